@@ -1,0 +1,39 @@
+"""The contract: the one declaration of participants, channels, event types and routes.
+
+`compile_contract` turns the document people write into a `Contract`; `Contract.canonical` is its compiled
+form, which the device image, the functions and the audit load with `load_compiled`.
+"""
+
+from eventplane.contract.compiler import compile_contract, load_compiled
+from eventplane.contract.errors import ContractError, Problem
+from eventplane.contract.model import (
+    Channel,
+    Contract,
+    DeliveryGuarantee,
+    EventType,
+    Ordering,
+    Participant,
+    ParticipantKind,
+    Place,
+    Priority,
+    Route,
+    Transport,
+)
+
+__all__ = [
+    "Channel",
+    "Contract",
+    "ContractError",
+    "DeliveryGuarantee",
+    "EventType",
+    "Ordering",
+    "Participant",
+    "ParticipantKind",
+    "Place",
+    "Priority",
+    "Problem",
+    "Route",
+    "Transport",
+    "compile_contract",
+    "load_compiled",
+]

@@ -1,0 +1,166 @@
+"""What a contract says, as frozen values. Every word is the house's (see docs/architecture.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from eventplane.envelope import Envelope
+from eventplane.filters import Filter
+
+
+class ParticipantKind(StrEnum):
+    """Where a participant lives: the device itself, a service on it, or a service in the cloud."""
+
+    DEVICE = "device"
+    DEVICE_SERVICE = "device_service"
+    CLOUD_SERVICE = "cloud_service"
+
+
+class Place(StrEnum):
+    """Where a router runs."""
+
+    DEVICE = "device"
+    CLOUD = "cloud"
+
+
+class Transport(StrEnum):
+    """What carries a channel: the home's Mosquitto, AWS IoT Core, or an SQS queue."""
+
+    MQTT = "mqtt"
+    IOT_CORE = "iot_core"
+    SQS = "sqs"
+    SQS_FIFO = "sqs_fifo"
+
+
+class DeliveryGuarantee(StrEnum):
+    """How reliable a channel is."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    BEST_EFFORT = "best_effort"
+
+
+class Priority(StrEnum):
+    """What overtakes what; `rank` 0 goes first."""
+
+    URGENT = "urgent"
+    NORMAL = "normal"
+    LOW = "low"
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+
+_RANKS = {Priority.URGENT: 0, Priority.NORMAL: 1, Priority.LOW: 2}
+
+
+class Ordering(StrEnum):
+    """What order a channel promises: none, or the order of sending within one source."""
+
+    NONE = "none"
+    SOURCE = "source"
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One outbox or inbox, named from its participant's side.
+
+    `expiry_s` seconds an event is worth delivering (None: for ever); `batching_delay_ms` milliseconds it may
+    wait for company; `retention_s` seconds a queue keeps it; `max_receives` deliveries tried before the
+    dead-letter queue; `receipts`: the reader confirms each event after handling it, not at reception.
+    """
+
+    participant: str
+    box: str
+    transport: Transport
+    delivery_guarantee: DeliveryGuarantee
+    priority: Priority
+    ordering: Ordering
+    expiry_s: int | None
+    batching_delay_ms: int
+    retention_s: int
+    max_receives: int
+    receipts: bool
+
+    @property
+    def address(self) -> str:
+        """How routes name the channel: `participant.box`."""
+        return f"{self.participant}.{self.box}"
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """Someone who sends through `outbox` and receives through `inbox`."""
+
+    name: str
+    kind: ParticipantKind
+    description: str
+    inbox: Channel
+    outbox: Channel
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    """One `type` of event: its priority (None: the channel's) and the JSON Schema of its payload."""
+
+    name: str
+    description: str
+    priority: Priority | None
+    schema: Mapping[str, Any] | None = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A subscription: events that match `filter` go to the channel `destination`."""
+
+    name: str
+    filter: Filter
+    destination: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """A checked contract. `version` is the content hash of its `canonical` form."""
+
+    name: str
+    version: str
+    canonical: bytes = field(repr=False)
+    participants: Mapping[str, Participant] = field(hash=False)
+    event_types: Mapping[str, EventType] = field(hash=False)
+    routes: tuple[Route, ...]
+    _channels: Mapping[str, Channel] = field(init=False, repr=False, hash=False, compare=False)
+
+    def __post_init__(self) -> None:
+        channels = {
+            channel.address: channel
+            for participant in self.participants.values()
+            for channel in (participant.inbox, participant.outbox)
+        }
+        object.__setattr__(self, "_channels", MappingProxyType(channels))
+
+    def channel(self, address: str) -> Channel:
+        """The channel called `participant.box`. Raises KeyError for an address no participant has."""
+        return self._channels[address]
+
+    def of_kind(self, kind: ParticipantKind) -> Iterator[Participant]:
+        """The participants of one kind."""
+        return (each for each in self.participants.values() if each.kind is kind)
+
+    @property
+    def device(self) -> Participant:
+        """The participant that every device is: its outbox is the uplink, its inbox the downlink."""
+        return next(self.of_kind(ParticipantKind.DEVICE))
+
+    def routes_at(self, place: Place) -> tuple[Route, ...]:
+        """The routes that the router of `place` decides."""
+        return tuple(route for route in self.routes if route.place is place)
+
+    def priority(self, event: Envelope, channel: Channel) -> Priority:
+        """How urgent `event` is: what its type says, otherwise what the `channel` it came from says."""
+        declared = self.event_types.get(event.type)
+        return declared.priority if declared and declared.priority else channel.priority

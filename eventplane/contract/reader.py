@@ -1,0 +1,105 @@
+"""Reading an untyped document field by field, collecting every fault instead of stopping at the first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from eventplane.contract.errors import Problem
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+
+
+class Section:
+    """One mapping of the document at `path`; faults go to the `problems` that all sections share."""
+
+    def __init__(self, path: str, members: object, problems: list[Problem]) -> None:
+        self.path = path
+        self.problems = problems
+        self._seen: set[str] = set()
+        if members is None:
+            members = {}
+        if not isinstance(members, Mapping):
+            self.fault("", "this is not a mapping", "write `name: value` pairs")
+            members = {}
+        self.members: Mapping[str, Any] = members
+
+    def fault(self, name: str, message: str, remedy: str) -> None:
+        """Record what is wrong with member `name` ('' for the section itself)."""
+        path = ".".join(part for part in (self.path, name) if part) or "(document)"
+        self.problems.append(Problem(path, message, remedy))
+
+    def section(self, name: str) -> Section:
+        """The mapping under `name`; an empty one when it is absent."""
+        self._seen.add(name)
+        path = f"{self.path}.{name}" if self.path else name
+        return Section(path, self.members.get(name), self.problems)
+
+    def entries(self) -> dict[str, Section]:
+        """Every member as a section of its own, by name; names are checked."""
+        for name in self.members:
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                self.fault(
+                    str(name),
+                    f"{name!r} is not a name",
+                    "use lower-case letters, digits and single hyphens, a letter first",
+                )
+        return {str(name): self.section(name) for name in self.members}
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A non-empty string."""
+        value = self._take(name, default)
+        if isinstance(value, str) and value.strip():
+            return value
+        self.fault(name, f"{value!r} is not a text", f"give `{name}` a non-empty string")
+        return ""
+
+    def choice(self, name: str, options: type[Choice], default: Choice | None) -> Choice | None:
+        """One of the words of `options`; `default` when absent."""
+        value = self._take(name, default)
+        if value is None:
+            return None
+        try:
+            return options(value)
+        except ValueError:
+            words = ", ".join(option.value for option in options)
+            self.fault(name, f"{value!r} is not known", f"choose one of: {words}")
+            return default
+
+    def integer(self, name: str, default: int | None, low: int, high: int, unit: str) -> int | None:
+        """An integer within `low`..`high` of `unit`; `default` when absent."""
+        value = self._take(name, default)
+        if value is None and default is None:
+            return None
+        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+            return value
+        self.fault(name, f"{value!r} is out of range", f"give {unit} from {low} to {high}")
+        return default
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """true or false; `default` when absent."""
+        value = self._take(name, default)
+        if isinstance(value, bool):
+            return value
+        self.fault(name, f"{value!r} is neither true nor false", "write true or false")
+        return default
+
+    def raw(self, name: str) -> Any:
+        """The member as it stands, None when absent."""
+        return self._take(name, None)
+
+    def finish(self) -> None:
+        """Record members that nobody asked for: a misspelt setting must not be ignored in silence."""
+        for name in self.members:
+            if name not in self._seen:
+                known = ", ".join(sorted(self._seen))
+                self.fault(str(name), "this setting is unknown", f"remove it or use one of: {known}")
+
+    def _take(self, name: str, default: Any) -> Any:
+        self._seen.add(name)
+        value = self.members.get(name)
+        return default if value is None else value

@@ -1,0 +1,71 @@
+"""What can become of an event, and the dead letter that keeps one which can never be delivered."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from eventplane.envelope import Envelope, write_event
+from eventplane.limits import MAX_ORIGINAL_BYTES
+
+DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
+
+
+class Outcome(StrEnum):
+    """The ends of an event's way over one route. No event vanishes: the ledger has one of these for each."""
+
+    DELIVERED = "delivered"
+    DEAD_LETTERED = "dead_lettered"
+    EXPIRED = "expired"
+    DROPPED = "dropped"
+    UNROUTED = "unrouted"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an event can never be delivered: a stable `reason` word and a `detail` for people."""
+
+    reason: str
+    detail: str
+
+
+def dead_letter(
+    *,
+    id: str,
+    source: str,
+    time: str,
+    refusal: Refusal,
+    channel: str,
+    original: bytes,
+    contract_version: str,
+    route: str | None = None,
+    attempt: int = 1,
+) -> Envelope:
+    """The dead letter of `original`, which came over `channel`, as a CloudEvent of its own.
+
+    `id` must be the same when the same refusal happens again, so that a repetition is a duplicate. An
+    original beyond `MAX_ORIGINAL_BYTES` is cut; its full size and SHA-256 are kept.
+    """
+    data: dict[str, Any] = {
+        "reason": refusal.reason,
+        "detail": refusal.detail,
+        "channel": channel,
+        "route": route,
+        "attempt": attempt,
+        "contract_version": contract_version,
+        "original_base64": base64.b64encode(original[:MAX_ORIGINAL_BYTES]).decode("ascii"),
+        "original_bytes": len(original),
+        "original_sha256": hashlib.sha256(original).hexdigest(),
+    }
+    # The reason is an attribute as well, so that dead letters can be routed and counted by content.
+    attributes = {
+        "id": id,
+        "source": source,
+        "type": DEAD_LETTER_TYPE,
+        "time": time,
+        "deadletterreason": refusal.reason,
+    }
+    return write_event(attributes, data)

@@ -1,0 +1,133 @@
+"""The envelope: a CloudEvent's attributes, strictly checked; the event's text passes through untouched.
+
+Structured content mode, JSON format (CloudEvents 1.0.2). Nothing is invented, nothing is truncated, and
+what a reader gets at the end of the plane is, character for character, what its producer wrote; the plane
+only ever puts attributes of its own in front (`Envelope.stamped`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventplane import strict_json
+from eventplane.attributes import REQUIRED, AttributeValue, name_problem, value_problem
+from eventplane.errors import EventPlaneError
+from eventplane.limits import MAX_EVENT_BYTES
+
+_DATA_MEMBERS = frozenset({"data", "data_base64"})
+
+
+class EnvelopeError(EventPlaneError):
+    """A text is not a CloudEvent. `reason` is a stable word for a dead letter, `detail` is for people."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """One CloudEvent.
+
+    `attributes` are its context attributes, extensions included; `json` is the whole event as it came.
+    """
+
+    attributes: Mapping[str, AttributeValue] = field(hash=False)
+    json: str
+
+    @property
+    def id(self) -> str:
+        return str(self.attributes["id"])
+
+    @property
+    def source(self) -> str:
+        return str(self.attributes["source"])
+
+    @property
+    def type(self) -> str:
+        return str(self.attributes["type"])
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What identifies an event: two with equal `source` and `id` are duplicates (CloudEvents 1.0.2)."""
+        return self.source, self.id
+
+    def data(self) -> Any:
+        """The payload: the JSON value of `data`, the bytes of `data_base64`, or None."""
+        members = json.loads(self.json)
+        if "data_base64" in members:
+            return base64.b64decode(members["data_base64"])
+        return members.get("data")
+
+    def stamped(self, **extensions: str) -> Envelope:
+        """This event with extension attributes of the plane put in front, the rest of its text unchanged.
+
+        Raises `EnvelopeError` (`reserved_attribute`) when the event already carries one of them.
+        """
+        for name in extensions:
+            if name in self.attributes:
+                raise EnvelopeError(
+                    "reserved_attribute",
+                    f"{name!r} is the plane's to give; send the event without it",
+                )
+        head = "".join(f"{json.dumps(name)}:{json.dumps(value)}," for name, value in extensions.items())
+        return Envelope({**self.attributes, **extensions}, "{" + head + self.json.lstrip()[1:])
+
+
+def parse_event(raw: bytes | str) -> Envelope:
+    """The envelope of one event in JSON format. Raises `EnvelopeError`."""
+    size = len(raw) if isinstance(raw, bytes) else len(raw.encode("utf-8", "surrogatepass"))
+    if size > MAX_EVENT_BYTES:
+        raise EnvelopeError("too_large", f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
+    try:
+        text = strict_json.decode_text(raw) if isinstance(raw, bytes) else raw
+        members = strict_json.loads(text)
+    except strict_json.StrictJsonError as error:
+        raise EnvelopeError(error.reason, error.detail) from error
+    if not isinstance(members, dict):
+        raise EnvelopeError("not_an_object", f"an event is a JSON object, this is a {type(members).__name__}")
+    return Envelope(_checked_attributes(members), text)
+
+
+def write_event(attributes: Mapping[str, AttributeValue], data: Any = None) -> Envelope:
+    """A new event with JSON `data` (None: no payload). Raises `EnvelopeError` for wrong attributes."""
+    members: dict[str, Any] = {"specversion": "1.0", **attributes}
+    if data is not None:
+        members.setdefault("datacontenttype", "application/json")
+        members["data"] = data
+    return parse_event(json.dumps(members, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+
+def _checked_attributes(members: dict[str, Any]) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {}
+    for name, value in members.items():
+        # A null attribute is an unset one (CloudEvents JSON format, section 2.2).
+        if name in _DATA_MEMBERS or value is None:
+            continue
+        if problem := name_problem(name):
+            raise EnvelopeError("attribute_name", f"attribute {name!r}: {problem}")
+        if problem := value_problem(name, value):
+            raise EnvelopeError("attribute_value", f"attribute {name!r}: {problem}")
+        attributes[name] = value
+    for name in REQUIRED:
+        if name not in attributes:
+            raise EnvelopeError("missing_attribute", f"attribute {name!r} is required")
+    _check_data(members)
+    return attributes
+
+
+def _check_data(members: dict[str, Any]) -> None:
+    if "data_base64" not in members:
+        return
+    if "data" in members:
+        raise EnvelopeError("data_twice", "an event has data or data_base64, not both")
+    try:
+        base64.b64decode(members["data_base64"], validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise EnvelopeError("data_base64", f"data_base64 is not base64: {error}") from error

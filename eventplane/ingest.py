@@ -1,0 +1,70 @@
+"""What the IoT rule hands over: a device's payload with what IoT Core knows about its sender.
+
+The rule selects `encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid,
+principal() AS principal, timestamp() AS timestamp`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from eventplane.batch import unpack
+from eventplane.envelope import Envelope, EnvelopeError
+
+RULE_SELECT = (
+    "encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid, "
+    "principal() AS principal, timestamp() AS timestamp"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One item of a payload, `index` from 0: an event, or the bytes of what is none and the reason."""
+
+    index: int
+    event: Envelope | None
+    original: bytes
+    error: EnvelopeError | None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestFrame:
+    """One accepted publish: `payload` as sent, `accepted_at_ms` by IoT Core's clock, who sent it."""
+
+    payload: bytes
+    topic: str
+    client_id: str
+    principal: str
+    accepted_at_ms: int
+
+    def items(self) -> Iterator[Accepted]:
+        """The payload's items; a payload that cannot be read at all is one refused item."""
+        index = 0
+        try:
+            for item in unpack(self.payload):
+                if isinstance(item, Envelope):
+                    yield Accepted(index, item, item.json.encode("utf-8"), None)
+                else:
+                    yield Accepted(index, None, *item)
+                index += 1
+        except EnvelopeError as error:
+            yield Accepted(index, None, self.payload, error)
+
+
+def parse_frame(body: str) -> IngestFrame:
+    """The frame in a queue message's `body`. Raises `EnvelopeError` (`bad_frame`)."""
+    try:
+        members = json.loads(body)
+        return IngestFrame(
+            payload=base64.b64decode(members["data"], validate=True),
+            topic=str(members["topic"]),
+            client_id=str(members["clientid"]),
+            principal=str(members.get("principal", "")),
+            accepted_at_ms=int(members["timestamp"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+        raise EnvelopeError("bad_frame", f"not a frame of the ingest rule: {error!r}") from error

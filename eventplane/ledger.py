@@ -1,0 +1,87 @@
+"""The archive's records: what IoT Core accepted (tap) and what a router decided (ledger).
+
+One record is one line of JSON. The tap is written by the archive writer, the ledger by the routers; the
+audit compares the two and trusts neither.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict, dataclass
+
+from eventplane.delivery import Outcome
+from eventplane.ingest import Accepted, IngestFrame
+
+TAP = "tap"
+LEDGER = "ledger"
+CONTRACTS = "contracts"
+"""The archive's top folders."""
+
+
+@dataclass(frozen=True, slots=True)
+class TapRecord:
+    """One item that IoT Core accepted from a device, times in Unix milliseconds.
+
+    `event` is the event's exact JSON text; an item that is none has `event` null, its bytes in
+    `original_base64` and the `refusal` reason. `message_id` and `index` name the place it came in.
+    """
+
+    accepted_at_ms: int
+    archived_at_ms: int
+    client_id: str
+    topic: str
+    message_id: str
+    index: int
+    event: str | None
+    original_base64: str | None
+    refusal: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """One routing decision and its outcome, times in Unix milliseconds.
+
+    `entered_by` is the channel the event came over, `entered_at_ms` when it was accepted there; an unrouted
+    event has no `route` and no `destination`. `attempt` counts deliveries of the queue message, from 1.
+    """
+
+    decided_at_ms: int
+    entered_at_ms: int
+    entered_by: str
+    contract_version: str
+    source: str
+    id: str
+    type: str
+    priority: str
+    client_id: str | None
+    route: str | None
+    destination: str | None
+    outcome: Outcome
+    reason: str | None
+    attempt: int
+    message_id: str
+
+
+def to_line(record: TapRecord | LedgerRecord) -> str:
+    """The record as one line of JSON, without a line end."""
+    return json.dumps(asdict(record), ensure_ascii=False, separators=(",", ":"))
+
+
+def tap_records(frame: IngestFrame, message_id: str, archived_at_ms: int) -> list[TapRecord]:
+    """The tap records of one frame, one an item."""
+    return [_tap_record(frame, item, message_id, archived_at_ms) for item in frame.items()]
+
+
+def _tap_record(frame: IngestFrame, item: Accepted, message_id: str, archived_at_ms: int) -> TapRecord:
+    return TapRecord(
+        accepted_at_ms=frame.accepted_at_ms,
+        archived_at_ms=archived_at_ms,
+        client_id=frame.client_id,
+        topic=frame.topic,
+        message_id=message_id,
+        index=item.index,
+        event=item.event.json if item.event else None,
+        original_base64=None if item.event else base64.b64encode(item.original).decode("ascii"),
+        refusal=item.error.reason if item.error else None,
+    )

@@ -1,0 +1,24 @@
+"""Every bound that an event meets on its way, in one place, with unit and source."""
+
+MAX_EVENT_BYTES = 96 * 1024
+"""Largest event in JSON format, bytes. CloudEvents 1.0.2 asks intermediaries to forward 64 KiB; an
+event must also fit one AWS IoT Core publish uncompressed (128 KiB) with room for what the plane stamps."""
+
+MAX_DEPTH = 64
+"""Deepest nesting of an event's JSON, levels. Ours: deep enough for real payloads, far from the
+recursion limit of any reader."""
+
+MAX_ATTRIBUTE_NAME = 64
+"""Longest attribute name, characters. CloudEvents 1.0.2 recommends 20; real extensions exceed it."""
+
+MAX_PAYLOAD_BYTES = 128 * 1024
+"""Largest MQTT payload that AWS IoT Core accepts, bytes (AWS IoT Core quotas, message size)."""
+
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+"""Largest batch after decompression, bytes. Ours: bounds what one hostile payload can make a reader hold."""
+
+MAX_BATCH_EVENTS = 1_000
+"""Most events in one batch. Ours: keeps one queue message within one function invocation."""
+
+MAX_ORIGINAL_BYTES = 64 * 1024
+"""Most bytes of a refused original that a dead letter carries; in base64 they stay within MAX_EVENT_BYTES."""

@@ -1,0 +1,45 @@
+"""Receipts: the end-to-end confirmation between a service on the device and the forwarder.
+
+Mosquitto acknowledges what it holds in memory, which a power cut takes. A receipt says more: the reader has
+taken the message over for good. It names the message by the SHA-256 of its payload, so that one that is no
+event can be confirmed as well, and it tells a sender whose message was refused why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from eventplane.errors import EventPlaneError
+
+
+class ReceiptError(EventPlaneError):
+    """A payload on a receipts topic is not a list of receipts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """One confirmed message: the `digest` of its payload, and the reason word when it was `refused`."""
+
+    digest: str
+    refused: str | None = None
+
+
+def digest(payload: bytes) -> str:
+    """What a receipt calls a payload: its SHA-256 in hexadecimal."""
+    return hashlib.sha256(payload).hexdigest()
+
+
+def write_receipts(receipts: Iterable[Receipt]) -> bytes:
+    """The payload that carries `receipts`."""
+    return json.dumps([{"digest": each.digest, "refused": each.refused} for each in receipts]).encode("ascii")
+
+
+def read_receipts(payload: bytes) -> list[Receipt]:
+    """The receipts of a payload. Raises `ReceiptError`."""
+    try:
+        return [Receipt(str(each["digest"]), each.get("refused")) for each in json.loads(payload)]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ReceiptError(f"not a list of receipts: {error!r}; send what `write_receipts` makes") from error

@@ -1,0 +1,29 @@
+"""MQTT topic names, in the home and towards IoT Core. Every name follows from the participant and its box."""
+
+from __future__ import annotations
+
+LOCAL_PREFIX = "eventplane"
+
+
+def local_topic(participant: str, box: str) -> str:
+    """The topic of a service's `inbox` or `outbox` on the home's Mosquitto."""
+    return f"{LOCAL_PREFIX}/{participant}/{box}"
+
+
+def receipt_topic(participant: str, box: str) -> str:
+    """Where the reader of a box confirms what it has taken over (see `eventplane.receipts`).
+
+    For an outbox the forwarder writes it once the spool has committed; for an inbox with `receipts` the
+    service writes it once it has handled the event.
+    """
+    return f"{LOCAL_PREFIX}/{participant}/{box}/receipts"
+
+
+def device_topic(thing: str, box: str) -> str:
+    """The topic of a device's `inbox` or `outbox` at IoT Core: beneath the thing's own prefix."""
+    return f"devices/{thing}/{box}"
+
+
+def basic_ingest_topic(rule: str, thing: str) -> str:
+    """Where a device publishes its outbox: straight into the rule, without the broker's messaging charge."""
+    return f"$aws/rules/{rule}/{device_topic(thing, 'outbox')}"

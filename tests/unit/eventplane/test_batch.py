@@ -1,0 +1,62 @@
+"""Batches: an item keeps its exact text, and one bad item costs no other."""
+
+import zlib
+
+import pytest
+
+from eventplane.batch import pack, split, unpack
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
+
+ONE = '{"specversion":"1.0","id":"1","source":"/a","type":"t","data":1.00}'
+TWO = '{ "specversion":"1.0", "id":"é]","source":"/a","type":"t" }'
+
+
+def test_a_batch_gives_back_what_went_in() -> None:
+    events = [parse_event(ONE), parse_event(TWO)]
+    assert list(unpack(pack(events))) == events
+    assert list(unpack(pack([]))) == []
+
+
+def test_simpler_clients_send_one_event_or_a_plain_batch() -> None:
+    assert list(unpack(ONE.encode())) == [parse_event(ONE)]
+    assert [item.json for item in unpack(f" [ {ONE} ,{TWO}]\n".encode()) if isinstance(item, Envelope)] == [
+        ONE,
+        TWO,
+    ]
+
+
+def test_a_bad_item_is_refused_alone_with_its_bytes() -> None:
+    bad = '{"id":"x","id":"y"}'
+    first, second, third = unpack(f"[{ONE},{bad},{TWO}]".encode())
+    assert first == parse_event(ONE)
+    assert third == parse_event(TWO)
+    assert isinstance(second, tuple)
+    assert second[0] == bad.encode()
+    assert second[1].reason == "duplicate_key"
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (b"[1", "not_json"),
+        (b"[1 2]", "not_json"),
+        (b"[1,]", "not_json"),
+        (b"[] x", "not_json"),
+        (b"[" * 90_000, "not_json"),
+        (b"[\xff]", "not_utf8"),
+        (b"\x78\x9cnonsense", "not_zlib"),
+        (zlib.compress(b"[1]")[:-1], "not_zlib"),
+        (zlib.compress(b"[]") + b"more", "not_zlib"),
+        (zlib.compress(b"[" + b" " * MAX_BATCH_BYTES + b"]"), "too_large"),
+        (b"[" + b",".join([b"1"] * (MAX_BATCH_EVENTS + 1)) + b"]", "too_many"),
+    ],
+)
+def test_a_payload_that_cannot_be_read_is_refused_whole(payload: bytes, reason: str) -> None:
+    with pytest.raises(EnvelopeError) as caught:
+        list(unpack(payload))
+    assert caught.value.reason == reason
+
+
+def test_split_keeps_characters() -> None:
+    assert split(b'[ "a" ,{"b": [1 , 2]} ]') == ['"a"', '{"b": [1 , 2]}']

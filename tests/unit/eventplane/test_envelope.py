@@ -1,0 +1,143 @@
+"""The envelope: what is an event, what is refused and why, and that its text is never changed."""
+
+import json
+
+import pytest
+
+from eventplane.envelope import EnvelopeError, parse_event, write_event
+from eventplane.limits import MAX_DEPTH, MAX_EVENT_BYTES
+
+GOOD = {"specversion": "1.0", "id": "1", "source": "/homes/1/voice", "type": "org.example.help.v1"}
+
+
+def text(**changes: object) -> str:
+    return json.dumps({**GOOD, **changes})
+
+
+def reason_of(raw: bytes | str) -> str:
+    with pytest.raises(EnvelopeError) as caught:
+        parse_event(raw)
+    return caught.value.reason
+
+
+def test_text_passes_through_untouched() -> None:
+    raw = b' { "type":"t" ,"source" : "/a","id":"\\u00e9","specversion":"1.0", "data" : [1.0, 1e400,  "x"]}\n'
+    assert parse_event(raw).json.encode() == raw
+
+
+def test_attributes_keep_their_types() -> None:
+    event = parse_event(text(count=3, urgent=True, note="x"))
+    assert (event.attributes["count"], event.attributes["urgent"], event.attributes["note"]) == (3, True, "x")
+    assert event.key == ("/homes/1/voice", "1")
+
+
+def test_null_attribute_is_unset() -> None:
+    assert "subject" not in parse_event(text(subject=None)).attributes
+
+
+def test_listing_1_of_the_router_paper_is_an_event_with_contenttype_as_extension() -> None:
+    listing = {
+        "specversion": "1.0",
+        "type": "caru.sensor.voice",
+        "source": "crn:eu:::device:device:TEST-DEVICE",
+        "id": "A234-1234-1234",
+        "time": "2018-04-05T17:31:00Z",
+        "contenttype": "application/protobuf",
+        "data_base64": "aGVscA==",
+    }
+    event = parse_event(json.dumps(listing))
+    assert event.attributes["contenttype"] == "application/protobuf"
+    assert event.data() == b"help"
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"\xef\xbb\xbf" + text().encode(), "byte_order_mark"),
+        (b"\xff{}", "not_utf8"),
+        (b"", "not_json"),
+        (b"{", "not_json"),
+        (b"nonsense", "not_json"),
+        (text() + "x", "not_json"),
+        (text()[:-1] + ',"x":NaN}', "not_json"),
+        (text()[:-1] + ',"x":-Infinity}', "not_json"),
+        (text()[:-1] + ',"x":' + "9" * 5000 + "}", "not_json"),
+        (text()[:-1] + ',"id":"2"}', "duplicate_key"),
+        (text()[:-1] + ',"data":{"a":1,"a":2}}', "duplicate_key"),
+        (text()[:-1] + ',"data":"\\ud800"}', "lone_surrogate"),
+        (text()[:-1] + ',"data":' + "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1) + "}", "too_deep"),
+        (text()[:-1] + ',"data":' + "[" * 100_000 + "]" * 100_000 + "}", "too_large"),
+        (text()[:-1] + ',"data":' + "[" * 40_000 + "]" * 40_000 + "}", "too_deep"),
+        (text(data="x" * MAX_EVENT_BYTES), "too_large"),
+        ("[]", "not_an_object"),
+        ('"text"', "not_an_object"),
+        ("null", "not_an_object"),
+        (text(data=1, data_base64="AA=="), "data_twice"),
+        (text(data_base64="A"), "data_base64"),
+        (text(data_base64="A A="), "data_base64"),
+        (text(data_base64=1), "data_base64"),
+        (text(Upper="x"), "attribute_name"),
+        (text(**{"with-hyphen": "x"}), "attribute_name"),
+        (text(**{"line\n": "x"}), "attribute_name"),
+        (text(**{"": "x"}), "attribute_name"),
+        (text(**{"n" * 65: "x"}), "attribute_name"),
+        (text(number=2**31), "attribute_value"),
+        (text(number=1.5), "attribute_value"),
+        (text(nested={}), "attribute_value"),
+        (text(control="a\x00b"), "attribute_value"),
+        (text(id=""), "attribute_value"),
+        (text(id=7), "attribute_value"),
+        (text(type=True), "attribute_value"),
+        (text(specversion="0.3"), "attribute_value"),
+        (text(source="not a uri"), "attribute_value"),
+        (text(source="/%zz"), "attribute_value"),
+        (text(time="yesterday"), "attribute_value"),
+        (text(time="2023-02-30T00:00:00Z"), "attribute_value"),
+        (text(time="2023-02-03T24:00:00Z"), "attribute_value"),
+        (text(time="2023-02-03T00:00:00"), "attribute_value"),
+        (text(time="2023-02-03T00:00:00+24:00"), "attribute_value"),
+        (text(expirytime="soon"), "attribute_value"),
+        (text(dataschema="relative/schema"), "attribute_value"),
+        (text(datacontenttype="json"), "attribute_value"),
+        (text(subject=""), "attribute_value"),
+        (text(id=None), "missing_attribute"),
+        ("{}", "missing_attribute"),
+    ],
+)
+def test_what_is_no_event_is_refused_with_a_reason(raw: bytes | str, reason: str) -> None:
+    assert reason_of(raw) == reason
+
+
+@pytest.mark.parametrize(
+    "time", ["2016-12-31T23:59:60Z", "2023-02-03T04:05:06.123456789Z", "2023-02-03t04:05:06+05:30"]
+)
+def test_timestamps_of_any_precision_pass(time: str) -> None:
+    assert parse_event(text(time=time)).attributes["time"] == time
+
+
+@pytest.mark.parametrize("value", [-(2**31), 2**31 - 1])
+def test_integers_of_32_bits_pass(value: int) -> None:
+    assert parse_event(text(number=value)).attributes["number"] == value
+
+
+def test_stamps_stand_in_front_and_leave_the_rest_alone() -> None:
+    event = parse_event('  {"id":"1","source":"/a","type":"t","specversion":"1.0","data":1.0}')
+    stamped = event.stamped(deviceepoch="e1", devicesequence="000000000007")
+    assert stamped.json == (
+        '{"deviceepoch":"e1","devicesequence":"000000000007",'
+        '"id":"1","source":"/a","type":"t","specversion":"1.0","data":1.0}'
+    )
+    assert parse_event(stamped.json) == stamped
+
+
+def test_a_stamp_never_replaces_an_attribute() -> None:
+    with pytest.raises(EnvelopeError, match="reserved_attribute"):
+        parse_event(text(deviceepoch="mine")).stamped(deviceepoch="e1")
+
+
+def test_written_events_are_strict() -> None:
+    event = write_event({"id": "1", "source": "/a", "type": "t"}, {"temperature": 21.5})
+    assert event.data() == {"temperature": 21.5}
+    assert event.attributes["datacontenttype"] == "application/json"
+    with pytest.raises(ValueError, match="Out of range float"):
+        write_event({"id": "1", "source": "/a", "type": "t"}, float("nan"))

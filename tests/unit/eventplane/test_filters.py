@@ -1,0 +1,76 @@
+"""Filter dialects of the Subscriptions API."""
+
+import pytest
+
+from eventplane.contract.errors import Problem
+from eventplane.contract.filter_reader import MAX_FILTER_DEPTH, read_filter
+from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Suffix, to_document
+
+ATTRIBUTES = {"type": "org.example.alarm.v1", "subject": "/kitchen", "level": 3, "urgent": True}
+
+
+def filter_of(document: object) -> Filter:
+    problems: list[Problem] = []
+    result = read_filter(document, "filter", problems)
+    assert problems == []
+    return result
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"exact": {"type": "org.example.alarm.v1"}}, True),
+        ({"exact": {"type": "org.example.alarm"}}, False),
+        ({"exact": {"level": "3"}}, True),
+        ({"exact": {"urgent": "true"}}, True),
+        ({"exact": {"missing": "x"}}, False),
+        ({"prefix": {"type": "org.example."}}, True),
+        ({"prefix": {"missing": "x"}}, False),
+        ({"suffix": {"type": ".v1"}}, True),
+        ({"suffix": {"subject": "/bath"}}, False),
+        ({"exact": {"subject": "/kitchen", "level": "3"}}, True),
+        ({"exact": {"subject": "/kitchen", "level": "4"}}, False),
+        ({"all": [{"suffix": {"type": ".v1"}}, {"exact": {"subject": "/bath"}}]}, False),
+        ({"any": [{"suffix": {"type": ".v2"}}, {"exact": {"subject": "/kitchen"}}]}, True),
+        ({"not": {"exact": {"missing": "x"}}}, True),
+        ({"not": {"exact": {"subject": "/kitchen"}}}, False),
+    ],
+)
+def test_matching(document: object, expected: bool) -> None:
+    assert filter_of(document).matches(ATTRIBUTES) is expected
+
+
+def test_a_filter_is_written_as_it_is_read() -> None:
+    tree = Any((All((Exact("type", "a"), Not(Suffix("subject", "/b")))), Prefix("source", "/c")))
+    assert filter_of(to_document(tree)) == tree
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        (None, "filter"),
+        ({}, "filter"),
+        ({"exact": {"type": "a"}, "prefix": {"type": "b"}}, "filter"),
+        ({"sequel": "type = 'a'"}, "filter.sequel"),
+        ({"exact": {}}, "filter.exact"),
+        ({"exact": {"Type": "a"}}, "filter.exact.Type"),
+        ({"exact": {"type": ""}}, "filter.exact.type"),
+        ({"exact": {"type": 1}}, "filter.exact.type"),
+        ({"all": []}, "filter.all"),
+        ({"any": [{"exact": {"type": "a"}}, 7]}, "filter.any[1]"),
+        ({"not": [{"exact": {"type": "a"}}]}, "filter.not"),
+    ],
+)
+def test_a_wrong_filter_is_named_by_its_path(document: object, path: str) -> None:
+    problems: list[Problem] = []
+    read_filter(document, "filter", problems)
+    assert [problem.path for problem in problems] == [path]
+
+
+def test_nesting_is_bounded() -> None:
+    document: object = {"exact": {"type": "a"}}
+    for _ in range(MAX_FILTER_DEPTH + 1):
+        document = {"not": document}
+    problems: list[Problem] = []
+    read_filter(document, "filter", problems)
+    assert "nested deeper" in problems[0].message
