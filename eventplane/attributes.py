@@ -34,6 +34,13 @@ _MEDIA_TYPE = re.compile(
 _INT32 = range(-(2**31), 2**31)
 
 
+def attribute_text(value: AttributeValue) -> str:
+    """An attribute's canonical string: `true`/`false` for Booleans, decimal for Integers."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
 def name_problem(name: str) -> str | None:
     """Why `name` cannot name an attribute, or None."""
     if not _NAME.fullmatch(name):

@@ -9,16 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eventplane.attributes import AttributeValue
+from eventplane.attributes import AttributeValue, attribute_text
 
 Attributes = Mapping[str, AttributeValue]
-
-
-def attribute_text(value: AttributeValue) -> str:
-    """An attribute's canonical string: `true`/`false` for Booleans, decimal for Integers."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
 
 
 @dataclass(frozen=True, slots=True)
