@@ -17,7 +17,7 @@ from eventplane.cesql.errors import (
 from eventplane.cesql.evaluation import Result
 from eventplane.cesql.expression import Expression, parse
 from eventplane.cesql.functions import BUILTINS, Function, Functions
-from eventplane.cesql.lint import LintWarning, lint
+from eventplane.cesql.lint import LintWarning, lint, missing_functions
 from eventplane.cesql.printer import write
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "LintWarning",
     "Result",
     "lint",
+    "missing_functions",
     "parse",
     "write",
 ]

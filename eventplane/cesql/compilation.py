@@ -178,11 +178,11 @@ class _Translation:
                 return _compare(found, ast.IsNot(), ast.Constant(None))
 
     def _in(self, node: tree.In) -> ast.expr:
-        value, kind = self._value(node.operand)
+        value = self._value(node.operand)[0]
         elements = [self._value(each)[0] for each in node.elements]
         among = ast.Tuple(elements, ast.Load())
         literals = [each.value for each in node.elements if isinstance(each, tree.Literal)]
-        if len(literals) < len(elements) or kind not in (Type.ANY, Type.STRING):
+        if len(literals) < len(elements):
             return self._call(operations.contains, value, among)
         # Python makes a constant of it.
         texts = ast.Set([ast.Constant(attribute_text(each)) for each in literals])

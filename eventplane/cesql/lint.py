@@ -36,16 +36,24 @@ def lint(expression: Expression, event_types: Collection[str] = ()) -> list[Lint
     """
     found = [
         *_misread(expression.tree),
-        *_broken(expression.tree, expression.functions),
+        *_unknown_calls(expression.tree, expression.functions),
+        *_impossible_casts(expression.tree, expression.functions),
         *_constant(expression, event_types),
     ]
-    return [
-        LintWarning(position, message, remedy, caret(expression.text, position))
-        for position, message, remedy in sorted(found, key=lambda each: each[0])
-    ]
+    return [_warning(expression, each) for each in sorted(found, key=lambda each: each[0])]
+
+
+def missing_functions(expression: Expression) -> list[LintWarning]:
+    """The calls that no function answers: a contract refuses them, since its filter could only err there."""
+    return [_warning(expression, each) for each in _unknown_calls(expression.tree, expression.functions)]
 
 
 _Finding = tuple[int, str, str]
+
+
+def _warning(expression: Expression, finding: _Finding) -> LintWarning:
+    position, message, remedy = finding
+    return LintWarning(position, message, remedy, caret(expression.text, position))
 
 
 def _misread(root: Node) -> Iterator[_Finding]:
@@ -70,20 +78,24 @@ def _misread(root: Node) -> Iterator[_Finding]:
                 )
 
 
-def _broken(root: Node, functions: Functions) -> Iterator[_Finding]:
-    """What errs for every event."""
+def _unknown_calls(root: Node, functions: Functions) -> Iterator[_Finding]:
+    for node in tree.walk(root):
+        if isinstance(node, tree.Call) and functions.resolve(node.name, len(node.arguments)) is None:
+            yield (
+                node.position,
+                f"there is no function {node.name} of {len(node.arguments)} argument(s)",
+                "use one of the table in docs/cesql.md",
+            )
+
+
+def _impossible_casts(root: Node, functions: Functions) -> Iterator[_Finding]:
+    """Literals that make every event err."""
     for node in tree.walk(root):
         for literal in bad_operands(node, functions):
             yield (
                 literal.position,
                 f"{_written(literal)} cannot be cast to what is needed here, so this always errs",
                 "compare with = or LIKE, or give a literal of the right type",
-            )
-        if isinstance(node, tree.Call) and functions.resolve(node.name, len(node.arguments)) is None:
-            yield (
-                node.position,
-                f"there is no function {node.name} of {len(node.arguments)} argument(s)",
-                "use one of the table in docs/cesql.md",
             )
 
 
@@ -102,7 +114,7 @@ def _constant(expression: Expression, event_types: Collection[str]) -> Iterator[
     elif "true" not in reachable:
         yield start, "no event passes this filter", "remove the route or correct the condition"
     elif reachable == {"true"}:
-        yield start, "every event passes this filter", "say so with a prefix filter, or narrow it"
+        yield start, "every event passes this filter", "narrow it, or leave the condition out"
     else:
         yield from _constant_parts(root, functions)
         known: list[Mapping[str, AttributeValue]] = [{"type": each} for each in event_types]

@@ -10,14 +10,19 @@ from eventplane.errors import EventPlaneError
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault: where it stands (`routes.alarms.to`), what it is, and what to do about it."""
+    """One fault: where it stands (`routes.alarms.to`), what it is, and what to do about it.
+
+    `excerpt` shows the place inside a longer text, with a caret under it; '' when the path says enough.
+    """
 
     path: str
     message: str
     remedy: str
+    excerpt: str = ""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}; {self.remedy}"
+        lines = (f"{self.path}: {self.message}; {self.remedy}", *self.excerpt.splitlines())
+        return "\n      ".join(lines)
 
 
 class ContractError(EventPlaneError):
