@@ -17,7 +17,7 @@ export EVENTPLANE_SHARED ?= ../shared
 ENV ?= dev
 TYPED := contract edge eventplane glue_jobs lambdas local stacks
 
-.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract lock clean
+.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract lock tables clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ lint: setup ## Check style, formatting and the borders between packages
 	ruff check .
 	ruff format --check .
 	lint-imports
+	python tools/tables.py --check
+
+tables: setup ## Write the generated tables of the docs
+	python tools/tables.py
 
 types: setup ## Check types
 	mypy $(TYPED)
