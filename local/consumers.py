@@ -23,12 +23,6 @@ _BATCH: Final = 10
 _LONG_POLL_SECONDS: Final = 1
 """How long a read waits for the first message. Short, because stopping waits for it as well."""
 
-_COUNTS: Final = (
-    "ApproximateNumberOfMessages",
-    "ApproximateNumberOfMessagesNotVisible",
-    "ApproximateNumberOfMessagesDelayed",
-)
-
 
 class Consumer:
     """A service that reads the inbox queue at `queue_url`, in a thread of its own, and deletes what it read.
@@ -67,11 +61,6 @@ class Consumer:
     def join(self) -> None:
         """Wait for its end."""
         self._thread.join()
-
-    def waiting(self) -> int:
-        """How many messages the queue holds, those that a reader has in its hands included."""
-        attributes = self._sqs.get_queue_attributes(QueueUrl=self._queue_url, AttributeNames=list(_COUNTS))
-        return sum(int(attributes["Attributes"].get(name, 0)) for name in _COUNTS)
 
     def _run(self) -> None:
         try:
@@ -153,17 +142,20 @@ class Consumers:
         """Events received by all services together, repetitions not counted: what a progress bar shows."""
         return sum(len(consumer.received) for consumer in self.all)
 
-    def wait_until_quiet(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
-        """Wait until `condition()` holds and every queue is empty with nothing in flight.
+    def raise_failure(self) -> None:
+        """Raise what a consumer ended with, if one has."""
+        for consumer in self.all:
+            if consumer.failure is not None:
+                raise consumer.failure
 
-        It is asked after every read, so it must be quick. False when `timeout_seconds` passed first. Raises
-        what a consumer ended with.
+    def wait_until(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
+        """Wait until `condition()` holds; False when `timeout_seconds` passed first.
+
+        It is asked after every read, so it must be quick. Raises what a consumer ended with.
         """
         deadline = monotonic() + timeout_seconds
-        while not (condition() and not any(consumer.waiting() for consumer in self.all)):
-            for consumer in self.all:
-                if consumer.failure is not None:
-                    raise consumer.failure
+        while not condition():
+            self.raise_failure()
             left = deadline - monotonic()
             if left <= 0:
                 return False
