@@ -18,6 +18,7 @@ _INBOX_COLUMNS = {
     "unexpected": "extra",
     "duplicates": "repeated",
 }
+_ROUTE_COLUMNS = ("expected", "delivered", "lost", "duplicated", "dead_lettered", "misrouted")
 _DEVICE_COLUMNS = ("client_id", "epoch", "first", "last", "events", "gaps", "tap_copies")
 
 
@@ -90,10 +91,7 @@ def write_page(summary: Mapping[str, Any], audit: Mapping[str, Any], path: Path)
             routes=[
                 [
                     each["route"],
-                    *(
-                        f"{each[name]:,}"
-                        for name in ("expected", "delivered", "lost", "duplicated", "misrouted")
-                    ),
+                    *(f"{each[name]:,}" for name in _ROUTE_COLUMNS),
                 ]
                 for each in audit["routes"]
             ],
