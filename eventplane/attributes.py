@@ -25,9 +25,9 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+\-.]*:.+")
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|[+-](\d{2}):(\d{2}))", re.ASCII
 )
-_RESTRICTED_NAME = r"[\w!#$&^.+\-]+"
+_WORD = r"[\w!#$&^.+\-]+"
 _MEDIA_TYPE = re.compile(
-    rf"{_RESTRICTED_NAME}/{_RESTRICTED_NAME}(?:\s*;\s*{_RESTRICTED_NAME}=(?:{_RESTRICTED_NAME}|\"[^\"]*\"))*",
+    rf"{_WORD}/{_WORD}(?:\s*;\s*{_WORD}=(?:{_WORD}|\"[^\"]*\"))*",
     re.ASCII,
 )
 

@@ -43,7 +43,9 @@ class LedgerRecord:
     """One routing decision and its outcome, times in Unix milliseconds.
 
     `entered_by` is the channel the event came over, `entered_at_ms` when it was accepted there; an unrouted
-    event has no `route` and no `destination`. `attempt` counts deliveries of the queue message, from 1.
+    event has no `route` and no `destination`. A refused item that is no event has empty `source`, `id` and
+    `type` and no route; `client_id`, `reason` and `entered_at_ms` are what it shares with its tap record.
+    `attempt` counts deliveries of the queue message, from 1.
     """
 
     decided_at_ms: int

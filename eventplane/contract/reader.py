@@ -26,7 +26,7 @@ class Section:
         if not isinstance(members, Mapping):
             self.fault("", "this is not a mapping", "write `name: value` pairs")
             members = {}
-        self.members: Mapping[str, Any] = members
+        self.members: Mapping[Any, Any] = members
 
     def fault(self, name: str, message: str, remedy: str) -> None:
         """Record what is wrong with member `name` ('' for the section itself)."""

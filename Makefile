@@ -1,0 +1,71 @@
+# Everything that one types in this project. `make` alone lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The locked tools come first, so `python`, `node` and `cdk` mean the ones that `make setup` installed.
+export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
+# Spark 3.5 runs on Java 17; a newer default Java on this machine must not get in its way.
+JAVA_17 := $(firstword $(wildcard /usr/lib/jvm/*17*/))
+ifneq ($(JAVA_17),)
+export JAVA_HOME := $(JAVA_17:/=)
+endif
+# Where the real input data lives; tests that need it fail in CI when it is missing.
+export EVENTPLANE_SHARED ?= ../shared
+
+ENV ?= dev
+TYPED := contract edge eventplane glue_jobs lambdas local stacks
+
+.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract lock tables clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install the locked tools (repeats in an instant)
+	@tools/setup.sh
+
+demo: setup ## Run the whole plane on this machine: DATA=../shared/data HOMES=12 EVENTS=20000 SEED=1
+	@python -m local.demo $(if $(DATA),--data "$(DATA)") $(if $(HOMES),--homes "$(HOMES)") \
+	  $(if $(EVENTS),--events "$(EVENTS)") $(if $(SEED),--seed "$(SEED)")
+
+test: check ## Run every check and test
+	pytest tests/infrastructure tests/integration tests/spark tests/e2e
+
+check: setup lint types unit ## Run the fast part: style, types, borders, unit and property tests
+
+lint: setup ## Check style, formatting and the borders between packages
+	ruff check .
+	ruff format --check .
+	lint-imports
+	python tools/tables.py --check
+
+tables: setup ## Write the generated tables of the docs
+	python tools/tables.py
+
+types: setup ## Check types
+	mypy $(TYPED)
+
+unit: setup ## Run unit and property tests
+	pytest tests/unit tests/property
+
+synth: setup ## Write the templates of ENV (dev) to cdk.out
+	cdk synth --quiet --context env=$(ENV)
+
+diff: setup ## Compare ENV with what is deployed
+	cdk diff --context env=$(ENV)
+
+deploy: setup ## Deploy ENV to the account of the current credentials
+	cdk deploy --all --context env=$(ENV)
+
+destroy: setup ## Delete the stacks of ENV; what is retained stays
+	cdk destroy --all --context env=$(ENV)
+
+contract: setup ## Check the contract and print its compiled form's version
+	@python -m contract
+
+lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
+	tools/lock.sh
+
+clean: ## Delete everything that setup, builds and runs made
+	rm -rf .venv .venv-emulator node_modules build cdk.out .mypy_cache .pytest_cache .ruff_cache .hypothesis

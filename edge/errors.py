@@ -1,0 +1,73 @@
+"""The named errors of the device's side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eventplane.errors import EventPlaneError
+
+
+class EdgeError(EventPlaneError):
+    """Base of the device's errors."""
+
+
+class SettingsError(EdgeError):
+    """A setting cannot be used: `setting` is its name, `problem` what is wrong, `remedy` what to do."""
+
+    def __init__(self, setting: str, problem: str, remedy: str) -> None:
+        super().__init__(f"setting {setting!r}: {problem}; {remedy}")
+        self.setting = setting
+        self.problem = problem
+        self.remedy = remedy
+
+
+class SpoolError(EdgeError):
+    """The durable store at `path` cannot do its work; nothing that it did not confirm is acknowledged."""
+
+    def __init__(self, path: Path, problem: str, remedy: str) -> None:
+        super().__init__(f"spool {path}: {problem}; {remedy}")
+        self.path = path
+        self.problem = problem
+        self.remedy = remedy
+
+
+class WindowFullError(EdgeError):
+    """`put` found no room: `waiting` messages have no receipt and none came within `timeout_s` seconds."""
+
+    def __init__(self, service: str, waiting: int, timeout_s: float) -> None:
+        super().__init__(
+            f"{service}: {waiting} messages without a receipt after {timeout_s} s; "
+            "see whether the forwarder and the local broker run, then put the message again"
+        )
+        self.service = service
+        self.waiting = waiting
+        self.timeout_s = timeout_s
+
+
+class FlushTimeoutError(EdgeError):
+    """`flush` gave up: `waiting` messages still had no receipt after `timeout_s` seconds."""
+
+    def __init__(self, service: str, waiting: int, timeout_s: float) -> None:
+        super().__init__(
+            f"{service}: {waiting} messages still without a receipt after {timeout_s} s; they go on "
+            "being sent, flush again or see whether the forwarder runs"
+        )
+        self.service = service
+        self.waiting = waiting
+        self.timeout_s = timeout_s
+
+
+class ClientClosedError(EdgeError):
+    """The service client was closed; what had no receipt by then is the caller's to send again."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__(f"{service}: the client is closed; open a new one")
+        self.service = service
+
+
+class RefusedError(EdgeError):
+    """Raised by an inbox handler: this event can never be handled. `reason` is a word for the dead letter."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason

@@ -1,0 +1,119 @@
+"""The messages of a service that have no receipt yet: bounded, in order, known by their digest."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+
+from eventplane.receipts import digest
+
+_MOST_DOUBLINGS = 4
+"""How often the timeout doubles while no receipt comes. The broker keeps what we send for a forwarder that is
+away, so a copy of everything every few seconds would fill its queue."""
+
+
+@dataclass(slots=True)
+class _Message:
+    payload: bytes
+    number: int
+    sent_at: float = 0.0
+
+
+class OutboxWindow:
+    """At most `size` messages. Thread-safe.
+
+    One without a receipt for `timeout_s` seconds is due again; then after twice as long, and so on, until a
+    receipt comes.
+    """
+
+    def __init__(self, size: int, timeout_s: float) -> None:
+        self._size = size
+        self._timeout_s = timeout_s
+        self._changed = threading.Condition()
+        self._unsent: deque[str] = deque()
+        self._waiting: OrderedDict[str, _Message] = OrderedDict()  # the one sent longest ago first
+        self._count = 0
+        self._repetitions = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, payload: bytes, timeout_s: float) -> bool:
+        """Take `payload` in; False when there was no room within `timeout_s` seconds, or it is closed.
+
+        Bytes that wait already are the same message and are not taken twice.
+        """
+        name = digest(payload)
+        with self._changed:
+            room = self._changed.wait_for(
+                lambda: self._closed or name in self._waiting or len(self._waiting) < self._size, timeout_s
+            )
+            if not room or self._closed:
+                return False
+            if name not in self._waiting:
+                self._waiting[name] = _Message(payload, self._count)
+                self._unsent.append(name)
+                self._count += 1
+            return True
+
+    def due(self, now: float) -> list[bytes]:
+        """The payloads to send now; they count as sent at `now` (monotonic seconds)."""
+        with self._changed:
+            names = list(self._unsent)
+            self._unsent.clear()
+            overdue = self._overdue(now, set(names))
+            self._repetitions += bool(overdue)
+            names += overdue
+            for name in names:
+                self._waiting[name].sent_at = now
+                self._waiting.move_to_end(name)
+            return [self._waiting[name].payload for name in names]
+
+    def deadline(self) -> float | None:
+        """When a message that was sent is due again, None for never."""
+        with self._changed:
+            oldest = next(iter(self._waiting.values()), None)
+            return oldest.sent_at + self._patience_s() if oldest else None
+
+    def resend(self) -> None:
+        """All are due again, in the order they came."""
+        with self._changed:
+            self._unsent = deque(sorted(self._waiting, key=lambda name: self._waiting[name].number))
+
+    def confirm(self, name: str) -> bytes | None:
+        """The payload whose receipt has come, None when it has left already."""
+        with self._changed:
+            message = self._waiting.pop(name, None)
+            if message is None:
+                return None
+            if name in self._unsent:
+                self._unsent.remove(name)
+            self._repetitions = 0
+            self._changed.notify_all()
+            return message.payload
+
+    def wait_empty(self, timeout_s: float) -> bool:
+        """Whether every message has its receipt, within `timeout_s` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or not self._waiting, timeout_s)
+            return not self._waiting
+
+    def close(self) -> None:
+        """Wake whoever waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _overdue(self, now: float, unsent: set[str]) -> list[str]:
+        names = []
+        for name, message in self._waiting.items():
+            if name not in unsent:
+                if message.sent_at + self._patience_s() > now:
+                    break
+                names.append(name)
+        return names
+
+    def _patience_s(self) -> float:
+        return self._timeout_s * 2.0 ** min(self._repetitions, _MOST_DOUBLINGS)

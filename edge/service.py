@@ -1,0 +1,223 @@
+"""What a service on the device uses to take part: a durable publisher, and a reader of its inbox.
+
+    with ServiceClient("call-service", on_event=place_call) as client:
+        client.put(write_event({...}, {...}))
+        client.flush(timeout_s=10)
+
+The local broker's own acknowledgement says little: a power cut takes what it holds. So a message counts as
+sent when the forwarder's receipt says that the spool has committed it, and is published again until then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from edge.callbacks import CallbackThread
+from edge.errors import ClientClosedError, FlushTimeoutError, RefusedError, WindowFullError
+from edge.link import Backoff, Link
+from edge.mailbox import Mailbox
+from edge.messages import Connected, Disconnected, LinkName, Message, Received, Stop
+from edge.mqtt import Connection, Endpoint
+from edge.outbox_window import OutboxWindow
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
+from eventplane.topics import local_topic, receipt_topic
+
+_log = logging.getLogger(__name__)
+
+_KEEPALIVE_S = 30
+_CONNECT_TIMEOUT_S = 5.0
+_BACKOFF = Backoff(first_s=0.1, max_s=2.0)
+_CLOSE_S = 1.0
+
+EventHandler = Callable[[Envelope], None]
+RefusalHandler = Callable[[bytes, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wake:
+    """Something new stands in the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Handled:
+    """The handler is through with `received`; `receipt` is None when it failed and shall get it again."""
+
+    received: Received
+    receipt: Receipt | None
+
+
+class ServiceClient:
+    """A durable client for the on-device service called `service`, on the home's broker.
+
+    Args:
+        service: the participant's name in the contract.
+        host, port: the home's broker.
+        on_event: called with every event of the inbox, one after the other, in a thread of its own; at least
+            once each. When it returns, the receipt goes out. It raises `RefusedError` for an event that can
+            never be handled; after any other exception the event comes again.
+        on_refused: called with the payload and the reason of a message that became a dead letter.
+        window: most messages without a receipt.
+        receipt_timeout_s: seconds without a receipt after which a message is published again.
+        client_id: the MQTT client id; two clients of one service need different ones.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        host: str = "127.0.0.1",
+        port: int = 1883,
+        *,
+        on_event: EventHandler | None = None,
+        on_refused: RefusalHandler | None = None,
+        window: int = 200,
+        receipt_timeout_s: float = 5.0,
+        client_id: str | None = None,
+    ) -> None:
+        self.service = service
+        self._on_event = on_event
+        self._on_refused = on_refused
+        self._outbox = local_topic(service, "outbox")
+        self._inbox = local_topic(service, "inbox")
+        self._window = OutboxWindow(window, receipt_timeout_s)
+        self._mailbox: Mailbox[Message | _Wake | _Handled] = Mailbox()
+        self._callbacks = CallbackThread(f"{service}-callbacks")
+        self._link = Link(
+            LinkName.LOCAL, partial(self._dial, host, port, client_id), _BACKOFF, _CONNECT_TIMEOUT_S
+        )
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=service, daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """How many messages have no receipt yet."""
+        return len(self._window)
+
+    def put(self, event: Envelope | bytes, timeout_s: float = 30.0) -> None:
+        """Send an event (or raw bytes); returns once it stands in the window, not when it has its receipt.
+
+        The client goes on publishing it until the receipt comes. Bytes equal to a message that still waits
+        are the same message.
+
+        Raises:
+            WindowFullError: the window did not get room within `timeout_s` seconds.
+            ClientClosedError: the client was closed.
+        """
+        payload = event.json.encode("utf-8") if isinstance(event, Envelope) else event
+        if not self._window.add(payload, timeout_s):
+            if self._stopping:
+                raise ClientClosedError(self.service)
+            raise WindowFullError(self.service, len(self._window), timeout_s)
+        self._mailbox.put(_Wake())
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait until every message has its receipt, that is, until the spool has committed it.
+
+        Raises:
+            FlushTimeoutError: some had none after `timeout_s` seconds.
+            ClientClosedError: the client was closed meanwhile.
+        """
+        if not self._window.wait_empty(timeout_s):
+            if self._stopping:
+                raise ClientClosedError(self.service)
+            raise FlushTimeoutError(self.service, len(self._window), timeout_s)
+
+    def close(self) -> None:
+        """End at once, without waiting for receipts (see `flush`)."""
+        self._stopping = True
+        self._window.close()
+        self._mailbox.put(Stop())
+        self._thread.join(2 * _CLOSE_S)
+        self._callbacks.close(_CLOSE_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _dial(self, host: str, port: int, client_id: str | None, generation: int) -> Connection:
+        subscriptions = [receipt_topic(self.service, "outbox")]
+        if self._on_event:
+            subscriptions.append(self._inbox)
+        endpoint = Endpoint(
+            host=host,
+            port=port,
+            client_id=client_id or f"eventplane-{self.service}",
+            clean_session=False,
+            keepalive_s=_KEEPALIVE_S,
+            connect_timeout_s=_CONNECT_TIMEOUT_S,
+            subscriptions=tuple(subscriptions),
+        )
+        return Connection(endpoint, LinkName.LOCAL, generation, self._mailbox.put)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            now = monotonic()
+            self._link.tick(now)
+            if self._link.up:
+                for payload in self._window.due(now):
+                    self._link.publish(self._outbox, payload)
+            for message in self._mailbox.wait(self._patience()):
+                self._take(message)
+        self._link.close(_CLOSE_S)
+
+    def _patience(self) -> float | None:
+        deadline = self._window.deadline() if self._link.up else self._link.deadline()
+        return None if deadline is None else max(0.0, deadline - monotonic())
+
+    def _take(self, message: Message | _Wake | _Handled) -> None:
+        match message:
+            case Received() if message.topic == self._inbox:
+                self._callbacks.submit(partial(self._handle_event, message))
+            case Received():
+                self._take_receipts(message)
+            case _Handled(received, receipt):
+                if receipt and self._link.up:
+                    self._link.publish(receipt_topic(self.service, "inbox"), write_receipts([receipt]))
+                self._link.acknowledge(received.generation, received.mid)
+            case Connected(_, generation):
+                if self._link.connected(generation):
+                    self._window.resend()
+            case Disconnected(_, generation, reason):
+                self._link.disconnected(generation, reason, monotonic())
+            case _:
+                pass  # a Stop or a wake-up has done its work; the broker's PUBACK proves nothing
+
+    def _take_receipts(self, message: Received) -> None:
+        self._link.acknowledge(message.generation, message.mid)
+        try:
+            receipts = read_receipts(message.payload)
+        except ReceiptError as error:
+            _log.warning("%s: receipts ignored: %s", self.service, error)
+            return
+        for receipt in receipts:
+            payload = self._window.confirm(receipt.digest)
+            if payload is not None and receipt.refused is not None and self._on_refused:
+                self._callbacks.submit(partial(self._on_refused, payload, receipt.refused))
+
+    def _handle_event(self, received: Received) -> None:
+        receipt = None
+        try:
+            receipt = self._receipt_after(received.payload)
+        finally:
+            self._mailbox.put(_Handled(received, receipt))
+
+    def _receipt_after(self, payload: bytes) -> Receipt:
+        try:
+            event = parse_event(payload)
+            if self._on_event:
+                self._on_event(event)
+        except (EnvelopeError, RefusedError) as error:
+            return Receipt(digest(payload), error.reason)
+        return Receipt(digest(payload))

@@ -1,0 +1,49 @@
+"""The archive's rows as they lie there: nothing filtered but by day, every line that does not fit kept."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from eventplane.ledger import LEDGER, TAP
+from glue_jobs.delivery_audit.errors import NoArchiveError
+from glue_jobs.delivery_audit.schema import LEDGER_ROW, TAP_ROW, in_folders
+from glue_jobs.delivery_audit.storage import Storage, join
+from glue_jobs.delivery_audit.window import Window
+
+ROW_FILES = "*.json.gz"
+
+
+class Archive:
+    """The archive at `uri`. Raises `NoArchiveError` when there is neither tap nor ledger."""
+
+    def __init__(self, spark: SparkSession, storage: Storage, uri: str) -> None:
+        self._spark = spark
+        self._storage = storage
+        self.uri = uri
+        if not (storage.exists(join(uri, TAP)) or storage.exists(join(uri, LEDGER))):
+            raise NoArchiveError(uri)
+
+    def tap(self, window: Window) -> DataFrame:
+        """What IoT Core accepted: `TAP_ROW`, `date` (of its folder) and `file` (within the archive)."""
+        return self._rows(TAP, TAP_ROW, window)
+
+    def ledger(self, window: Window) -> DataFrame:
+        """What the routers decided: `LEDGER_ROW`, `date` (of its folder) and `file` (within the archive)."""
+        return self._rows(LEDGER, LEDGER_ROW, window)
+
+    def _rows(self, folder: str, row: StructType, window: Window) -> DataFrame:
+        columns = [*row.names, "date"]
+        if not self._storage.exists(join(self.uri, folder)):
+            # The other half may be there: an audit of half an archive says what is missing.
+            empty = self._spark.createDataFrame([], in_folders(row))
+            return empty.select(*columns, sf.lit("").alias("file"))
+        rows = (
+            self._spark.read.schema(in_folders(row))
+            .option("mode", "PERMISSIVE")
+            .option("pathGlobFilter", ROW_FILES)
+            .json(join(self.uri, folder))
+        )
+        file = sf.regexp_extract("_metadata.file_path", f"/({folder}/[^/]+/[^/]+/[^/]+)$", 1)
+        return rows.where(window.folders()).select(*columns, file.alias("file"))

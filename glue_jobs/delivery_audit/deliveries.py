@@ -1,0 +1,113 @@
+"""Expected against recorded: one row for each event and route, with exactly one verdict."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from glue_jobs.delivery_audit.contracts import ContractHistory
+from glue_jobs.delivery_audit.ledger import EVERY_ROUTE
+from glue_jobs.delivery_audit.route_filters import NO_ROUTE
+
+
+class Verdict(StrEnum):
+    """What the audit says of one event on one route.
+
+    An expected delivery gets one of the first five. An event that no route matches must be recorded as
+    `unrouted`; without a record it is `lost` as well: no event vanishes.
+    """
+
+    DELIVERED = "delivered"
+    DEAD_LETTERED = "dead_lettered"
+    EXPIRED = "expired"
+    DROPPED = "dropped"
+    LOST = "lost"
+    UNROUTED = "unrouted"
+    MISROUTED = "misrouted"
+    """Recorded on a route that no contract in force gives."""
+    UNEXPLAINED = "unexplained"
+    """Recorded as coming from a device, unknown to the tap."""
+    INTERNAL = "internal"
+    """Entered in the cloud: a service's outbox, or a dead letter that the router made. No tap row, so no
+    expectation but the ledger's own word."""
+
+
+# An event sent twice may fail once: what was delivered is delivered.
+_ENDS = (Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED, Outcome.DROPPED)
+
+
+def deliveries(events: DataFrame, decisions: DataFrame, history: ContractHistory) -> DataFrame:
+    """One row for each event and each route that it should have taken or did take.
+
+    `leads` marks one row an event, for counting events; `delivered` counts copies written to the inbox;
+    times are Unix milliseconds, `delivered_at_ms` and `entered_at_ms` those of the earliest delivery.
+    """
+    cases = _cases(events, decisions, history)
+    recorded = sf.array_remove(sf.array_distinct(sf.col("decisions.route")), EVERY_ROUTE)
+    by_route = cases.select(
+        "*", sf.posexplode(sf.array_union("expected_routes", recorded)).alias("at", "route")
+    )
+    matching = sf.filter("decisions", lambda each: each["route"].isin(sf.col("route"), sf.lit(EVERY_ROUTE)))
+    found = by_route.withColumn("found", matching)
+    copies = found.withColumn(
+        "copies_out", sf.filter("found", lambda each: each["outcome"] == Outcome.DELIVERED)
+    )
+    # Structs compare by their first member: the time of the decision.
+    first = copies.withColumn("first_out", sf.array_min("copies_out")).withColumn(
+        "first_found", sf.array_min("found")
+    )
+    leads_to = sf.create_map(*(sf.lit(each) for pair in history.destinations.items() for each in pair))
+    return first.select(
+        sf.coalesce("date", "entered_on").alias("date"),
+        "source",
+        "id",
+        sf.coalesce("type", "ledger_type").alias("type"),
+        sf.coalesce("client_id", "ledger_client_id").alias("client_id"),
+        "route",
+        sf.coalesce("first_found.destination", leads_to[sf.col("route")]).alias("destination"),
+        _verdict().alias("verdict"),
+        (sf.col("in_tap") & (sf.col("at") == 0)).alias("leads"),
+        "copies",
+        sf.size("copies_out").alias("delivered"),
+        sf.coalesce("first_found.priority", sf.element_at("decisions", 1)["priority"]).alias("priority"),
+        sf.coalesce("first_found.contract_version", sf.element_at("versions", 1)).alias("contract_version"),
+        "recorded_at_ms",
+        "accepted_at_ms",
+        sf.col("first_out.entered_at_ms").alias("entered_at_ms"),
+        sf.col("first_out.decided_at_ms").alias("delivered_at_ms"),
+        "dead_letter_reason",
+        sf.coalesce("first_found.file", "file").alias("file"),
+    )
+
+
+def _cases(events: DataFrame, decisions: DataFrame, history: ContractHistory) -> DataFrame:
+    """Events and what was decided on them, side by side; `expected_routes` by the contracts in force."""
+    none_taken = sf.array().cast("array<string>")
+    none_made = sf.array().cast(decisions.schema["decisions"].dataType)
+    joined = events.join(decisions, on=["source", "id"], how="full")
+    joined = joined.withColumn("in_tap", sf.col("copies").isNotNull())
+    joined = joined.withColumn("decisions", sf.coalesce("decisions", none_made))
+    named = sf.array_distinct(sf.col("decisions.contract_version"))
+    guessed = sf.array(history.in_force_at(sf.col("accepted_at_ms")))
+    joined = joined.withColumn("versions", sf.when(sf.size(named) > 0, named).otherwise(guessed))
+    # Copies of an event may have met routers of two versions: then the routes of both are expected.
+    routes = sf.array_distinct(
+        sf.flatten(sf.transform("versions", lambda version: sf.col("routes")[version]))
+    )
+    return joined.withColumn("expected_routes", sf.when(sf.col("in_tap"), routes).otherwise(none_taken))
+
+
+def _verdict() -> Column:
+    outcomes = sf.col("found.outcome")
+    expected = sf.array_contains("expected_routes", sf.col("route"))
+    internal = ~sf.col("in_tap") & (~sf.col("from_device") | (sf.col("ledger_type") == DEAD_LETTER_TYPE))
+    verdict = sf.when(internal, sf.lit(Verdict.INTERNAL))
+    verdict = verdict.when(~sf.col("in_tap"), sf.lit(Verdict.UNEXPLAINED))
+    verdict = verdict.when(~expected, sf.lit(Verdict.MISROUTED))
+    for outcome in _ENDS:
+        verdict = verdict.when(sf.array_contains(outcomes, outcome), sf.lit(Verdict(outcome)))
+    unrouted = (sf.col("route") == NO_ROUTE) & sf.array_contains(outcomes, Outcome.UNROUTED)
+    return verdict.when(unrouted, sf.lit(Verdict.UNROUTED)).otherwise(sf.lit(Verdict.LOST))

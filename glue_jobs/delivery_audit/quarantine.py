@@ -1,0 +1,58 @@
+"""Bad rows, each with its reason. A row is good or quarantined, never gone: in = good + quarantined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from glue_jobs.delivery_audit.schema import CORRUPT
+
+UNREADABLE = "unreadable_line"
+"""The line is no JSON, or a member has another type than its record's."""
+
+QUARANTINED = ("date", "archive", "reason", "file", "line")
+"""The columns of the quarantine."""
+
+
+def fault(faults: Mapping[str, Column]) -> Column:
+    """The first of `faults` (reason -> whether the row has it) that applies, or null for a good row."""
+    known = {UNREADABLE: sf.col(CORRUPT).isNotNull(), **faults}
+    return sf.coalesce(*(sf.when(applies, sf.lit(reason)) for reason, applies in known.items()))
+
+
+def any_missing(*names: str) -> Column:
+    """Whether one of these members is null."""
+    return reduce(or_, (sf.col(name).isNull() for name in names))
+
+
+def line(*names: str) -> Column:
+    """The row's own text, as evidence: the line that could not be read, or its members written again."""
+    return sf.coalesce(sf.col(CORRUPT), sf.to_json(sf.struct(*names)))
+
+
+def good(rows: DataFrame) -> DataFrame:
+    """The rows without a `fault`."""
+    return rows.where(sf.col("fault").isNull()).drop("fault", "line")
+
+
+def quarantined(tap: DataFrame, ledger: DataFrame) -> DataFrame:
+    """The rows of both halves with a `fault`, as `QUARANTINED`; `date` is that of the folder."""
+    halves = [
+        rows.where(sf.col("fault").isNotNull()).select(
+            "date", sf.lit(archive).alias("archive"), sf.col("fault").alias("reason"), "file", "line"
+        )
+        for archive, rows in (("tap", tap), ("ledger", ledger))
+    ]
+    return halves[0].unionByName(halves[1])
+
+
+def summary(quarantine: DataFrame) -> DataFrame:
+    """How many rows by `archive` and `reason`, with one `file` to look at."""
+    counted = quarantine.groupBy("archive", "reason").agg(
+        sf.count(sf.lit(1)).alias("rows"), sf.min("file").alias("file")
+    )
+    return counted.orderBy("archive", "reason")

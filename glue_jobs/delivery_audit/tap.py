@@ -1,0 +1,121 @@
+"""The tap's rows with the attributes of their events read, and from them the events: one row each."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from glue_jobs.delivery_audit.contracts import ContractHistory
+from glue_jobs.delivery_audit.quarantine import any_missing, fault, line
+from glue_jobs.delivery_audit.route_filters import attribute_names, cloud_routes
+from glue_jobs.delivery_audit.schema import event_attributes
+from glue_jobs.delivery_audit.window import Window, day_of, is_time
+
+READ_ATTRIBUTES = (
+    "source",
+    "id",
+    "type",
+    "recordedtime",
+    "deadletterreason",
+    "deviceepoch",
+    "devicesequence",
+)
+"""What the audit itself wants to know of an event, besides what the filters look at."""
+
+# With an option set, Spark's optimizer leaves the schema alone. Otherwise it parses the event once for each
+# attribute that is used (OptimizeCsvJsonExprs).
+_PARSE_ONCE = {"mode": "PERMISSIVE"}
+
+
+def tap_rows(raw: DataFrame, history: ContractHistory, window: Window) -> DataFrame:
+    """The tap's rows of the window, each with its `fault` or null.
+
+    `routes` is a map from contract version to the routes that the event takes by it; `refused` is the SHA-256
+    of an item that is no event; `sequence` is null where a simple client sends without the device's numbers.
+    """
+    filters = [route.filter for contract in history.contracts for route in contract.routes]
+    names = {*READ_ATTRIBUTES, *(name for each in filters for name in attribute_names(each))}
+    parsed = raw.withColumn("attributes", sf.from_json("event", event_attributes(names), _PARSE_ONCE))
+    attributes = sf.col("attributes")
+    rows = parsed.select(
+        "date",
+        "file",
+        "client_id",
+        "accepted_at_ms",
+        "message_id",
+        "index",
+        attributes["source"].alias("source"),
+        attributes["id"].alias("id"),
+        attributes["type"].alias("type"),
+        attributes["deadletterreason"].alias("dead_letter_reason"),
+        attributes["deviceepoch"].alias("epoch"),
+        _sequence(attributes["devicesequence"]).alias("sequence"),
+        _unix_ms(attributes["recordedtime"]).alias("recorded_at_ms"),
+        sf.when(sf.col("event").isNotNull(), _routes(history, attributes)).alias("routes"),
+        "refusal",
+        sf.when(sf.col("refusal").isNotNull(), sf.sha2("original_base64", 256)).alias("refused"),
+        _fault(attributes).alias("fault"),
+        sf.when(_fault(attributes).isNotNull(), _line()).alias("line"),
+    )
+    accepted_on = sf.when(sf.col("fault").isNull(), day_of(sf.col("accepted_at_ms"))).otherwise(
+        sf.col("date")
+    )
+    return rows.withColumn("date", accepted_on).where(window.holds(sf.col("date")))
+
+
+def events(tap: DataFrame) -> DataFrame:
+    """The events of good tap rows, one row for each `source` and `id`: the copy that was accepted first.
+
+    Copies come from delivery at least once, on the device's way up or the tap's; they expect nothing more.
+    """
+    first = sf.min_by(
+        sf.struct(
+            "date",
+            "file",
+            "client_id",
+            "accepted_at_ms",
+            "type",
+            "dead_letter_reason",
+            "recorded_at_ms",
+            "routes",
+        ),
+        sf.struct("accepted_at_ms", "message_id", "index"),
+    )
+    copies = sf.count(sf.lit(1))
+    grouped = tap.where(sf.col("refusal").isNull()).groupBy("source", "id")
+    return grouped.agg(first.alias("first"), copies.alias("copies")).select(
+        "source", "id", "copies", "first.*"
+    )
+
+
+def _fault(attributes: Column) -> Column:
+    event, refusal = sf.col("event"), sf.col("refusal")
+    identity = attributes["source"].isNull() | attributes["id"].isNull() | attributes["type"].isNull()
+    return fault(
+        {
+            "missing_member": any_missing("accepted_at_ms", "client_id", "message_id", "index"),
+            "impossible_time": ~is_time(sf.col("accepted_at_ms")),
+            "neither_event_nor_refusal": event.isNull() == refusal.isNull(),
+            "event_without_identity": event.isNotNull() & identity,
+        }
+    )
+
+
+def _line() -> Column:
+    return line(
+        "accepted_at_ms", "client_id", "topic", "message_id", "index", "event", "original_base64", "refusal"
+    )
+
+
+def _routes(history: ContractHistory, attributes: Column) -> Column:
+    pairs = ((sf.lit(each.version), cloud_routes(each, attributes)) for each in history.contracts)
+    return sf.create_map(*(column for pair in pairs for column in pair))
+
+
+def _sequence(digits: Column) -> Column:
+    return sf.when(digits.rlike(r"^[0-9]{1,18}$"), digits.cast("long"))
+
+
+def _unix_ms(timestamp: Column) -> Column:
+    # RFC 3339 allows a small t and z; Spark reads capitals only.
+    return sf.unix_millis(sf.try_to_timestamp(sf.upper(timestamp)))

@@ -1,0 +1,44 @@
+"""A function's settings: environment variables, read once, refused with their name when they are wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from eventplane.errors import EventPlaneError
+
+
+class SettingsError(EventPlaneError):
+    """An environment variable is missing or malformed. `variable` is its name."""
+
+    def __init__(self, variable: str, problem: str) -> None:
+        super().__init__(
+            f"environment variable {variable} {problem}; the stacks set it, so deploy them again"
+        )
+        self.variable = variable
+        self.problem = problem
+
+
+def text(environment: Mapping[str, str], variable: str) -> str:
+    """A non-empty text. Raises `SettingsError`."""
+    value = environment.get(variable, "")
+    if not value:
+        raise SettingsError(variable, "is not set")
+    return value
+
+
+def text_mapping(environment: Mapping[str, str], variable: str) -> dict[str, str]:
+    """A JSON object of texts. Raises `SettingsError`."""
+    try:
+        value = json.loads(text(environment, variable))
+    except ValueError as error:
+        raise SettingsError(variable, f"is not JSON ({error})") from error
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise SettingsError(variable, "is not a JSON object of texts")
+    return value
+
+
+def bundle_root(environment: Mapping[str, str]) -> Path:
+    """Where the function's code asset lies unpacked. Raises `SettingsError` outside of Lambda."""
+    return Path(text(environment, "LAMBDA_TASK_ROOT"))

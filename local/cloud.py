@@ -1,0 +1,56 @@
+"""Where a cloud is and how to enter it: all that anyone needs to know about it, whichever it is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+
+
+@dataclass(frozen=True)
+class CloudEndpoint:
+    """An AWS-compatible cloud and the credentials of its owner.
+
+    `url` takes every AWS API call; devices connect to `mqtt_host`:`mqtt_port` with mutual TLS and trust
+    `ca_pem`. The credentials may do everything: they are for deployment and for looking at results.
+    """
+
+    url: str
+    region: str
+    account: str
+    mqtt_host: str
+    mqtt_port: int
+    ca_pem: str
+    access_key_id: str
+    secret_access_key: str
+
+    def environment(self) -> dict[str, str]:
+        """Our environment for a child process whose AWS calls shall go to this cloud, and nowhere else.
+
+        Whatever else says where AWS is (profiles, files, instance metadata) is taken out.
+        """
+        return {
+            **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_ACCESS_KEY_ID": self.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "CDK_DEFAULT_ACCOUNT": self.account,
+            "CDK_DEFAULT_REGION": self.region,
+        }
+
+    def client(self, service: str) -> Any:
+        """A boto3 client of `service` (`sqs`, `iot`, ...) with the owner's credentials."""
+        return boto3.client(
+            service,
+            endpoint_url=self.url,
+            region_name=self.region,
+            aws_access_key_id=self.access_key_id,
+            aws_secret_access_key=self.secret_access_key,
+        )

@@ -1,0 +1,174 @@
+"""The cloud services of the demo: each reads its inbox as an application would, and counts for itself."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, Self
+
+from cloudevents.core.base import BaseCloudEvent
+from cloudevents.core.exceptions import BaseCloudEventException
+from cloudevents.core.formats.json import JSONFormat
+
+from eventplane.delivery import DEAD_LETTER_TYPE
+from local.oracle import Arrived
+from local.sent import Key
+
+_BATCH: Final = 10
+"""Most messages of one ReceiveMessage or DeleteMessageBatch call (Amazon SQS quotas)."""
+
+_LONG_POLL_SECONDS: Final = 1
+"""How long a read waits for the first message. Short, because stopping waits for it as well."""
+
+
+class Consumer:
+    """A service that reads the inbox queue at `queue_url`, in a thread of its own, and deletes what it read.
+
+    `received` has every event's key once, in the order of first reception; a dead letter's key is its reason
+    and its original's SHA-256. `duplicates` counts repetitions, `unreadable` bodies that are no CloudEvent.
+    """
+
+    def __init__(self, service: str, sqs: Any, queue_url: str, tick: threading.Condition) -> None:
+        self.service = service
+        self.received: dict[Key, None] = {}
+        self.duplicates = 0
+        self.unreadable = 0
+        self.by_type: Counter[str] = Counter()
+        self.failure: Exception | None = None
+        self._sqs = sqs
+        self._queue_url = queue_url
+        self._tick = tick
+        self._stopping = threading.Event()
+        self._format = JSONFormat()
+        self._thread = threading.Thread(target=self._run, name=f"consumer {service}", daemon=True)
+
+    @property
+    def arrived(self) -> Arrived:
+        """What the oracle compares, as of now."""
+        with self._tick:
+            return Arrived(frozenset(self.received), self.duplicates)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask it to end after the read under way."""
+        self._stopping.set()
+
+    def join(self) -> None:
+        """Wait for its end."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._read_once()
+        except Exception as error:  # noqa: BLE001 - whatever ended this thread is raised where it is waited for
+            self.failure = error
+        with self._tick:
+            self._tick.notify_all()
+
+    def _read_once(self) -> None:
+        answer = self._sqs.receive_message(
+            QueueUrl=self._queue_url, MaxNumberOfMessages=_BATCH, WaitTimeSeconds=_LONG_POLL_SECONDS
+        )
+        messages = answer.get("Messages", [])
+        with self._tick:
+            for message in messages:
+                self._count(message["Body"])
+            self._tick.notify_all()
+        if messages:
+            # What cannot be deleted comes again, and is then counted as the duplicate that it is.
+            self._sqs.delete_message_batch(
+                QueueUrl=self._queue_url,
+                Entries=[
+                    {"Id": str(index), "ReceiptHandle": message["ReceiptHandle"]}
+                    for index, message in enumerate(messages)
+                ],
+            )
+
+    def _count(self, body: str) -> None:
+        try:
+            event = self._format.read(None, body)
+            key = _key(event)
+        except (BaseCloudEventException, ValueError, TypeError, AttributeError, KeyError):
+            # The SDK raises all of these for a text that is no event; the oracle misses the event then.
+            self.unreadable += 1
+            return
+        if key in self.received:
+            self.duplicates += 1
+        else:
+            self.received[key] = None
+            self.by_type[event.get_type()] += 1
+
+
+class Consumers:
+    """All consumers of a run, one for each service in `queue_urls`. Use it in a `with` block."""
+
+    def __init__(self, sqs: Any, queue_urls: Mapping[str, str]) -> None:
+        self._tick = threading.Condition()
+        self._consumers = {
+            service: Consumer(service, sqs, url, self._tick) for service, url in queue_urls.items()
+        }
+
+    def __enter__(self) -> Self:
+        for consumer in self.all:
+            consumer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for consumer in self.all:
+            consumer.stop()
+        for consumer in self.all:
+            consumer.join()
+
+    @property
+    def all(self) -> Sequence[Consumer]:
+        """The consumers, in the order of `queue_urls`."""
+        return list(self._consumers.values())
+
+    @property
+    def arrived(self) -> dict[str, Arrived]:
+        """What each service received so far."""
+        return {service: consumer.arrived for service, consumer in self._consumers.items()}
+
+    @property
+    def received_total(self) -> int:
+        """Events received by all services together, repetitions not counted: what a progress bar shows."""
+        return sum(len(consumer.received) for consumer in self.all)
+
+    def raise_failure(self) -> None:
+        """Raise what a consumer ended with, if one has."""
+        for consumer in self.all:
+            if consumer.failure is not None:
+                raise consumer.failure
+
+    def wait_until(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
+        """Wait until `condition()` holds; False when `timeout_seconds` passed first.
+
+        It is asked after every read, so it must be quick. Raises what a consumer ended with.
+        """
+        deadline = monotonic() + timeout_seconds
+        while not condition():
+            self.raise_failure()
+            left = deadline - monotonic()
+            if left <= 0:
+                return False
+            with self._tick:
+                # Every consumer's read, empty or not, is a tick: at least one a long poll.
+                self._tick.wait(min(left, _LONG_POLL_SECONDS))
+        return True
+
+
+def _key(event: BaseCloudEvent) -> Key:
+    if event.get_type() != DEAD_LETTER_TYPE:
+        return event.get_source(), event.get_id()
+    data = event.get_data()
+    if not isinstance(data, dict):
+        raise TypeError("a dead letter has a JSON object as its data")
+    return data["reason"], data["original_sha256"]

@@ -1,0 +1,1 @@
+"""The main job on one machine: cloud, homes, input, faults, consumers, audit, verdict, report."""

@@ -1,0 +1,86 @@
+"""`python -m local.demo`: the main job. Exit status 0 when nothing was lost, 1 if not, 2 for wrong words."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from eventplane.errors import EventPlaneError
+from local.demo.homes import ROOT
+from local.demo.run import Options, run
+from local.errors import LocalError
+from local.input import DEFAULT_EVENTS, DEFAULT_HOMES, InputBoundError, InputError, open_input, read_bound
+
+OUTPUT = ROOT / "build" / "demo"
+
+
+class DemoRunningError(LocalError):
+    """Another demo runs in this checkout; `pid` is its process."""
+
+    def __init__(self, pid: str) -> None:
+        self.pid = pid
+        super().__init__(f"a demo is running in this checkout (process {pid}): wait for it, or stop it first")
+
+
+def main() -> int:
+    """Run the demo as the command line says."""
+    parser = argparse.ArgumentParser(
+        prog="python -m local.demo", description="The whole plane on one machine."
+    )
+    parser.add_argument("--data", type=Path, help="folder of the real data sets; the simulator without it")
+    parser.add_argument("--homes", default=str(DEFAULT_HOMES), help="how many homes, or 'all'")
+    parser.add_argument("--events", default=str(DEFAULT_EVENTS), help="how many events, or 'all'")
+    parser.add_argument("--seed", type=int, default=1, help="of the simulator")
+    arguments = parser.parse_args()
+    console = Console()
+    try:
+        with _alone():
+            # The homes' services tell of every fault they notice: a tale for a file.
+            logging.basicConfig(filename=OUTPUT / "demo.log", filemode="w", level=logging.INFO)
+            source = open_input(
+                arguments.data,
+                read_bound("HOMES", arguments.homes),
+                read_bound("EVENTS", arguments.events),
+                arguments.seed,
+            )
+            label = str(arguments.data) if arguments.data else "simulator"
+            summary = run(Options(source, label, arguments.seed, OUTPUT), console)
+    except InputBoundError as error:
+        console.print(f"[red]{error}")
+        return 2
+    except (InputError, LocalError, EventPlaneError) as error:
+        console.print(f"[red]{error}", markup=True, highlight=False)
+        return 1
+    except KeyboardInterrupt:
+        console.print("stopped; everything that was started has ended")
+        return 130
+    console.print(f"  {OUTPUT / 'summary.json'}\n  {OUTPUT / 'report.html'}")
+    return 0 if summary["verdict"] == "passed" else 1
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold this checkout's results to ourselves. Raises `DemoRunningError`."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    with (OUTPUT / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise DemoRunningError(lock.read().strip()) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())

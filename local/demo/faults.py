@@ -1,0 +1,100 @@
+"""What goes wrong on purpose in the middle of a run: a cut line, a killed forwarder, a killed broker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from operator import methodcaller
+from time import monotonic
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+CUT_SECONDS: Final = 3.0
+"""How long a home stays without network: longer than a reconnect takes, short enough for a demo."""
+
+
+class Home(Protocol):
+    """The parts of a home that can fail."""
+
+    def kill_forwarder(self) -> None: ...
+    def start_forwarder(self) -> None: ...
+    def kill_broker(self) -> None: ...
+    def start_broker(self) -> None: ...
+    def cut_network(self) -> None: ...
+    def heal_network(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault that was injected: `kind` at `home` after `after_events` events, repaired after `seconds`."""
+
+    kind: str
+    home: str
+    after_events: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    kind: str
+    at: float  # the part of all events that goes before
+    strike: Callable[[Home], None]
+    repair: Callable[[Home], None]
+    outage_seconds: float = 0.0
+
+
+_PLAN = (
+    _Planned("network cut", 0.25, methodcaller("cut_network"), methodcaller("heal_network"), CUT_SECONDS),
+    _Planned("forwarder killed (-9)", 0.5, methodcaller("kill_forwarder"), methodcaller("start_forwarder")),
+    _Planned("Mosquitto killed (-9)", 0.75, methodcaller("kill_broker"), methodcaller("start_broker")),
+)
+
+
+class Faults:
+    """Injects the planned faults as events go by, and repairs them as a supervisor or a provider would.
+
+    A fault strikes the home that is just sending; each its own home, as long as there are enough. Use it in
+    a `with` block: its end waits for all repairs.
+    """
+
+    def __init__(self, homes: Mapping[str, Home], total_events: int) -> None:
+        self._homes = homes
+        self._total = total_events
+        self._planned = list(_PLAN)
+        self._struck: set[str] = set()
+        self._repairs: list[Future[Fault]] = []
+        self._workers = ThreadPoolExecutor(max_workers=len(_PLAN), thread_name_prefix="repair")
+        self._ending = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._ending.set()  # an interrupted run does not sit through an outage
+        self._workers.shutdown()
+
+    def passed(self, events: int, home: str) -> None:
+        """Called when `events` events were sent, the last one by `home`: strikes at once what is due."""
+        if not self._planned or events < self._planned[0].at * self._total:
+            return
+        if home in self._struck and len(self._struck) < len(self._homes):
+            return
+        planned = self._planned.pop(0)
+        self._struck.add(home)
+        began = monotonic()
+        planned.strike(self._homes[home])
+        self._repairs.append(self._workers.submit(self._repair, planned, home, events, began))
+
+    def injected(self) -> list[Fault]:
+        """All faults that struck, once they are repaired. Raises what went wrong in a repair."""
+        return [repair.result() for repair in self._repairs]
+
+    def _repair(self, planned: _Planned, home: str, events: int, began: float) -> Fault:
+        self._ending.wait(planned.outage_seconds)  # the outage itself, not a wait for something
+        planned.repair(self._homes[home])
+        return Fault(planned.kind, home, events, round(monotonic() - began, 2))

@@ -1,0 +1,137 @@
+"""One home on this machine: its broker, its forwarder, its line to the cloud, all of which can fail."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from edge.errors import SpoolError
+from edge.spool import read_backlog
+from eventplane.contract import Contract
+from local.cloud import CloudEndpoint
+from local.input import HomeInput
+from local.mosquitto import Broker, start_mosquitto
+from local.network import Link, Network
+from local.ports import LOOPBACK
+from local.process import Child, Supervisor
+from local.sent import SentLog
+from local.services import HomeServices
+from local.things import Thing, provision
+
+ROOT: Final = Path(__file__).parent.parent.parent
+_CONNECTED: Final = "cloud broker connected"
+"""What a forwarder logs when it stands on both sides: it dials the home's broker first."""
+
+_STARTING: Final = 8
+"""Homes that are started at a time: their start is mostly waiting."""
+
+
+class RunningHome:
+    """A home whose forwarder and broker run, and whose services are connected."""
+
+    def __init__(
+        self, name: str, broker: Broker, forwarder: Child, link: Link, spool: Path, services: HomeServices
+    ) -> None:
+        self.name = name
+        self.services = services
+        self._broker = broker
+        self._forwarder = forwarder
+        self._link = link
+        self._spool = spool
+
+    def kill_forwarder(self) -> None:
+        self._forwarder.kill()
+
+    def start_forwarder(self) -> None:
+        self._forwarder.start()
+
+    def kill_broker(self) -> None:
+        self._broker.child.kill()
+
+    def start_broker(self) -> None:
+        self._broker.child.start()
+
+    def cut_network(self) -> None:
+        self._link.cut()
+
+    def heal_network(self) -> None:
+        self._link.heal()
+
+    @property
+    def backlog(self) -> int:
+        """Deliveries that wait in the spool."""
+        try:
+            return sum(read_backlog(self._spool).values())
+        except SpoolError:
+            return 0  # it has not been created yet
+
+    @property
+    def drained(self) -> bool:
+        """Whether every message has its receipt and nothing waits in the spool."""
+        return not self.services.waiting and not self.backlog
+
+
+@contextmanager
+def running_homes(
+    supervisor: Supervisor,
+    cloud: CloudEndpoint,
+    network: Network,
+    contract: Contract,
+    sent: SentLog,
+    homes: tuple[HomeInput, ...],
+    *,
+    rule: str,
+    policy: str,
+) -> Iterator[dict[str, RunningHome]]:
+    """Provision and start all `homes`; they run while the `with` block does."""
+    compiled = supervisor.run_dir / "contract.json"
+    compiled.write_bytes(contract.canonical)
+
+    def start(home: HomeInput) -> RunningHome:
+        directory = supervisor.run_dir / "homes" / home.name
+        thing = provision(cloud, home.name, policy=policy, directory=directory)
+        link = network.link(thing.host, thing.port)
+        broker = start_mosquitto(supervisor, f"mosquitto-{home.name}", directory / "mosquitto")
+        settings = directory / "forwarder.toml"
+        settings.write_text(_settings(thing, broker.port, link.port, rule, compiled))
+        log = supervisor.run_dir / f"forwarder-{home.name}.log"
+        forwarder = supervisor.start(
+            log.stem,
+            [sys.executable, "-m", "edge", "--settings", str(settings.resolve())],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            # Before its first subscription the broker has nobody to keep a message for.
+            ready=lambda: _CONNECTED in log.read_text(),
+        )
+        services = HomeServices(home.name, home.services, broker.port, contract, sent)
+        return RunningHome(home.name, broker, forwarder, link, directory / "spool.db", services)
+
+    with ExitStack() as stack, ThreadPoolExecutor(_STARTING) as workers:
+        started = {}
+        for home in workers.map(start, homes):
+            stack.enter_context(home.services)
+            started[home.name] = home
+        yield started
+
+
+def _settings(thing: Thing, broker_port: int, link_port: int, rule: str, contract: Path) -> str:
+    return f"""\
+thing = "{thing.name}"
+contract = "{contract.resolve()}"
+spool = "spool.db"
+
+[local]
+port = {broker_port}
+
+[cloud]
+host = "{LOOPBACK}"
+port = {link_port}
+ca = "{thing.ca.name}"
+certificate = "{thing.certificate.name}"
+key = "{thing.key.name}"
+rule = "{rule}"
+"""

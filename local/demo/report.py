@@ -1,0 +1,126 @@
+"""A run's result for people: a table in the terminal and a page for the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.console import Console
+from rich.table import Table
+
+# Figures of a service, and short heads that leave the table within 80 columns.
+_INBOX_COLUMNS = {
+    "expected": "expected",
+    "received": "received",
+    "lost": "lost",
+    "unexpected": "extra",
+    "duplicates": "repeated",
+}
+_ROUTE_COLUMNS = ("expected", "delivered", "lost", "duplicated", "dead_lettered", "misrouted")
+_DEVICE_COLUMNS = ("client_id", "epoch", "first", "last", "events", "gaps", "tap_copies")
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """The verdict in one sentence."""
+    if summary["verdict"] == "passed":
+        return (
+            f"{summary['events_sent']:,} events from {summary['homes']} homes, "
+            f"{summary['faults_injected']} faults, nothing lost; the audit agrees"
+        )
+    agreement = "agrees" if summary["audit_agrees"] else "does not agree with the consumers' counts"
+    return (
+        f"FAILED: {summary['lost']} lost and {summary['unexpected']} unexpected by the consumers' counts, "
+        f"{summary['audit_lost']} lost by the audit, which {agreement}"
+    )
+
+
+def print_table(summary: Mapping[str, Any], console: Console) -> None:
+    """The result in colours."""
+    passed = summary["verdict"] == "passed"
+    table = Table(title=headline(summary), title_style="bold green" if passed else "bold red")
+    table.add_column("inbox", no_wrap=True)
+    for column in (*_INBOX_COLUMNS.values(), "audited"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in inbox_rows(summary):
+        bad = row[3] != "0" or row[4] != "0"
+        table.add_row(*row, style="red" if bad else "green")
+    console.print(table)
+    for fault in summary["faults"]:
+        console.print(
+            f"  {fault['kind']} at {fault['home']} after {fault['after_events']:,} events, "
+            f"repaired after {fault['seconds']} s"
+        )
+    console.print(
+        f"  {summary['urgent_sent']:,} urgent events; {summary['malformed_sent']} malformed messages, "
+        f"{summary['dead_lettered']} dead letters; {summary['wall_seconds']} s in all"
+    )
+
+
+def inbox_rows(summary: Mapping[str, Any]) -> list[list[str]]:
+    """One row a service: name, the consumers' figures, the audit's."""
+    audited = summary["audited"]
+    return [
+        [
+            service["service"],
+            *(f"{service[column]:,}" for column in _INBOX_COLUMNS),
+            f"{audited[service['service']]:,}" if service["service"] in audited else "-",
+        ]
+        for service in summary["services"]
+    ]
+
+
+def write_page(summary: Mapping[str, Any], audit: Mapping[str, Any], path: Path) -> None:
+    """The report as one self-contained HTML file."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
+    )
+    template = environment.get_template("report.html.j2")
+    path.write_text(
+        template.render(
+            summary=summary,
+            headline=headline(summary),
+            tiles=_tiles(summary),
+            inboxes=inbox_rows(summary),
+            faults=[
+                [each["kind"], each["home"], f"{each['after_events']:,}", f"{each['seconds']} s"]
+                for each in summary["faults"]
+            ],
+            dead_letters=[[each["place"], each["reason"], each["count"]] for each in audit["dead_letters"]],
+            routes=[
+                [
+                    each["route"],
+                    *(f"{each[name]:,}" for name in _ROUTE_COLUMNS),
+                ]
+                for each in audit["routes"]
+            ],
+            latency=[
+                [
+                    each["hop"],
+                    each["priority"],
+                    f"{each['samples']:,}",
+                    *(f"{each[name]:,.0f}" for name in ("p50_ms", "p95_ms", "p99_ms", "max_ms")),
+                ]
+                for each in audit["latency"]
+            ],
+            devices=[
+                ["-" if each[name] is None else each[name] for name in _DEVICE_COLUMNS]
+                for each in audit["devices"]
+            ],
+        ),
+        encoding="utf-8",
+    )
+
+
+def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        ("events sent", f"{summary['events_sent']:,}"),
+        ("of them urgent", f"{summary['urgent_sent']:,}"),
+        ("homes", f"{summary['homes']}"),
+        ("lost", f"{summary['lost']}"),
+        ("lost by the audit", f"{summary['audit_lost']}"),
+        ("duplicates", f"{summary['duplicates']:,}"),
+        ("faults", f"{summary['faults_injected']}"),
+        ("seconds", f"{summary['wall_seconds']}"),
+    ]

@@ -1,0 +1,300 @@
+"""One run from an empty machine to the verdict. Every step is somebody else's; this says in which order."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from contract import load_contract
+from eventplane.contract import Contract, ParticipantKind
+from local.cloud import CloudEndpoint
+from local.consumers import Consumers
+from local.demo.archive import fetch
+from local.demo.faults import Fault, Faults
+from local.demo.homes import ROOT, RunningHome, running_homes
+from local.demo.report import print_table, write_page
+from local.demo.simple_client import publish_all
+from local.demo.summary import summarise
+from local.demo.waiting import wait_until_none_remain
+from local.deploy import deploy
+from local.emulator import start_emulator
+from local.errors import LoggedError
+from local.input import Input, InputEvent
+from local.network import Network
+from local.oracle import Arrived, Verdict, expected_by_service, judge
+from local.players import Players
+from local.poison import cloud_payloads
+from local.process import Supervisor
+from local.sent import SentLog
+from local.services import CALL_SERVICE, arrived_at_call_services
+from local.things import provision
+
+SIMPLE_CLIENT: Final = "simple-client"
+_FLUSH_SECONDS: Final = 300.0
+_PATIENCE_SECONDS: Final = 90.0
+"""How long nothing may move before a wait is given up and the verdict is drawn from what is there."""
+
+_AHEAD: Final = 4_000
+"""Events that the homes may be ahead of the readers. Each call on a queue of the emulated cloud takes longer
+the more messages it holds, so a run of all data would otherwise spend its time on that."""
+
+Tamper = Callable[[Any, Mapping[str, str]], None]
+"""Gets an SQS client and the inbox URLs by service, after everything was sent and before anyone reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a run plays and where its results go; `label` and `seed` are told in the summary."""
+
+    input: Input
+    label: str
+    seed: int
+    output: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """The deployed plane, by the names that its stacks hand out."""
+
+    cloud: CloudEndpoint
+    outputs: Mapping[str, str]
+    contract: Contract
+
+    @property
+    def inboxes(self) -> dict[str, str]:
+        """The inbox queue's URL of each cloud service."""
+        return {
+            service.name: self.outputs[f"{_pascal(service.name)}InboxUrl"]
+            for service in self.contract.of_kind(ParticipantKind.CLOUD_SERVICE)
+        }
+
+
+class AuditFailedError(LoggedError):
+    """The audit job ended with an error; its log tells why."""
+
+    def __init__(self, returncode: int, log: Path) -> None:
+        self.returncode = returncode
+        super().__init__(f"the audit ended with status {returncode}", log)
+
+
+def run(options: Options, console: Console, tamper: Tamper | None = None) -> dict[str, Any]:
+    """Play the whole story and return its summary, which is also written, as is the page, to `output`."""
+    began = monotonic()
+    run_dir = options.output / "run"
+    shutil.rmtree(run_dir, ignore_errors=True)
+    with Supervisor(run_dir) as supervisor, _bars(console) as progress:
+        plane = _start_plane(supervisor, progress)
+        sent = SentLog(plane.contract)
+        verdicts, faults = _play(options.input, supervisor, plane, sent, progress, tamper)
+        archive = _fetch_archive(plane, run_dir, progress)
+        with _step(progress, "Spark audits the archive"):
+            audit = _audit(supervisor, archive, run_dir / "audit")
+    summary = summarise(
+        run={
+            "homes": len(options.input.homes),
+            "input": options.label,
+            "seed": options.seed,
+            "contract_version": plane.contract.version,
+        },
+        sent={
+            "events_sent": sent.events_sent,
+            "urgent_sent": sent.urgent_sent,
+            "malformed_sent": sent.malformed_sent,
+        },
+        verdicts=verdicts,
+        faults=faults,
+        audit=audit,
+        wall_seconds=monotonic() - began,
+    )
+    (options.output / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
+    write_page(summary, audit, options.output / "report.html")
+    print_table(summary, console)
+    return summary
+
+
+def _start_plane(supervisor: Supervisor, progress: Progress) -> Plane:
+    with _step(progress, "emulated cloud"):
+        cloud = start_emulator(supervisor)
+    with _step(progress, "cdk bootstrap and deploy"):
+        stacks = deploy(supervisor, cloud)
+    outputs = {name: value for stack in stacks.values() for name, value in stack.items()}
+    return Plane(cloud, outputs, load_contract())
+
+
+def _play(
+    source: Input,
+    supervisor: Supervisor,
+    plane: Plane,
+    sent: SentLog,
+    progress: Progress,
+    tamper: Tamper | None,
+) -> tuple[list[Verdict], list[Fault]]:
+    rule, policy = plane.outputs["IngestRule"], plane.outputs["DevicePolicy"]
+    sqs = plane.cloud.client("sqs")
+    with ExitStack() as stack:
+        network = stack.enter_context(Network())
+        with _step(progress, f"{len(source.homes)} homes with Mosquitto and forwarder"):
+            homes = stack.enter_context(
+                running_homes(
+                    supervisor,
+                    plane.cloud,
+                    network,
+                    plane.contract,
+                    sent,
+                    source.homes,
+                    rule=rule,
+                    policy=policy,
+                )
+            )
+        consumers = Consumers(sqs, plane.inboxes)
+        if tamper is None:
+            stack.enter_context(consumers)
+        with _step(progress, "a device without forwarder sends"):
+            _send_simple(supervisor, plane, sent)
+        reading = consumers if tamper is None else None
+        with Faults(homes, source.total) as faults:
+            _send(source, homes, faults, progress, reading)
+        injected = faults.injected()
+        wait_until_none_remain(progress, "homes drain", lambda: _backlog(homes), _PATIENCE_SECONDS)
+        if tamper is not None:
+            _wait_for_queues(plane, progress, ["IngestUrl"])
+            tamper(sqs, plane.inboxes)
+            stack.enter_context(consumers)
+        expected = expected_by_service(plane.contract, sent.events, sent.malformed)
+        to_cloud = sum(len(keys) for service, keys in expected.items() if service != CALL_SERVICE)
+
+        def unread() -> int:
+            consumers.raise_failure()
+            return max(0, to_cloud - consumers.received_total)
+
+        wait_until_none_remain(progress, "services read", unread, _PATIENCE_SECONDS)
+        _wait_for_queues(plane, progress, ["IngestUrl", "TapUrl", *_inbox_outputs(plane)])
+        arrived: dict[str, Arrived] = {
+            **consumers.arrived,
+            CALL_SERVICE: arrived_at_call_services(home.services for home in homes.values()),
+        }
+    return judge(expected, arrived), injected
+
+
+def _send(
+    source: Input,
+    homes: Mapping[str, RunningHome],
+    faults: Faults,
+    progress: Progress,
+    consumers: Consumers | None,
+) -> None:
+    task = progress.add_task("homes send", total=source.total)
+    sender = ""
+
+    def watched() -> Iterator[InputEvent]:
+        nonlocal sender
+        for event in source:
+            sender = event.home
+            yield event
+
+    def dealt(events: int) -> None:
+        progress.update(task, completed=events)
+        faults.passed(events, sender)
+        if consumers and events - consumers.received_total > _AHEAD:
+            consumers.wait_until(lambda: events - consumers.received_total <= _AHEAD // 2, _PATIENCE_SECONDS)
+
+    players = Players({name: home.services for name, home in homes.items()})
+    players.play(watched(), source.total, dealt)
+    players.flush(_FLUSH_SECONDS)
+
+
+def _send_simple(supervisor: Supervisor, plane: Plane, sent: SentLog) -> None:
+    """What a device without a forwarder sends, past every spool and router of a home."""
+    directory = supervisor.run_dir / SIMPLE_CLIENT
+    thing = provision(plane.cloud, SIMPLE_CLIENT, policy=plane.outputs["DevicePolicy"], directory=directory)
+    payloads = cloud_payloads(f"/homes/{SIMPLE_CLIENT}/health-service")
+    for payload in payloads:
+        sent.cloud_payload(payload)
+    publish_all(thing, plane.outputs["IngestRule"], [each.payload for each in payloads])
+
+
+def _backlog(homes: Mapping[str, RunningHome]) -> int:
+    return sum(home.services.waiting + home.backlog for home in homes.values())
+
+
+def _wait_for_queues(plane: Plane, progress: Progress, outputs: list[str]) -> None:
+    sqs = plane.cloud.client("sqs")
+    counts = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+
+    def messages() -> int:
+        answers = (
+            sqs.get_queue_attributes(QueueUrl=plane.outputs[name], AttributeNames=counts) for name in outputs
+        )
+        return sum(int(answer["Attributes"][count]) for answer in answers for count in counts)
+
+    wait_until_none_remain(progress, "queues empty", messages, _PATIENCE_SECONDS)
+
+
+def _inbox_outputs(plane: Plane) -> list[str]:
+    return [f"{_pascal(service)}InboxUrl" for service in plane.inboxes]
+
+
+def _fetch_archive(plane: Plane, run_dir: Path, progress: Progress) -> Path:
+    archive = run_dir / "archive"
+    task = progress.add_task("archive fetched", total=None)
+    fetch(
+        plane.cloud.client("s3"),
+        plane.outputs["ArchiveBucket"],
+        archive,
+        lambda done, total: progress.update(task, completed=done, total=total),
+    )
+    return archive
+
+
+def _audit(supervisor: Supervisor, archive: Path, output: Path) -> dict[str, Any]:
+    job = supervisor.start(
+        "audit",
+        [sys.executable, "-m", "glue_jobs.delivery_audit", "--INPUT", str(archive), "--OUTPUT", str(output)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    if returncode := job.wait():
+        raise AuditFailedError(returncode, job.log)
+    report: dict[str, Any] = json.loads((output / "report.json").read_text())
+    return report
+
+
+def _pascal(name: str) -> str:
+    """A participant's name as the stacks' outputs spell it."""
+    return "".join(part.capitalize() for part in name.split("-"))
+
+
+def _bars(console: Console) -> Progress:
+    return Progress(
+        SpinnerColumn(finished_text="[green]✓"),
+        TextColumn("{task.description:<42}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+@contextmanager
+def _step(progress: Progress, title: str) -> Iterator[None]:
+    """A step that cannot say how far it is."""
+    task = progress.add_task(title, total=None)
+    yield
+    progress.update(task, total=1, completed=1)

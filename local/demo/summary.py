@@ -1,0 +1,82 @@
+"""The verdict of a run: what was sent, what arrived, what the audit says, and whether the three agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from local.demo.faults import Fault
+from local.oracle import Verdict
+from local.services import CALL_SERVICE
+
+DEAD_LETTER_SERVICE: Final = "operations"
+MAX_EVIDENCE: Final = 100
+"""Most lost or unexpected events that a summary names for one service."""
+
+
+def summarise(
+    *,
+    run: Mapping[str, Any],
+    sent: Mapping[str, int],
+    verdicts: Sequence[Verdict],
+    faults: Sequence[Fault],
+    audit: Mapping[str, Any],
+    wall_seconds: float,
+) -> dict[str, Any]:
+    """The document of `summary.json`.
+
+    `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
+    urgent_sent, malformed_sent), `audit` is the Spark job's report. A run has `passed` when nothing is lost
+    by either count and both agree.
+    """
+    lost = sum(len(verdict.lost) for verdict in verdicts)
+    unexpected = sum(len(verdict.unexpected) for verdict in verdicts)
+    audited = audited_by_service(audit)
+    agrees = all(
+        verdict.delivered + len(verdict.unexpected) == audited.get(verdict.service, 0)
+        for verdict in verdicts
+        if verdict.service != CALL_SERVICE  # its events never see the cloud, nor its archive
+    )
+    audit_lost = audit["totals"]["lost"]
+    passed = not lost and not unexpected and not audit_lost and agrees
+    received = {verdict.service: verdict.delivered for verdict in verdicts}
+    return {
+        "verdict": "passed" if passed else "failed",
+        **run,
+        **sent,
+        "delivered": received,
+        "lost": lost,
+        "unexpected": unexpected,
+        "duplicates": sum(verdict.duplicates for verdict in verdicts),
+        "dead_lettered": received.get(DEAD_LETTER_SERVICE, 0),
+        "faults_injected": len(faults),
+        "faults": [asdict(fault) for fault in faults],
+        "audit_lost": audit_lost,
+        "audit_agrees": agrees,
+        "audited": audited,
+        "services": [_service(verdict) for verdict in verdicts],
+        "latency": audit["latency"],
+        "wall_seconds": round(wall_seconds, 1),
+    }
+
+
+def audited_by_service(audit: Mapping[str, Any]) -> dict[str, int]:
+    """How many different events the audit found delivered to each service's inbox."""
+    return {
+        destination.removesuffix(".inbox"): figures["delivered_unique"]
+        for destination, figures in audit["by_destination"].items()
+    }
+
+
+def _service(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "service": verdict.service,
+        "expected": verdict.expected,
+        "received": verdict.delivered,
+        "duplicates": verdict.duplicates,
+        "lost": len(verdict.lost),
+        "unexpected": len(verdict.unexpected),
+        "lost_events": verdict.lost[:MAX_EVIDENCE],
+        "unexpected_events": verdict.unexpected[:MAX_EVIDENCE],
+    }

@@ -1,0 +1,113 @@
+"""The emulated cloud. This is the only file that knows which emulator it is (ministack)."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+from local.cloud import CloudEndpoint
+from local.errors import LocalError, ToolMissingError
+from local.ports import LOOPBACK, free_port
+from local.process import Supervisor
+
+PROGRAM: Final = Path(__file__).parent.parent / ".venv-emulator" / "bin" / "ministack"
+REGION: Final = "us-east-1"
+ACCOUNT: Final = "000000000000"
+READY_SECONDS: Final = 60.0
+
+# Under AUTH=true the emulator's root user is whoever presents the access key that the emulator itself was
+# started with ("test" and any twelve digits are root as well); the signature is checked against its secret.
+_ROOT_KEY: Final = "test"
+_ROOT_SECRET: Final = "test"  # noqa: S105 - opens nothing but this emulator
+
+
+class MqttListenerError(LocalError):
+    """The emulator runs without its MQTT listener. `state` is what it says about it."""
+
+    def __init__(self, state: str, port: int) -> None:
+        self.state, self.port = state, port
+        super().__init__(
+            f"the emulator's MQTT listener on port {port} is {state}; see its log, then `make setup`"
+        )
+
+
+def start_emulator(supervisor: Supervisor, *, retransmit_seconds: int = 5) -> CloudEndpoint:
+    """Start a cloud with IAM and IoT policies enforced, on free ports, that forgets everything at its end.
+
+    Args:
+        supervisor: owns the process; its files go beneath the supervisor's run directory.
+        retransmit_seconds: after how long the cloud sends an unacknowledged QoS 1 message again.
+
+    Raises:
+        ToolMissingError: the emulator is not installed.
+        ProcessDiedError, ProcessLateError: it did not come up.
+        MqttListenerError: it came up, but devices cannot connect.
+    """
+    if not PROGRAM.exists():
+        raise ToolMissingError("the emulated cloud")
+    port, mqtt_port = free_port(), free_port()
+    url = f"http://{LOOPBACK}:{port}"
+    home = (supervisor.run_dir / "emulator").resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    supervisor.start(
+        "emulator",
+        [str(PROGRAM)],
+        env=_environment(port, mqtt_port, home, retransmit_seconds),
+        cwd=home,
+        ready=lambda: _get(f"{url}/_ministack/ready") is not None,
+        ready_seconds=READY_SECONDS,
+    )
+    state = json.loads(_get(f"{url}/_ministack/health") or b"{}").get("iot_mtls", "unknown")
+    ca_pem = _get(f"{url}/_ministack/iot/ca.pem")
+    if state != "listening" or ca_pem is None:
+        raise MqttListenerError(state, mqtt_port)
+    return CloudEndpoint(
+        url=url,
+        region=REGION,
+        account=ACCOUNT,
+        mqtt_host=LOOPBACK,
+        mqtt_port=mqtt_port,
+        ca_pem=ca_pem.decode(),
+        access_key_id=_ROOT_KEY,
+        secret_access_key=_ROOT_SECRET,
+    )
+
+
+def _environment(port: int, mqtt_port: int, home: Path, retransmit_seconds: int) -> dict[str, str]:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON"))}
+    return {
+        **ours,
+        "AUTH": "true",
+        "BIND_HOST": LOOPBACK,  # its MQTT listener binds every interface all the same
+        "GATEWAY_PORT": str(port),
+        "IOT_MTLS_PORT": str(mqtt_port),
+        "IOT_RETRANSMIT_SECONDS": str(retransmit_seconds),
+        "MINISTACK_REGION": REGION,
+        "MINISTACK_ACCOUNT_ID": ACCOUNT,
+        "PERSIST_STATE": "0",
+        "S3_PERSIST": "0",
+        "SFTP_ENABLED": "0",
+        "STATE_DIR": str(home / "state"),
+        "S3_DATA_DIR": str(home / "s3"),
+        "TMPDIR": str(home),
+        "LOG_LEVEL": "INFO",
+        "AWS_ACCESS_KEY_ID": _ROOT_KEY,
+        "AWS_SECRET_ACCESS_KEY": _ROOT_SECRET,
+        "AWS_DEFAULT_REGION": REGION,
+        # The functions run in its child processes: their output must not wait in a buffer.
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _get(url: str) -> bytes | None:
+    """The body of a successful answer, or None while there is none."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own http address
+            body: bytes = answer.read()
+            return body
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return None

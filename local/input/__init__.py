@@ -1,0 +1,23 @@
+"""The input of the demo: events of homes, simulated or real, in time order.
+
+`open_input` is the one entry; what it returns is iterated for `InputEvent`s.
+"""
+
+from local.input.errors import InputBoundError, InputError, InputFileError, InputMissingError, InputRowError
+from local.input.model import HomeInput, InputEvent
+from local.input.selection import DEFAULT_EVENTS, DEFAULT_HOMES, Input, open_input, read_bound
+
+__all__ = [
+    "DEFAULT_EVENTS",
+    "DEFAULT_HOMES",
+    "HomeInput",
+    "Input",
+    "InputBoundError",
+    "InputError",
+    "InputEvent",
+    "InputFileError",
+    "InputMissingError",
+    "InputRowError",
+    "open_input",
+    "read_bound",
+]

@@ -1,0 +1,142 @@
+"""Messages that can never be delivered, each kind with the reason that its dead letter must give.
+
+All but one are no events; that one is of a type which no route asks for.
+
+Every message has a number in it, so that no two are alike and each can be found again by its digest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from edge.stamps import EPOCH
+from eventplane.batch import pack
+from eventplane.envelope import Envelope, write_event
+from eventplane.limits import MAX_DEPTH, MAX_EVENT_BYTES
+
+TYPE = "org.eventplane.health.reading.v1"
+"""What the messages would be, were they events: something that routes ask for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """One malformed message, and the `reason` word with which it must be refused."""
+
+    kind: str
+    reason: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CloudPayload:
+    """What a device publishes straight to the cloud, past its forwarder.
+
+    `good` are the events in it, which must arrive all the same; `poison` are its malformed items, each with
+    the bytes that its dead letter must keep.
+    """
+
+    kind: str
+    payload: bytes
+    good: tuple[Envelope, ...] = ()
+    poison: tuple[Poison, ...] = ()
+
+
+def poison(number: int, source: str) -> Poison:
+    """The malformed message `number` as a service would send it from `source`; the kinds take turns."""
+    kind, reason, payload = _KINDS[number % len(_KINDS)]
+    return Poison(kind, reason, payload(_members(source, f"poison-{number}")))
+
+
+def cloud_payloads(source: str) -> list[CloudPayload]:
+    """What a broken or a simple client may publish to the cloud; its events come from `source`."""
+    good = [write_event({"id": f"simple-{n}", "source": source, "type": TYPE}, _DATA) for n in range(4)]
+    no_json = Poison("not_json", "not_json", f"not JSON either, from {source}".encode())
+    truncated = Poison("truncated_batch", "not_zlib", pack(good)[:-7])
+    no_id = Poison("missing_id", "missing_attribute", _missing_id(_members(source, "poison-in-batch")))
+    batch = b"[" + b",".join([good[0].json.encode(), no_id.payload, good[1].json.encode()]) + b"]"
+    return [
+        CloudPayload("not_json", no_json.payload, poison=(no_json,)),
+        CloudPayload("truncated_batch", truncated.payload, poison=(truncated,)),
+        CloudPayload("batch_with_a_bad_item", batch, good=(good[0], good[1]), poison=(no_id,)),
+        CloudPayload("single_event", good[2].json.encode(), good=(good[2],)),
+        CloudPayload("batch", pack([good[3]]), good=(good[3],)),
+    ]
+
+
+Members = dict[str, object]
+
+_DATA = {"quantity": "heart-rate", "value": 72, "unit": "/min"}
+
+
+def _members(source: str, id_: str) -> Members:
+    return {"specversion": "1.0", "id": id_, "source": source, "type": TYPE, "data": _DATA}
+
+
+def _written(members: Members) -> bytes:
+    return json.dumps(members, separators=(",", ":")).encode("utf-8")
+
+
+def _not_json(members: Members) -> bytes:
+    return f"{members['source']} {members['id']}: certainly not JSON".encode()
+
+
+def _missing_id(members: Members) -> bytes:
+    number = members.pop("id")
+    return _written({**members, "data": {"number": number}})
+
+
+def _bad_time(members: Members) -> bytes:
+    return _written({**members, "time": "yesterday"})
+
+
+def _duplicate_key(members: Members) -> bytes:
+    return _written(members).replace(b"{", b'{"id":"another",', 1)
+
+
+def _invalid_utf8(members: Members) -> bytes:
+    return _written(members).replace(b"heart-rate", b"heart\xff\xferate")
+
+
+def _lone_surrogate(members: Members) -> bytes:
+    return _written({**members, "data": "half a character: \ud83d"})
+
+
+def _reserved_attribute(members: Members) -> bytes:
+    return _written({**members, EPOCH: "mine"})
+
+
+def _too_deep(members: Members) -> bytes:
+    data: object = "deep"
+    for _ in range(MAX_DEPTH):
+        data = [data]
+    return _written({**members, "data": data})
+
+
+def _unrouted_type(members: Members) -> bytes:
+    return _written({**members, "type": "com.example.nobody-asked.v1"})
+
+
+def _too_large(members: Members) -> bytes:
+    return _written({**members, "data": "x" * MAX_EVENT_BYTES})
+
+
+def _nested_attribute(members: Members) -> bytes:
+    return _written({**members, "nested": {"attributes": "are scalars"}})
+
+
+_KINDS: tuple[tuple[str, str, Callable[[Members], bytes]], ...] = (
+    ("not_json", "not_json", _not_json),
+    ("missing_id", "missing_attribute", _missing_id),
+    ("bad_time", "attribute_value", _bad_time),
+    ("duplicate_key", "duplicate_key", _duplicate_key),
+    ("invalid_utf8", "not_utf8", _invalid_utf8),
+    ("lone_surrogate", "lone_surrogate", _lone_surrogate),
+    ("reserved_attribute", "reserved_attribute", _reserved_attribute),
+    ("too_deep", "too_deep", _too_deep),
+    ("nested_attribute", "attribute_value", _nested_attribute),
+    ("unrouted_type", "unrouted", _unrouted_type),
+    ("too_large", "too_large", _too_large),
+)
+"""Kind, reason and maker of each."""

@@ -1,0 +1,270 @@
+"""Child processes that are ready when `start` returns and gone when the supervisor ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self
+
+from local.errors import LocalError, ProcessDiedError, ProcessLateError
+
+READY_SECONDS = 30.0
+GRACE_SECONDS = 5.0
+_POLL_SECONDS = 0.02
+
+
+class NameTakenError(LocalError):
+    """A child of that name, which also names its log, is still running."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"a child named {name!r} runs already; give each child its own name")
+
+
+class Child:
+    """One program that can be started, ended and started again. Made by `Supervisor.start`.
+
+    It runs in its own session, so that a Ctrl-C in the terminal reaches only us, and every signal goes to
+    its whole process group, so that its own children go with it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        log: Path,
+        spawner: ThreadPoolExecutor,
+        *,
+        env: Mapping[str, str] | None,
+        cwd: Path | None,
+        ready: Callable[[], bool] | None,
+        ready_seconds: float,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self._argv = ["setpriv", "--pdeathsig", "KILL", "--", *argv]
+        self._spawner = spawner
+        self._env = None if env is None else dict(env)
+        self._cwd = cwd
+        self._ready = ready
+        self._ready_seconds = ready_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pidfd = -1
+
+    @property
+    def running(self) -> bool:
+        """Whether the program runs. False as soon as it has ended, whoever ended it."""
+        return self._process is not None and not self._ended(0)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while started, else None."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start the program and return when it is ready; nothing if it already runs.
+
+        Raises:
+            ProcessDiedError: it ended before it was ready.
+            ProcessLateError: it was not ready in time; it has been ended.
+        """
+        if self.running:
+            return
+        self._reap()
+        self._process = self._spawner.submit(self._spawn).result()
+        self._pidfd = os.pidfd_open(self._process.pid)
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
+        """Ask it to end (SIGTERM), and end it (SIGKILL) if it still runs after `grace_seconds`."""
+        self.terminate()
+        if self._process is not None:
+            self._ended(grace_seconds)
+        self.kill()
+
+    def wait(self) -> int:
+        """Wait until it ends by itself; its exit status, or minus the number of the signal that ended it."""
+        if self._process is not None:
+            self._ended(None)
+        return self._reap()
+
+    def terminate(self) -> None:
+        """Ask it to end (SIGTERM), without waiting."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once, as `kill -9` does, with every process that it left in its group."""
+        self._signal(signal.SIGKILL)
+        self._reap()
+
+    def restart(self) -> None:
+        """Stop it if it runs, and start it again with the same command, environment and log."""
+        self.stop()
+        self.start()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                self._argv,
+                env=self._env,
+                cwd=self._cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + self._ready_seconds
+        while self._ready is not None and not self._ready():
+            if self._ended(_POLL_SECONDS):
+                raise ProcessDiedError(self.name, self._reap(), self.log)
+            if time.monotonic() >= deadline:
+                raise ProcessLateError(self.name, self._ready_seconds, self.log)
+
+    def _ended(self, seconds: float | None) -> bool:
+        """Wait up to `seconds` (None: as long as it takes) for the end of the program, without reaping it.
+
+        Until it is reaped its process id, and with it the group's, cannot be given to a stranger.
+        """
+        poller = select.poll()  # unlike select(), not limited to 1,024 open files
+        poller.register(self._pidfd, select.POLLIN)
+        return bool(poller.poll(None if seconds is None else seconds * 1_000))
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def _reap(self) -> int:
+        """Collect the ended (or just killed) program; its exit status, or minus the signal's number."""
+        if self._process is None:
+            return 0
+        returncode = self._process.wait()
+        os.close(self._pidfd)
+        self._process, self._pidfd = None, -1
+        return returncode
+
+
+class Supervisor:
+    """Starts children and ends every one of them when its `with` block ends, however it ends.
+
+    Normal end, error, Ctrl-C and SIGTERM all lead through `stop_all`. If this very process is killed with
+    SIGKILL, the kernel ends the children that were ready. A child writes to `<run_dir>/<name>.log`.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self._children: dict[str, Child] = {}
+        # The kernel's "signal when the parent dies" counts the parent's *thread*: a child started by a
+        # short-lived thread would die with it. So one thread, as old as the supervisor, starts them all.
+        self._spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
+        self._previous_sigterm: object = None
+
+    def __enter__(self) -> Self:
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        if _in_main_thread():
+            self._previous_sigterm = signal.signal(signal.SIGTERM, _exit_on_signal)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _deaf_to_signals():
+            self.stop_all()
+            self._spawner.shutdown()
+        if _in_main_thread():
+            signal.signal(signal.SIGTERM, self._previous_sigterm)  # type: ignore[arg-type]
+
+    def start(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        ready: Callable[[], bool] | None = None,
+        ready_seconds: float = READY_SECONDS,
+    ) -> Child:
+        """Start a program and return it when `ready()` is true.
+
+        Args:
+            name: names the child and its log; unique among this supervisor's running children.
+            argv: the program and its arguments.
+            env: its whole environment; ours if None.
+            cwd: where it runs; our own directory if None.
+            ready: asked every 20 ms until it says True; None means ready at once.
+            ready_seconds: how long that may take.
+
+        Raises:
+            NameTakenError: a child of that name is running.
+            ProcessDiedError: it ended before it was ready.
+            ProcessLateError: it was not ready in time; it has been ended.
+        """
+        former = self._children.get(name)
+        if former is not None and former.running:
+            raise NameTakenError(name)
+        if former is not None:
+            former.kill()  # collects what ended by itself
+            del self._children[name]  # the newest stands last in the order of starting
+        child = Child(
+            name,
+            argv,
+            self.run_dir / f"{name}.log",
+            self._spawner,
+            env=env,
+            cwd=cwd,
+            ready=ready,
+            ready_seconds=ready_seconds,
+        )
+        self._children[name] = child
+        child.start()
+        return child
+
+    def stop_all(self, grace_seconds: float = GRACE_SECONDS) -> None:
+        """End every child, the youngest first.
+
+        All are asked before the first is waited for, so the whole takes one grace period at most.
+        """
+        youngest_first = list(reversed(self._children.values()))
+        for child in youngest_first:
+            child.terminate()
+        deadline = time.monotonic() + grace_seconds
+        for child in youngest_first:
+            child.stop(max(0.0, deadline - time.monotonic()))
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+@contextlib.contextmanager
+def _deaf_to_signals() -> Iterator[None]:
+    """Let no second Ctrl-C interrupt the clean-up, which is bounded in time."""
+    if not _in_main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

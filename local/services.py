@@ -1,0 +1,170 @@
+"""The services on one home's device: what plays its events, and the one that answers its alarms."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from hashlib import sha256
+from types import TracebackType
+from typing import Final, Self
+
+from edge.service import ServiceClient
+from eventplane.contract import Contract
+from eventplane.envelope import Envelope, write_event
+from local.oracle import Arrived
+from local.poison import Poison
+from local.ports import LOOPBACK
+from local.sent import Key, SentLog
+
+CALL_SERVICE: Final = "call-service"
+CALL_TYPE: Final = "org.eventplane.call.placed.v1"
+
+PUT_SECONDS: Final = 120.0
+"""How long a service waits for room in its window: longer than any fault that the demo injects."""
+
+_CALL_SECONDS: Final = 30.0
+"""How long the call-service waits until its call is stored, before the alarm has to come again."""
+
+_ID_DIGITS: Final = 32
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class CallService:
+    """Places a call for every alarm in its inbox, over the broker at 127.0.0.1:`port`.
+
+    `alarms` has the key of every alarm once, in the order of arrival; `duplicates` counts repetitions. An
+    alarm that comes again repeats the same call event.
+    """
+
+    def __init__(
+        self, home: str, port: int, contract: Contract, sent: SentLog, now: Callable[[], datetime] = utc_now
+    ) -> None:
+        self.alarms: dict[Key, Envelope] = {}
+        self.duplicates = 0
+        self._home = home
+        self._outbox = contract.participants[CALL_SERVICE].outbox
+        self._sent = sent
+        self._now = now
+        self._connected = threading.Event()
+        self._client = ServiceClient(CALL_SERVICE, LOOPBACK, port, on_event=self._place_call)
+        self._connected.set()
+
+    @property
+    def arrived(self) -> Arrived:
+        """What the oracle compares, as of now."""
+        return Arrived(frozenset(list(self.alarms)), self.duplicates)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _place_call(self, alarm: Envelope) -> None:
+        # The first alarm can come while the client is still being made.
+        self._connected.wait()
+        if alarm.key in self.alarms:
+            self.duplicates += 1
+        else:
+            self.alarms[alarm.key] = self._call(alarm)
+        call = self.alarms[alarm.key]
+        self._sent.event(call, self._outbox)
+        # The alarm's receipt goes out when this returns: by then its call must be as safe as the alarm was.
+        self._client.put(call, _CALL_SECONDS)
+        self._client.flush(_CALL_SECONDS)
+
+    def _call(self, alarm: Envelope) -> Envelope:
+        now = timestamp(self._now())
+        attributes = {
+            # From the alarm alone, so that whoever gets the alarm again places the same call.
+            "id": "call-" + sha256("\n".join(alarm.key).encode()).hexdigest()[:_ID_DIGITS],
+            "source": f"/homes/{self._home}/{CALL_SERVICE}",
+            "type": CALL_TYPE,
+            "subject": "/alarm-centre",
+            "time": now,
+            "recordedtime": now,
+        }
+        return write_event(attributes, {"alarm_source": alarm.source, "alarm_id": alarm.id})
+
+
+def arrived_at_call_services(homes: Iterable[HomeServices]) -> Arrived:
+    """What the call-services of all `homes` received, as of now."""
+    arrived = [home.call_service.arrived for home in homes]
+    received = frozenset().union(*(each.received for each in arrived))
+    return Arrived(received, sum(each.duplicates for each in arrived))
+
+
+class HomeServices:
+    """The sending `services` of `home` and its call-service, connected to its broker at 127.0.0.1:`port`.
+
+    Whatever they send is noted in `sent` first. `refused` has the reason for every message of theirs that
+    the forwarder refused. Use it in a `with` block, which ends the connections.
+    """
+
+    def __init__(
+        self,
+        home: str,
+        services: Iterable[str],
+        port: int,
+        contract: Contract,
+        sent: SentLog,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.home = home
+        self.call_service = CallService(home, port, contract, sent, now)
+        self.refused: list[str] = []
+        self._contract = contract
+        self._sent = sent
+        self._now = now
+        self._clients = {
+            service: ServiceClient(service, LOOPBACK, port, on_refused=self._note_refusal)
+            for service in services
+        }
+
+    def send(self, service: str, event: Envelope) -> None:
+        """Put `event` into the service's outbox with the time of doing so as its `recordedtime`.
+
+        The `time` of a replayed event is years old: latency is measured from `recordedtime`. Raises
+        `WindowFullError` when nothing moved for `PUT_SECONDS`.
+        """
+        event = event.stamped(recordedtime=timestamp(self._now()))
+        self._sent.event(event, self._contract.participants[service].outbox)
+        self._clients[service].put(event, PUT_SECONDS)
+
+    def send_poison(self, service: str, message: Poison) -> None:
+        """Put a malformed message into the service's outbox. Raises `WindowFullError` as `send` does."""
+        self._sent.poison(message)
+        self._clients[service].put(message.payload, PUT_SECONDS)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages have no receipt yet."""
+        return sum(client.waiting for client in self._clients.values())
+
+    def flush(self, timeout_seconds: float) -> None:
+        """Wait until the forwarder has confirmed every message. Raises `FlushTimeoutError`."""
+        for client in self._clients.values():
+            client.flush(timeout_seconds)
+
+    def close(self) -> None:
+        """End the connections at once."""
+        for client in self._clients.values():
+            client.close()
+        self.call_service.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _note_refusal(self, _: bytes, reason: str) -> None:
+        self.refused.append(reason)
+
+
+def timestamp(moment: datetime) -> str:
+    """A UTC moment as RFC 3339 with milliseconds."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

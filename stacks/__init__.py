@@ -1,0 +1,1 @@
+"""The infrastructure: typed environments, stacks by lifecycle, constructs of one capability each."""

@@ -1,0 +1,30 @@
+"""The whole app: all stacks of one environment, their order, their tags and the rules they are checked by."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from cdk_nag import AwsSolutionsChecks
+
+from eventplane.contract import Contract
+from stacks.archive_stack import ArchiveStack
+from stacks.audit_stack import AuditStack
+from stacks.config import PROJECT, Environment
+from stacks.messaging_stack import MessagingStack
+from stacks.routing_stack import RoutingStack
+
+
+def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cdk.Stack]:
+    """Put the stacks of `environment` into `app`, each after those it needs."""
+    archive = ArchiveStack(app, environment=environment)
+    messaging = MessagingStack(app, environment=environment, contract=contract)
+    routing = RoutingStack(app, environment=environment, contract=contract)
+    audit = AuditStack(app, environment=environment)
+    # They meet by the names of resources, not by exports, so the CDK does not know their order.
+    routing.add_stack_dependency(archive)
+    routing.add_stack_dependency(messaging)
+    audit.add_stack_dependency(archive)
+
+    cdk.Tags.of(app).add("project", PROJECT)
+    cdk.Tags.of(app).add("environment", environment.name)
+    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    return [archive, messaging, routing, audit]

@@ -1,0 +1,103 @@
+"""Assets made on this machine, without Docker: sources copied as they are, locked wheels installed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import jsii
+from aws_cdk import BundlingOptions, DockerImage, ILocalBundling
+
+from eventplane.errors import EventPlaneError
+
+ROOT: Final = Path(__file__).parent.parent
+"""The checkout."""
+
+CACHE: Final = ROOT / "build" / "layers"
+"""Installed dependencies by content hash, so that only the first synthesis downloads."""
+
+PLATFORM: Final = "aarch64-manylinux2014"
+"""What the functions run on, as uv calls it."""
+
+_IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "requirements.*")
+
+
+class InstallError(EventPlaneError):
+    """The locked dependencies could not be installed. `output` is what the installer wrote."""
+
+    def __init__(self, lock: Path, output: str) -> None:
+        super().__init__(f"{lock.name} could not be installed; check the network, or `make lock`\n{output}")
+        self.lock = lock
+        self.output = output
+
+
+@jsii.implements(ILocalBundling)
+class _Local:
+    """Hands the output directory to a Python function."""
+
+    def __init__(self, fill: Callable[[Path], None]) -> None:
+        self._fill = fill
+
+    def try_bundle(self, output_dir: str, *_: Any, **__: Any) -> bool:
+        self._fill(Path(output_dir))
+        return True
+
+
+def local_bundling(fill: Callable[[Path], None]) -> BundlingOptions:
+    """Bundling options that let `fill` write the asset into the directory it is given."""
+    # The CDK wants an image even if nothing ever starts one.
+    return BundlingOptions(image=DockerImage.from_registry("never-used"), local=_Local(fill))
+
+
+def copy_packages(target: Path, *packages: str) -> None:
+    """Copy `packages` (`eventplane`, `lambdas/router`, ...) from the checkout, to the same place in `target`.
+
+    Of a package around them only its `__init__.py` comes along.
+    """
+    for package in packages:
+        shutil.copytree(ROOT / package, target / package, ignore=_IGNORED)
+        for parent in list(Path(package).parents)[:-1]:
+            shutil.copy(ROOT / parent / "__init__.py", target / parent / "__init__.py")
+
+
+def compile_bytecode(directory: Path, place: str) -> None:
+    """Add bytecode to the sources in `directory`, which will lie at `place` when they run.
+
+    Lambda's file system is read-only: without it every cold start compiles everything anew, and the router's
+    imports and wiring take 0.9 s instead of 0.3 s.
+    """
+    options = ["--invalidation-mode", "unchecked-hash", "-s", str(directory), "-p", place]
+    command = [sys.executable, "-m", "compileall", "-q", *options, str(directory)]
+    # Equal sources shall make equal bytes, or every synthesis would look like a change.
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "0"})
+
+
+def installed(lock: Path) -> Path:
+    """A directory with the wheels that the hash-locked file `lock` names, compiled. Raises `InstallError`."""
+    interpreter = f"{sys.version_info.major}.{sys.version_info.minor}"
+    key = hashlib.sha256(f"{interpreter} {PLATFORM} compiled\n".encode() + lock.read_bytes()).hexdigest()[:32]
+    directory = CACHE / key
+    if not directory.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        # Installed beside and renamed: an interrupted run leaves nothing that looks finished.
+        with tempfile.TemporaryDirectory(dir=CACHE, prefix="unfinished-") as unfinished:
+            _install(lock, interpreter, Path(unfinished) / key)
+            compile_bytecode(Path(unfinished) / key, "/opt/python")
+            (Path(unfinished) / key).replace(directory)
+    return directory
+
+
+def _install(lock: Path, interpreter: str, target: Path) -> None:
+    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", str(target)]
+    command += ["--require-hashes", "--no-deps", "--only-binary", ":all:"]
+    command += ["--python-version", interpreter, "--python-platform", PLATFORM, "--requirement", str(lock)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+    if done.returncode != 0:
+        raise InstallError(lock, done.stdout + done.stderr)

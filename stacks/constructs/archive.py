@@ -1,0 +1,78 @@
+"""The archive: the bucket that proves what became of every event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from aws_cdk import Aws, Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from stacks.config import Environment
+from stacks.constructs.service_role import allow
+from stacks.findings import PLAIN_HTTP, accept
+
+_OVERWRITTEN_DAYS: Final = 30
+
+
+class Archive(Construct):
+    """A versioned, private, encrypted bucket; what was overwritten or deleted stays for a month."""
+
+    def __init__(self, scope: Construct, id: str, *, environment: Environment) -> None:
+        super().__init__(scope, id)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            bucket_name=_bucket_name(environment),
+            versioned=True,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=not environment.is_emulated,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            removal_policy=environment.removal_policy,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    noncurrent_version_expiration=Duration.days(_OVERWRITTEN_DAYS),
+                    abort_incomplete_multipart_upload_after=Duration.days(1),
+                )
+            ],
+        )
+        if environment.is_emulated:
+            accept(self, "S10", PLAIN_HTTP)
+        accept(
+            self,
+            "S1",
+            "Who read the archive is CloudTrail's to record; access logs would need a bucket, too.",
+        )
+
+
+def find_archive(scope: Construct, id: str, *, environment: Environment) -> s3.IBucket:
+    """The archive bucket, which another stack owns, found by its name."""
+    return s3.Bucket.from_bucket_name(scope, id, _bucket_name(environment))
+
+
+def allow_folders(
+    scope: Construct,
+    *,
+    environment: Environment,
+    archive: s3.IBucket,
+    actions: Sequence[str],
+    folders: Sequence[str],
+) -> iam.PolicyStatement:
+    """A statement for a role in `scope` that allows `actions` on the objects in `folders` of `archive`."""
+    bucket = _bucket_name(environment, "<AWS::AccountId>-<AWS::Region>")  # as cdk-nag writes it
+    for folder in folders:
+        arn = f"arn:<AWS::Partition>:s3:::{bucket}/{folder}/*"
+        accept(
+            scope,
+            f"IAM5[Resource::{arn}]",
+            "Objects are named when they are written; the folder is the limit.",
+        )
+    return allow(actions, [archive.arn_for_objects(f"{folder}/*") for folder in folders])
+
+
+def _bucket_name(environment: Environment, owner: str = f"{Aws.ACCOUNT_ID}-{Aws.REGION}") -> str:
+    # Bucket names are shared with the whole world.
+    return f"{environment.resource_name('archive')}-{owner}"

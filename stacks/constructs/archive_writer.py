@@ -1,0 +1,56 @@
+"""The archive tap's function: it writes down what devices sent, and may do nothing else."""
+
+from __future__ import annotations
+
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from eventplane.contract import Contract
+from eventplane.ledger import TAP
+from stacks.config import Environment
+from stacks.constructs.archive import allow_folders
+from stacks.constructs.function_assets import function_code
+from stacks.constructs.python_function import PythonFunction
+
+FOLDER = "archive_writer"
+QUARANTINE = "quarantine"
+
+
+class ArchiveWriter(Construct):
+    """Writes the frames of `tap` to `archive`."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        environment: Environment,
+        contract: Contract,
+        tap: sqs.IQueue,
+        archive: s3.IBucket,
+        layer: lambda_.ILayerVersion,
+    ) -> None:
+        super().__init__(scope, id)
+        self.function = PythonFunction(
+            self,
+            "Writer",
+            environment=environment,
+            name="archive-writer",
+            folder=FOLDER,
+            code=function_code(FOLDER, contract),
+            layer=layer,
+            size=environment.archive_writer,
+            source=tap,
+            statements=[
+                allow_folders(
+                    self,
+                    environment=environment,
+                    archive=archive,
+                    actions=["s3:PutObject"],
+                    folders=[TAP, QUARANTINE],
+                )
+            ],
+            variables={"EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name},
+        ).function

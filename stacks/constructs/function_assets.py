@@ -1,0 +1,75 @@
+"""What a function is made of: its code asset, and the layer of dependencies that all functions share."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from aws_cdk import AssetHashType
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from eventplane.contract import Contract
+from stacks.bundling import ROOT, compile_bytecode, copy_packages, installed, local_bundling
+from stacks.config import Environment
+
+RUNTIME: Final = lambda_.Runtime.PYTHON_3_11
+ARCHITECTURE: Final = lambda_.Architecture.ARM_64
+
+CONTRACT_FILE: Final = "contract.json"
+"""Where the functions expect the compiled contract, at the root of their code."""
+
+LOCK: Final = ROOT / "lambdas" / "requirements.txt"
+
+AWS_SERVICES: Final = frozenset({"s3", "sqs"})
+"""Services that the functions call. botocore brings models of 400, which are nine tenths of the layer."""
+
+
+def function_code(folder: str, contract: Contract) -> lambda_.Code:
+    """The code asset of `lambdas/<folder>`: itself, what the functions share, the core and the contract."""
+
+    def fill(target: Path) -> None:
+        copy_packages(target, "eventplane", "lambdas/common", f"lambdas/{folder}")
+        (target / CONTRACT_FILE).write_bytes(contract.canonical)
+        compile_bytecode(target, "/var/task")
+
+    return lambda_.Code.from_asset(
+        str(ROOT / "lambdas" / folder),
+        asset_hash_type=AssetHashType.OUTPUT,
+        bundling=local_bundling(fill),
+    )
+
+
+class DependenciesLayer(Construct):
+    """The locked third-party packages of all functions."""
+
+    def __init__(self, scope: Construct, id: str, *, environment: Environment) -> None:
+        super().__init__(scope, id)
+        self.version = lambda_.LayerVersion(
+            self,
+            "Version",
+            layer_version_name=environment.resource_name("dependencies"),
+            code=lambda_.Code.from_asset(
+                str(ROOT / "lambdas" / "common"),
+                asset_hash_type=AssetHashType.OUTPUT,
+                bundling=local_bundling(_fill_layer),
+            ),
+            compatible_runtimes=[RUNTIME],
+            compatible_architectures=[ARCHITECTURE],
+            removal_policy=environment.removal_policy,
+        )
+
+
+def _fill_layer(target: Path) -> None:
+    packages = installed(LOCK)
+    models = packages / "botocore" / "data"
+
+    def unused(directory: str, names: list[str]) -> set[str]:
+        if Path(directory) == packages:
+            return {"bin"}
+        if Path(directory) == models:
+            return {name for name in names if (models / name).is_dir() and name not in AWS_SERVICES}
+        return set()
+
+    shutil.copytree(packages, target / "python", ignore=unused)

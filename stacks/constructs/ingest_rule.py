@@ -1,0 +1,73 @@
+"""The way in: an IoT rule that hands what devices publish to the router's queue and to the archive tap's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aws_cdk import ArnFormat, Aws, Stack
+from aws_cdk import aws_iot as iot
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from eventplane.ingest import RULE_SELECT
+from eventplane.topics import device_topic
+from stacks.config import PROJECT, Environment
+from stacks.constructs.durable_queue import allow_send
+from stacks.constructs.service_role import service_role
+
+SQL_VERSION: Final = "2016-03-23"
+
+
+class IngestRule(Construct):
+    """Gives every publish, with what IoT Core knows of its sender, to two queues independent of each other.
+
+    What a queue does not take goes to `errors`.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        environment: Environment,
+        ingest: sqs.IQueue,
+        tap: sqs.IQueue,
+        errors: sqs.IQueue,
+    ) -> None:
+        super().__init__(scope, id)
+        self._environment = environment
+        # IoT allows letters, digits and underscores only.
+        self.name = f"{PROJECT}_{environment.name}_ingest"
+        self.rule = iot.CfnTopicRule(
+            self,
+            "Rule",
+            rule_name=self.name,
+            topic_rule_payload=iot.CfnTopicRule.TopicRulePayloadProperty(
+                description="Devices' outboxes to the router and, independently, to the archive",
+                aws_iot_sql_version=SQL_VERSION,
+                sql=f"SELECT {RULE_SELECT} FROM '{device_topic('+', 'outbox')}'",  # noqa: S608 - of constants only
+                actions=[self._send_to("Ingest", ingest), self._send_to("Tap", tap)],
+                error_action=self._send_to("Error", errors),
+            ),
+        )
+
+    def _send_to(self, purpose: str, queue: sqs.IQueue) -> iot.CfnTopicRule.ActionProperty:
+        """An action with a role of its own, which may write to `queue` and is lent to this rule only."""
+        rule_arn = Stack.of(self).format_arn(
+            service="iot", resource="rule", resource_name=self.name, arn_format=ArnFormat.SLASH_RESOURCE_NAME
+        )
+        role = service_role(
+            self,
+            f"{purpose}Role",
+            service="iot",
+            statements=[allow_send(environment=self._environment, queues=[queue])],
+            trust_conditions={
+                "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+                "ArnEquals": {"aws:SourceArn": rule_arn},
+            },
+        )
+        return iot.CfnTopicRule.ActionProperty(
+            sqs=iot.CfnTopicRule.SqsActionProperty(
+                queue_url=queue.queue_url, role_arn=role.role_arn, use_base64=False
+            )
+        )

@@ -1,0 +1,82 @@
+"""A Python function fed by one queue: code, dependencies, role, log group and event source mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as event_sources
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from stacks.config import PROJECT, Environment, FunctionSize
+from stacks.constructs.function_assets import ARCHITECTURE, RUNTIME
+from stacks.constructs.service_role import service_role
+from stacks.findings import accept
+
+
+class PythonFunction(Construct):
+    """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`.
+
+    The function may read its queue, write its log, and do what `statements` allow.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        environment: Environment,
+        name: str,
+        folder: str,
+        code: lambda_.Code,
+        layer: lambda_.ILayerVersion,
+        size: FunctionSize,
+        source: sqs.IQueue,
+        statements: Sequence[iam.PolicyStatement],
+        variables: Mapping[str, str],
+    ) -> None:
+        super().__init__(scope, id)
+        function_name = environment.resource_name(name)
+        log_group = logs.LogGroup(
+            self,
+            "Log",
+            log_group_name=f"/aws/lambda/{function_name}",
+            retention=environment.log_retention,
+            removal_policy=environment.removal_policy,
+        )
+        role = service_role(self, "Role", service="lambda", statements=statements)
+        log_group.grant_write(role)
+        self.function = lambda_.Function(
+            self,
+            "Function",
+            function_name=function_name,
+            runtime=RUNTIME,
+            architecture=ARCHITECTURE,
+            handler=f"lambdas.{folder}.handler.handle",
+            code=code,
+            layers=[layer],
+            role=role,
+            log_group=log_group,
+            memory_size=size.memory_mib,
+            timeout=size.timeout,
+            environment={
+                "POWERTOOLS_SERVICE_NAME": f"{PROJECT}-{name}",
+                # botocore looks for credentials elsewhere first otherwise, and waits for it.
+                "AWS_EC2_METADATA_DISABLED": "true",
+                **variables,
+            },
+        )
+        accept(self.function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
+        self.function.add_event_source(
+            event_sources.SqsEventSource(
+                source,
+                batch_size=size.batch_size,
+                max_batching_window=Duration.seconds(size.batch_window_s) if size.batch_window_s else None,
+                max_concurrency=size.max_concurrency,
+                report_batch_item_failures=True,
+            )
+        )

@@ -1,0 +1,71 @@
+"""The queues: a pair for each cloud service of the contract, and those on the way in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aws_cdk import CfnOutput, Duration
+from constructs import Construct
+
+from eventplane.contract import Contract, ParticipantKind
+from stacks.config import Environment, FunctionSize
+from stacks.constructs.durable_queue import DurableQueue
+from stacks.constructs.queue_pair import QueuePair
+from stacks.plane_stack import PlaneStack
+
+INGEST: Final = "ingest"
+"""The queue from the IoT rule to the router."""
+
+TAP: Final = "tap"
+"""The queue from the IoT rule to the archive writer."""
+
+INGEST_ERRORS: Final = "ingest-errors"
+"""The queue for what the IoT rule could not hand to the other two."""
+
+
+class MessagingStack(PlaneStack):
+    """All queues of `contract`; they hold events, so they outlive the functions around them."""
+
+    def __init__(self, scope: Construct, *, environment: Environment, contract: Contract) -> None:
+        super().__init__(scope, environment=environment, name="messaging", holds_state=True)
+        self._environment = environment
+        self._contract = contract
+        self._way_in("Ingest", INGEST, environment.router)
+        self._way_in("Tap", TAP, environment.archive_writer)
+        # Nobody reads it yet but people: long enough to look at a message.
+        errors = DurableQueue(
+            self,
+            "IngestErrors",
+            environment=environment,
+            name=INGEST_ERRORS,
+            visibility=Duration.seconds(environment.inbox_visibility_s),
+        )
+        self._output("IngestErrors", errors)
+        for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
+            name = pascal(participant.name)
+            pair = QueuePair(self, name, environment=environment, participant=participant)
+            self._output(f"{name}Inbox", pair.inbox)
+            self._output(f"{name}Outbox", pair.outbox)
+
+    def _way_in(self, id: str, name: str, reader: FunctionSize) -> None:
+        """A queue that carries the devices' outbox, so that it keeps what the contract says of that."""
+        outbox = self._contract.device.outbox
+        queue = DurableQueue(
+            self,
+            id,
+            environment=self._environment,
+            name=name,
+            visibility=reader.visibility,
+            retention=Duration.seconds(outbox.retention_s),
+            max_receives=outbox.max_receives,
+        )
+        self._output(id, queue)
+
+    def _output(self, id: str, queue: DurableQueue) -> None:
+        CfnOutput(self, f"{id}Url", value=queue.queue.queue_url)
+        CfnOutput(self, f"{id}DlqUrl", value=queue.dead_letters.queue_url)
+
+
+def pascal(name: str) -> str:
+    """A participant's name as a construct id, which logical ids start with (`family-app`: `FamilyApp`)."""
+    return "".join(word.capitalize() for word in name.split("-"))

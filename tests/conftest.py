@@ -1,0 +1,24 @@
+"""What every test may ask for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+# jsii runs `node` from PATH: the locked one, which lies beside this Python, also without `make`.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The directory of the real input data. Without it a test is skipped, but in CI it fails."""
+    data = Path(os.environ.get("EVENTPLANE_SHARED", "../shared")) / "data"
+    if not data.is_dir():
+        missing = f"{data} is missing; name its parent with EVENTPLANE_SHARED"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return data

@@ -1,0 +1,81 @@
+"""The whole house in one run: everything arrives despite the faults, and the verdict can fail."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from local.demo.run import Options, Tamper, run
+from local.input import open_input
+
+EVENTS = 400
+HOMES = 3
+
+
+def play(output: Path, data: Path | None = None, tamper: Tamper | None = None) -> dict[str, Any]:
+    source = open_input(data, homes=HOMES, events=EVENTS, seed=7)
+    return run(Options(source, "test", 7, output), Console(), tamper)
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def summary(output: Path, shared_data: Path) -> dict[str, Any]:
+    """One run on real input: two homes of patients with alerts, one room."""
+    return play(output, data=shared_data)
+
+
+def test_everything_arrives_despite_the_faults(summary: dict[str, Any]) -> None:
+    assert summary["verdict"] == "passed"
+    assert (summary["lost"], summary["unexpected"], summary["audit_lost"]) == (0, 0, 0)
+    assert summary["audit_agrees"]
+    assert {fault["kind"] for fault in summary["faults"]} == {
+        "network cut",
+        "forwarder killed (-9)",
+        "Mosquitto killed (-9)",
+    }
+
+
+def test_every_service_gets_its_share(summary: dict[str, Any]) -> None:
+    delivered = summary["delivered"]
+    # The four good events of the device without forwarder, and a call for each alarm.
+    assert summary["events_sent"] == EVENTS + 4 + delivered["call-service"]
+    assert summary["urgent_sent"] == 2 * delivered["call-service"]
+    assert delivered["alarm-centre"] == summary["urgent_sent"]
+    assert delivered["care-analytics"] == EVENTS + 4
+    assert delivered["family-app"] == delivered["call-service"] > 0
+    assert delivered["operations"] == summary["dead_lettered"] == summary["malformed_sent"] >= 8
+
+
+def test_the_results_are_written(summary: dict[str, Any], output: Path) -> None:
+    assert json.loads((output / "summary.json").read_text())["verdict"] == summary["verdict"]
+    page = (output / "report.html").read_text()
+    assert "nothing lost; the audit agrees" in page
+    assert all(service in page for service in summary["delivered"])
+
+
+def test_an_event_stolen_from_an_inbox_makes_the_verdict_fail(tmp_path: Path) -> None:
+    stolen: list[str] = []
+
+    def steal(sqs: Any, inboxes: Mapping[str, str]) -> None:
+        queue = inboxes["care-analytics"]
+        (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"]
+        stolen.append(message["Body"])
+        sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+
+    summary = play(tmp_path, tamper=steal)
+    event = json.loads(stolen[0])
+    assert summary["verdict"] == "failed"
+    assert summary["lost"] == 1
+    (service,) = [each for each in summary["services"] if each["lost"]]
+    assert service["service"] == "care-analytics"
+    assert service["lost_events"] == ((event["source"], event["id"]),)
+    # The router did deliver it: that the audit does not agree is what gives the thief away.
+    assert summary["audit_lost"] == 0
+    assert not summary["audit_agrees"]

@@ -1,0 +1,16 @@
+"""Waiting for what another process or thread brings about."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Ask until `condition()` holds; False if it does not hold within `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True

@@ -1,0 +1,80 @@
+"""Synthesised templates, and the questions that the tests ask them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import aws_cdk as cdk
+
+from eventplane.contract import Contract
+from stacks.application import build
+from stacks.config import environment
+
+NO_BUNDLING = {"aws:cdk:bundling-stacks": []}
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One resource of a template. `stack` is the stack's name without project and environment."""
+
+    stack: str
+    id: str
+    type: str
+    properties: dict[str, Any]
+    attributes: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.stack}/{self.id}"
+
+    def find(self, *path: str) -> Any:
+        """A property down a path, None where it ends early."""
+        value: Any = self.properties
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+
+class Templates:
+    """All stacks of one environment."""
+
+    def __init__(self, name: str, contract: Contract) -> None:
+        app = cdk.App(context=NO_BUNDLING)
+        build(app, environment(name), contract)
+        # Raises when cdk-nag finds what nobody has accepted.
+        assembly = app.synth()
+        self.documents = {stack.stack_name.rsplit("-", 1)[-1]: stack.template for stack in assembly.stacks}
+        self.protected = {each.stack_name for each in assembly.stacks if each.termination_protection}
+        self.tags = {stack.stack_name: dict(stack.tags) for stack in assembly.stacks}
+
+    def of(self, *types: str) -> list[Resource]:
+        """All resources of these types, in all stacks; of every type without any."""
+        return [each for each in self._all() if not types or each.type in types]
+
+    def outputs(self, stack: str) -> dict[str, Any]:
+        return {name: output["Value"] for name, output in self.documents[stack]["Outputs"].items()}
+
+    def _all(self) -> Iterator[Resource]:
+        for stack, document in self.documents.items():
+            for id, resource in document.get("Resources", {}).items():
+                yield Resource(stack, id, resource["Type"], resource.get("Properties", {}), resource)
+
+
+def statements(resource: Resource) -> Iterator[dict[str, Any]]:
+    """Every policy statement in a resource, trust policies included."""
+    documents = [
+        resource.find("PolicyDocument"),
+        resource.find("AssumeRolePolicyDocument"),
+        *(policy["PolicyDocument"] for policy in resource.properties.get("Policies", [])),
+    ]
+    for document in documents:
+        if document:
+            yield from document["Statement"]
+
+
+def words(value: Any) -> list[str]:
+    """A value that may be one or a list, as texts; intrinsic functions as their JSON."""
+    values = value if isinstance(value, list) else [value]
+    return [each if isinstance(each, str) else json.dumps(each) for each in values]

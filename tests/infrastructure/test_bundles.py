@@ -1,0 +1,119 @@
+"""The assets, bundled for real: what Lambda and Glue unpack has to start without this checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import aws_cdk as cdk
+import pytest
+
+from eventplane.contract import Contract, Place
+from stacks.application import build
+from stacks.config import environment
+from tests.infrastructure.templates import Resource
+
+START = """
+import importlib, json, sys
+module, _, function = sys.argv[1].rpartition(".")
+handler = importlib.import_module(module)
+assert callable(getattr(handler, function))
+handler.service()
+print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "boto3")]))
+"""
+
+
+@pytest.fixture(scope="module")
+def assembly(tmp_path_factory: pytest.TempPathFactory, contract: Contract) -> Path:
+    """A cloud assembly with all assets."""
+    directory = tmp_path_factory.mktemp("assembly")
+    app = cdk.App(outdir=str(directory))
+    build(app, environment("dev"), contract)
+    app.synth()
+    return directory
+
+
+def asset(assembly: Path, resource: Resource) -> Path:
+    """Where the asset of a function or layer lies."""
+    content = resource.find("Code") or resource.find("Content")
+    return assembly / f"asset.{Path(content['S3Key']).stem}"
+
+
+def resources(assembly: Path, stack: str, type: str) -> list[Resource]:
+    document = json.loads((assembly / f"{stack}.template.json").read_text())
+    return [
+        Resource(stack, id, each["Type"], each["Properties"], each)
+        for id, each in document["Resources"].items()
+        if each["Type"] == type
+    ]
+
+
+def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Contract) -> None:
+    (layer,) = resources(assembly, "Routing", "AWS::Lambda::LayerVersion")
+    packages = asset(assembly, layer) / "python"
+    functions = resources(assembly, "Routing", "AWS::Lambda::Function")
+    for code, handler in {(asset(assembly, each), each.find("Handler")) for each in functions}:
+        assert (code / "contract.json").read_bytes() == contract.canonical
+        inboxes = {route.destination: "https://queue" for route in contract.routes_at(Place.CLOUD)}
+        started = subprocess.run(
+            # -S: without the site packages of this environment.
+            [sys.executable, "-S", "-W", "error", "-c", START, handler],
+            cwd=code,
+            env={
+                "PYTHONPATH": f"{code}{os.pathsep}{packages}",
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "LAMBDA_TASK_ROOT": str(code),
+                "AWS_DEFAULT_REGION": "us-east-1",
+                "EVENTPLANE_SOURCE": "device.outbox",
+                "EVENTPLANE_QUEUES": json.dumps(inboxes),
+                "EVENTPLANE_ARCHIVE_BUCKET": "archive",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert started.returncode == 0, started.stderr
+        eventplane_file, boto3_file = json.loads(started.stdout)
+        assert Path(eventplane_file).is_relative_to(code)
+        assert Path(boto3_file).is_relative_to(packages)
+
+
+def test_a_function_has_its_own_code_and_nobody_elses(assembly: Path) -> None:
+    for function in resources(assembly, "Routing", "AWS::Lambda::Function"):
+        code = asset(assembly, function)
+        own = function.find("Handler").split(".")[1]
+        assert {each.name for each in code.iterdir()} >= {"contract.json", "eventplane", "lambdas"}
+        folders = {each.name for each in (code / "lambdas").iterdir() if each.is_dir()} - {"__pycache__"}
+        assert folders == {"common", own}
+
+
+def test_every_source_comes_with_its_bytecode(assembly: Path) -> None:
+    for function in resources(assembly, "Routing", "AWS::Lambda::Function"):
+        code = asset(assembly, function)
+        sources = {each.relative_to(code) for each in code.rglob("*.py")}
+        compiled = {
+            each.relative_to(code).parent.parent / f"{each.name.split('.')[0]}.py"
+            for each in code.rglob("*.pyc")
+        }
+        assert sources == compiled
+
+
+def test_the_layer_is_pure_python_and_small(assembly: Path) -> None:
+    (layer,) = resources(assembly, "Routing", "AWS::Lambda::LayerVersion")
+    files = [each for each in asset(assembly, layer).rglob("*") if each.is_file()]
+    assert not [each for each in files if each.suffix in {".so", ".dll", ".dylib"}]
+    # Its share of what a function may have unpacked (250 MB) is also what a cold start has to load.
+    assert sum(each.stat().st_size for each in files) < 30_000_000
+
+
+def test_the_audit_gets_its_script_and_its_packages(assembly: Path) -> None:
+    manifest = json.loads((assembly / "Audit.assets.json").read_text())
+    sources = [assembly / each["source"]["path"] for each in manifest["files"].values()]
+    (packages,) = (each for each in sources if each.is_dir())
+    assert {each.name for each in packages.iterdir()} == {"eventplane", "glue_jobs"}
+    assert (packages / "glue_jobs" / "delivery_audit" / "main.py").is_file()
+    assert not list(packages.rglob("__pycache__"))
+    assert [each.suffix for each in sources if each.is_file()].count(".py") == 1

@@ -1,0 +1,58 @@
+"""Environments are typed, checked and named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stacks.config import (
+    ENVIRONMENTS,
+    EnvironmentSettingError,
+    UnknownEnvironmentError,
+    environment,
+)
+
+
+def test_an_unknown_environment_is_told_the_known_ones() -> None:
+    with pytest.raises(UnknownEnvironmentError, match=r"'test' is unknown; .* local, dev, prod") as caught:
+        environment("test")
+    assert (caught.value.name, caught.value.known) == ("test", ("local", "dev", "prod"))
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_resources_carry_the_environment_in_their_names(name: str) -> None:
+    assert environment(name).resource_name("tap") == f"eventplane-{name}-tap"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("memory_mib", 64),
+        ("timeout_s", 901),
+        ("batch_size", 0),
+        ("batch_window_s", 301),
+        ("max_concurrency", 1),
+    ],
+)
+def test_a_function_that_lambda_would_refuse_is_refused_here(setting: str, value: int) -> None:
+    with pytest.raises(EnvironmentSettingError) as caught:
+        replace(environment("dev").router, **{setting: value})
+    assert caught.value.setting == setting
+
+
+def test_a_large_batch_needs_a_window() -> None:
+    with pytest.raises(EnvironmentSettingError, match="batch_window_s must be 1 or more"):
+        replace(environment("dev").router, batch_size=11)
+
+
+@pytest.mark.parametrize(("setting", "value"), [("name", "Prod_1"), ("name", ""), ("audit_workers", 1)])
+def test_an_environment_that_cannot_be_deployed_is_refused(setting: str, value: object) -> None:
+    with pytest.raises(EnvironmentSettingError) as caught:
+        replace(environment("dev"), **{setting: value})  # type: ignore[arg-type]
+    assert caught.value.setting == setting
+
+
+def test_only_production_keeps_data_and_only_the_emulator_speaks_plain_http() -> None:
+    assert [each.name for each in ENVIRONMENTS.values() if each.keeps_data] == ["prod"]
+    assert [each.name for each in ENVIRONMENTS.values() if each.is_emulated] == ["local"]

@@ -1,0 +1,113 @@
+"""What may do what: functions, rules, the audit, devices."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.infrastructure.templates import Resource, Templates, statements, words
+
+IAM = ("AWS::IAM::Role", "AWS::IAM::Policy")
+THING = "${iot:Connection.Thing.ThingName}"
+
+FOLDERS = {
+    "Router": {"ledger/*", "contracts/*"},
+    "ArchiveWriter": {"tap/*", "quarantine/*"},
+    "DeliveryAudit": {"tap/*", "ledger/*", "contracts/*", "audit/*"},
+}
+"""The only wildcards: objects of the archive, whose names nobody knows beforehand, by who uses them."""
+
+
+def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templates) -> None:
+    for resource in templates.of(*IAM):
+        for statement in statements(resource):
+            assert statement["Effect"] == "Allow"
+            for action in words(statement["Action"]):
+                assert "*" not in action, (str(resource), action)
+            for target in words(statement.get("Resource", [])):
+                assert "*" not in target or wildcard_is_known(resource, target), (str(resource), target)
+
+
+def wildcard_is_known(resource: Resource, target: str) -> bool:
+    folder = json.loads(target)["Fn::Join"][1][-1].split("/", 1)[1]
+    return any(owner in resource.id and folder in folders for owner, folders in FOLDERS.items())
+
+
+def test_no_role_brings_a_managed_policy(templates: Templates) -> None:
+    assert all(not role.find("ManagedPolicyArns") for role in templates.of("AWS::IAM::Role"))
+
+
+def test_a_router_may_write_inboxes_and_nothing_else(dev: Templates) -> None:
+    roles = [each for each in dev.of("AWS::IAM::Role") if "RouterRole" in each.id]
+    assert len(roles) == 5
+    for role in roles:
+        granted = {
+            action: words(statement["Resource"])
+            for statement in statements(role)
+            if "Resource" in statement
+            for action in words(statement["Action"])
+        }
+        assert set(granted) == {"sqs:SendMessage", "s3:PutObject"}
+        assert all('-inbox"' in target for target in granted["sqs:SendMessage"]), granted
+
+
+def test_only_the_emulator_gets_the_action_unknown_to_aws(templates: Templates, local: Templates) -> None:
+    has_it = "sqs:SendMessageBatch" in json.dumps(templates.documents)
+    assert has_it is (templates is local)
+
+
+def test_every_iot_role_is_lent_to_the_rule_only(templates: Templates) -> None:
+    rule = templates.of("AWS::IoT::TopicRule")[0].find("RuleName")
+    roles = [
+        each for each in templates.of("AWS::IAM::Role") if "iot.amazonaws.com" in json.dumps(each.properties)
+    ]
+    assert len(roles) == 3
+    for role in roles:
+        (trust,) = role.find("AssumeRolePolicyDocument")["Statement"]
+        assert trust["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+        assert json.dumps(trust["Condition"]["ArnEquals"]["aws:SourceArn"]).count(f":rule/{rule}") == 1
+        assert len(list(statements(role))) == 2
+
+
+def test_the_ingest_rule_is_pinned_has_an_error_action_and_a_role_each(templates: Templates) -> None:
+    (rule,) = templates.of("AWS::IoT::TopicRule")
+    payload = rule.find("TopicRulePayload")
+    assert payload["AwsIotSqlVersion"] == "2016-03-23"
+    assert payload["Sql"] == (
+        "SELECT encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid, "
+        "principal() AS principal, timestamp() AS timestamp FROM 'devices/+/outbox'"
+    )
+    actions = [each["Sqs"] for each in [*payload["Actions"], payload["ErrorAction"]]]
+    targets = [json.dumps(each["QueueUrl"]).rsplit("-", 1)[-1].strip('"]} ') for each in actions]
+    assert targets == ["ingest", "tap", "errors"]
+    assert len({json.dumps(each["RoleArn"]) for each in actions}) == 3
+
+
+def device_statements(templates: Templates) -> dict[str, dict[str, Any]]:
+    (policy,) = templates.of("AWS::IoT::Policy")
+    return {each["Action"]: each for each in policy.find("PolicyDocument")["Statement"]}
+
+
+def test_a_device_is_bound_to_the_thing_of_its_certificate(templates: Templates) -> None:
+    rule = templates.of("AWS::IoT::TopicRule")[0].find("RuleName")
+    text = {action: json.dumps(each["Resource"]) for action, each in device_statements(templates).items()}
+    assert set(text) == {"iot:Connect", "iot:Publish", "iot:Subscribe", "iot:Receive"}
+    assert f":client/{THING}" in text["iot:Connect"]
+    assert f":topic/$aws/rules/{rule}/devices/{THING}/outbox" in text["iot:Publish"]
+    assert f":topicfilter/devices/{THING}/inbox" in text["iot:Subscribe"]
+    assert f":topic/devices/{THING}/inbox" in text["iot:Receive"]
+
+
+def test_a_device_connects_only_with_a_certificate_that_is_attached(templates: Templates) -> None:
+    condition = device_statements(templates)["iot:Connect"]["Condition"]
+    assert condition == {"Bool": {"iot:Connection.Thing.IsAttached": "true"}}
+
+
+def test_no_iot_policy_trusts_what_a_client_says_of_itself(templates: Templates) -> None:
+    for policy in templates.of("AWS::IoT::Policy"):
+        for statement in policy.find("PolicyDocument")["Statement"]:
+            text = json.dumps(statement)
+            assert "iot:ClientId" not in text
+            assert "*" not in text
+            assert THING in text
+            assert statement["Effect"] == "Allow"

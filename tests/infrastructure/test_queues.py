@@ -1,0 +1,135 @@
+"""What holds for every queue and everything that reads one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from eventplane.contract import Contract, ParticipantKind, compile_contract
+from stacks.config import VISIBILITY_FACTOR
+from tests.infrastructure.templates import Resource, Templates
+
+QUEUE = "AWS::SQS::Queue"
+MAPPING = "AWS::Lambda::EventSourceMapping"
+DAY_S = 86_400
+
+
+def queues(templates: Templates) -> dict[str, Resource]:
+    return {each.find("QueueName"): each for each in templates.of(QUEUE)}
+
+
+def dead_letter_queue(queue: Resource, templates: Templates) -> Resource:
+    target = queue.find("RedrivePolicy", "deadLetterTargetArn")["Fn::GetAtt"][0]
+    return next(each for each in templates.of(QUEUE) if (each.stack, each.id) == (queue.stack, target))
+
+
+def test_every_queue_has_a_dead_letter_queue_or_is_one(templates: Templates) -> None:
+    all_queues = queues(templates)
+    for name, queue in all_queues.items():
+        if "-dlq" in name:
+            assert queue.find("MessageRetentionPeriod") == 14 * DAY_S
+            assert queue.find("RedrivePolicy") is None
+        else:
+            letters = dead_letter_queue(queue, templates)
+            assert letters.find("QueueName").startswith(f"{name.removesuffix('.fifo')}-dlq")
+            assert letters.find("FifoQueue") == queue.find("FifoQueue")
+            assert queue.find("RedrivePolicy", "maxReceiveCount") >= 5
+    assert sum("-dlq" in name for name in all_queues) * 2 == len(all_queues)
+
+
+def test_every_queue_is_encrypted(templates: Templates) -> None:
+    assert all(queue.find("SqsManagedSseEnabled") is True for queue in templates.of(QUEUE))
+
+
+@pytest.mark.parametrize("name", ["dev", "prod"])
+def test_every_queue_and_bucket_refuses_plain_http(name: str, request: pytest.FixtureRequest) -> None:
+    templates: Templates = request.getfixturevalue(name)
+    denied = set()
+    for policy in templates.of("AWS::SQS::QueuePolicy", "AWS::S3::BucketPolicy"):
+        for statement in policy.find("PolicyDocument")["Statement"]:
+            if statement["Effect"] == "Deny" and statement["Principal"] == {"AWS": "*"}:
+                assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+                assert statement["Action"] in ("sqs:*", "s3:*")
+                target = policy.find("Bucket") or policy.find("Queues")[0]
+                denied.add(target["Ref"])
+    assert denied == {each.id for each in templates.of(QUEUE, "AWS::S3::Bucket")}
+
+
+def test_a_source_queue_hides_messages_for_six_timeouts_and_the_window(templates: Templates) -> None:
+    functions = {each.id: each for each in templates.of("AWS::Lambda::Function")}
+    for mapping in templates.of(MAPPING):
+        timeout = functions[mapping.find("FunctionName")["Ref"]].find("Timeout")
+        window = mapping.find("MaximumBatchingWindowInSeconds") or 0
+        visibility = source(mapping, templates).find("VisibilityTimeout")
+        assert visibility >= VISIBILITY_FACTOR * timeout + window, mapping
+
+
+def test_every_mapping_reports_failures_one_by_one_and_is_bounded(templates: Templates) -> None:
+    for mapping in templates.of(MAPPING):
+        assert mapping.find("FunctionResponseTypes") == ["ReportBatchItemFailures"], mapping
+        assert mapping.find("ScalingConfig", "MaximumConcurrency") >= 2, mapping
+
+
+def test_every_source_queue_has_one_function_of_its_own(templates: Templates, contract: Contract) -> None:
+    sources = [source(mapping, templates).find("QueueName") for mapping in templates.of(MAPPING)]
+    functions = [mapping.find("FunctionName")["Ref"] for mapping in templates.of(MAPPING)]
+    assert len(set(functions)) == len(functions) == len(set(sources))
+    outboxes = [f"{each.name}-outbox" for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
+    assert sorted(name.split("-", 2)[2] for name in sources) == sorted(["ingest", "tap", *outboxes])
+
+
+def test_a_queue_keeps_what_its_channel_says(dev: Templates, contract: Contract) -> None:
+    for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
+        for channel in (participant.inbox, participant.outbox):
+            queue = queues(dev)[f"eventplane-dev-{participant.name}-{channel.box}"]
+            assert queue.find("MessageRetentionPeriod") == channel.retention_s
+            assert queue.find("RedrivePolicy", "maxReceiveCount") == channel.max_receives
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(load_contract().canonical)
+    return loaded
+
+
+def test_a_new_cloud_service_gets_all_it_needs_from_the_contract_alone(
+    dev: Templates, document: dict[str, Any]
+) -> None:
+    document["participants"]["night-watch"] = {
+        "kind": "cloud_service",
+        "description": "Somebody is awake.",
+        "inbox": {"transport": "sqs_fifo", "ordering": "source", "max_receives": 7, "retention_s": 3_600},
+    }
+    document["routes"]["to-night-watch"] = {"filter": {"exact": {"type": "x"}}, "to": "night-watch.inbox"}
+    grown = Templates("dev", compile_contract(document, "test"))
+
+    inbox = queues(grown)["eventplane-dev-night-watch-inbox.fifo"]
+    assert inbox.find("FifoQueue") is True
+    assert inbox.find("MessageRetentionPeriod") == 3_600
+    assert inbox.find("RedrivePolicy", "maxReceiveCount") == 7
+    assert dead_letter_queue(inbox, grown).find("QueueName") == "eventplane-dev-night-watch-inbox-dlq.fifo"
+    assert "eventplane-dev-night-watch-outbox" in queues(grown)
+    assert set(grown.outputs("messaging")) - set(dev.outputs("messaging")) == {
+        "NightWatchInboxUrl",
+        "NightWatchInboxDlqUrl",
+        "NightWatchOutboxUrl",
+        "NightWatchOutboxDlqUrl",
+    }
+    assert len(grown.of(MAPPING)) == len(dev.of(MAPPING)) + 1
+    # Nothing that was there has moved.
+    assert {str(each) for each in dev.of()} <= {str(each) for each in grown.of()}
+
+
+def test_a_participant_can_leave_because_no_stack_imports_from_another(templates: Templates) -> None:
+    for stack, document in templates.documents.items():
+        assert "Fn::ImportValue" not in json.dumps(document), stack
+        assert not any("Export" in output for output in document.get("Outputs", {}).values()), stack
+
+
+def source(mapping: Resource, templates: Templates) -> Resource:
+    """The queue of a mapping, which names it by an ARN."""
+    name = json.dumps(mapping.find("EventSourceArn")).rsplit(":", 1)[-1].strip('"]} ')
+    return queues(templates)[name]

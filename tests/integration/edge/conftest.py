@@ -1,0 +1,168 @@
+"""One home with real parts: its Mosquitto, its forwarder, and a second Mosquitto that plays IoT Core."""
+
+from __future__ import annotations
+
+import getpass
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from contract.loader import load_contract
+from edge.service import ServiceClient
+from edge.spool import read_backlog
+from eventplane.batch import unpack
+from eventplane.envelope import Envelope
+from eventplane.topics import basic_ingest_topic
+from local.mosquitto import Broker
+from local.ports import free_port, is_listening
+from local.process import Child, Supervisor
+from tests.eventually import eventually
+from tests.integration.edge.certificates import Authority
+from tests.integration.mqtt import TestClient
+
+THING = "home-1"
+RULE = "ingest"
+SECONDS = 60.0
+"""How long anything may take on a busy machine; nothing here is about speed."""
+
+
+class CloudBroker:
+    """A Mosquitto that asks for client certificates, and a subscriber that counts what reached it.
+
+    The subscriber has a port of its own, without TLS, and a lasting session.
+    """
+
+    def __init__(self, supervisor: Supervisor, directory: Path, authority: Authority) -> None:
+        directory.mkdir(parents=True)
+        server = authority.issue("cloud")
+        self.port, self._plain_port = free_port(), free_port()
+        configuration = directory / "cloud.conf"
+        configuration.write_text(
+            f"user {getpass.getuser()}\nallow_anonymous true\nper_listener_settings false\n"
+            f"max_queued_messages 100000\npersistence true\npersistence_location {directory}/\n"
+            f"listener {self._plain_port} 127.0.0.1\n"
+            f"listener {self.port} 127.0.0.1\ncafile {authority.ca}\ncertfile {server.certificate}\n"
+            f"keyfile {server.key}\nrequire_certificate true\n"
+        )
+        program = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"
+        self._child = supervisor.start(
+            "cloud", [program, "-c", str(configuration)], ready=lambda: is_listening(self.port)
+        )
+        self.payloads: list[bytes] = []
+        self._subscriber: TestClient | None = None
+        self._open_subscriber()
+
+    @property
+    def events(self) -> list[Envelope]:
+        """Every event that arrived, repetitions included."""
+        self._collect()
+        return [
+            event for payload in self.payloads for event in unpack(payload) if isinstance(event, Envelope)
+        ]
+
+    def has(self, ids: set[str]) -> bool:
+        """Whether events with all `ids` arrived."""
+        return ids <= {event.id for event in self.events}
+
+    def stop(self) -> None:
+        """Stop in good order: what it acknowledged, it has saved."""
+        self._close_subscriber()
+        self._child.stop()
+
+    def start(self) -> None:
+        self._child.start()
+        self._open_subscriber()
+
+    def close(self) -> None:
+        self._close_subscriber()
+
+    def _open_subscriber(self) -> None:
+        self._subscriber = TestClient("counter", "127.0.0.1", self._plain_port, persistent=True)
+        self._subscriber.__enter__()
+        self._subscriber.subscribe(basic_ingest_topic(RULE, THING))
+
+    def _close_subscriber(self) -> None:
+        if self._subscriber is not None:
+            self._subscriber.__exit__(None, None, None)
+            self._collect()
+            self._subscriber = None
+
+    def _collect(self) -> None:
+        if self._subscriber is not None:
+            messages = self._subscriber.messages
+            while messages:
+                self.payloads.append(messages.pop(0)[1])
+
+
+@dataclass
+class Home:
+    """A home; `forwarder` is its process, `spool` its file."""
+
+    broker: Broker
+    forwarder: Child
+    cloud: CloudBroker
+    spool: Path
+    services: list[ServiceClient] = field(default_factory=list)
+
+    def service(self, name: str, **options: object) -> ServiceClient:
+        """A client for one of the contract's services; closed with the test."""
+        client = ServiceClient(name, port=self.broker.port, receipt_timeout_s=1, **options)  # type: ignore[arg-type]
+        self.services.append(client)
+        return client
+
+    def drained(self) -> bool:
+        """Whether no delivery is pending."""
+        return not any(read_backlog(self.spool).values())
+
+    def log(self) -> str:
+        return self.forwarder.log.read_text()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "certificates")
+
+
+@pytest.fixture
+def cloud(supervisor: Supervisor, tmp_path: Path, authority: Authority) -> Iterator[CloudBroker]:
+    broker = CloudBroker(supervisor, tmp_path / "cloud", authority)
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def home(
+    supervisor: Supervisor,
+    mosquitto: Callable[[str], Broker],
+    tmp_path: Path,
+    cloud: CloudBroker,
+    authority: Authority,
+) -> Iterator[Home]:
+    broker = mosquitto("home")
+    (tmp_path / "contract.json").write_bytes(load_contract().canonical)
+    identity = authority.issue(THING)
+    settings = tmp_path / "edge.toml"
+    settings.write_text(
+        f'thing = "{THING}"\ncontract = "contract.json"\nspool = "state/spool.db"\n'
+        f"[local]\nport = {broker.port}\nreceipt_timeout_s = 1\nreconnect_max_s = 0.2\n"
+        f'[cloud]\nhost = "127.0.0.1"\nport = {cloud.port}\nrule = "{RULE}"\nca = "{authority.ca}"\n'
+        f'certificate = "{identity.certificate}"\nkey = "{identity.key}"\n'
+        "reconnect_min_s = 0.1\nreconnect_max_s = 0.5\nbatch_events = 20\npuback_timeout_s = 10\n"
+    )
+    spool = tmp_path / "state" / "spool.db"
+    forwarder = supervisor.start(
+        "forwarder", [sys.executable, "-m", "edge", "--settings", str(settings)], ready=spool.exists
+    )
+    it = Home(broker, forwarder, cloud, spool)
+    yield it
+    for service in it.services:
+        service.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until `condition()` holds; the test fails when it does not come to that."""
+    assert eventually(condition, SECONDS)

@@ -1,0 +1,211 @@
+"""The forwarder as a process between two real brokers, with what can happen to it in a home."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from edge.errors import RefusedError
+from edge.service import ServiceClient
+from edge.stamps import EPOCH, SEQUENCE
+from eventplane.envelope import Envelope, write_event
+from local.process import Child
+from tests.integration.edge.certificates import Authority
+from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
+from tests.integration.mqtt import TestClient
+
+READING = "org.eventplane.health.reading.v1"
+ALARM = "org.eventplane.alarm.keyword.v1"
+DEAD_LETTER = "org.eventplane.deadletter.v1"
+
+
+def event(number: int, type_: str = READING) -> Envelope:
+    return write_event({"id": f"e{number}", "source": "/homes/1/health", "type": type_}, {"value": number})
+
+
+def ids(count: int) -> set[str]:
+    return {f"e{number}" for number in range(count)}
+
+
+def send(service: ServiceClient, first: int, last: int) -> None:
+    for number in range(first, last):
+        service.put(event(number), timeout_s=SECONDS)
+
+
+def test_events_reach_the_cloud_numbered_and_in_their_own_words(home: Home, cloud: CloudBroker) -> None:
+    service = home.service("health-service")
+    send(service, 0, 100)
+    service.flush(SECONDS)
+    wait_for(lambda: cloud.has(ids(100)))
+    wait_for(home.drained)
+    first = next(each for each in cloud.events if each.id == "e7")
+    assert first.json.endswith(event(7).json[1:])
+    assert len({each.attributes[EPOCH] for each in cloud.events}) == 1
+    assert sorted({int(str(each.attributes[SEQUENCE])) for each in cloud.events}) == list(range(1, 101))
+
+
+def test_a_plain_publisher_needs_no_client_of_ours(home: Home, cloud: CloudBroker) -> None:
+    wait_for(lambda: "local broker connected" in home.log())
+    with TestClient("sensor", "127.0.0.1", home.broker.port) as sensor:
+        assert sensor.publish("eventplane/activity-service/outbox", event(1).json.encode())
+    wait_for(lambda: cloud.has({"e1"}))
+
+
+def test_what_is_malformed_becomes_a_dead_letter_and_blocks_nothing(home: Home, cloud: CloudBroker) -> None:
+    refused: list[tuple[bytes, str]] = []
+    service = home.service(
+        "health-service", on_refused=lambda payload, reason: refused.append((payload, reason))
+    )
+    service.put(b"not an event")
+    service.put(event(1, "com.example.nobody-wants-it"))
+    service.put(event(2).stamped(**{EPOCH: "forged"}))
+    service.put(event(3))
+    service.flush(SECONDS)
+    wait_for(lambda: cloud.has({"e3"}) and len({e.key for e in cloud.events if e.type == DEAD_LETTER}) == 3)
+    reasons = ["not_json", "unrouted", "reserved_attribute"]
+    wait_for(lambda: [reason for _, reason in refused] == reasons)
+    letters = {
+        str(each.attributes["deadletterreason"]): each for each in cloud.events if each.type == DEAD_LETTER
+    }
+    assert sorted(letters) == sorted(reasons)
+    assert json.loads(letters["not_json"].json)["data"]["channel"] == "health-service.outbox"
+
+
+def test_an_alarm_rings_at_home_and_is_done_with_the_services_own_receipt(
+    home: Home, cloud: CloudBroker
+) -> None:
+    calls: list[Envelope] = []
+    stubborn = threading.Event()
+
+    def place_call(alarm: Envelope) -> None:
+        if not stubborn.is_set():
+            stubborn.set()
+            raise ValueError("the line is busy")
+        calls.append(alarm)
+        caller.put(event(100, "org.eventplane.call.placed.v1"))
+
+    cloud.stop()
+    caller = home.service("call-service", on_event=place_call)
+    voice = home.service("voice-service")
+    voice.put(event(1, ALARM))
+    wait_for(lambda: [call.id for call in calls] == ["e1"])
+    caller.flush(SECONDS)
+    cloud.start()
+    wait_for(lambda: cloud.has({"e1", "e100"}))
+    wait_for(home.drained)
+
+
+def test_an_event_that_a_service_can_never_handle_becomes_a_dead_letter(
+    home: Home, cloud: CloudBroker
+) -> None:
+    def refuse(_alarm: Envelope) -> None:
+        raise RefusedError("no_such_room", "there is nobody to call")
+
+    home.service("call-service", on_event=refuse)
+    home.service("voice-service").put(event(1, ALARM))
+    wait_for(lambda: any(each.attributes.get("deadletterreason") == "no_such_room" for each in cloud.events))
+    wait_for(home.drained)
+
+
+def test_kill_of_the_forwarder_mid_stream_loses_nothing(home: Home, cloud: CloudBroker) -> None:
+    service = home.service("health-service")
+    sender = threading.Thread(target=send, args=(service, 0, 600))
+    sender.start()
+    for threshold in (100, 300):
+        wait_for(lambda threshold=threshold: len(cloud.events) >= threshold)
+        home.forwarder.kill()
+        home.forwarder.start()
+    sender.join(SECONDS)
+    service.flush(SECONDS)
+    wait_for(lambda: cloud.has(ids(600)))
+    wait_for(home.drained)
+    assert_one_epoch_without_gaps(cloud)
+
+
+def test_kill_of_the_homes_broker_mid_stream_loses_nothing(home: Home, cloud: CloudBroker) -> None:
+    service = home.service("health-service")
+    sender = threading.Thread(target=send, args=(service, 0, 600))
+    sender.start()
+    for threshold in (100, 300):
+        wait_for(lambda threshold=threshold: len(cloud.events) >= threshold)
+        home.broker.child.kill()
+        home.broker.child.start()
+    sender.join(SECONDS)
+    service.flush(SECONDS)
+    wait_for(lambda: cloud.has(ids(600)))
+    wait_for(home.drained)
+
+
+def test_a_cloud_that_was_away_gets_everything_in_batches(home: Home, cloud: CloudBroker) -> None:
+    cloud.stop()
+    service = home.service("health-service")
+    send(service, 0, 300)
+    service.flush(SECONDS)
+    home.forwarder.kill()
+    home.forwarder.start()
+    cloud.start()
+    wait_for(lambda: cloud.has(ids(300)))
+    wait_for(home.drained)
+    assert len(cloud.payloads) < 60
+    assert_one_epoch_without_gaps(cloud)
+
+
+def test_a_certificate_that_the_cloud_refuses_is_reported_and_can_be_replaced(
+    home: Home, cloud: CloudBroker, tmp_path: Path
+) -> None:
+    good = tmp_path / "certificates" / "home-1.crt"
+    key = good.with_suffix(".key")
+    right = {file: file.read_bytes() for file in (good, key)}
+    stranger = Authority(tmp_path / "strangers").issue("home-1")
+    home.forwarder.kill()
+    good.write_bytes(stranger.certificate.read_bytes())
+    key.write_bytes(stranger.key.read_bytes())
+    home.forwarder.start()
+    wait_for(lambda: "unknown ca" in home.log())
+    service = home.service("health-service")
+    service.put(event(1))
+    service.flush(SECONDS)
+    assert not cloud.events
+    for file, content in right.items():
+        file.write_bytes(content)
+    wait_for(lambda: cloud.has({"e1"}))
+
+
+def test_it_stops_in_good_order(home: Home, cloud: CloudBroker) -> None:
+    service = home.service("health-service")
+    send(service, 0, 50)
+    service.flush(SECONDS)
+    home.forwarder.terminate()
+    assert home.forwarder.wait() == 0
+    assert "Traceback" not in home.log()
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "complaint"),
+    [
+        (("port = ", "port = 0 #"), 78, "setting 'local.port'"),
+        (("contract.json", "missing.json"), 78, "missing.json"),
+        (("state/spool.db", "contract.json/spool.db"), 74, "spool"),
+    ],
+)
+def test_what_it_cannot_start_with_it_says(
+    home: Home, change: tuple[str, str], status: int, complaint: str
+) -> None:
+    home.forwarder.kill()
+    settings = home.spool.parent.parent / "edge.toml"
+    settings.write_text(settings.read_text().replace(*change, 1))
+    child: Child = home.forwarder
+    child._ready = None
+    child.start()
+    assert child.wait() == status
+    assert complaint in home.log()
+
+
+def assert_one_epoch_without_gaps(cloud: CloudBroker) -> None:
+    """The numbers that arrived are those of one life of the spool, none missing and none given twice."""
+    stamps = {(each.attributes[EPOCH], int(str(each.attributes[SEQUENCE])), each.id) for each in cloud.events}
+    assert len({epoch for epoch, _, _ in stamps}) == 1
+    assert sorted(number for _, number, _ in stamps) == list(range(1, len(stamps) + 1))

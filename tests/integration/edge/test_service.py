@@ -1,0 +1,90 @@
+"""The service client against a real broker, with nobody behind it who writes receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from edge.errors import ClientClosedError, FlushTimeoutError, WindowFullError
+from edge.service import ServiceClient
+from eventplane.envelope import Envelope, write_event
+from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
+from eventplane.topics import local_topic, receipt_topic
+from local.mosquitto import Broker
+from tests.integration.edge.conftest import SECONDS, wait_for
+from tests.integration.mqtt import TestClient
+
+OUTBOX = local_topic("sensor", "outbox")
+
+
+@pytest.fixture
+def broker(mosquitto: Callable[[str], Broker]) -> Broker:
+    return mosquitto("home")
+
+
+def test_without_receipts_it_says_so(broker: Broker) -> None:
+    client = ServiceClient("sensor", port=broker.port, window=2)
+    with client:
+        client.put(b"1")
+        client.put(b"2")
+        with pytest.raises(WindowFullError) as full:
+            client.put(b"3", timeout_s=0.1)
+        assert full.value.waiting == 2
+        with pytest.raises(FlushTimeoutError) as late:
+            client.flush(0.1)
+        assert late.value.waiting == 2
+    for call in (lambda: client.put(b"4"), lambda: client.flush(1)):
+        with pytest.raises(ClientClosedError):
+            call()
+
+
+def test_it_publishes_again_until_the_receipt_comes(broker: Broker) -> None:
+    with (
+        TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
+        ServiceClient("sensor", port=broker.port, receipt_timeout_s=0.2) as client,
+    ):
+        forwarder.subscribe(OUTBOX)
+        client.put(b"once more")
+        wait_for(lambda: forwarder.messages.count((OUTBOX, b"once more")) >= 2)
+        forwarder.publish(receipt_topic("sensor", "outbox"), b"nonsense")
+        forwarder.publish(receipt_topic("sensor", "outbox"), write_receipts([Receipt(digest(b"once more"))]))
+        client.flush(SECONDS)
+        assert client.waiting == 0
+
+
+def test_after_a_restart_of_the_broker_it_publishes_again(broker: Broker) -> None:
+    def forwarder() -> TestClient:
+        return TestClient("forwarder", "127.0.0.1", broker.port, persistent=True)
+
+    with forwarder() as listener:
+        listener.subscribe(OUTBOX)
+    with ServiceClient("sensor", port=broker.port, receipt_timeout_s=600) as client:
+        client.put(b"hello")
+        with forwarder() as listener:
+            wait_for(lambda: (OUTBOX, b"hello") in listener.messages)
+        broker.child.restart()
+        with forwarder() as listener:
+            wait_for(lambda: (OUTBOX, b"hello") in listener.messages)
+
+
+def test_it_confirms_what_its_handler_has_done_and_refuses_what_is_no_event(broker: Broker) -> None:
+    handled: list[Envelope] = []
+    receipts_to = receipt_topic("call", "inbox")
+    good = write_event({"id": "1", "source": "/s", "type": "t"}).json.encode()
+    with (
+        TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
+        ServiceClient("call", port=broker.port, on_event=handled.append) as client,
+    ):
+        forwarder.subscribe(receipts_to)
+        forwarder.subscribe(local_topic("call", "outbox"))
+        client.put(b"ready")
+        wait_for(lambda: (local_topic("call", "outbox"), b"ready") in forwarder.messages)
+        for payload in (good, b"garbage"):
+            forwarder.publish(local_topic("call", "inbox"), payload)
+        wait_for(lambda: sum(topic == receipts_to for topic, _ in forwarder.messages) == 2)
+    receipts = [
+        each for topic, sent in forwarder.messages if topic == receipts_to for each in read_receipts(sent)
+    ]
+    assert receipts == [Receipt(digest(good)), Receipt(digest(b"garbage"), "not_json")]
+    assert [each.id for each in handled] == ["1"]

@@ -1,0 +1,88 @@
+"""A small MQTT client for tests: every step waits for the broker's answer."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+
+from paho.mqtt.client import CallbackAPIVersion, Client, MQTTMessage
+from paho.mqtt.enums import MQTTErrorCode
+
+from local.things import Thing
+from tests.eventually import eventually
+
+SECONDS = 10.0
+
+
+class TestClient:
+    """Connects on entering the `with` block. `messages` holds (topic, payload) in order of arrival.
+
+    With `persistent` the broker keeps its subscriptions, and what arrives for them, while it is away.
+    """
+
+    __test__ = False  # not a test, says its name to pytest
+
+    def __init__(
+        self, client_id: str, host: str, port: int, thing: Thing | None = None, *, persistent: bool = False
+    ) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+        self.arrived = threading.Event()
+        self.connected = threading.Event()
+        self.disconnected = threading.Event()
+        self._address = (host, port)
+        self._subscribed = threading.Event()
+        self._client = Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            clean_session=not persistent,
+            reconnect_on_failure=False,
+        )
+        self._client.on_connect = lambda *_: self.connected.set()
+        self._client.on_disconnect = lambda *_: self.disconnected.set()
+        self._client.on_subscribe = lambda *_: self._subscribed.set()
+        self._client.on_message = self._on_message
+        if thing is not None:
+            context = ssl.create_default_context(cafile=str(thing.ca))
+            context.load_cert_chain(thing.certificate, thing.key)
+            self._client.tls_set_context(context)
+
+    @classmethod
+    def of_thing(cls, thing: Thing) -> Self:
+        """A device: client id is the thing's name, mutual TLS with its certificate."""
+        return cls(thing.name, thing.host, thing.port, thing)
+
+    def __enter__(self) -> Self:
+        assert self._client.connect(*self._address) == MQTTErrorCode.MQTT_ERR_SUCCESS
+        self._client.loop_start()
+        assert self.connected.wait(SECONDS)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def subscribe(self, topic: str) -> None:
+        self._subscribed.clear()
+        self._client.subscribe(topic, qos=1)
+        assert self._subscribed.wait(SECONDS)
+
+    def publish_all(self, topic: str, payloads: Iterable[bytes]) -> bool:
+        """Publish many at QoS 1; whether the broker acknowledged them all."""
+        sent = [self._client.publish(topic, payload, qos=1) for payload in payloads]
+        return eventually(lambda: sent[-1].is_published() and all(one.is_published() for one in sent))
+
+    def publish(self, topic: str, payload: bytes, seconds: float = SECONDS) -> bool:
+        """Publish at QoS 1; whether the broker acknowledged it, within `seconds` and on this connection."""
+        sent = self._client.publish(topic, payload, qos=1)
+        # paho's own wait does not notice that the connection ends.
+        eventually(lambda: sent.is_published() or self.disconnected.is_set(), seconds)
+        return sent.is_published()
+
+    def _on_message(self, _client: Client, _userdata: Any, message: MQTTMessage) -> None:
+        self.messages.append((message.topic, message.payload))
+        self.arrived.set()

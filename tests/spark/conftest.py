@@ -1,0 +1,49 @@
+"""One Spark session for all tests: starting the JVM costs seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from glue_jobs.delivery_audit.main import main
+from glue_jobs.delivery_audit.session import local_session
+from tests.spark.small_archive import SmallArchive
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # PySpark 3.5 reads each result through a socket that it leaves to the garbage collector.
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket.socket:ResourceWarning")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    session = local_session(
+        spark__sql__shuffle__partitions="1",
+        spark__default__parallelism="1",
+        spark__sql__warehouse__dir=str(warehouse),
+        # Every test runs the same generated code; Spark keeps a hundred classes, one audit has more.
+        spark__sql__codegen__cache__maxEntries="1000",
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> SmallArchive:
+    return SmallArchive(tmp_path / "archive")
+
+
+@pytest.fixture
+def audit(spark: SparkSession, archive: SmallArchive, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Writes the archive and runs the whole job over it."""
+
+    def run(date: str = "all") -> dict[str, Any]:
+        archive.write()
+        return main(["--INPUT", str(archive.folder), "--OUTPUT", str(tmp_path / "audit"), "--DATE", date])
+
+    return run

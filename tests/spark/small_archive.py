@@ -1,0 +1,179 @@
+"""An archive of a few events, written with the core's own records, in which a test plants its faults."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from eventplane.contract import Contract, Place, compile_contract
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.envelope import Envelope, write_event
+from eventplane.ingest import IngestFrame
+from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord, tap_records, to_line
+from eventplane.router import Router
+
+DAY = "2026-03-01"
+NOON_MS = 1_772_366_400_000
+"""12:00 on `DAY`, UTC."""
+CLOUD_MS = 40
+"""How long a router takes from acceptance to delivery, milliseconds."""
+DEVICE_MS = 1_000
+"""How long an event takes from being recorded to acceptance, milliseconds."""
+
+ALARM, READING, DIARY = "org.example.alarm.v1", "org.example.reading.v1", "org.example.diary.v1"
+
+
+def small_contract(**routes: dict[str, Any]) -> Contract:
+    """One device, two cloud services, two routes: alarms and readings; `routes` adds or replaces."""
+    return compile_contract(
+        {
+            "format": 1,
+            "name": "small",
+            "participants": {
+                "device": {"kind": "device", "description": "A device."},
+                "help": {"kind": "cloud_service", "description": "Answers alarms."},
+                "care": {"kind": "cloud_service", "description": "Reads readings."},
+            },
+            "event_types": {
+                ALARM: {"description": "An alarm.", "priority": "urgent"},
+                READING: {"description": "A reading."},
+            },
+            "routes": {
+                "alarms": {"filter": {"exact": {"type": ALARM}}, "to": "help.inbox"},
+                "readings": {"filter": {"suffix": {"type": ".reading.v1"}}, "to": "care.inbox"},
+                **routes,
+            },
+        },
+        "test",
+    )
+
+
+class SmallArchive:
+    """Rows of tap and ledger as a plane without a fault writes them, in `tap` and `ledger` until `write`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.contract = small_contract()
+        self.contracts: list[Contract] = [self.contract]
+        self.tap: list[TapRecord] = []
+        self.ledger: list[LedgerRecord] = []
+        self.bad_lines: list[tuple[str, str]] = []
+        self._sequences: dict[str, int] = {}
+        self._messages = 0
+
+    def event(self, type: str = READING, home: str = "home-1", at_ms: int = NOON_MS, **more: str) -> Envelope:
+        """A new event as its device sends it, accepted at `at_ms`."""
+        sequence = self._sequences[home] = self._sequences.get(home, 0) + 1
+        attributes = {
+            "id": f"{home}-{sequence}",
+            "source": f"//{home}/service",
+            "type": type,
+            "recordedtime": datetime.fromtimestamp((at_ms - DEVICE_MS) / 1000, UTC).isoformat(),
+            **more,
+        }
+        event = write_event(attributes, {"value": sequence})
+        return event.stamped(deviceepoch="e1", devicesequence=f"{sequence:012d}")
+
+    def accept(self, event: Envelope, home: str = "home-1", at_ms: int = NOON_MS) -> list[TapRecord]:
+        """The tap sees `event`."""
+        return self._tapped(event.json.encode(), home, at_ms)
+
+    def refuse(self, original: bytes, home: str = "home-1") -> list[LedgerRecord]:
+        """The tap sees what is no event; the router records it and sends a dead letter to `help`."""
+        (tapped,) = self._tapped(original, home, NOON_MS)
+        letter = write_event(
+            {"id": f"dead-{tapped.message_id}", "source": "//router", "type": DEAD_LETTER_TYPE}
+        )
+        sent = self.record(letter, home, route="letters", destination="help.inbox", outcome=Outcome.DELIVERED)
+        refused = replace(
+            sent,
+            source="",
+            id="",
+            type="",
+            route=None,
+            destination=None,
+            outcome=Outcome.DEAD_LETTERED,
+            reason=tapped.refusal,
+        )
+        self.ledger += [refused, sent]
+        return [refused, sent]
+
+    def record(
+        self, event: Envelope, home: str | None = "home-1", at_ms: int = NOON_MS, **more: Any
+    ) -> LedgerRecord:
+        """What the router writes of `event`; unrouted unless `more` says otherwise."""
+        self._messages += 1
+        row = LedgerRecord(
+            decided_at_ms=at_ms + CLOUD_MS,
+            entered_at_ms=at_ms,
+            entered_by="device.outbox",
+            contract_version=self.contract.version,
+            source=event.source,
+            id=event.id,
+            type=event.type,
+            priority="urgent" if event.type == ALARM else "normal",
+            client_id=home,
+            route=None,
+            destination=None,
+            outcome=Outcome.UNROUTED,
+            reason=None,
+            attempt=1,
+            message_id=f"ledger-{self._messages}",
+        )
+        return replace(row, **more)
+
+    def route(self, event: Envelope, home: str = "home-1", at_ms: int = NOON_MS) -> list[LedgerRecord]:
+        """The router delivers `event` by the present contract."""
+        routes = Router(self.contract, Place.CLOUD).route(event)
+        rows = [
+            self.record(
+                event, home, at_ms, route=each.name, destination=each.destination, outcome=Outcome.DELIVERED
+            )
+            for each in routes
+        ] or [self.record(event, home, at_ms)]
+        self.ledger += rows
+        return rows
+
+    def send(self, type: str = READING, home: str = "home-1", at_ms: int = NOON_MS, **more: str) -> Envelope:
+        """An event's whole way, without a fault."""
+        event = self.event(type, home, at_ms, **more)
+        self.accept(event, home, at_ms)
+        self.route(event, home, at_ms)
+        return event
+
+    def write(self) -> None:
+        """Put the rows where the archive writer and the routers put them, an hour a file."""
+        for folder, rows in ((TAP, self.tap), (LEDGER, self.ledger)):
+            hours: dict[str, list[str]] = {}
+            for row in rows:
+                written_ms = row.archived_at_ms if isinstance(row, TapRecord) else row.decided_at_ms
+                hours.setdefault(_hour(written_ms), []).append(to_line(row))
+            for kind, line in self.bad_lines:
+                if kind == folder:
+                    hours.setdefault(_hour(NOON_MS), []).append(line)
+            for hour, lines in hours.items():
+                _write(self.folder / folder / hour / "rows.json.gz", lines)
+        contracts = self.folder / CONTRACTS
+        contracts.mkdir(parents=True, exist_ok=True)
+        for contract in self.contracts:
+            (contracts / f"{contract.version}.json").write_bytes(contract.canonical)
+
+    def _tapped(self, payload: bytes, home: str, at_ms: int) -> list[TapRecord]:
+        self._messages += 1
+        frame = IngestFrame(payload, f"devices/{home}/outbox", home, "principal", at_ms)
+        rows = tap_records(frame, f"tap-{self._messages}", at_ms + CLOUD_MS)
+        self.tap += rows
+        return rows
+
+
+def _hour(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("date=%Y-%m-%d/hour=%H")
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))

@@ -1,0 +1,105 @@
+"""The job as Glue runs it: what it writes, over which window, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from glue_jobs.delivery_audit.errors import (
+    AlteredContractError,
+    EmptyWindowError,
+    NoArchiveError,
+    NoContractError,
+)
+from glue_jobs.delivery_audit.main import main
+from tests.spark.reading import Audit, faults
+from tests.spark.small_archive import ALARM, DAY, DIARY, NOON_MS, READING, SmallArchive, small_contract
+
+
+def test_a_right_archive_has_nothing_to_complain_about(
+    archive: SmallArchive, audit: Audit, spark: SparkSession, tmp_path: Path
+) -> None:
+    for home in ("home-1", "home-2"):
+        archive.send(ALARM, home)
+        archive.send(READING, home)
+        archive.send(READING, home)
+    report = audit()
+    assert faults(report) == {}
+    assert report["totals"]["events_archived"] == 6
+    assert report["totals"]["expected"] == report["totals"]["delivered"] == 6
+    assert report["by_destination"] == {
+        "care.inbox": {"delivered_unique": 4, "delivered_total": 4},
+        "help.inbox": {"delivered_unique": 2, "delivered_total": 2},
+    }
+    assert report["contract_versions"][0]["version"] == archive.contract.version
+    assert report["window"]["first_accepted_ms"] == NOON_MS
+    assert report["findings"] == []
+    # What main returned is what stands in the file, and the tables say the same.
+    assert json.loads((tmp_path / "audit" / "report.json").read_text("utf-8")) == report
+    routes = spark.read.parquet(str(tmp_path / "audit" / "routes")).orderBy("route").collect()
+    assert [(str(row["date"]), row["route"], row["expected"]) for row in routes] == [
+        (DAY, "alarms", 2),
+        (DAY, "readings", 4),
+    ]
+
+
+def test_a_day_s_audit_sees_what_was_accepted_on_that_day(archive: SmallArchive, audit: Audit) -> None:
+    midnight = NOON_MS + 12 * 3_600_000
+    archive.send()
+    archive.send(at_ms=midnight - 1)  # archived and decided after midnight
+    archive.send(at_ms=midnight)
+    report = audit(DAY)
+    assert faults(report) == {}
+    assert report["totals"]["delivered"] == 2
+    assert faults(audit("all")) == {}
+
+
+def test_repeating_a_day_replaces_its_tables(
+    archive: SmallArchive, audit: Audit, spark: SparkSession, tmp_path: Path
+) -> None:
+    late = archive.event()
+    archive.accept(late)
+    assert audit(DAY)["totals"]["findings"] == 1
+    findings = tmp_path / "audit" / "findings" / f"date={DAY}"
+    assert findings.exists()
+    archive.route(late)
+    assert audit(DAY)["totals"]["findings"] == 0
+    assert not findings.exists()
+    assert spark.read.parquet(str(tmp_path / "audit" / "routes")).count() == 1
+
+
+def test_an_input_without_an_archive_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(NoArchiveError, match="--INPUT"):
+        main(["--INPUT", str(tmp_path), "--OUTPUT", str(tmp_path / "audit")])
+
+
+def test_an_archive_without_its_contract_is_refused(archive: SmallArchive, audit: Audit) -> None:
+    archive.send()
+    archive.contracts = []
+    with pytest.raises(NoContractError, match=archive.contract.version):
+        audit()
+
+
+def test_an_altered_contract_is_refused(archive: SmallArchive, audit: Audit) -> None:
+    archive.send()
+    archive.write()
+    other = small_contract(more={"filter": {"exact": {"type": DIARY}}, "to": "care.inbox"})
+    (archive.folder / "contracts" / f"{archive.contract.version}.json").write_bytes(other.canonical)
+    archive.contracts = []
+    with pytest.raises(AlteredContractError, match=other.version):
+        audit()
+
+
+def test_an_empty_window_is_refused(archive: SmallArchive, audit: Audit) -> None:
+    archive.send()
+    with pytest.raises(EmptyWindowError, match="2020-01-01"):
+        audit("2020-01-01")
+
+
+def test_a_wrong_date_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--INPUT", "a", "--OUTPUT", "b", "--DATE", "noon"])
+    assert "YYYY-MM-DD" in capsys.readouterr().err

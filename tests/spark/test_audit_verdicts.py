@@ -1,0 +1,197 @@
+"""Planted faults: the audit finds each of them, names it, and nothing else. Each runs the whole job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eventplane.delivery import Outcome
+from tests.spark.reading import Audit, by_route, faults
+from tests.spark.small_archive import ALARM, DAY, DIARY, NOON_MS, READING, SmallArchive, small_contract
+
+
+def test_a_lost_event_is_found_with_its_evidence(archive: SmallArchive, audit: Audit) -> None:
+    archive.send()
+    lost = archive.event(ALARM)
+    archive.accept(lost)
+    report = audit()
+    assert faults(report) == {"lost": 1}
+    assert by_route(report, "alarms")["lost"] == by_route(report, "alarms")["expected"] == 1
+    assert report["findings"] == [
+        {
+            "date": DAY,
+            "kind": "lost",
+            "hop": "cloud_to_inbox",
+            "source": lost.source,
+            "id": lost.id,
+            "type": ALARM,
+            "route": "alarms",
+            "destination": "help.inbox",
+            "client_id": "home-1",
+            "contract_version": archive.contract.version,
+            "accepted_at_ms": NOON_MS,
+            "reason": None,
+            "file": f"tap/date={DAY}/hour=12/rows.json.gz",
+        }
+    ]
+
+
+def test_one_of_two_routes_lost(archive: SmallArchive, audit: Audit) -> None:
+    archive.contract = small_contract(copies={"filter": {"exact": {"type": ALARM}}, "to": "care.inbox"})
+    archive.contracts = [archive.contract]
+    archive.send(ALARM)
+    archive.ledger = [row for row in archive.ledger if row.route != "copies"]
+    report = audit()
+    assert faults(report) == {"lost": 1}
+    assert report["findings"][0]["route"] == "copies"
+
+
+def test_a_copy_in_the_inbox_is_a_duplicate(archive: SmallArchive, audit: Audit) -> None:
+    event = archive.send()
+    archive.route(event)
+    archive.route(event)
+    report = audit()
+    assert faults(report) == {"duplicated": 2}
+    assert report["totals"]["delivered"] == 1
+    assert report["by_destination"] == {"care.inbox": {"delivered_unique": 1, "delivered_total": 3}}
+
+
+def test_a_copy_in_the_tap_expects_nothing_more(archive: SmallArchive, audit: Audit) -> None:
+    event = archive.send()
+    archive.accept(event)
+    report = audit()
+    assert faults(report) == {}
+    assert report["totals"]["events_archived"] == report["totals"]["expected"] == 1
+    assert report["totals"]["tap_copies"] == 1
+    assert report["devices"][0]["tap_copies"] == 1
+
+
+def test_a_delivery_that_no_route_gives_is_misrouted(archive: SmallArchive, audit: Audit) -> None:
+    event = archive.send()
+    wrong = archive.record(event, route="alarms", destination="help.inbox", outcome=Outcome.DELIVERED)
+    archive.ledger.append(wrong)
+    report = audit()
+    assert faults(report) == {"misrouted": 1}
+    assert report["totals"]["delivered"] == report["totals"]["expected"] == 1
+    (finding,) = report["findings"]
+    assert (finding["kind"], finding["route"], finding["destination"]) == (
+        "misrouted",
+        "alarms",
+        "help.inbox",
+    )
+    assert finding["file"] == f"ledger/date={DAY}/hour=12/rows.json.gz"
+
+
+def test_a_delivery_that_the_tap_knows_nothing_of_is_unexplained(archive: SmallArchive, audit: Audit) -> None:
+    archive.send()
+    archive.route(archive.event())
+    report = audit()
+    assert faults(report) == {"unexplained": 1}
+    assert report["findings"][0]["hop"] == "tap"
+
+
+def test_an_event_without_a_route_is_unrouted(archive: SmallArchive, audit: Audit) -> None:
+    archive.send(DIARY)
+    report = audit()
+    assert faults(report) == {}
+    assert report["totals"]["unrouted"] == 1
+    assert report["totals"]["expected"] == 0
+
+
+def test_an_event_without_a_route_and_without_a_record_is_lost(archive: SmallArchive, audit: Audit) -> None:
+    archive.accept(archive.event(DIARY))
+    report = audit()
+    assert faults(report) == {"lost": 1}
+    assert report["findings"][0]["route"] == "(unrouted)"
+
+
+def test_calling_a_routed_event_unrouted_is_a_loss_and_a_wrong_decision(
+    archive: SmallArchive, audit: Audit
+) -> None:
+    event = archive.event()
+    archive.accept(event)
+    archive.ledger.append(archive.record(event))
+    assert faults(audit()) == {"lost": 1, "misrouted": 1}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.EXPIRED, Outcome.DROPPED, Outcome.DEAD_LETTERED])
+@pytest.mark.parametrize("route", ["readings", None])
+def test_an_end_by_policy_is_not_a_loss(
+    archive: SmallArchive, audit: Audit, outcome: Outcome, route: str | None
+) -> None:
+    event = archive.event()
+    archive.accept(event)
+    archive.ledger.append(archive.record(event, route=route, outcome=outcome, reason="because"))
+    report = audit()
+    assert faults(report) == {str(outcome): 1}
+    assert by_route(report, "readings")[str(outcome)] == by_route(report, "readings")["expected"] == 1
+
+
+def test_what_enters_in_the_cloud_is_internal(archive: SmallArchive, audit: Audit) -> None:
+    rows = archive.route(archive.event())
+    archive.ledger = [replace(row, entered_by="help.outbox", client_id=None) for row in rows]
+    report = audit()
+    assert faults(report) == {}
+    assert report["totals"]["internal"] == 1
+    assert report["totals"]["expected"] == 0
+
+
+def test_each_event_is_judged_by_the_contract_in_force(archive: SmallArchive, audit: Audit) -> None:
+    old, new = (
+        archive.contract,
+        small_contract(diaries={"filter": {"exact": {"type": DIARY}}, "to": "care.inbox"}),
+    )
+    archive.contracts = [old, new]
+    archive.send(DIARY)  # unrouted, rightly
+    lost_before = archive.event(DIARY, at_ms=NOON_MS + 1)
+    archive.accept(lost_before, at_ms=NOON_MS + 1)
+    archive.contract = new
+    archive.send(DIARY, at_ms=NOON_MS + 60_000)  # delivered, rightly
+    lost_after = archive.event(DIARY, at_ms=NOON_MS + 120_000)
+    archive.accept(lost_after, at_ms=NOON_MS + 120_000)
+    # A router of the old version was still running: its word goes before the clock.
+    archive.contract = old
+    archive.send(DIARY, at_ms=NOON_MS + 180_000)
+    report = audit()
+    assert faults(report) == {"lost": 2}
+    assert [use["version"] for use in report["contract_versions"]] == [old.version, new.version]
+    assert {each["id"]: each["route"] for each in report["findings"]} == {
+        lost_before.id: "(unrouted)",
+        lost_after.id: "diaries",
+    }
+    assert (report["totals"]["unrouted"], report["totals"]["delivered"]) == (2, 1)
+
+
+def test_copies_routed_by_two_versions_expect_the_routes_of_both(archive: SmallArchive, audit: Audit) -> None:
+    old, new = (
+        archive.contract,
+        small_contract(diaries={"filter": {"exact": {"type": DIARY}}, "to": "care.inbox"}),
+    )
+    archive.contracts = [old, new]
+    event = archive.send(DIARY)
+    archive.contract = new
+    archive.accept(event, at_ms=NOON_MS + 60_000)
+    archive.route(event, at_ms=NOON_MS + 60_000)
+    report = audit()
+    assert faults(report) == {}
+    assert (report["totals"]["unrouted"], report["totals"]["delivered"]) == (1, 1)
+
+
+def test_with_an_empty_ledger_everything_is_lost(archive: SmallArchive, audit: Audit) -> None:
+    archive.send(ALARM)
+    archive.send(READING)
+    archive.ledger = []
+    report = audit()
+    assert faults(report) == {"lost": 2}
+    assert report["contract_versions"][0]["first_used_ms"] is None
+    assert report["latency"] == []
+
+
+def test_with_an_empty_tap_everything_is_unexplained(archive: SmallArchive, audit: Audit) -> None:
+    archive.send(ALARM)
+    archive.send(READING)
+    archive.tap = []
+    report = audit()
+    assert faults(report) == {"unexplained": 2}
+    assert report["by_destination"]["help.inbox"] == {"delivered_unique": 1, "delivered_total": 1}

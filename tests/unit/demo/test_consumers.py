@@ -1,0 +1,98 @@
+"""The demo's cloud services, over a queue in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from eventplane.delivery import Refusal, dead_letter
+from eventplane.envelope import Envelope, write_event
+from local.consumers import Consumers
+
+TIMEOUT_SECONDS = 20.0
+
+
+@pytest.fixture
+def sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with mock_aws():
+        yield boto3.client("sqs", region_name="eu-central-1")
+
+
+def queue(sqs: Any, name: str, *bodies: str) -> str:
+    url = str(sqs.create_queue(QueueName=name)["QueueUrl"])
+    for body in bodies:
+        sqs.send_message(QueueUrl=url, MessageBody=body)
+    return url
+
+
+def event(id_: str, type_: str = "org.eventplane.health.reading.v1") -> Envelope:
+    return write_event({"id": id_, "source": "/homes/h/health-service", "type": type_}, {"value": 1})
+
+
+def test_each_service_counts_what_its_own_queue_held(sqs: Any) -> None:
+    many = [event(str(number)).json for number in range(25)]
+    urls = {
+        "care-analytics": queue(sqs, "care", *many, many[3]),
+        "family-app": queue(sqs, "family", event("x", "org.eventplane.activity.door.v1").json),
+    }
+    with Consumers(sqs, urls) as consumers:
+        read = consumers.wait_until(lambda: consumers.received_total == 26, TIMEOUT_SECONDS)
+
+    care, family = consumers.all
+    assert read
+    assert set(care.received) == {("/homes/h/health-service", str(number)) for number in range(25)}
+    assert care.duplicates == 1
+    assert care.by_type == {"org.eventplane.health.reading.v1": 25}
+    assert list(family.received) == [("/homes/h/health-service", "x")]
+    assert consumers.arrived["care-analytics"].duplicates == 1
+
+
+def test_a_dead_letter_is_known_by_its_reason_and_original(sqs: Any) -> None:
+    letter = dead_letter(
+        id="1",
+        source="/eventplane/cloud/router",
+        time="2025-01-01T00:00:00Z",
+        refusal=Refusal("not_json", "no"),
+        channel="device.outbox",
+        original=b"no",
+        contract_version="v",
+    )
+    with Consumers(sqs, {"operations": queue(sqs, "operations", letter.json)}) as consumers:
+        assert consumers.wait_until(lambda: consumers.received_total == 1, TIMEOUT_SECONDS)
+
+    assert consumers.arrived["operations"].received == {("not_json", sha256(b"no").hexdigest())}
+
+
+def test_bodies_that_are_no_events_are_counted_and_do_not_stop_the_rest(sqs: Any) -> None:
+    letter_without_data = event("2", "org.eventplane.deadletter.v1").json.replace('"value"', '"nothing"')
+    bad = ["no JSON", "[]", "null", '{"specversion":"1.0"}', '{"specversion":"2.0"}', letter_without_data]
+    url = queue(sqs, "care", *bad, event("1").json)
+
+    with Consumers(sqs, {"care-analytics": url}) as consumers:
+        assert consumers.wait_until(lambda: consumers.received_total == 1, TIMEOUT_SECONDS)
+
+    [care] = consumers.all
+    assert care.unreadable == len(bad)
+
+
+def test_waiting_ends_when_the_condition_never_comes_true(sqs: Any) -> None:
+    with Consumers(sqs, {"care-analytics": queue(sqs, "care")}) as consumers:
+        assert not consumers.wait_until(lambda: False, 0.1)
+
+
+def test_what_ended_a_consumer_is_raised_where_it_is_waited_for(sqs: Any) -> None:
+    url = queue(sqs, "care")
+    sqs.delete_queue(QueueUrl=url)
+
+    with (
+        Consumers(sqs, {"care-analytics": url}) as consumers,
+        pytest.raises(sqs.exceptions.QueueDoesNotExist),
+    ):
+        consumers.wait_until(lambda: False, TIMEOUT_SECONDS)

@@ -1,0 +1,104 @@
+"""Faults strike the home that is sending, once each, and are repaired."""
+
+from collections.abc import Callable
+
+import pytest
+
+from local.demo import faults as module
+from local.demo.faults import Faults
+
+
+class RecordingHome:
+    """A home that only notes what is done to it."""
+
+    def __init__(self, name: str, story: list[str]) -> None:
+        self._name = name
+        self._story = story
+
+    def _note(self, what: str) -> None:
+        self._story.append(f"{self._name} {what}")
+
+    def kill_forwarder(self) -> None:
+        self._note("kill_forwarder")
+
+    def start_forwarder(self) -> None:
+        self._note("start_forwarder")
+
+    def kill_broker(self) -> None:
+        self._note("kill_broker")
+
+    def start_broker(self) -> None:
+        self._note("start_broker")
+
+    def cut_network(self) -> None:
+        self._note("cut_network")
+
+    def heal_network(self) -> None:
+        self._note("heal_network")
+
+
+@pytest.fixture(autouse=True)
+def _short_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = tuple(
+        module._Planned(each.kind, each.at, each.strike, each.repair, min(each.outage_seconds, 0.01))
+        for each in module._PLAN
+    )
+    monkeypatch.setattr(module, "_PLAN", plan)
+
+
+def strike_all(names: list[str], sender: Callable[[int], str]) -> tuple[list[str], Faults]:
+    story: list[str] = []
+    homes = {name: RecordingHome(name, story) for name in names}
+    with Faults(homes, 100) as faults:
+        for events in range(1, 101):
+            faults.passed(events, sender(events))
+    return story, faults
+
+
+def test_each_fault_strikes_another_home_and_is_repaired() -> None:
+    story, faults = strike_all(["a", "b", "c"], lambda events: "abc"[events % 3])
+    assert {entry.split()[1] for entry in story} == {
+        "cut_network",
+        "heal_network",
+        "kill_forwarder",
+        "start_forwarder",
+        "kill_broker",
+        "start_broker",
+    }
+    injected = faults.injected()
+    assert [fault.kind for fault in injected] == [
+        "network cut",
+        "forwarder killed (-9)",
+        "Mosquitto killed (-9)",
+    ]
+    assert {fault.home for fault in injected} == {"a", "b", "c"}
+    assert all(
+        story.index(f"{f.home} {strike}") < story.index(f"{f.home} {repair}")
+        for f, strike, repair in zip(
+            injected,
+            ["cut_network", "kill_forwarder", "kill_broker"],
+            ["heal_network", "start_forwarder", "start_broker"],
+            strict=True,
+        )
+    )
+
+
+def test_a_single_home_takes_them_all() -> None:
+    _, faults = strike_all(["only"], lambda _: "only")
+    assert [(fault.home, fault.after_events) for fault in faults.injected()] == [
+        ("only", 25),
+        ("only", 50),
+        ("only", 75),
+    ]
+
+
+def test_what_goes_wrong_in_a_repair_is_raised() -> None:
+    class Broken(RecordingHome):
+        def start_forwarder(self) -> None:
+            raise OSError("it does not start")
+
+    with Faults({"a": Broken("a", [])}, 4) as faults:
+        for events in range(1, 5):
+            faults.passed(events, "a")
+    with pytest.raises(OSError, match="does not start"):
+        faults.injected()

@@ -1,0 +1,111 @@
+"""The demo's own verdict, above all that it can be a bad one."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+
+from eventplane.contract import Contract, Place
+from eventplane.envelope import Envelope, write_event
+from local.input import open_input
+from local.oracle import Arrived, expected_by_service, judge
+from local.poison import Poison
+from local.sent import Key, SentLog
+
+
+def event(type_: str, *, id_: str = "1", subject: str = "/kitchen") -> Envelope:
+    return write_event(
+        {
+            "id": id_,
+            "source": "/homes/h/health-service",
+            "type": f"org.eventplane.{type_}",
+            "subject": subject,
+        }
+    )
+
+
+def expected(contract: Contract, *events: Envelope, entered: Place = Place.DEVICE) -> dict[str, set[Key]]:
+    log = SentLog(contract)
+    for each in events:
+        log.event(each, contract.channel("health-service.outbox"), entered)
+    return expected_by_service(contract, log.events, log.malformed)
+
+
+@pytest.mark.parametrize(
+    ("sent", "services"),
+    [
+        (event("alarm.keyword.v1"), {"call-service", "alarm-centre", "family-app"}),
+        (event("alarm.clinical.v1"), {"call-service", "alarm-centre", "family-app", "care-analytics"}),
+        (event("call.placed.v1"), {"alarm-centre"}),
+        (event("health.reading.v1"), {"care-analytics"}),
+        (event("activity.motion.v1"), {"care-analytics", "family-app"}),
+        (event("activity.motion.v1", subject="/bedroom"), {"care-analytics"}),
+        (write_event({"id": "1", "source": "/s", "type": "com.example.alarm.reading.v1"}), set()),
+    ],
+    ids=lambda each: each.type if isinstance(each, Envelope) else "",
+)
+def test_an_event_is_expected_where_the_contract_leads_it(
+    contract: Contract, sent: Envelope, services: set[str]
+) -> None:
+    keys = expected(contract, sent)
+
+    assert {service for service, those in keys.items() if those} == services
+    assert keys.keys() == {"call-service", "alarm-centre", "care-analytics", "family-app", "operations"}
+
+
+def test_what_goes_straight_to_the_cloud_takes_the_routes_of_the_cloud_only(contract: Contract) -> None:
+    keys = expected(contract, event("alarm.keyword.v1"), entered=Place.CLOUD)
+
+    assert not keys["call-service"]
+    assert keys["alarm-centre"] == {("/homes/h/health-service", "1")}
+
+
+def test_a_malformed_message_is_expected_as_a_dead_letter(contract: Contract) -> None:
+    log = SentLog(contract)
+    log.poison(Poison("not_json", "not_json", b"no"))
+
+    keys = expected_by_service(contract, log.events, log.malformed)
+
+    assert keys["operations"] == {("not_json", sha256(b"no").hexdigest())}
+
+
+def test_a_run_in_which_everything_arrived_is_good(contract: Contract) -> None:
+    keys = expected(contract, *(each.event for each in open_input(homes=2, events=200)))
+    arrived = {service: Arrived(those, duplicates=3) for service, those in keys.items()}
+
+    verdicts = judge(keys, arrived)
+
+    assert all(verdict.good for verdict in verdicts)
+    assert sum(verdict.delivered for verdict in verdicts) == sum(len(those) for those in keys.values()) > 200
+    assert [verdict.duplicates for verdict in verdicts] == [3] * 5
+
+
+def test_a_removed_event_is_found_as_lost_and_named(contract: Contract) -> None:
+    keys = expected(contract, *(each.event for each in open_input(homes=2, events=200)))
+    arrived = {service: Arrived(set(those), duplicates=0) for service, those in keys.items()}
+    removed = max(keys["care-analytics"])
+    arrived["care-analytics"] = Arrived(keys["care-analytics"] - {removed}, duplicates=0)
+
+    bad = [verdict for verdict in judge(keys, arrived) if not verdict.good]
+
+    assert [(verdict.service, verdict.lost, verdict.unexpected) for verdict in bad] == [
+        ("care-analytics", (removed,), ())
+    ]
+    assert bad[0].delivered == bad[0].expected - 1
+
+
+def test_an_event_that_nobody_expects_is_found(contract: Contract) -> None:
+    keys = expected(contract, event("activity.motion.v1", subject="/bedroom"))
+    stray = ("/homes/h/health-service", "1")
+    arrived = {"care-analytics": Arrived({stray}, 0), "family-app": Arrived({stray}, 0)}
+
+    bad = [verdict for verdict in judge(keys, arrived) if not verdict.good]
+
+    assert [(verdict.service, verdict.unexpected) for verdict in bad] == [("family-app", (stray,))]
+
+
+def test_a_service_from_which_nothing_was_heard_has_lost_everything(contract: Contract) -> None:
+    verdicts = judge(expected(contract, event("health.reading.v1")), {})
+
+    assert [verdict.service for verdict in verdicts if verdict.lost] == ["care-analytics"]

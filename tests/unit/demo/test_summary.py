@@ -1,0 +1,104 @@
+"""The verdict of a run, from the counts of consumers and audit, and what people get to see of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from local.demo.faults import Fault
+from local.demo.report import print_table, write_page
+from local.demo.summary import summarise
+from local.oracle import Verdict
+
+
+def verdict(service: str, delivered: int = 10, **changes: Any) -> Verdict:
+    known: dict[str, Any] = {"expected": delivered, "lost": (), "unexpected": (), "duplicates": 0}
+    return Verdict(service=service, delivered=delivered, **{**known, **changes})
+
+
+def audit(lost: int = 0, **delivered: int) -> dict[str, Any]:
+    route = dict.fromkeys(("expected", "delivered", "lost", "duplicated", "dead_lettered", "misrouted"), 10)
+    return {
+        "totals": {"lost": lost},
+        "by_destination": {
+            f"{service}.inbox": {"delivered_unique": count, "delivered_total": count}
+            for service, count in delivered.items()
+        },
+        "latency": [
+            {
+                "hop": "device_to_cloud",
+                "priority": "urgent",
+                "samples": 1,
+                **dict.fromkeys(("p50_ms", "p95_ms", "p99_ms", "max_ms"), 7.0),
+            }
+        ],
+        "dead_letters": [{"place": "device", "reason": "not_json", "count": 2, "missing": 0}],
+        "routes": [{"route": "to-desk", **route}],
+        "devices": [
+            {
+                "client_id": "<home>",
+                **dict.fromkeys(("epoch", "first", "last", "gaps")),
+                "events": 3,
+                "tap_copies": 0,
+            }
+        ],
+    }
+
+
+def summary_of(verdicts: list[Verdict], report: dict[str, Any]) -> dict[str, Any]:
+    return summarise(
+        run={"homes": 1, "input": "test", "seed": 1, "contract_version": "v"},
+        sent={"events_sent": 10, "urgent_sent": 1, "malformed_sent": 2},
+        verdicts=verdicts,
+        faults=[Fault("network cut", "home-1", 5, 3.0)],
+        audit=report,
+        wall_seconds=1.23,
+    )
+
+
+def test_a_run_passes_when_nothing_is_lost_and_the_audit_agrees() -> None:
+    summary = summary_of(
+        [verdict("desk", duplicates=3), verdict("operations", 2)], audit(desk=10, operations=2)
+    )
+    assert summary["verdict"] == "passed"
+    assert summary["audit_agrees"]
+    assert summary["delivered"] == {"desk": 10, "operations": 2}
+    assert (summary["duplicates"], summary["dead_lettered"], summary["faults_injected"]) == (3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "report", "agrees"),
+    [
+        ([verdict("desk", 9, expected=10, lost=(("/a", "1"),))], audit(desk=9), True),
+        ([verdict("desk", unexpected=(("/a", "1"),))], audit(desk=11), True),
+        ([verdict("desk")], audit(lost=1, desk=10), True),
+        ([verdict("desk")], audit(desk=9), False),
+        ([verdict("desk")], audit(), False),
+    ],
+    ids=["lost", "unexpected", "lost by the audit", "audit counts less", "audit knows nothing"],
+)
+def test_a_run_fails_for_each_reason_alone(
+    verdicts: list[Verdict], report: dict[str, Any], agrees: bool
+) -> None:
+    summary = summary_of(verdicts, report)
+    assert summary["verdict"] == "failed"
+    assert summary["audit_agrees"] is agrees
+
+
+def test_what_happens_inside_a_home_is_not_asked_of_the_cloud() -> None:
+    assert summary_of([verdict("call-service", 5)], audit())["verdict"] == "passed"
+
+
+def test_the_page_and_the_table_show_the_verdict(tmp_path: Path) -> None:
+    report = audit(desk=9)
+    summary = summary_of([verdict("desk", 9, expected=10, lost=(("/a", "1"),))], report)
+    write_page(summary, report, tmp_path / "report.html")
+    console = Console(record=True, width=80)
+    print_table(summary, console)
+
+    page, table = (tmp_path / "report.html").read_text(), console.export_text()
+    assert "FAILED: 1 lost" in page
+    assert "FAILED: 1 lost" in table
+    assert "&lt;home&gt;" in page  # names are not markup
+    assert "network cut at home-1 after 5 events" in table

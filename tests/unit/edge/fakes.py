@@ -1,0 +1,213 @@
+"""A device without sockets: brokers that only record, a clock that moves when told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+from edge.forwarder import Clock, Forwarder, ForwarderOptions
+from edge.link import Backoff, Link
+from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
+from edge.spool import Spool
+from edge.uplink import UplinkLimits
+from eventplane.batch import unpack
+from eventplane.contract import Contract, compile_contract
+from eventplane.envelope import Envelope, write_event
+from eventplane.receipts import Receipt, read_receipts
+from eventplane.topics import local_topic, receipt_topic
+
+READING = "org.eventplane.reading.v1"
+ALARM = "org.eventplane.alarm.v1"
+CHORE = "org.eventplane.chore.v1"
+DEAD_LETTER = "org.eventplane.deadletter.v1"
+START = datetime(2024, 5, 1, 12, tzinfo=UTC)
+
+
+def contract(uplink_prefix: str = "org.eventplane.", **device_outbox: object) -> Contract:
+    """A sender, a receiver with receipts and one without; `uplink_prefix` selects what goes to the cloud."""
+    document = {
+        "format": 1,
+        "name": "test",
+        "participants": {
+            "device": {
+                "kind": "device",
+                "description": "d",
+                "outbox": {"batching_delay_ms": 250, **device_outbox},
+            },
+            "sensor": {"kind": "device_service", "description": "d"},
+            "call": {"kind": "device_service", "description": "d", "inbox": {"receipts": True}},
+            "display": {"kind": "device_service", "description": "d"},
+        },
+        "event_types": {
+            ALARM: {"description": "d", "priority": "urgent"},
+            CHORE: {"description": "d", "priority": "low"},
+        },
+        "routes": {
+            "calls": {"filter": {"exact": {"type": ALARM}}, "to": "call.inbox"},
+            "shows": {"filter": {"exact": {"subject": "show"}}, "to": "display.inbox"},
+            "up": {"filter": {"prefix": {"type": uplink_prefix}}, "to": "device.outbox"},
+        },
+    }
+    return compile_contract(document, "test")
+
+
+def event(id: str, type: str = READING, **attributes: str) -> Envelope:
+    return write_event({"id": id, "source": "/sensor", "type": type, **attributes}, {"n": id})
+
+
+@dataclass
+class FakeWire:
+    """A connection that records what was asked of it."""
+
+    generation: int
+    published: list[tuple[int, str, bytes]] = field(default_factory=list)
+    acknowledged: list[int] = field(default_factory=list)
+    closed: bool = False
+    abandoned: bool = False
+
+    def publish(self, topic: str, payload: bytes) -> int:
+        self.published.append((len(self.published) + 1, topic, payload))
+        return len(self.published)
+
+    def acknowledge(self, mid: int) -> None:
+        self.acknowledged.append(mid)
+
+    def close(self, timeout_s: float) -> None:
+        self.closed = True
+
+    def abandon(self) -> None:
+        self.abandoned = True
+
+
+class Wires:
+    """Dials by making a `FakeWire`; `last` is the newest."""
+
+    def __init__(self) -> None:
+        self.all: list[FakeWire] = []
+
+    def dial(self, generation: int) -> FakeWire:
+        self.all.append(FakeWire(generation))
+        return self.all[-1]
+
+    @property
+    def last(self) -> FakeWire:
+        return self.all[-1]
+
+
+class FakeClock:
+    """Seconds since the start, moved by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def clock(self) -> Clock:
+        return Clock(lambda: self.seconds, lambda: START + timedelta(seconds=self.seconds))
+
+
+class Device:
+    """A forwarder between two recorded brokers. `turn` hands it messages and lets it work."""
+
+    def __init__(
+        self, path: Path, *, window: int = 10, batch_events: int = 5, **device_outbox: object
+    ) -> None:
+        self.path = path
+        self.contract = contract(**device_outbox)
+        self.time = FakeClock()
+        self.local, self.cloud = Wires(), Wires()
+        self.inbound: list[Sequence[Message]] = []
+        self._limits = UplinkLimits(window, 128 * 1024, batch_events, puback_timeout_s=30)
+        self._mid = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start, or start again after `crash`."""
+        self.spool = Spool(self.path)
+        backoff = Backoff(1.0, 60.0, Random(1))
+        self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
+        self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
+        options = ForwarderOptions("thing", "rule", self._limits, 3, receipt_timeout_s=10, stop_grace_s=2)
+        self.forwarder = Forwarder(
+            self.contract,
+            options,
+            self.spool,
+            self.local_link,
+            self.cloud_link,
+            self._wait,
+            self.time.clock(),
+        )
+        self.turn()
+
+    def crash(self) -> None:
+        """Nothing is left but the file."""
+        self.spool.close()
+
+    def turn(self, *messages: Message, after: float = 0.0) -> None:
+        """Let `after` seconds pass, then one round with `messages`."""
+        self.time.seconds += after
+        self.forwarder.turn(list(messages))
+
+    def connect(self, *names: LinkName) -> None:
+        """The brokers accept the newest connections (all brokers without `names`)."""
+        links = {LinkName.LOCAL: self.local_link, LinkName.CLOUD: self.cloud_link}
+        for name in names or links:
+            self.turn(Connected(name, links[name].generation))
+
+    def disconnect(self, name: LinkName) -> None:
+        """A broker is gone; after the longest backoff the next dial is under way."""
+        link = self.local_link if name is LinkName.LOCAL else self.cloud_link
+        self.turn(Disconnected(name, link.generation, "gone"))
+        self.turn(after=61.0)
+
+    def from_service(
+        self, payload: bytes | Envelope, service: str = "sensor", generation: int = 0
+    ) -> Received:
+        """A message of a service's outbox, of the current connection unless told."""
+        self._mid += 1
+        raw = payload.json.encode() if isinstance(payload, Envelope) else payload
+        generation = generation or self.local_link.generation
+        return Received(LinkName.LOCAL, generation, self._mid, local_topic(service, "outbox"), raw)
+
+    def receipt_of(self, service: str, payload: bytes) -> Received:
+        """A receipts message of a service's inbox."""
+        self._mid += 1
+        topic = receipt_topic(service, "inbox")
+        return Received(LinkName.LOCAL, self.local_link.generation, self._mid, topic, payload)
+
+    def puback(self, mid: int, link: LinkName = LinkName.CLOUD, failure: str | None = None) -> Acknowledged:
+        """The broker acknowledges a publish of the current connection."""
+        generation = (self.cloud_link if link is LinkName.CLOUD else self.local_link).generation
+        return Acknowledged(link, generation, mid, failure)
+
+    def acknowledge_all(self) -> None:
+        """The cloud acknowledges until nothing is left to send."""
+        done = 0
+        while done < len(self.cloud.last.published):
+            done += 1
+            self.turn(self.puback(done), after=1.0)
+
+    def uplinked(self) -> list[list[str]]:
+        """The event ids of each publish on the newest cloud connection."""
+        return [
+            [each.id for each in unpack(payload) if isinstance(each, Envelope)]
+            for _, _, payload in self.cloud.last.published
+        ]
+
+    def delivered(self, service: str) -> list[bytes]:
+        """What was published to a service's inbox on the newest local connection."""
+        topic = local_topic(service, "inbox")
+        return [payload for _, to, payload in self.local.last.published if to == topic]
+
+    def receipts(self, service: str = "sensor") -> list[Receipt]:
+        """The receipts that a service got on the newest local connection."""
+        topic = receipt_topic(service, "outbox")
+        published = self.local.last.published
+        return [receipt for _, to, payload in published if to == topic for receipt in read_receipts(payload)]
+
+    def _wait(self, timeout_s: float | None) -> Sequence[Message]:
+        if self.inbound:
+            return self.inbound.pop(0)
+        self.time.seconds += timeout_s or 0.0
+        return []

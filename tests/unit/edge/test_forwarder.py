@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from edge.errors import SpoolError
+from edge.messages import Connected, LinkName, Received, Stop
+from edge.spool import Arrival
+from edge.stamps import EPOCH, SEQUENCE
+from eventplane.envelope import parse_event
+from eventplane.receipts import Receipt, digest, write_receipts
+from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event
+
+LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
+
+
+def test_what_arrived_is_stored_then_acknowledged_in_order_with_one_message_of_receipts(
+    device: Device,
+) -> None:
+    messages = [device.from_service(event(f"e{n}")) for n in range(3)]
+    device.turn(*messages)
+    assert device.local.last.acknowledged == [each.mid for each in messages]
+    assert device.receipts() == [Receipt(digest(each.payload)) for each in messages]
+    assert len(device.local.last.published) == 1
+    assert device.spool.backlog() == {"device.outbox": 3}
+
+
+def test_nothing_is_acknowledged_when_the_commit_fails(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise SpoolError(device.path, "disk full", "make room")
+
+    monkeypatch.setattr(device.spool, "commit", fail)
+    with pytest.raises(SpoolError):
+        device.turn(device.from_service(event("e")))
+    assert device.local.last.acknowledged == []
+    assert device.receipts() == []
+
+
+def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device: Device) -> None:
+    stale = device.from_service(event("e"))
+    device.disconnect(LOCAL)
+    device.connect(LOCAL)
+    device.turn(stale)
+    assert device.spool.backlog() == {"device.outbox": 1}
+    assert device.local.last.acknowledged == []
+
+
+def test_qos_0_needs_no_acknowledgement(device: Device) -> None:
+    plain = device.from_service(event("e"))
+    device.turn(Received(LOCAL, plain.generation, 0, plain.topic, plain.payload))
+    assert device.spool.backlog() == {"device.outbox": 1}
+    assert device.local.last.acknowledged == []
+
+
+def test_a_repetition_is_receipted_and_not_stored_again(device: Device) -> None:
+    device.turn(device.from_service(event("e")), device.from_service(event("e")))
+    device.turn(device.from_service(event("e")))
+    assert device.spool.backlog() == {"device.outbox": 1}
+    assert len(device.receipts()) == 3
+    assert len(device.local.last.acknowledged) == 3
+
+
+def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> None:
+    device.turn(device.from_service(event("a")), device.from_service(event("b")))
+    epoch = device.spool.epoch
+    device.crash()
+    device.start()
+    device.connect()
+    device.turn(device.from_service(event("c")))
+    rows = device.spool.read("device.outbox", 1, 0, 10)
+    stamps = [parse_event(row.json).attributes for row in rows]
+    assert [each[SEQUENCE] for each in stamps] == ["000000000001", "000000000002", "000000000003"]
+    assert {each[EPOCH] for each in stamps} == {epoch}
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (b"garbage", "not_json"),
+        (b'{"specversion":"1.0"}', "missing_attribute"),
+        (event("e", "com.example.unknown").json.encode(), "unrouted"),
+        (event("e", deviceepoch="forged").json.encode(), "reserved_attribute"),
+        (event("e", pad="x" * (96 * 1024 - 150)).json.encode(), "too_large"),
+    ],
+)
+def test_what_cannot_be_delivered_becomes_a_dead_letter(device: Device, payload: bytes, reason: str) -> None:
+    bad = device.from_service(payload)
+    device.turn(bad, device.from_service(event("good")))
+    assert len(device.local.last.acknowledged) == 2
+    assert device.receipts()[0] == Receipt(digest(payload), reason)
+    letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
+    assert letter.type == DEAD_LETTER
+    assert letter.source == "/devices/thing/router"
+    assert letter.attributes["deadletterreason"] == reason
+    assert letter.attributes["time"] == "2024-05-01T12:16:40.000Z"
+    data = json.loads(letter.json)["data"]
+    assert data["channel"] == "sensor.outbox"
+    assert data["original_bytes"] == len(payload)
+
+
+def test_the_same_refusal_after_a_crash_has_the_same_id(device: Device) -> None:
+    for _ in range(2):
+        device.turn(device.from_service(b"garbage"))
+        device.crash()
+        device.start()
+        device.connect()
+    keys = [parse_event(row.json).key for row in device.spool.read("device.outbox", 1, 0, 10)]
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+
+
+def test_a_topic_of_an_earlier_contract_is_a_dead_letter(device: Device) -> None:
+    device.turn(device.from_service(event("e"), service="retired"))
+    letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
+    assert letter.attributes["deadletterreason"] == "unknown_channel"
+    assert len(device.local.last.acknowledged) == 1
+
+
+class TestInbox:
+    def test_an_alarm_reaches_the_home_while_the_cloud_is_away(self, device: Device) -> None:
+        device.disconnect(CLOUD)
+        device.turn(device.from_service(event("fire", ALARM)))
+        assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+
+    def test_with_receipts_only_the_receipt_ends_it(self, device: Device) -> None:
+        device.turn(device.from_service(event("fire", ALARM)))
+        device.turn(*(device.puback(mid, LOCAL) for mid, _, _ in device.local.last.published))
+        assert device.spool.backlog()["call.inbox"] == 1
+        receipt = Receipt(digest(device.delivered("call")[0]))
+        device.turn(device.receipt_of("call", write_receipts([receipt, Receipt("unknown")])))
+        assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 1}
+
+    def test_without_receipts_the_brokers_acknowledgement_ends_it(self, device: Device) -> None:
+        device.turn(device.from_service(event("news", subject="show")))
+        assert len(device.delivered("display")) == 1
+        device.turn(*(device.puback(mid, LOCAL) for mid, _, _ in device.local.last.published))
+        assert device.spool.backlog() == {"display.inbox": 0, "device.outbox": 1}
+
+    def test_a_late_receipt_makes_it_come_again(self, device: Device) -> None:
+        device.turn(device.from_service(event("fire", ALARM)))
+        device.turn(after=9.0)
+        assert len(device.delivered("call")) == 1
+        device.turn(after=1.0)
+        assert len(device.delivered("call")) == 2
+
+    def test_it_comes_ever_more_rarely_to_a_service_that_is_away(self, device: Device) -> None:
+        device.turn(device.from_service(event("fire", ALARM)))
+        device.turn(after=10.0)
+        device.turn(after=19.0)
+        assert len(device.delivered("call")) == 2
+        device.turn(after=1.0)
+        assert len(device.delivered("call")) == 3
+        for _ in range(10):
+            device.turn(after=320.0)
+        assert len(device.delivered("call")) == 13
+
+    def test_a_new_connection_makes_it_come_again(self, device: Device) -> None:
+        device.turn(device.from_service(event("fire", ALARM)))
+        device.disconnect(LOCAL)
+        device.connect(LOCAL)
+        assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+
+    def test_so_does_a_restart(self, device: Device) -> None:
+        device.turn(device.from_service(event("fire", ALARM)))
+        device.crash()
+        device.start()
+        device.connect()
+        assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+
+    def test_a_refusal_becomes_a_dead_letter(self, device: Device) -> None:
+        device.turn(device.from_service(event("fire", ALARM)))
+        receipt = Receipt(digest(device.delivered("call")[0]), "no_line")
+        device.turn(device.receipt_of("call", write_receipts([receipt])))
+        assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 2}
+        letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
+        assert letter.attributes["deadletterreason"] == "no_line"
+        assert json.loads(letter.json)["data"]["channel"] == "call.inbox"
+
+    def test_receipts_that_are_none_are_acknowledged_and_ignored(self, device: Device) -> None:
+        device.turn(device.from_service(event("fire", ALARM)))
+        device.turn(device.receipt_of("call", b"nonsense"))
+        assert device.spool.backlog()["call.inbox"] == 1
+        assert len(device.local.last.acknowledged) == 2
+
+    def test_the_window_bounds_what_is_unconfirmed(self, device: Device) -> None:
+        device.turn(*(device.from_service(event(f"a{n}", ALARM)) for n in range(5)))
+        assert len(device.delivered("call")) == 3
+        receipt = Receipt(digest(device.delivered("call")[0]))
+        device.turn(device.receipt_of("call", write_receipts([receipt])))
+        assert len(device.delivered("call")) == 4
+
+
+def test_somebody_hears_of_events_that_no_route_takes_on(
+    device: Device, caplog: pytest.LogCaptureFixture
+) -> None:
+    device.spool.commit([Arrival(1, 1, "{}", ("retired.inbox",))], [])
+    device.crash()
+    device.start()
+    assert "events wait for retired.inbox" in caplog.text
+
+
+def test_a_report_about_a_bygone_connection_changes_nothing(device: Device) -> None:
+    device.disconnect(CLOUD)
+    device.turn(Connected(CLOUD, device.cloud_link.generation - 1))
+    assert not device.cloud_link.up
+
+
+def test_it_stops_when_told_and_lets_what_is_under_way_end(device: Device) -> None:
+    device.inbound = [[device.from_service(event("fire", ALARM))], [Stop()], [device.puback(1)]]
+    device.forwarder.run()
+    assert device.spool.backlog() == {"call.inbox": 1, "device.outbox": 0}
+    assert device.local.last.closed
+    assert device.cloud.last.closed
+
+
+def test_it_does_not_wait_for_ever_to_stop(device: Device) -> None:
+    device.inbound = [[device.from_service(event("fire", ALARM)), Stop()]]
+    before = device.time.seconds
+    device.forwarder.run()
+    assert device.time.seconds - before <= 5
+    assert device.spool.backlog()["device.outbox"] == 1

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from edge.outbox_window import OutboxWindow
+from eventplane.receipts import digest
+
+
+@pytest.fixture
+def window() -> OutboxWindow:
+    return OutboxWindow(size=3, timeout_s=5.0)
+
+
+def fill(window: OutboxWindow, *payloads: bytes) -> None:
+    for payload in payloads:
+        assert window.add(payload, 0)
+
+
+def test_each_message_is_due_once(window: OutboxWindow) -> None:
+    fill(window, b"a", b"b")
+    assert window.due(100.0) == [b"a", b"b"]
+    assert window.due(101.0) == []
+    assert window.deadline() == 105.0
+
+
+def test_without_a_receipt_it_is_due_again(window: OutboxWindow) -> None:
+    fill(window, b"a")
+    window.due(100.0)
+    fill(window, b"b")
+    window.due(103.0)
+    assert window.due(105.0) == [b"a"]
+
+
+def test_it_asks_ever_more_rarely_until_a_receipt_comes(window: OutboxWindow) -> None:
+    fill(window, b"a", b"b")
+    window.due(0.0)
+    assert window.due(5.0) == [b"a", b"b"]
+    assert window.due(14.9) == []
+    assert window.due(15.0) == [b"a", b"b"]
+    window.confirm(digest(b"a"))
+    assert window.due(20.0) == [b"b"]
+
+
+def test_a_receipt_ends_it(window: OutboxWindow) -> None:
+    fill(window, b"a", b"b")
+    window.due(100.0)
+    assert window.confirm(digest(b"a")) == b"a"
+    assert window.confirm(digest(b"a")) is None
+    assert window.due(200.0) == [b"b"]
+    assert len(window) == 1
+
+
+def test_after_a_reconnect_all_are_due_in_the_order_they_came(window: OutboxWindow) -> None:
+    fill(window, b"a", b"b")
+    window.due(100.0)
+    window.due(105.0)
+    fill(window, b"c")
+    window.resend()
+    assert window.due(106.0) == [b"a", b"b", b"c"]
+
+
+def test_a_receipt_that_outruns_the_repetition_saves_it(window: OutboxWindow) -> None:
+    fill(window, b"a", b"b")
+    window.due(100.0)
+    window.resend()
+    window.confirm(digest(b"a"))
+    assert window.due(101.0) == [b"b"]
+
+
+def test_equal_bytes_are_one_message(window: OutboxWindow) -> None:
+    fill(window, b"a", b"a")
+    assert len(window) == 1
+    assert window.due(100.0) == [b"a"]
+
+
+def test_there_is_no_room_beyond_the_size_until_a_receipt_comes(window: OutboxWindow) -> None:
+    fill(window, b"a", b"b", b"c")
+    assert not window.add(b"d", 0)
+    outcome: list[bool] = []
+    waiter = threading.Thread(target=lambda: outcome.append(window.add(b"d", 30)))
+    waiter.start()
+    window.confirm(digest(b"b"))
+    waiter.join(30)
+    assert outcome == [True]
+
+
+def test_whoever_waits_for_the_receipts_is_woken(window: OutboxWindow) -> None:
+    fill(window, b"a")
+    assert not window.wait_empty(0)
+    outcome: list[bool] = []
+    waiter = threading.Thread(target=lambda: outcome.append(window.wait_empty(30)))
+    waiter.start()
+    window.confirm(digest(b"a"))
+    waiter.join(30)
+    assert outcome == [True]
+
+
+def test_closing_wakes_whoever_waits(window: OutboxWindow) -> None:
+    fill(window, b"a", b"b", b"c")
+    outcome: list[bool] = []
+    waiters = [
+        threading.Thread(target=lambda: outcome.append(window.add(b"d", 30))),
+        threading.Thread(target=lambda: outcome.append(window.wait_empty(30))),
+    ]
+    for waiter in waiters:
+        waiter.start()
+    window.close()
+    for waiter in waiters:
+        waiter.join(30)
+    assert outcome == [False, False]

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.errors import SettingsError
+from edge.settings import Settings, load_settings
+from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
+
+COMPLETE: dict[str, Any] = {
+    "thing": "home-1",
+    "contract": "contract.json",
+    "spool": "/var/lib/eventplane/spool.db",
+    "cloud.host": "iot.example.com",
+    "cloud.ca": "ca.pem",
+    "cloud.certificate": "cert.pem",
+    "cloud.key": "key.pem",
+    "cloud.rule": "ingest",
+}
+
+OUT_OF_RANGE = [
+    ("thing", " "),
+    ("thing", 7),
+    ("log_level", "loud"),
+    ("stop_grace_s", -0.1),
+    ("stop_grace_s", 3.1),
+    ("local.port", 0),
+    ("local.port", 65_536),
+    ("local.port", 1883.0),
+    ("local.port", True),
+    ("local.host", ""),
+    ("local.keepalive_s", 4),
+    ("local.keepalive_s", 1_201),
+    ("local.connect_timeout_s", 0),
+    ("local.connect_timeout_s", 121),
+    ("local.reconnect_min_s", 0),
+    ("local.reconnect_max_s", 601),
+    ("local.inbox_window", 0),
+    ("local.inbox_window", 1_001),
+    ("local.receipt_timeout_s", 0),
+    ("local.receipt_timeout_s", 3_601),
+    ("cloud.port", 0),
+    ("cloud.port", "many"),
+    ("cloud.keepalive_s", 29),
+    ("cloud.keepalive_s", 1_201),
+    ("cloud.reconnect_min_s", 61),
+    ("cloud.reconnect_max_s", float("nan")),
+    ("cloud.max_unacknowledged", 1),
+    ("cloud.max_unacknowledged", 101),
+    ("cloud.puback_timeout_s", 601),
+    ("cloud.payload_bytes", MAX_EVENT_BYTES),
+    ("cloud.payload_bytes", MAX_PAYLOAD_BYTES + 1),
+    ("cloud.batch_events", 0),
+    ("cloud.batch_events", MAX_BATCH_EVENTS + 1),
+]
+
+
+def load(directory: Path, values: dict[str, Any], environment: dict[str, str] | None = None) -> Settings:
+    """Settings of a file with `values`, by dotted name."""
+    lines: dict[str, list[str]] = {"": [], "local": [], "cloud": []}
+    for name, value in values.items():
+        table, _, key = name.rpartition(".")
+        text = f'"{value}"' if isinstance(value, str) else str(value).lower()
+        lines[table].append(f"{key} = {text}")
+    file = directory / "edge.toml"
+    file.write_text("\n".join([*lines.pop(""), *(f"[{t}]\n" + "\n".join(each) for t, each in lines.items())]))
+    return load_settings(file, environment or {})
+
+
+def test_the_required_ones_are_enough(tmp_path: Path) -> None:
+    settings = load(tmp_path, COMPLETE)
+    assert settings.thing == "home-1"
+    assert settings.contract == tmp_path / "contract.json"
+    assert settings.spool == Path("/var/lib/eventplane/spool.db")
+    assert (settings.local.host, settings.local.port) == ("127.0.0.1", 1883)
+    assert settings.cloud.max_unacknowledged == 100
+    assert settings.cloud.payload_bytes == 131_072
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_missing_one_is_named_with_its_variable(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SettingsError, match="missing") as caught:
+        load(tmp_path, {key: value for key, value in COMPLETE.items() if key != name})
+    assert caught.value.setting == name
+    assert f"EVENTPLANE_{name.replace('.', '_').upper()}" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE)
+def test_one_out_of_range_is_named_with_its_range(tmp_path: Path, name: str, value: object) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(tmp_path, {**COMPLETE, name: value})
+    assert caught.value.setting == name
+    assert caught.value.remedy.startswith("give ")
+
+
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
+    environment = {
+        "EVENTPLANE_THING": "home-2",
+        "EVENTPLANE_CLOUD_PORT": "443",
+        "EVENTPLANE_LOCAL_RECEIPT_TIMEOUT_S": "2.5",
+        "EVENTPLANE_SPOOL": "elsewhere.db",
+        "EVENTPLANE_SHARED": "not ours",
+    }
+    settings = load(tmp_path, COMPLETE, environment)
+    assert (settings.thing, settings.cloud.port, settings.local.receipt_timeout_s) == ("home-2", 443, 2.5)
+    assert settings.spool == tmp_path / "elsewhere.db"
+
+
+def test_the_environment_is_checked_as_well(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="TCP port from 1 to 65535") as caught:
+        load(tmp_path, COMPLETE, {"EVENTPLANE_LOCAL_PORT": "70000"})
+    assert caught.value.setting == "local.port"
+
+
+@pytest.mark.parametrize("name", ["tihng", "cloud.keep_alive", "local.rule"])
+def test_a_misspelt_one_is_not_ignored(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SettingsError, match="unknown") as caught:
+        load(tmp_path, {**COMPLETE, name: "x"})
+    assert caught.value.setting == name
+
+
+def test_a_table_must_be_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "edge.toml"
+    file.write_text('cloud = "nine"')
+    with pytest.raises(SettingsError, match=r"write it as \[cloud\]"):
+        load_settings(file, {})
+
+
+@pytest.mark.parametrize("content", [None, "= nonsense", b"\xff"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: str | bytes | None) -> None:
+    file = tmp_path / "edge.toml"
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(SettingsError, match=r"edge\.toml"):
+        load_settings(file, {})

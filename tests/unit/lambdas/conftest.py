@@ -1,0 +1,63 @@
+"""The AWS that moto plays, and the plane's own contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from contract import load_contract
+from eventplane.contract import Contract
+from lambdas.common.archive import Archive
+from lambdas.common.queue import QueueMessage
+from lambdas.common.sqs import SqsSender
+from lambdas.router.service import RouterService
+from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Run
+
+
+@pytest.fixture(scope="session")
+def contract() -> Contract:
+    return load_contract()
+
+
+@pytest.fixture
+def cloud(contract: Contract, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with mock_aws():
+        cloud = Cloud(boto3.client("sqs"), boto3.client("s3"))
+        cloud.create(contract)
+        yield cloud
+
+
+@pytest.fixture
+def run(contract: Contract, cloud: Cloud) -> Run:
+    """Processes messages of the ingest queue, or of the channel `source`."""
+
+    def run(
+        *messages: QueueMessage,
+        source: str = "device.outbox",
+        sqs: Any = None,
+        s3: Any = None,
+        remaining_ms: Callable[[], int] = lambda: 30_000,
+        invocation_id: str = "invocation-1",
+    ) -> frozenset[str]:
+        service = RouterService(
+            contract=contract,
+            source=source,
+            queues=cloud.queues,
+            sender=SqsSender(sqs or cloud.sqs),
+            archive=Archive(s3 or cloud.s3, BUCKET),
+            clock=lambda: NOW_MS,
+        )
+        return service.process(messages, invocation_id=invocation_id, remaining_ms=remaining_ms)
+
+    return run

@@ -1,0 +1,140 @@
+"""What the tests of the functions share: messages as Lambda hands them over, and the AWS behind them."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from eventplane.contract import Contract, ParticipantKind
+from eventplane.envelope import Envelope, write_event
+from lambdas.common.queue import QueueMessage
+
+Run = Callable[..., frozenset[str]]
+"""Has the router process messages; see the fixture `run`."""
+
+NOW_MS = 1_767_225_600_000
+BUCKET = "archive"
+ALARM = "org.eventplane.alarm.keyword.v1"
+READING = "org.eventplane.health.reading.v1"
+
+
+def event(id: str, type: str = READING, **attributes: str) -> Envelope:
+    return write_event({"id": id, "source": "/homes/1", "type": type, **attributes}, {"value": 1})
+
+
+def frame(payload: bytes) -> str:
+    return json.dumps(
+        {
+            "data": base64.b64encode(payload).decode(),
+            "topic": "devices/home-1/outbox",
+            "clientid": "home-1",
+            "principal": "certificate",
+            "timestamp": NOW_MS - 1_000,
+        }
+    )
+
+
+def message(id: str, body: str, attempt: int = 1) -> QueueMessage:
+    return QueueMessage(id=id, body=body, sent_at_ms=NOW_MS - 500, attempt=attempt)
+
+
+def sqs_event(*messages: QueueMessage) -> dict[str, Any]:
+    """The messages as Lambda's event source mapping delivers them."""
+    return {
+        "Records": [
+            {
+                "messageId": each.id,
+                "receiptHandle": f"handle-{each.id}",
+                "body": each.body,
+                "attributes": {
+                    "ApproximateReceiveCount": str(each.attempt),
+                    "SentTimestamp": str(each.sent_at_ms),
+                },
+                "messageAttributes": {},
+                "eventSource": "aws:sqs",
+                "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:queue",
+                "awsRegion": "us-east-1",
+            }
+            for each in messages
+        ]
+    }
+
+
+@dataclass
+class LambdaContext:
+    """What Lambda passes beside the event."""
+
+    aws_request_id: str = "request-1"
+    function_name: str = "function"
+    memory_limit_in_mb: int = 512
+    invoked_function_arn: str = "arn:aws:lambda:us-east-1:000000000000:function:function"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 30_000
+
+
+@dataclass
+class Cloud:
+    """Queues for every inbox of the contract, and the archive bucket, as moto plays them."""
+
+    sqs: Any
+    s3: Any
+    queues: dict[str, str] = field(default_factory=dict)
+
+    def create(self, contract: Contract) -> None:
+        for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
+            created = self.sqs.create_queue(QueueName=service.name)
+            self.queues[service.inbox.address] = created["QueueUrl"]
+        self.s3.create_bucket(Bucket=BUCKET)
+
+    def received(self, address: str) -> list[dict[str, Any]]:
+        """All messages of an inbox."""
+        messages: list[dict[str, Any]] = []
+        while batch := self.sqs.receive_message(
+            QueueUrl=self.queues[address], MaxNumberOfMessages=10, MessageAttributeNames=["All"]
+        ).get("Messages"):
+            messages += batch
+        return messages
+
+    def keys(self, prefix: str) -> list[str]:
+        listing = self.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
+        return sorted(each["Key"] for each in listing)
+
+    def outcomes(self) -> list[tuple[str, str | None, str]]:
+        """What the ledger says: event id, destination, outcome."""
+        return sorted((line["id"], line["destination"], line["outcome"]) for line in self.lines("ledger/"))
+
+    def lines(self, prefix: str) -> list[dict[str, Any]]:
+        """The records of all objects under `prefix`."""
+        bodies = (self.s3.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in self.keys(prefix))
+        return [json.loads(line) for body in bodies for line in gzip.decompress(body).splitlines()]
+
+
+class Unwilling:
+    """A client whose `method` fails, for all calls or for those on one of `queue_urls`."""
+
+    def __init__(
+        self, client: Any, method: str, *, queue_urls: Collection[str] = (), code: str = "Throttling"
+    ) -> None:
+        self._client = client
+        self._method = method
+        self._queue_urls = queue_urls
+        self._code = code
+
+    def __getattr__(self, name: str) -> Any:
+        willing = getattr(self._client, name)
+        if name != self._method:
+            return willing
+
+        def call(**arguments: Any) -> Any:
+            if not self._queue_urls or arguments["QueueUrl"] in self._queue_urls:
+                raise ClientError({"Error": {"Code": self._code, "Message": "no"}}, name)
+            return willing(**arguments)
+
+        return call

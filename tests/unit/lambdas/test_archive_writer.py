@@ -1,0 +1,76 @@
+"""What the tap keeps, whatever devices and rules hand over."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from eventplane.batch import pack
+from lambdas.archive_writer import service as module
+from lambdas.archive_writer.service import ArchiveWriterService
+from lambdas.common.archive import Archive
+from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event, frame, message
+
+GOOD = message("m1", frame(pack([event("1"), event("2")])))
+BAD = message("m2", "no frame")
+
+
+@pytest.fixture
+def writer(cloud: Cloud) -> ArchiveWriterService:
+    return ArchiveWriterService(archive=Archive(cloud.s3, BUCKET), clock=lambda: NOW_MS)
+
+
+def test_every_item_of_a_frame_is_one_record(cloud: Cloud, writer: ArchiveWriterService) -> None:
+    assert writer.process([GOOD]) == frozenset()
+
+    first, second = cloud.lines("tap/date=2026-01-01/hour=00/")
+    assert first["event"] == event("1").json
+    assert (first["message_id"], first["index"], second["index"]) == ("m1", 0, 1)
+    assert (first["accepted_at_ms"], first["archived_at_ms"]) == (NOW_MS - 1_000, NOW_MS)
+
+
+def test_an_item_that_is_no_event_is_kept_with_its_bytes(cloud: Cloud, writer: ArchiveWriterService) -> None:
+    writer.process([message("m1", frame(b"\xff\xfe"))])
+
+    (line,) = cloud.lines("tap/")
+    assert (line["event"], line["refusal"]) == (None, "not_utf8")
+    assert base64.b64decode(line["original_base64"]) == b"\xff\xfe"
+
+
+def test_what_is_no_frame_goes_to_the_quarantine_and_not_round_in_circles(
+    cloud: Cloud, writer: ArchiveWriterService
+) -> None:
+    assert writer.process([GOOD, BAD]) == frozenset()
+
+    assert len(cloud.lines("tap/")) == 2
+    (line,) = cloud.lines("quarantine/")
+    assert (line["message_id"], line["reason"], line["body"]) == ("m2", "bad_frame", "no frame")
+
+
+def test_a_repeated_batch_replaces_its_object_in_any_order(
+    cloud: Cloud, writer: ArchiveWriterService
+) -> None:
+    other = message("m3", frame(event("3").json.encode()))
+    writer.process([GOOD, other])
+    writer.process([other, GOOD])
+
+    assert len(cloud.keys("tap/")) == 1
+    assert len(cloud.lines("tap/")) == 3
+
+
+def test_what_could_not_be_archived_comes_again(cloud: Cloud) -> None:
+    archive = Archive(Unwilling(cloud.s3, "put_object"), BUCKET)
+    writer = ArchiveWriterService(archive=archive, clock=lambda: NOW_MS)
+    assert writer.process([GOOD, BAD]) == {"m1", "m2"}
+
+
+def test_a_defect_met_by_one_frame_does_not_touch_the_others(
+    cloud: Cloud, writer: ArchiveWriterService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = module.tap_records
+    monkeypatch.setattr(
+        module, "tap_records", lambda of, id, at_ms: 1 / 0 if id == "m3" else records(of, id, at_ms)
+    )
+    assert writer.process([message("m3", frame(b"{}")), GOOD]) == {"m3"}
+    assert len(cloud.lines("tap/")) == 2

@@ -1,0 +1,126 @@
+"""The adapters that the functions share."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from eventplane.contract import Contract, ContractError
+from eventplane.envelope import parse_event, write_event
+from lambdas.common.archive import Archive
+from lambdas.common.contracts import CONTRACT_FILE, load_contract
+from lambdas.common.settings import SettingsError, text, text_mapping
+from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, Outgoing, SqsSender, batches
+from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event
+
+
+def test_a_batch_has_at_most_ten_messages() -> None:
+    sizes = [len(batch) for batch in batches(Outgoing(event(str(each)), {}) for each in range(23))]
+    assert sizes == [MAX_ENTRIES, MAX_ENTRIES, 3]
+
+
+def test_a_batch_has_at_most_one_mebibyte_with_its_attributes() -> None:
+    large = write_event({"id": "1", "source": "/a", "type": "t"}, "ä" * 45_000)
+    messages = [Outgoing(large, {"hint": "x" * 60_000}) for _ in range(10)]
+    assert messages[0].bytes == len(large.json.encode()) + len("hint") + len("String") + 60_000
+    cut = list(batches(messages))
+    assert [len(batch) for batch in cut] == [6, 4]
+    assert all(sum(each.bytes for each in batch) <= MAX_BYTES for batch in cut)
+
+
+def test_characters_that_sqs_refuses_travel_as_escapes() -> None:
+    awkward = parse_event(
+        '{"specversion":"1.0","id":"1","source":"/a","type":"t","data":"\ufffe\uffff\U0001fffe"}'
+    )
+    body = Outgoing(awkward, {}).body
+    assert not {"\ufffe", "\uffff"} & set(body)
+    assert json.loads(body) == json.loads(awkward.json)
+
+
+def test_an_event_that_sqs_takes_as_it_is_is_not_touched() -> None:
+    plain = event("1")
+    assert Outgoing(plain, {}).body is plain.json
+
+
+def test_an_entry_that_the_answer_forgets_was_not_taken() -> None:
+    class Forgetful:
+        def send_message_batch(self, **_: Any) -> Any:
+            return {"Successful": [{"Id": "1"}]}
+
+    batch = [Outgoing(event("1"), {}), Outgoing(event("2"), {})]
+    assert SqsSender(Forgetful()).send("https://queue", batch) == [False, True]
+
+
+def test_a_fifo_queue_gets_groups_and_deduplication(cloud: Cloud) -> None:
+    url = cloud.sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    batch = [Outgoing(event("1"), {}), Outgoing(event("2"), {}), Outgoing(event("2"), {})]
+    batch.append(Outgoing(event("3", partitionkey="other"), {}))
+    assert SqsSender(cloud.sqs).send(url, batch) == [True] * 4
+
+    received = cloud.sqs.receive_message(
+        QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["MessageGroupId"]
+    )["Messages"]
+    groups = {json.loads(each["Body"])["id"]: each["Attributes"]["MessageGroupId"] for each in received}
+    assert len(received) == 3
+    assert groups["1"] == groups["2"] != groups["3"]
+
+
+def test_a_filed_contract_is_not_filed_again(cloud: Cloud, contract: Contract) -> None:
+    Archive(cloud.s3, BUCKET).file_contract(contract)
+    Archive(cloud.s3, BUCKET).file_contract(contract)
+
+    archive = Archive(cloud.s3, BUCKET)
+    archive.file_contract(contract)
+    archive._client = None
+    archive.file_contract(contract)
+
+
+@pytest.mark.parametrize(
+    ("code", "again"), [("PreconditionFailed", False), ("ConditionalRequestConflict", True)]
+)
+def test_another_function_may_have_filed_it(cloud: Cloud, contract: Contract, code: str, again: bool) -> None:
+    archive = Archive(Unwilling(cloud.s3, "put_object", code=code), BUCKET)
+    archive.file_contract(contract)
+    assert (contract.version not in archive._filed) is again
+
+
+def test_any_other_refusal_to_file_is_raised(cloud: Cloud, contract: Contract) -> None:
+    with pytest.raises(ClientError):
+        Archive(Unwilling(cloud.s3, "put_object", code="AccessDenied"), BUCKET).file_contract(contract)
+
+
+def test_equal_lines_make_equal_objects(cloud: Cloud) -> None:
+    archive = Archive(cloud.s3, BUCKET)
+    keys = [archive.put_lines("ledger", name, NOW_MS, ["a", "b"]) for name in ("one", "two")]
+    assert keys[0] == "ledger/date=2026-01-01/hour=00/one.json.gz"
+    one, two = (cloud.s3.get_object(Bucket=BUCKET, Key=key)["ETag"] for key in keys)
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (None, "is not set"),
+        ("", "is not set"),
+        ("{", "is not JSON"),
+        ("[1]", "JSON object"),
+        ('{"a":1}', "texts"),
+    ],
+)
+def test_a_wrong_setting_is_named(value: str | None, problem: str) -> None:
+    environment = {} if value is None else {"QUEUES": value}
+    with pytest.raises(SettingsError, match=problem) as caught:
+        text_mapping(environment, "QUEUES")
+    assert caught.value.variable == "QUEUES"
+    assert text({"A": "b"}, "A") == "b"
+
+
+def test_the_bundled_contract_is_the_one_that_was_compiled(tmp_path: Any, contract: Contract) -> None:
+    (tmp_path / CONTRACT_FILE).write_bytes(contract.canonical)
+    assert load_contract(tmp_path) == contract
+    (tmp_path / CONTRACT_FILE).write_bytes(contract.canonical[:-1])
+    with pytest.raises(ContractError):
+        load_contract(tmp_path)

@@ -1,0 +1,153 @@
+"""What the router does with events, good and bad."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from eventplane.batch import pack
+from eventplane.contract import Contract
+from tests.unit.lambdas.support import ALARM, BUCKET, NOW_MS, READING, Cloud, Run, event, frame, message
+
+
+def test_a_batch_frame_reaches_every_inbox_that_the_routes_name(cloud: Cloud, run: Run) -> None:
+    assert run(message("m1", frame(pack([event("1", ALARM), event("2", READING)])))) == frozenset()
+
+    assert [each["Body"] for each in cloud.received("alarm-centre.inbox")] == [event("1", ALARM).json]
+    assert [each["Body"] for each in cloud.received("family-app.inbox")] == [event("1", ALARM).json]
+    assert [each["Body"] for each in cloud.received("care-analytics.inbox")] == [event("2").json]
+    assert cloud.outcomes() == [
+        ("1", "alarm-centre.inbox", "delivered"),
+        ("1", "family-app.inbox", "delivered"),
+        ("2", "care-analytics.inbox", "delivered"),
+    ]
+
+
+def test_a_message_carries_hints_but_the_body_is_the_event(
+    cloud: Cloud, run: Run, contract: Contract
+) -> None:
+    sent = event("1", time="2026-01-01T00:00:00Z")
+    run(message("m1", frame(sent.json.encode())))
+
+    (received,) = cloud.received("care-analytics.inbox")
+    assert received["Body"] == sent.json
+    assert {name: value["StringValue"] for name, value in received["MessageAttributes"].items()} == {
+        "ce_id": "1",
+        "ce_source": "/homes/1",
+        "ce_type": READING,
+        "ce_time": "2026-01-01T00:00:00Z",
+        "route": "readings-to-care-analytics",
+        "contract": contract.version,
+    }
+
+
+def test_the_ledger_says_who_sent_what_when_and_how_urgent_it_was(
+    cloud: Cloud, run: Run, contract: Contract
+) -> None:
+    run(message("m1", frame(event("1", ALARM).json.encode()), attempt=3))
+
+    first = cloud.lines("ledger/")[0]
+    assert first == {
+        "decided_at_ms": NOW_MS,
+        "entered_at_ms": NOW_MS - 1_000,
+        "entered_by": "device.outbox",
+        "contract_version": contract.version,
+        "source": "/homes/1",
+        "id": "1",
+        "type": ALARM,
+        "priority": "urgent",
+        "client_id": "home-1",
+        "route": "alarms-to-alarm-centre",
+        "destination": "alarm-centre.inbox",
+        "outcome": "delivered",
+        "reason": None,
+        "attempt": 3,
+        "message_id": "m1",
+    }
+    assert cloud.keys("ledger/") == ["ledger/date=2026-01-01/hour=00/invocation-1.json.gz"]
+
+
+def test_the_contract_in_force_is_filed_with_the_ledger(cloud: Cloud, run: Run, contract: Contract) -> None:
+    run(message("m1", frame(event("1").json.encode())))
+    run(message("m2", frame(event("2").json.encode())), invocation_id="invocation-2")
+
+    assert cloud.keys("contracts/") == [f"contracts/{contract.version}.json"]
+    filed = cloud.s3.get_object(Bucket=BUCKET, Key=f"contracts/{contract.version}.json")["Body"].read()
+    assert filed == contract.canonical
+
+
+def test_a_service_outbox_holds_one_event_a_message(cloud: Cloud, run: Run) -> None:
+    assert run(message("m1", event("1", ALARM).json), source="alarm-centre.outbox") == frozenset()
+
+    assert len(cloud.received("alarm-centre.inbox")) == 1
+    line = cloud.lines("ledger/")[0]
+    assert (line["entered_by"], line["entered_at_ms"], line["client_id"]) == (
+        "alarm-centre.outbox",
+        NOW_MS - 500,
+        None,
+    )
+
+
+def test_a_malformed_item_becomes_a_dead_letter_and_takes_no_other_with_it(cloud: Cloud, run: Run) -> None:
+    bad = '{"specversion":"1.0","id":"x"}'
+    run(message("m1", frame(f"[{bad},{event('2').json}]".encode()), attempt=2))
+
+    assert len(cloud.received("care-analytics.inbox")) == 1
+    (letter,) = (json.loads(each["Body"]) for each in cloud.received("operations.inbox"))
+    assert letter["id"] == "m1.0"
+    assert letter["deadletterreason"] == "missing_attribute"
+    assert letter["data"]["channel"] == "device.outbox"
+    assert letter["data"]["attempt"] == 2
+    assert base64.b64decode(letter["data"]["original_base64"]).decode() == bad
+    assert cloud.outcomes() == [
+        ("", None, "dead_lettered"),
+        ("2", "care-analytics.inbox", "delivered"),
+        ("m1.0", "operations.inbox", "delivered"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "body", "reason"),
+    [
+        ("device.outbox", "not a frame", "bad_frame"),
+        ("device.outbox", frame(b"\x78\x9cbroken"), "not_zlib"),
+        ("device.outbox", frame(b""), "not_json"),
+        ("operations.outbox", "not json", "not_json"),
+        ("operations.outbox", "[]", "not_an_object"),
+    ],
+)
+def test_what_cannot_be_read_at_all_is_one_dead_letter(
+    cloud: Cloud, run: Run, source: str, body: str, reason: str
+) -> None:
+    assert run(message("m1", body), source=source) == frozenset()
+
+    (letter,) = (json.loads(each["Body"]) for each in cloud.received("operations.inbox"))
+    assert letter["data"]["reason"] == reason
+    assert [line["reason"] for line in cloud.lines("ledger/")] == [None, reason]
+
+
+def test_a_repeated_refusal_is_the_same_dead_letter(cloud: Cloud, run: Run) -> None:
+    run(message("m1", "bad"))
+    run(message("m1", "bad", attempt=2), invocation_id="invocation-2")
+
+    first, second = (json.loads(each["Body"])["id"] for each in cloud.received("operations.inbox"))
+    assert first == second
+
+
+def test_an_expired_event_is_recorded_and_not_delivered(cloud: Cloud, run: Run) -> None:
+    late = event("1", expirytime="2025-12-31T23:59:59Z")
+    in_time = event("2", expirytime="2026-01-01T00:00:01Z")
+    assert run(message("m1", frame(pack([late, in_time])))) == frozenset()
+
+    assert [each["Body"] for each in cloud.received("care-analytics.inbox")] == [in_time.json]
+    assert cloud.outcomes() == [
+        ("1", "care-analytics.inbox", "expired"),
+        ("2", "care-analytics.inbox", "delivered"),
+    ]
+
+
+def test_an_unrouted_event_is_recorded(cloud: Cloud, run: Run) -> None:
+    assert run(message("m1", frame(event("1", "com.example.unknown").json.encode()))) == frozenset()
+    assert cloud.outcomes() == [("1", None, "unrouted")]

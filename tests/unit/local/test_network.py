@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from local.network import Link, Network
+from local.ports import LOOPBACK
+
+
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        while data := self.request.recv(65_536):
+            self.request.sendall(data)
+
+
+class EchoServer(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A reset connection is what these tests bring about."""
+
+
+@pytest.fixture(scope="module")
+def echo_port() -> Iterator[int]:
+    with EchoServer((LOOPBACK, 0), Echo) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def link(echo_port: int) -> Iterator[Link]:
+    with Network() as network:
+        yield network.link(LOOPBACK, echo_port)
+
+
+def dial(link: Link) -> socket.socket:
+    return socket.create_connection((LOOPBACK, link.port), timeout=5)
+
+
+def exchange(home: socket.socket, data: bytes) -> bytes:
+    home.sendall(data)
+    received = bytearray()
+    while len(received) < len(data) and (chunk := home.recv(65_536)):
+        received += chunk
+    return bytes(received)
+
+
+def test_bytes_pass_and_are_counted_both_ways(link: Link) -> None:
+    with dial(link) as home:
+        assert exchange(home, b"x" * 100_000) == b"x" * 100_000
+
+    assert (link.bytes_up, link.bytes_down) == (100_000, 100_000)
+
+
+def test_cut_ends_connections_and_refuses_new_ones(link: Link) -> None:
+    with dial(link) as home:
+        assert exchange(home, b"before") == b"before"
+
+        link.cut()
+
+        assert link.is_cut
+        assert _is_closed(home)
+    with pytest.raises(ConnectionRefusedError):
+        dial(link)
+
+
+def test_healed_line_works_on_the_same_port(link: Link) -> None:
+    port = link.port
+    link.cut()
+    link.cut()
+    link.heal()
+    link.heal()
+
+    with dial(link) as home:
+        assert exchange(home, b"again") == b"again"
+    assert link.port == port
+
+
+def test_the_end_of_one_side_reaches_the_other(link: Link) -> None:
+    with dial(link) as home:
+        home.sendall(b"last words")
+        home.shutdown(socket.SHUT_WR)
+
+        assert home.recv(100) == b"last words"
+        assert home.recv(100) == b""
+
+
+def test_unreachable_cloud_closes_the_connection_of_the_home() -> None:
+    with Network() as network, socket.socket() as nobody:
+        nobody.bind((LOOPBACK, 0))
+        link = network.link(LOOPBACK, nobody.getsockname()[1])
+        with dial(link) as home:
+            assert _is_closed(home)
+
+
+def test_two_lines_are_cut_one_by_one(echo_port: int) -> None:
+    with Network() as network:
+        one, two = network.link(LOOPBACK, echo_port), network.link(LOOPBACK, echo_port)
+        one.cut()
+        with dial(two) as home:
+            assert exchange(home, b"whole") == b"whole"
+
+
+def _is_closed(home: socket.socket) -> bool:
+    try:
+        return home.recv(1) == b""
+    except ConnectionResetError:
+        return True

@@ -1,0 +1,79 @@
+"""Writes the tables of the docs that repeat what the code says: settings and limits. `--check` only compares.
+
+A table stands between `<!-- table: NAME -->` and `<!-- end -->` in a Markdown file under docs/.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import itertools
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from edge.settings import CloudSettings, LocalSettings, Settings  # noqa: E402 - after the path it needs
+from edge.settings_reader import ENVIRONMENT_PREFIX  # noqa: E402
+
+_TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def settings_table() -> str:
+    """The forwarder's settings: name, environment variable, default, what it accepts."""
+    rows = []
+    for prefix, kind in (("", Settings), ("local.", LocalSettings), ("cloud.", CloudSettings)):
+        for each in dataclasses.fields(kind):
+            if "accepts" in each.metadata:
+                name = prefix + each.name
+                variable = ENVIRONMENT_PREFIX + name.replace(".", "_").upper()
+                default = "required" if each.default is dataclasses.MISSING else f"`{each.default}`"
+                rows.append([f"`{name}`", f"`{variable}`", default, each.metadata["accepts"]])
+    return _table(["setting", "environment", "default", "accepts"], rows)
+
+
+def limits_table() -> str:
+    """Every bound of the core, with its value and its reason."""
+    body = ast.parse((ROOT / "eventplane" / "limits.py").read_text()).body
+    rows = []
+    for statement, comment in itertools.pairwise(body):
+        match statement, comment:
+            case ast.Assign(targets=[ast.Name(name)], value=value), ast.Expr(ast.Constant(str(text))):
+                number = eval(compile(ast.Expression(value), "limits.py", "eval"), {})  # noqa: S307 - our file
+                rows.append([f"`{name}`", f"{number:,}", " ".join(text.split())])
+    return _table(["limit", "value", "what and why"], rows)
+
+
+TABLES = {"settings": settings_table, "limits": limits_table}
+
+
+def current(text: str) -> str:
+    """The Markdown `text` with every table in it as the code has it now."""
+    return _TABLE.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def main() -> int:
+    """Exit status 1 when `--check` finds a table that is out of date."""
+    stale = []
+    for file in sorted((ROOT / "docs").rglob("*.md")):
+        text = file.read_text()
+        if current(text) != text:
+            stale.append(file)
+    if "--check" in sys.argv[1:]:
+        for file in stale:
+            print(f"{file.relative_to(ROOT)}: a table is out of date; run `make tables`")
+        return 1 if stale else 0
+    for file in stale:
+        file.write_text(current(file.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
