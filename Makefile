@@ -7,9 +7,9 @@ SHELL := bash
 # The locked tools come first, so `python`, `node` and `cdk` mean the ones that `make setup` installed.
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 # Spark 3.5 runs on Java 17; a newer default Java on this machine must not get in its way.
-JAVA_17 := $(firstword $(wildcard /usr/lib/jvm/*17*/))
+JAVA_17 := $(firstword $(wildcard /usr/lib/jvm/*17*/bin/java))
 ifneq ($(JAVA_17),)
-export JAVA_HOME := $(JAVA_17:/=)
+export JAVA_HOME := $(JAVA_17:/bin/java=)
 endif
 # Where the real input data lives; tests that need it fail in CI when it is missing.
 export EVENTPLANE_SHARED ?= ../shared

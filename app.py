@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import aws_cdk as cdk
 
 from contract import load_contract
+from eventplane.errors import EventPlaneError
 from stacks.application import build
 from stacks.config import environment
 
 app = cdk.App()
-build(app, environment(app.node.try_get_context("env") or "dev"), load_contract())
+try:
+    build(app, environment(app.node.try_get_context("env") or "dev"), load_contract())
+except EventPlaneError as error:
+    # Its message says what to do; a traceback above it would only hide that.
+    sys.exit(str(error))
 app.synth()

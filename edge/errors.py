@@ -44,6 +44,16 @@ class WindowFullError(EdgeError):
         self.timeout_s = timeout_s
 
 
+class MessageTooLargeError(EdgeError):
+    """`put` got `size` bytes, more than the home's broker takes (`limit`): nobody would ever confirm them."""
+
+    def __init__(self, service: str, size: int, limit: int) -> None:
+        super().__init__(f"{service}: a message of {size} bytes; the broker takes at most {limit}, send less")
+        self.service = service
+        self.size = size
+        self.limit = limit
+
+
 class FlushTimeoutError(EdgeError):
     """`flush` gave up: `waiting` messages still had no receipt after `timeout_s` seconds."""
 
@@ -66,7 +76,10 @@ class ClientClosedError(EdgeError):
 
 
 class RefusedError(EdgeError):
-    """Raised by an inbox handler: this event can never be handled. `reason` is a word for the dead letter."""
+    """Raised by an inbox handler: this event can never be handled.
+
+    `reason` is a word for the dead letter: letters, digits, `_`, `.` and `-`, at most 64.
+    """
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)

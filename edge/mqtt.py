@@ -11,7 +11,7 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,11 @@ class TlsFiles:
 
     def context(self) -> ssl.SSLContext:
         """A context that verifies the server; read for each connection, so that a new certificate counts."""
-        context = ssl.create_default_context(cafile=str(self.ca))
+        with _naming(self.ca):
+            context = ssl.create_default_context(cafile=str(self.ca))
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(str(self.certificate), str(self.key))
+        with _naming(self.certificate, self.key):
+            context.load_cert_chain(str(self.certificate), str(self.key))
         return context
 
 
@@ -212,3 +214,12 @@ class Connection:
 def _send_at_once(_client: Client, _data: Any, opened: Any) -> None:
     """Without this a small packet waits up to 40 ms for the acknowledgement of the one before (Nagle)."""
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+@contextlib.contextmanager
+def _naming(*files: Path) -> Iterator[None]:
+    """Python's own errors about a certificate or key do not say in which file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{' or '.join(map(str, files))} cannot be used: {error}") from error

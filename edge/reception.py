@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,11 @@ from eventplane.delivery import Refusal
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts
 
 _log = logging.getLogger(__name__)
+
+NO_WORD = "refused"
+"""The reason of a dead letter whose service gave none that can be routed and counted."""
+
+_WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -99,8 +105,15 @@ class Reception:
         turn.done.append(ended.delivery)
         if receipt.refused is not None:
             channel = inbox.channel
-            refusal = Refusal(receipt.refused, f"{channel.participant} can never handle it")
+            refusal = _refusal(receipt.refused, channel.participant)
             verdict = self._intake.refuse(
                 ended.json.encode("utf-8"), channel.address, channel, refusal, turn.sequence
             )
             turn.add(verdict, channel.address)
+
+
+def _refusal(reason: str, service: str) -> Refusal:
+    """The reason is the service's own, so it may be anything: what is no word stands in the detail."""
+    if _WORD.fullmatch(reason):
+        return Refusal(reason, f"{service} can never handle it")
+    return Refusal(NO_WORD, f"{service} can never handle it: {reason!r}")

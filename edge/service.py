@@ -20,7 +20,13 @@ from types import TracebackType
 from typing import Self
 
 from edge.callbacks import CallbackThread
-from edge.errors import ClientClosedError, FlushTimeoutError, RefusedError, WindowFullError
+from edge.errors import (
+    ClientClosedError,
+    FlushTimeoutError,
+    MessageTooLargeError,
+    RefusedError,
+    WindowFullError,
+)
 from edge.link import Backoff, Link
 from edge.mailbox import Mailbox
 from edge.messages import Connected, Disconnected, LinkName, Message, Received, Stop
@@ -31,6 +37,10 @@ from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, wr
 from eventplane.topics import local_topic, receipt_topic
 
 _log = logging.getLogger(__name__)
+
+MAX_MESSAGE_BYTES = 256 * 1024
+"""Largest message that the home's broker takes, bytes: `message_size_limit` of our Mosquitto profile. What is
+larger is dropped in silence: no receipt would ever come."""
 
 _KEEPALIVE_S = 30
 _CONNECT_TIMEOUT_S = 5.0
@@ -62,7 +72,8 @@ class ServiceClient:
         host, port: the home's broker.
         on_event: called with every event of the inbox, one after the other, in a thread of its own; at least
             once each. When it returns, the receipt goes out. It raises `RefusedError` for an event that can
-            never be handled; after any other exception the event comes again.
+            never be handled; after any other exception the event comes again if the contract gives the inbox
+            `receipts` (otherwise the broker's acknowledgement has ended its delivery).
         on_refused: called with the payload and the reason of a message that became a dead letter.
         window: most messages without a receipt.
         receipt_timeout_s: seconds without a receipt after which a message is published again.
@@ -108,10 +119,13 @@ class ServiceClient:
         are the same message.
 
         Raises:
+            MessageTooLargeError: the broker drops what is larger than `MAX_MESSAGE_BYTES`.
             WindowFullError: the window did not get room within `timeout_s` seconds.
             ClientClosedError: the client was closed.
         """
         payload = event.json.encode("utf-8") if isinstance(event, Envelope) else event
+        if len(payload) > MAX_MESSAGE_BYTES:
+            raise MessageTooLargeError(self.service, len(payload), MAX_MESSAGE_BYTES)
         if not self._window.add(payload, timeout_s):
             if self._stopping:
                 raise ClientClosedError(self.service)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.settings_reader import choice, number, path, read_settings, text, whole
+from edge.settings_reader import choice, number, path, read_settings, text, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 
 
@@ -40,7 +40,8 @@ class CloudSettings:
     ca: Path = path()
     certificate: Path = path()
     key: Path = path()
-    rule: str = text()  # the topic rule that Basic Ingest publishes go to
+    # The topic rule that Basic Ingest publishes go to. Like the thing's name it becomes a part of the topic.
+    rule: str = word(r"[A-Za-z0-9_]{1,128}", "a topic rule's name")
     keepalive_s: int = whole(60, 30, 1_200, "seconds")  # IoT Core takes 30 to 1,200
     connect_timeout_s: float = number(10.0, 0.1, 120.0, "seconds")
     # IoT Core takes one CONNECT a second from one client.
@@ -59,7 +60,7 @@ class Settings:
 
     local: LocalSettings
     cloud: CloudSettings
-    thing: str = text()
+    thing: str = word(r"[A-Za-z0-9:_-]{1,128}", "a thing's name")
     contract: Path = path()  # in its compiled form
     spool: Path = path()
     stop_grace_s: float = number(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
@@ -21,6 +22,17 @@ _Check = Callable[[Any], Any]
 def text(default: Any = MISSING) -> Any:
     """A non-empty text."""
     return _setting(default, "a non-empty text", _as_text)
+
+
+def word(pattern: str, accepts: str) -> Any:
+    """A text that is `pattern` from end to end, which `accepts` says for people."""
+
+    def check(raw: Any) -> str:
+        if not re.fullmatch(pattern, _as_text(raw)):
+            raise ValueError
+        return str(raw)
+
+    return _setting(MISSING, accepts, check)
 
 
 def path(default: Any = MISSING) -> Any:

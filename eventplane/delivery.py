@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from eventplane.envelope import Envelope, write_event
-from eventplane.limits import MAX_ORIGINAL_BYTES
+from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_ORIGINAL_BYTES
 
 DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
 
@@ -47,11 +47,12 @@ def dead_letter(
     """The dead letter of `original`, which came over `channel`, as a CloudEvent of its own.
 
     `id` must be the same when the same refusal happens again, so that a repetition is a duplicate. An
-    original beyond `MAX_ORIGINAL_BYTES` is cut; its full size and SHA-256 are kept.
+    original beyond `MAX_ORIGINAL_BYTES` is cut; its full size and SHA-256 are kept. A detail beyond
+    `MAX_DETAIL_CHARACTERS` is cut as well.
     """
     data: dict[str, Any] = {
         "reason": refusal.reason,
-        "detail": refusal.detail,
+        "detail": refusal.detail[:MAX_DETAIL_CHARACTERS],
         "channel": channel,
         "route": route,
         "attempt": attempt,

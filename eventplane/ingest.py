@@ -7,7 +7,6 @@ principal() AS principal, timestamp() AS timestamp`.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -66,5 +65,5 @@ def parse_frame(body: str) -> IngestFrame:
             principal=str(members.get("principal", "")),
             accepted_at_ms=int(members["timestamp"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise EnvelopeError("bad_frame", f"not a frame of the ingest rule: {error!r}") from error

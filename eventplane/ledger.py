@@ -16,7 +16,8 @@ from eventplane.ingest import Accepted, IngestFrame
 TAP = "tap"
 LEDGER = "ledger"
 CONTRACTS = "contracts"
-"""The archive's top folders."""
+QUARANTINE = "quarantine"
+"""The archive's top folders; the last holds what could not be read at all, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)

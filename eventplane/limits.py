@@ -22,3 +22,7 @@ MAX_BATCH_EVENTS = 1_000
 
 MAX_ORIGINAL_BYTES = 64 * 1024
 """Most bytes of a refused original that a dead letter carries; in base64 they stay within MAX_EVENT_BYTES."""
+
+MAX_DETAIL_CHARACTERS = 500
+"""Most characters of a dead letter's detail. Ours: it may quote the original, which is in the letter already,
+and at JSON's 6 bytes a character both must fit MAX_EVENT_BYTES."""

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from eventplane.errors import EventPlaneError
 
@@ -40,6 +41,13 @@ def write_receipts(receipts: Iterable[Receipt]) -> bytes:
 def read_receipts(payload: bytes) -> list[Receipt]:
     """The receipts of a payload. Raises `ReceiptError`."""
     try:
-        return [Receipt(str(each["digest"]), each.get("refused")) for each in json.loads(payload)]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return [_receipt(each) for each in json.loads(payload)]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ReceiptError(f"not a list of receipts: {error!r}; send what `write_receipts` makes") from error
+
+
+def _receipt(members: Any) -> Receipt:
+    refused = members.get("refused")
+    if refused is not None and not isinstance(refused, str):
+        raise TypeError("`refused` is a text or null")
+    return Receipt(str(members["digest"]), refused)

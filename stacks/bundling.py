@@ -90,7 +90,12 @@ def installed(lock: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=CACHE, prefix="unfinished-") as unfinished:
             _install(lock, interpreter, Path(unfinished) / key)
             compile_bytecode(Path(unfinished) / key, "/opt/python")
-            (Path(unfinished) / key).replace(directory)
+            try:
+                (Path(unfinished) / key).replace(directory)
+            except OSError:
+                # Another synthesis was faster: its directory is made from the same lock.
+                if not directory.exists():
+                    raise
     return directory
 
 

@@ -25,7 +25,8 @@ class UnknownEnvironmentError(EventPlaneError):
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         super().__init__(
-            f"environment {name!r} is unknown; use --context env=NAME with one of: {', '.join(known)}"
+            f"environment {name!r} is unknown; use ENV=NAME (make) or --context env=NAME (cdk) with one of: "
+            f"{', '.join(known)}"
         )
         self.name = name
         self.known = known

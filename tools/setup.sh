@@ -32,7 +32,8 @@ debian_packages() {
   say "apt-get install ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
   apt-get update --quiet=2
-  apt-get install --yes --quiet=2 --no-install-recommends "${missing[@]}"
+  # A fresh machine often upgrades itself at this moment: wait for its lock instead of failing.
+  apt-get install --yes --quiet=2 --no-install-recommends --option DPkg::Lock::Timeout=300 "${missing[@]}"
 }
 
 # --- Parts that are redone when what defines them changes ------------------------------------------------

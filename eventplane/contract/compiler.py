@@ -86,7 +86,7 @@ def load_compiled(canonical: bytes | str, origin: str = "compiled contract") -> 
     """The contract of a canonical form. Raises `ContractError` when it is damaged."""
     try:
         document = json.loads(canonical)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ContractError(
             origin, [Problem("(document)", f"not JSON: {error}", "compile the contract again")]
         ) from error

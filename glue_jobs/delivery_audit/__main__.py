@@ -1,4 +1,4 @@
-"""`python -m glue_jobs.delivery_audit --INPUT build/demo/archive --OUTPUT build/demo/audit [--DATE all]`."""
+"""`python -m glue_jobs.delivery_audit --INPUT build/demo/run/archive --OUTPUT build/audit [--DATE all]`."""
 
 from __future__ import annotations
 

@@ -108,6 +108,17 @@ def _verdict() -> Column:
     verdict = verdict.when(~sf.col("in_tap"), sf.lit(Verdict.UNEXPLAINED))
     verdict = verdict.when(~expected, sf.lit(Verdict.MISROUTED))
     for outcome in _ENDS:
-        verdict = verdict.when(sf.array_contains(outcomes, outcome), sf.lit(Verdict(outcome)))
+        recorded = _rightly_expired() if outcome is Outcome.EXPIRED else sf.array_contains(outcomes, outcome)
+        verdict = verdict.when(recorded, sf.lit(Verdict(outcome)))
     unrouted = (sf.col("route") == NO_ROUTE) & sf.array_contains(outcomes, Outcome.UNROUTED)
     return verdict.when(unrouted, sf.lit(Verdict.UNROUTED)).otherwise(sf.lit(Verdict.LOST))
+
+
+def _rightly_expired() -> Column:
+    """Whether a router recorded the event as expired and it had: what can be known is not taken on trust."""
+    return sf.exists(
+        "found",
+        lambda each: (
+            (each["outcome"] == Outcome.EXPIRED) & (each["decided_at_ms"] >= sf.col("expires_at_ms"))
+        ),
+    )

@@ -56,7 +56,7 @@ def decisions(ledger: DataFrame, history: ContractHistory) -> DataFrame:
     decision = sf.struct(
         "decided_at_ms",
         "entered_at_ms",
-        "route",
+        _route_taken(history).alias("route"),
         "destination",
         "outcome",
         "priority",
@@ -74,6 +74,22 @@ def decisions(ledger: DataFrame, history: ContractHistory) -> DataFrame:
             sf.min("client_id").alias("ledger_client_id"),
         )
     )
+
+
+def _route_taken(history: ContractHistory) -> Column:
+    """The row's route; one of another name where it led elsewhere than the row's own contract says.
+
+    Such a delivery is one on a route that no contract gives, and the route it claims is still owed.
+    """
+    leads_to = {
+        f"{contract.version} {route.name}": route.destination
+        for contract in history.contracts
+        for route in contract.routes
+    }
+    pairs = sf.create_map(*(sf.lit(each) for pair in leads_to.items() for each in pair))
+    declared = pairs[sf.concat_ws(" ", "contract_version", "route")]
+    elsewhere = (sf.col("outcome") == Outcome.DELIVERED) & (sf.col("destination") != declared)
+    return sf.when(elsewhere, sf.concat_ws(" -> ", "route", "destination")).otherwise(sf.col("route"))
 
 
 def by_destination(ledger: DataFrame) -> DataFrame:

@@ -10,8 +10,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import EnvelopeError
 from eventplane.ingest import IngestFrame, parse_frame
-from eventplane.ledger import TAP, tap_records, to_line
-from lambdas.common.archive import QUARANTINE, Archive
+from eventplane.ledger import QUARANTINE, TAP, tap_records, to_line
+from lambdas.common.archive import Archive
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
@@ -35,8 +35,8 @@ class ArchiveWriterService:
         readers take each `message_id` and `index` once.
         """
         now_ms = self._clock()
-        readable, unreadable = _sorted_out(messages)
         failed: set[str] = set()
+        readable, unreadable = _sorted_out(messages, failed)
         tap = _tap_lines(readable, now_ms, failed)
         failed |= self._put(TAP, {message.id for message, _ in readable}, now_ms, tap)
         quarantine = (_quarantine_line(message, error, now_ms) for message, error in unreadable)
@@ -56,7 +56,10 @@ class ArchiveWriterService:
         return set()
 
 
-def _sorted_out(messages: Iterable[QueueMessage]) -> tuple[list[Readable], list[Unreadable]]:
+def _sorted_out(
+    messages: Iterable[QueueMessage], failed: set[str]
+) -> tuple[list[Readable], list[Unreadable]]:
+    """What is a frame and what is none; messages that break the reader go to `failed`."""
     readable: list[Readable] = []
     unreadable: list[Unreadable] = []
     for message in messages:
@@ -64,6 +67,9 @@ def _sorted_out(messages: Iterable[QueueMessage]) -> tuple[list[Readable], list[
             readable.append((message, parse_frame(message.body)))
         except EnvelopeError as error:
             unreadable.append((message, error))
+        except Exception:  # noqa: BLE001 - a defect met by one message must not take the others with it
+            logger.exception("a frame could not be read", message_id=message.id)
+            failed.add(message.id)
     return readable, unreadable
 
 

@@ -13,9 +13,6 @@ from botocore.exceptions import ClientError
 from eventplane.contract import Contract
 from eventplane.ledger import CONTRACTS
 
-QUARANTINE: Final = "quarantine"
-"""The folder of what could not be read at all, with the reason."""
-
 # Level 1 takes a quarter of the time of the default 9 for objects a few percent larger.
 _GZIP_LEVEL: Final = 1
 

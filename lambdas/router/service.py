@@ -87,7 +87,8 @@ class RouterService:
         failed: set[str] = set()
         for message in messages:
             try:
-                steps += self._planner.plan(message, now_ms)
+                # Whole or not at all: `+=` would keep, and send each time, what came before the defect.
+                steps += list(self._planner.plan(message, now_ms))
             except Exception:  # noqa: BLE001 - a defect met by one message must not take the others with it
                 logger.exception("planning failed", message_id=message.id)
                 failed.add(message.id)

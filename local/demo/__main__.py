@@ -54,16 +54,21 @@ def main() -> int:
             label = str(arguments.data) if arguments.data else "simulator"
             summary = run(Options(source, label, arguments.seed, OUTPUT), console)
     except InputBoundError as error:
-        console.print(f"[red]{error}")
+        _complain(error, console)
         return 2
     except (InputError, LocalError, EventPlaneError) as error:
-        console.print(f"[red]{error}", markup=True, highlight=False)
+        _complain(error, console)
         return 1
     except KeyboardInterrupt:
         console.print("stopped; everything that was started has ended")
         return 130
     console.print(f"  {OUTPUT / 'summary.json'}\n  {OUTPUT / 'report.html'}")
     return 0 if summary["verdict"] == "passed" else 1
+
+
+def _complain(error: Exception, console: Console) -> None:
+    # A path may hold brackets, which are no markup.
+    console.print(str(error), style="red", markup=False, highlight=False)
 
 
 @contextmanager

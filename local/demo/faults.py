@@ -55,8 +55,8 @@ _PLAN = (
 class Faults:
     """Injects the planned faults as events go by, and repairs them as a supervisor or a provider would.
 
-    A fault strikes the home that is just sending; each its own home, as long as there are enough. Use it in
-    a `with` block: its end waits for all repairs.
+    A fault strikes the home that is just sending; each its own home, as long as there are enough. At the last
+    event all that is left strikes. Use it in a `with` block: its end waits for all repairs.
     """
 
     def __init__(self, homes: Mapping[str, Home], total_events: int) -> None:
@@ -80,19 +80,20 @@ class Faults:
 
     def passed(self, events: int, home: str) -> None:
         """Called when `events` events were sent, the last one by `home`: strikes at once what is due."""
-        if not self._planned or events < self._planned[0].at * self._total:
-            return
-        if home in self._struck and len(self._struck) < len(self._homes):
-            return
-        planned = self._planned.pop(0)
-        self._struck.add(home)
-        began = monotonic()
-        planned.strike(self._homes[home])
-        self._repairs.append(self._workers.submit(self._repair, planned, home, events, began))
+        while self._planned and events >= self._planned[0].at * self._total:
+            if home in self._struck and len(self._struck) < len(self._homes) and events < self._total:
+                return
+            self._strike(self._planned.pop(0), home, events)
 
     def injected(self) -> list[Fault]:
         """All faults that struck, once they are repaired. Raises what went wrong in a repair."""
         return [repair.result() for repair in self._repairs]
+
+    def _strike(self, planned: _Planned, home: str, events: int) -> None:
+        self._struck.add(home)
+        began = monotonic()
+        planned.strike(self._homes[home])
+        self._repairs.append(self._workers.submit(self._repair, planned, home, events, began))
 
     def _repair(self, planned: _Planned, home: str, events: int, began: float) -> Fault:
         self._ending.wait(planned.outage_seconds)  # the outage itself, not a wait for something

@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from edge.errors import SpoolError
 from edge.spool import read_backlog
 from eventplane.contract import Contract
 from local.cloud import CloudEndpoint
+from local.errors import LocalError
 from local.input import HomeInput
 from local.mosquitto import Broker, start_mosquitto
 from local.network import Link, Network
@@ -29,6 +29,19 @@ _CONNECTED: Final = "cloud broker connected"
 
 _STARTING: Final = 8
 """Homes that are started at a time: their start is mostly waiting."""
+
+
+MAX_HOMES: Final = 70
+"""Homes of one run. Their services live in one process, at about 13 file descriptors a home, and the MQTT
+library's select() takes descriptors below 1,024 only."""
+
+
+class TooManyHomesError(LocalError):
+    """One process cannot hold the connections of so many homes."""
+
+    def __init__(self, homes: int) -> None:
+        self.homes = homes
+        super().__init__(f"{homes} homes are more than one run can hold; give HOMES up to {MAX_HOMES}")
 
 
 class RunningHome:
@@ -48,7 +61,7 @@ class RunningHome:
         self._forwarder.kill()
 
     def start_forwarder(self) -> None:
-        self._forwarder.start()
+        self._forwarder.start()  # returns once it stands on both sides again
 
     def kill_broker(self) -> None:
         self._broker.child.kill()
@@ -65,15 +78,23 @@ class RunningHome:
     @property
     def backlog(self) -> int:
         """Deliveries that wait in the spool."""
-        try:
-            return sum(read_backlog(self._spool).values())
-        except SpoolError:
-            return 0  # it has not been created yet
+        return sum(read_backlog(self._spool).values())
 
-    @property
-    def drained(self) -> bool:
-        """Whether every message has its receipt and nothing waits in the spool."""
-        return not self.services.waiting and not self.backlog
+
+class _NewLine:
+    """Whether a log got a line with `text` since it was last asked and said yes."""
+
+    def __init__(self, log: Path, text: str) -> None:
+        self._log = log
+        self._text = text
+        self._seen = 0
+
+    def __call__(self) -> bool:
+        log = self._log.read_text()
+        found = self._text in log[self._seen :]
+        if found:
+            self._seen = len(log)
+        return found
 
 
 @contextmanager
@@ -88,7 +109,12 @@ def running_homes(
     rule: str,
     policy: str,
 ) -> Iterator[dict[str, RunningHome]]:
-    """Provision and start all `homes`; they run while the `with` block does."""
+    """Provision and start all `homes`; they run while the `with` block does.
+
+    Raises `TooManyHomesError`, and what keeps a part from starting.
+    """
+    if len(homes) > MAX_HOMES:
+        raise TooManyHomesError(len(homes))
     compiled = supervisor.run_dir / "contract.json"
     compiled.write_bytes(contract.canonical)
 
@@ -105,7 +131,7 @@ def running_homes(
             [sys.executable, "-m", "edge", "--settings", str(settings.resolve())],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             # Before its first subscription the broker has nobody to keep a message for.
-            ready=lambda: _CONNECTED in log.read_text(),
+            ready=_NewLine(log, _CONNECTED),
         )
         services = HomeServices(home.name, home.services, broker.port, contract, sent)
         return RunningHome(home.name, broker, forwarder, link, directory / "spool.db", services)

@@ -32,7 +32,8 @@ def headline(summary: Mapping[str, Any]) -> str:
     agreement = "agrees" if summary["audit_agrees"] else "does not agree with the consumers' counts"
     return (
         f"FAILED: {summary['lost']} lost and {summary['unexpected']} unexpected by the consumers' counts, "
-        f"{summary['audit_lost']} lost by the audit, which {agreement}"
+        f"{summary['audit_lost']} lost by the audit, which {agreement} "
+        f"and found {', '.join(f'{count} {name}' for name, count in summary['audit_irregular'].items())}"
     )
 
 

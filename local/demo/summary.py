@@ -11,6 +11,9 @@ from local.oracle import Verdict
 from local.services import CALL_SERVICE
 
 DEAD_LETTER_SERVICE: Final = "operations"
+IRREGULAR: Final = ("misrouted", "unexplained", "quarantined")
+"""Totals of the audit that a healthy plane leaves at 0: rows that it cannot read are judged by nobody."""
+
 MAX_EVIDENCE: Final = 100
 """Most lost or unexpected events that a summary names for one service."""
 
@@ -28,7 +31,7 @@ def summarise(
 
     `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
     urgent_sent, malformed_sent), `audit` is the Spark job's report. A run has `passed` when nothing is lost
-    by either count and both agree.
+    by either count, both agree, and the archive holds nothing irregular.
     """
     lost = sum(len(verdict.lost) for verdict in verdicts)
     unexpected = sum(len(verdict.unexpected) for verdict in verdicts)
@@ -39,7 +42,8 @@ def summarise(
         if verdict.service != CALL_SERVICE  # its events never see the cloud, nor its archive
     )
     audit_lost = audit["totals"]["lost"]
-    passed = not lost and not unexpected and not audit_lost and agrees
+    irregular = {name: audit["totals"][name] for name in IRREGULAR}
+    passed = not lost and not unexpected and not audit_lost and not any(irregular.values()) and agrees
     received = {verdict.service: verdict.delivered for verdict in verdicts}
     return {
         "verdict": "passed" if passed else "failed",
@@ -53,6 +57,7 @@ def summarise(
         "faults_injected": len(faults),
         "faults": [asdict(fault) for fault in faults],
         "audit_lost": audit_lost,
+        "audit_irregular": irregular,
         "audit_agrees": agrees,
         "audited": audited,
         "services": [_service(verdict) for verdict in verdicts],

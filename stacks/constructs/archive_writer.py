@@ -8,14 +8,13 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
-from eventplane.ledger import TAP
+from eventplane.ledger import QUARANTINE, TAP
 from stacks.config import Environment
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
 
 FOLDER = "archive_writer"
-QUARANTINE = "quarantine"
 
 
 class ArchiveWriter(Construct):

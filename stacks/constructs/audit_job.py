@@ -83,7 +83,6 @@ class AuditJob(Construct):
             default_arguments={
                 "--job-language": "python",
                 "--extra-py-files": packages.s3_object_url,
-                "--enable-metrics": "true",
                 "--custom-logGroup-prefix": log_prefix,
                 "--INPUT": f"s3://{archive.bucket_name}/",
                 "--OUTPUT": f"s3://{archive.bucket_name}/{AUDIT}/",

@@ -12,6 +12,7 @@ import aws_cdk as cdk
 import pytest
 
 from eventplane.contract import Contract, Place
+from stacks import bundling
 from stacks.application import build
 from stacks.config import environment
 from tests.infrastructure.templates import Resource
@@ -117,3 +118,21 @@ def test_the_audit_gets_its_script_and_its_packages(assembly: Path) -> None:
     assert (packages / "glue_jobs" / "delivery_audit" / "main.py").is_file()
     assert not list(packages.rglob("__pycache__"))
     assert [each.suffix for each in sources if each.is_file()].count(".py") == 1
+
+
+def test_two_syntheses_at_once_share_one_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("")
+
+    def install(_lock: Path, _interpreter: str, target: Path) -> None:
+        target.mkdir()
+        faster = tmp_path / "cache" / target.name
+        faster.mkdir()
+        (faster / "package.py").write_text("")
+
+    monkeypatch.setattr(bundling, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(bundling, "_install", install)
+    assert [each.name for each in bundling.installed(lock).iterdir()] == ["package.py"]
+    assert len(list((tmp_path / "cache").iterdir())) == 1

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
+from stacks.bundling import ROOT
 from stacks.config import (
     ENVIRONMENTS,
     EnvironmentSettingError,
@@ -18,6 +23,20 @@ def test_an_unknown_environment_is_told_the_known_ones() -> None:
     with pytest.raises(UnknownEnvironmentError, match=r"'test' is unknown; .* local, dev, prod") as caught:
         environment("test")
     assert (caught.value.name, caught.value.known) == ("test", ("local", "dev", "prod"))
+
+
+def test_the_app_says_what_to_do_without_a_traceback() -> None:
+    started = subprocess.run(
+        [sys.executable, "app.py"],
+        cwd=ROOT,
+        env={**os.environ, "CDK_CONTEXT_JSON": json.dumps({"env": "nope"})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert started.returncode == 1
+    assert "'nope' is unknown; use ENV=NAME (make)" in started.stderr
+    assert "Traceback" not in started.stderr
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 
+import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_s3 as s3
 
-from tests.infrastructure.templates import Templates
+from eventplane.contract import Contract
+from stacks.application import build
+from stacks.config import environment
+from tests.infrastructure.templates import NO_BUNDLING, Templates
 
 STATEFUL = {
     "archive": ["ArchiveBucket49F1AC64"],
@@ -37,6 +42,14 @@ STATEFUL = {
 }
 """Logical ids of what holds data. A changed one deletes the old resource with all that is in it: never edit
 these to please the test; give the construct its old path back."""
+
+
+def test_a_finding_of_cdk_nag_that_nobody_accepted_stops_the_synthesis(contract: Contract) -> None:
+    app = cdk.App(context=NO_BUNDLING)
+    archive, *_ = build(app, environment("dev"), contract)
+    s3.Bucket(archive, "Careless")
+    with pytest.raises(RuntimeError, match="AwsSolutions-S10"):
+        app.synth()
 
 
 def test_stateful_resources_keep_their_logical_ids(templates: Templates) -> None:

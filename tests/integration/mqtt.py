@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from paho.mqtt.client import CallbackAPIVersion, Client, MQTTMessage
 from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.reasoncodes import ReasonCode
 
 from local.things import Thing
 from tests.eventually import eventually
@@ -65,6 +66,23 @@ class TestClient:
     ) -> None:
         self._client.disconnect()
         self._client.loop_stop()
+
+    def is_refused(self) -> bool:
+        """Whether the broker ends the connection, or answers with a refusal, instead of accepting it."""
+        codes: list[ReasonCode] = []
+
+        def note(_client: Client, _data: Any, _flags: Any, code: ReasonCode, _properties: Any) -> None:
+            codes.append(code)
+
+        self._client.on_connect = note
+        self._client.connect(*self._address)
+        self._client.loop_start()
+        try:
+            assert eventually(lambda: bool(codes) or self.disconnected.is_set(), SECONDS)
+        finally:
+            self._client.disconnect()
+            self._client.loop_stop()
+        return not codes or codes[0].is_failure
 
     def subscribe(self, topic: str) -> None:
         self._subscribed.clear()

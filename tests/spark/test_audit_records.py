@@ -65,6 +65,7 @@ def test_bad_rows_are_quarantined_with_a_reason(
     good_tap, good_ledger = archive.tap[0], archive.ledger[0]
     archive.tap.append(replace(good_tap, event="{half an event"))
     archive.tap.append(replace(good_tap, event=None))
+    archive.tap.append(replace(good_tap, event=None, refusal="not_json"))
     archive.tap.append(replace(good_tap, accepted_at_ms=10**18))
     archive.ledger.append(replace(good_ledger, destination=None))
     archive.bad_lines = [
@@ -74,18 +75,19 @@ def test_bad_rows_are_quarantined_with_a_reason(
         ("ledger", json.dumps({"source": "s", "outcome": "eaten"})),
     ]
     report = audit()
-    assert faults(report) == {"quarantined": 8}
+    assert faults(report) == {"quarantined": 9}
     assert {(row["archive"], row["reason"]): row["rows"] for row in report["quarantine"]} == {
         ("tap", "unreadable_line"): 1,
         ("tap", "event_without_identity"): 1,
         ("tap", "neither_event_nor_refusal"): 1,
+        ("tap", "refusal_without_bytes"): 1,
         ("tap", "impossible_time"): 1,
         ("ledger", "unreadable_line"): 1,
         ("ledger", "delivered_nowhere"): 1,
         ("ledger", "missing_member"): 2,
     }
     # In = good + quarantined.
-    assert report["window"]["tap_rows"] == 1 + 4
+    assert report["window"]["tap_rows"] == 1 + 5
     assert report["window"]["ledger_rows"] == 1 + 4
     kept = spark.read.parquet(str(tmp_path / "audit" / "quarantine"))
     assert (

@@ -83,6 +83,19 @@ def test_a_delivery_that_no_route_gives_is_misrouted(archive: SmallArchive, audi
     assert finding["file"] == f"ledger/date={DAY}/hour=12/rows.json.gz"
 
 
+def test_a_route_s_delivery_to_another_inbox_is_misrouted_and_still_owed(
+    archive: SmallArchive, audit: Audit
+) -> None:
+    archive.send()
+    archive.ledger[-1] = replace(archive.ledger[-1], destination="help.inbox")
+    report = audit()
+    assert faults(report) == {"lost": 1, "misrouted": 1}
+    assert {each["kind"]: (each["route"], each["destination"]) for each in report["findings"]} == {
+        "lost": ("readings", "care.inbox"),
+        "misrouted": ("readings -> help.inbox", "help.inbox"),
+    }
+
+
 def test_a_delivery_that_the_tap_knows_nothing_of_is_unexplained(archive: SmallArchive, audit: Audit) -> None:
     archive.send()
     archive.route(archive.event())
@@ -120,12 +133,33 @@ def test_calling_a_routed_event_unrouted_is_a_loss_and_a_wrong_decision(
 def test_an_end_by_policy_is_not_a_loss(
     archive: SmallArchive, audit: Audit, outcome: Outcome, route: str | None
 ) -> None:
-    event = archive.event()
+    event = archive.event(expirytime="2026-03-01T12:00:00.040Z")  # when the router decides
     archive.accept(event)
     archive.ledger.append(archive.record(event, route=route, outcome=outcome, reason="because"))
     report = audit()
     assert faults(report) == {str(outcome): 1}
     assert by_route(report, "readings")[str(outcome)] == by_route(report, "readings")["expected"] == 1
+
+
+@pytest.mark.parametrize("expiry", [{}, {"expirytime": "2026-03-01T12:00:00.041Z"}])
+def test_a_router_is_not_believed_that_an_event_had_expired(
+    archive: SmallArchive, audit: Audit, expiry: dict[str, str]
+) -> None:
+    event = archive.event(**expiry)
+    archive.accept(event)
+    archive.ledger.append(archive.record(event, route="readings", outcome=Outcome.EXPIRED))
+    report = audit()
+    assert faults(report) == {"lost": 1}
+    assert report["findings"][0]["route"] == "readings"
+
+
+def test_an_expiry_that_spark_cannot_read_is_the_router_s_to_judge(
+    archive: SmallArchive, audit: Audit
+) -> None:
+    event = archive.event(expirytime="2026-03-01T10:59:60Z")
+    archive.accept(event)
+    archive.ledger.append(archive.record(event, route="readings", outcome=Outcome.EXPIRED))
+    assert faults(audit()) == {"expired": 1}
 
 
 def test_what_enters_in_the_cloud_is_internal(archive: SmallArchive, audit: Audit) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
 import pytest
 
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
-from edge.mqtt import Connection, Endpoint
+from edge.mqtt import Connection, Endpoint, TlsFiles
 from local.mosquitto import Broker
 from local.ports import free_port
 from tests.integration.edge.conftest import SECONDS
@@ -100,6 +101,15 @@ def test_it_survives_its_end_while_it_is_used(broker: Broker) -> None:
 def test_nobody_there_is_a_reason(broker: Broker) -> None:
     line = Line(free_port())
     assert "refused" in line.next(Disconnected).reason
+
+
+def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    reports: SimpleQueue[Message] = SimpleQueue()
+    files = TlsFiles(tmp_path / "ca.pem", tmp_path / "device.pem", tmp_path / "device.key")
+    Connection(Endpoint("127.0.0.1", 1, "c", True, 30, 5.0, tls=files), LinkName.CLOUD, 1, reports.put)
+    report = reports.get(timeout=SECONDS)
+    assert isinstance(report, Disconnected)
+    assert str(files.ca) in report.reason
 
 
 @pytest.mark.parametrize("end", [Connection.abandon, lambda connection: connection.close(0.1)])

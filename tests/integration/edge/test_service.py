@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from edge.errors import ClientClosedError, FlushTimeoutError, WindowFullError
-from edge.service import ServiceClient
+from edge.errors import ClientClosedError, FlushTimeoutError, MessageTooLargeError, WindowFullError
+from edge.service import MAX_MESSAGE_BYTES, ServiceClient
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
 from eventplane.topics import local_topic, receipt_topic
@@ -37,6 +37,21 @@ def test_without_receipts_it_says_so(broker: Broker) -> None:
     for call in (lambda: client.put(b"4"), lambda: client.flush(1)):
         with pytest.raises(ClientClosedError):
             call()
+
+
+def test_the_largest_message_that_it_takes_passes_the_broker_and_a_larger_one_is_refused(
+    broker: Broker,
+) -> None:
+    largest = b"x" * MAX_MESSAGE_BYTES
+    with (
+        TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
+        ServiceClient("sensor", port=broker.port) as client,
+    ):
+        forwarder.subscribe(OUTBOX)
+        with pytest.raises(MessageTooLargeError):
+            client.put(largest + b"x")
+        client.put(largest)
+        wait_for(lambda: (OUTBOX, largest) in forwarder.messages)
 
 
 def test_it_publishes_again_until_the_receipt_comes(broker: Broker) -> None:

@@ -201,6 +201,11 @@ def test_a_damaged_compiled_contract_is_refused(contract: Contract) -> None:
         load_compiled(contract.canonical[:-1])
 
 
+def test_nesting_without_end_is_damage_as_well() -> None:
+    with pytest.raises(ContractError, match="compile the contract again"):
+        load_compiled("[" * 100_000)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from local.demo.faults import Fault
 from local.demo.report import print_table, write_page
-from local.demo.summary import summarise
+from local.demo.summary import IRREGULAR, summarise
 from local.oracle import Verdict
 
 
@@ -17,10 +17,10 @@ def verdict(service: str, delivered: int = 10, **changes: Any) -> Verdict:
     return Verdict(service=service, delivered=delivered, **{**known, **changes})
 
 
-def audit(lost: int = 0, **delivered: int) -> dict[str, Any]:
+def audit(lost: int = 0, irregular: str = "", **delivered: int) -> dict[str, Any]:
     route = dict.fromkeys(("expected", "delivered", "lost", "duplicated", "dead_lettered", "misrouted"), 10)
     return {
-        "totals": {"lost": lost},
+        "totals": {"lost": lost, **{name: int(name == irregular) for name in IRREGULAR}},
         "by_destination": {
             f"{service}.inbox": {"delivered_unique": count, "delivered_total": count}
             for service, count in delivered.items()
@@ -73,10 +73,20 @@ def test_a_run_passes_when_nothing_is_lost_and_the_audit_agrees() -> None:
         ([verdict("desk", 9, expected=10, lost=(("/a", "1"),))], audit(desk=9), True),
         ([verdict("desk", unexpected=(("/a", "1"),))], audit(desk=11), True),
         ([verdict("desk")], audit(lost=1, desk=10), True),
+        ([verdict("desk")], audit(irregular="misrouted", desk=10), True),
+        ([verdict("desk")], audit(irregular="unexplained", desk=10), True),
+        ([verdict("desk")], audit(irregular="quarantined", desk=10), True),
         ([verdict("desk")], audit(desk=9), False),
         ([verdict("desk")], audit(), False),
     ],
-    ids=["lost", "unexpected", "lost by the audit", "audit counts less", "audit knows nothing"],
+    ids=[
+        "lost",
+        "unexpected",
+        "lost by the audit",
+        *IRREGULAR,
+        "audit counts less",
+        "audit knows nothing",
+    ],
 )
 def test_a_run_fails_for_each_reason_alone(
     verdicts: list[Verdict], report: dict[str, Any], agrees: bool

@@ -84,6 +84,9 @@ def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> Non
         (event("e", "com.example.unknown").json.encode(), "unrouted"),
         (event("e", deviceepoch="forged").json.encode(), "reserved_attribute"),
         (event("e", pad="x" * (96 * 1024 - 150)).json.encode(), "too_large"),
+        # The detail quotes what it complains about; with the original it must still fit an event.
+        (event("e", "x" * 60_000).json.encode(), "unrouted"),
+        (b'{"%s":1,"%s":2}' % (b"k" * 40_000, b"k" * 40_000), "duplicate_key"),
     ],
 )
 def test_what_cannot_be_delivered_becomes_a_dead_letter(device: Device, payload: bytes, reason: str) -> None:
@@ -179,9 +182,24 @@ class TestInbox:
         assert letter.attributes["deadletterreason"] == "no_line"
         assert json.loads(letter.json)["data"]["channel"] == "call.inbox"
 
-    def test_receipts_that_are_none_are_acknowledged_and_ignored(self, device: Device) -> None:
+    @pytest.mark.parametrize("reason", ["two\nlines", "", "\ud800", "x" * 100_000])
+    def test_a_refusal_whose_reason_is_no_word_is_a_dead_letter_all_the_same(
+        self, device: Device, reason: str
+    ) -> None:
         device.turn(device.from_service(event("fire", ALARM)))
-        device.turn(device.receipt_of("call", b"nonsense"))
+        receipt = Receipt(digest(device.delivered("call")[0]), reason)
+        device.turn(device.receipt_of("call", write_receipts([receipt])))
+        assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 2}
+        letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
+        assert letter.attributes["deadletterreason"] == "refused"
+        assert repr(reason)[:100] in letter.data()["detail"]
+
+    @pytest.mark.parametrize("nonsense", [b"nonsense", b"[" * 200_000])
+    def test_receipts_that_are_none_are_acknowledged_and_ignored(
+        self, device: Device, nonsense: bytes
+    ) -> None:
+        device.turn(device.from_service(event("fire", ALARM)))
+        device.turn(device.receipt_of("call", nonsense))
         assert device.spool.backlog()["call.inbox"] == 1
         assert len(device.local.last.acknowledged) == 2
 

@@ -23,6 +23,9 @@ COMPLETE: dict[str, Any] = {
 OUT_OF_RANGE = [
     ("thing", " "),
     ("thing", 7),
+    ("thing", "home/#"),
+    ("thing", "x" * 129),
+    ("cloud.rule", "in/gest"),
     ("log_level", "loud"),
     ("stop_grace_s", -0.1),
     ("stop_grace_s", 3.1),

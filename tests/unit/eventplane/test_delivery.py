@@ -20,12 +20,12 @@ from eventplane.topics import basic_ingest_topic, device_topic, local_topic, rec
 EVENT = write_event({"id": "1", "source": "/a", "type": "t"}, {"value": 1})
 
 
-def letter_of(original: bytes) -> Envelope:
+def letter_of(original: bytes, detail: str = "it is not JSON") -> Envelope:
     return dead_letter(
         id="dl-1",
         source="/devices/home-1/router",
         time="2026-01-01T00:00:00Z",
-        refusal=Refusal("not_json", "it is not JSON"),
+        refusal=Refusal("not_json", detail),
         channel="voice-service.outbox",
         original=original,
         contract_version="0123456789abcdef",
@@ -43,7 +43,7 @@ def test_a_dead_letter_keeps_the_original_and_says_why() -> None:
 
 def test_the_dead_letter_of_a_huge_original_is_still_an_event() -> None:
     original = b"x" * (MAX_EVENT_BYTES * 2)
-    letter = letter_of(original)
+    letter = letter_of(original, detail="\x01" * MAX_EVENT_BYTES)
     data = letter.data()
     assert len(letter.json) <= MAX_EVENT_BYTES
     assert base64.b64decode(data["original_base64"]) == original[:MAX_ORIGINAL_BYTES]
@@ -78,9 +78,18 @@ def test_an_unreadable_payload_is_one_refused_item() -> None:
     assert (item.original, item.error.reason) == (b"\x78\x9cbroken", "not_zlib")
 
 
-@pytest.mark.parametrize(
-    "body", ["", "{}", "[]", "null", '{"data":"?","topic":"t","clientid":"c","timestamp":1}']
-)
+NO_FRAMES = [
+    "",
+    "{}",
+    "[]",
+    "null",
+    "[" * 200_000,
+    '{"data":"?","topic":"t","clientid":"c","timestamp":1}',
+    '{"data":"","topic":"t","clientid":"c","timestamp":1e999}',
+]
+
+
+@pytest.mark.parametrize("body", NO_FRAMES, ids=range(len(NO_FRAMES)))
 def test_what_is_no_frame_is_refused(body: str) -> None:
     with pytest.raises(EnvelopeError, match="bad_frame"):
         parse_frame(body)
@@ -124,7 +133,13 @@ def test_receipts_are_read_as_they_are_written() -> None:
     assert read_receipts(write_receipts(receipts)) == receipts
 
 
-@pytest.mark.parametrize("payload", [b"", b"\xff", b"{}x", b"[1]", b'[{"refused":null}]', b"7"])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"", b"\xff", b"{}x", b"[1]", b'[{"refused":null}]', b"7", b"[" * 100_000,
+        b'[{"digest":"d","refused":false}]', b'[{"digest":"d","refused":{}}]',
+    ],
+)  # fmt: skip
 def test_what_is_no_receipt_is_refused(payload: bytes) -> None:
     with pytest.raises(ReceiptError):
         read_receipts(payload)

@@ -74,3 +74,13 @@ def test_a_defect_met_by_one_frame_does_not_touch_the_others(
     )
     assert writer.process([message("m3", frame(b"{}")), GOOD]) == {"m3"}
     assert len(cloud.lines("tap/")) == 2
+
+
+def test_a_body_that_breaks_the_reader_does_not_touch_the_others(
+    cloud: Cloud, writer: ArchiveWriterService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = module.parse_frame
+    monkeypatch.setattr(module, "parse_frame", lambda body: 1 / 0 if body == "deep" else read(body))
+    assert writer.process([message("m3", "deep"), GOOD, BAD]) == {"m3"}
+    assert len(cloud.lines("tap/")) == 2
+    assert len(cloud.lines("quarantine/")) == 1

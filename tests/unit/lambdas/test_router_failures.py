@@ -93,6 +93,21 @@ def test_a_defect_met_by_one_message_does_not_touch_the_others(
     assert cloud.outcomes() == [("2", "care-analytics.inbox", "delivered")]
 
 
+def test_a_message_whose_plan_breaks_halfway_sends_nothing(
+    cloud: Cloud, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Planner.plan
+
+    def broken(self: Planner, queued: QueueMessage, now_ms: int) -> Any:
+        yield from plan(self, queued, now_ms)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Planner, "plan", broken)
+    assert run(message("m1", frame(event("1").json.encode()))) == {"m1"}
+    assert cloud.received("care-analytics.inbox") == []
+    assert cloud.outcomes() == []
+
+
 def test_many_events_leave_in_full_batches(cloud: Cloud, run: Run) -> None:
     calls: list[int] = []
 

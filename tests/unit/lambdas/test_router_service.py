@@ -108,6 +108,14 @@ def test_a_malformed_item_becomes_a_dead_letter_and_takes_no_other_with_it(cloud
     ]
 
 
+def test_a_refusal_that_quotes_a_huge_item_takes_no_other_with_it(cloud: Cloud, run: Run) -> None:
+    huge = '{"specversion":"1.0","id":"1","source":"/a","type":"t","' + "A" * 90_000 + '":1}'
+    assert run(message("m1", frame(f"[{huge},{event('2').json}]".encode()))) == frozenset()
+
+    assert len(cloud.received("operations.inbox")) == 1
+    assert len(cloud.received("care-analytics.inbox")) == 1
+
+
 @pytest.mark.parametrize(
     ("source", "body", "reason"),
     [

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from edge.service import MAX_MESSAGE_BYTES
 from local.errors import ProfileError
 from local.mosquitto import PROFILE, _replace
 
@@ -21,3 +22,7 @@ def test_the_device_listens_on_the_loopback_only() -> None:
     listeners = [line for line in PROFILE.read_text().splitlines() if line.startswith("listener ")]
 
     assert [line.split()[-1] for line in listeners] == ["127.0.0.1"]
+
+
+def test_the_service_client_knows_what_the_broker_drops() -> None:
+    assert f"message_size_limit {MAX_MESSAGE_BYTES}" in PROFILE.read_text().splitlines()

@@ -1,0 +1,75 @@
+"""The deployed device policy, enforced: a device does what its own outbox needs, and nothing else."""
+
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from eventplane.envelope import write_event
+from eventplane.topics import basic_ingest_topic, device_topic
+from local.cloud import CloudEndpoint
+from local.deploy import deploy
+from local.process import Supervisor
+from local.things import Thing, provision
+from tests.integration.mqtt import TestClient
+
+READ_SECONDS = 20
+REFUSAL_SECONDS = 5.0
+
+NUMBERS = count(1)
+
+
+@pytest.fixture(scope="module")
+def outputs(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The plane's own stacks, deployed."""
+    with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
+        stacks = deploy(supervisor, emulator)
+    return {name: value for stack in stacks.values() for name, value in stack.items()}
+
+
+@pytest.fixture
+def thing(emulator: CloudEndpoint, outputs: Mapping[str, str], tmp_path: Path) -> Thing:
+    """A device as the demo provisions it, new for each test: a name has one connection at a time."""
+    return provision(
+        emulator, f"device-{next(NUMBERS)}", policy=outputs["DevicePolicy"], directory=tmp_path / "device"
+    )
+
+
+def test_an_event_in_the_own_outbox_reaches_its_inbox(
+    emulator: CloudEndpoint, outputs: Mapping[str, str], thing: Thing
+) -> None:
+    alarm = write_event({"id": "1", "source": "/homes/a/voice", "type": "org.eventplane.alarm.keyword.v1"})
+    with TestClient.of_thing(thing) as device:
+        assert device.publish(basic_ingest_topic(outputs["IngestRule"], thing.name), alarm.json.encode())
+
+    inbox = outputs["AlarmCentreInboxUrl"]
+    (message,) = emulator.client("sqs").receive_message(QueueUrl=inbox, WaitTimeSeconds=READ_SECONDS)[
+        "Messages"
+    ]
+    assert message["Body"] == alarm.json
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        basic_ingest_topic("{rule}", "yours"),
+        device_topic("yours", "outbox"),
+        device_topic("yours", "inbox"),
+        device_topic("{thing}", "inbox"),
+        basic_ingest_topic("another_rule", "{thing}"),
+        "eventplane/voice-service/outbox",
+    ],
+)
+def test_every_other_topic_is_refused_and_the_connection_closed(
+    outputs: Mapping[str, str], thing: Thing, topic: str
+) -> None:
+    with TestClient.of_thing(thing) as device:
+        target = topic.format(rule=outputs["IngestRule"], thing=thing.name)
+        assert not device.publish(target, b"{}", REFUSAL_SECONDS)
+        assert device.disconnected.is_set()
+
+
+def test_a_device_connects_under_its_own_name_only(thing: Thing) -> None:
+    assert TestClient("yours", thing.host, thing.port, thing).is_refused()
+    assert not TestClient(thing.name, thing.host, thing.port, thing).is_refused()
