@@ -1,17 +1,10 @@
-"""How fast CESQL is: one JSON object on standard output. Run it with `python -m benchmarks.cesql`.
-
-Each figure is the best of several rounds on one core: what disturbs a round only ever makes it slower.
-The call itself is part of it.
-"""
+"""How fast CESQL is: `python -m benchmarks.cesql` writes build/bench/cesql.json. The call is part of it."""
 
 from __future__ import annotations
 
-import json
-import platform
-import timeit
-from collections.abc import Callable
 from functools import partial
 
+from benchmarks.results import Figure, seconds, together, write
 from eventplane.cesql import parse
 from eventplane.cesql.compilation import compile_filter
 from eventplane.cesql.parser import parse_tree
@@ -22,6 +15,7 @@ FILTERS = {
     "in_of_five": "type IN ('a.b', 'c.d', 'e.f', 'g.h', 'org.example.alarm.v1')",
     "functions": "LENGTH(subject) > 5 AND UPPER(LEFT(source, 6)) = '/HOMES'",
 }
+AIMS_US = {"three_terms": 0.3}
 EVENT: dict[str, str | int | bool] = {
     "specversion": "1.0",
     "id": "8d3f7a1e-55f1-4b7c-9d55-0a4e5d3a2b1c",
@@ -31,35 +25,45 @@ EVENT: dict[str, str | int | bool] = {
     "time": "2026-01-01T00:00:00.000Z",
     "severitynumber": 21,
 }
-ROUNDS = 7
 
 
-def nanoseconds(action: Callable[[], object], times: int) -> float:
-    """Time of one `action`, ns."""
-    return min(timeit.repeat(action, number=times, repeat=ROUNDS)) / times * 1e9
+def evaluation(name: str) -> Figure:
+    """The time of one evaluation of FILTERS[`name`], compiled, with the walk over the tree as its peer."""
+    text = FILTERS[name]
+    expression = parse(text)
+    if not expression.matches(EVENT):
+        raise SystemExit(f"{name} must match the event, or less than all of it is measured")
+    compiled, walked = (
+        each * 1e6
+        for each in together([partial(expression.matches, EVENT), partial(expression.evaluate, EVENT)])
+    )
+    return Figure(
+        f"cesql_{name}",
+        compiled,
+        "us",
+        AIMS_US.get(name),
+        higher_is_better=False,
+        peer="tree walk",
+        peer_value=walked,
+        note=f"{1e6 / compiled:,.0f} evaluations/s; {text}",
+    )
+
+
+def preparation(name: str) -> list[Figure]:
+    """The time to parse FILTERS[`name`], and to compile it."""
+    text = FILTERS[name]
+    expression = parse(text)
+    compiling = partial(compile_filter, expression.tree, expression.functions)
+    return [
+        Figure(f"cesql_{name}_parse", seconds(partial(parse_tree, text)) * 1e6, "us", higher_is_better=False),
+        Figure(f"cesql_{name}_compile", seconds(compiling) * 1e6, "us", higher_is_better=False),
+    ]
 
 
 def main() -> None:
-    """Measure and print."""
-    figures: dict[str, object] = {}
-    for name, text in FILTERS.items():
-        expression = parse(text)
-        if not expression.matches(EVENT):
-            raise SystemExit(f"{name} must match the event, or less than all of it is measured")
-        matches = expression.matches
-        compiling = partial(compile_filter, expression.tree, expression.functions)
-        compiled = nanoseconds(partial(matches, EVENT), 500_000)
-        walked = nanoseconds(partial(expression.evaluate, EVENT), 20_000)
-        figures[name] = {
-            "filter": text,
-            "matches_ns": round(compiled, 1),
-            "matches_per_second": round(1e9 / compiled),
-            "tree_walk_ns": round(walked, 1),
-            "tree_walk_per_second": round(1e9 / walked),
-            "parse_us": round(nanoseconds(partial(parse_tree, text), 500) / 1e3, 1),
-            "compile_us": round(nanoseconds(compiling, 200) / 1e3, 1),
-        }
-    print(json.dumps({"python": platform.python_version(), "filters": figures}, indent=2))
+    """Measure, write, print."""
+    figures = [each for name in FILTERS for each in (evaluation(name), *preparation(name))]
+    write("cesql", figures, "python -m benchmarks.cesql")
 
 
 if __name__ == "__main__":
