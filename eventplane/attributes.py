@@ -119,3 +119,6 @@ _STRING_CHECKS: dict[str, Callable[[str], str | None]] = {
     "partitionkey": _not_empty,
     "traceparent": _not_empty,
 }
+
+STRINGS = frozenset(_STRING_CHECKS)
+"""The attributes that are a String in every event; what is not among them may be an Integer or a Boolean."""
