@@ -22,3 +22,9 @@ MAX_BATCH_EVENTS = 1_000
 
 MAX_ORIGINAL_BYTES = 64 * 1024
 """Most bytes of a refused original that a dead letter carries; in base64 they stay within MAX_EVENT_BYTES."""
+
+MAX_MQTT_STRING_BYTES = 65_535
+"""Longest text of an MQTT user property, bytes of UTF-8 (MQTT 5.0, section 1.5.4)."""
+
+MAX_SQS_ATTRIBUTES = 10
+"""Most message attributes of an SQS message (Amazon SQS quotas)."""
