@@ -102,3 +102,6 @@ _STRING_RULES: dict[str, _Rule] = {
     "partitionkey": _NOT_EMPTY,
     "traceparent": _NOT_EMPTY,
 }
+
+STRINGS = frozenset(_STRING_RULES)
+"""The attributes that are a String in every event; what is not among them may be an Integer or a Boolean."""

@@ -10,11 +10,11 @@ from eventplane.attributes import AttributeValue
 from eventplane.cesql.casts import INTEGER_MAX, Type
 from eventplane.cesql.errors import CesqlFunctionEvaluationError, CesqlGenericError, CesqlMathError
 
-# Unicode's White_Space. Python's strip() without arguments takes U+001C to U+001F as well, which are none.
-_WHITE_SPACE = (
+WHITE_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680"
     "\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
+"""Unicode's White_Space. Python's strip() alone takes U+001C to U+001F as well, which are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ BUILTINS = Functions(
         Function("CONCAT_WS", (_S,), _S, lambda delimiter, *texts: delimiter.join(texts), rest=_S),
         Function("LOWER", (_S,), _S, str.lower),
         Function("UPPER", (_S,), _S, str.upper),
-        Function("TRIM", (_S,), _S, lambda text: text.strip(_WHITE_SPACE)),
+        Function("TRIM", (_S,), _S, lambda text: text.strip(WHITE_SPACE)),
         Function("LEFT", (_S, _I), _S, _left),
         Function("RIGHT", (_S, _I), _S, _right),
         Function("SUBSTRING", (_S, _I), _S, _substring),

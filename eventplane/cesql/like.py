@@ -39,7 +39,12 @@ def read(pattern: str) -> Pattern:
 
 @lru_cache(maxsize=4096)
 def matcher(pattern: str) -> Callable[[str], object]:
-    """A function of a text that gives something true when the text matches.
+    """A function of a text that gives something true when the text matches."""
+    return re.compile(regex(pattern), re.DOTALL).fullmatch
+
+
+def regex(pattern: str) -> str:
+    """`pattern` as a regular expression of Python and of Java, for the whole text, a dot being any character.
 
     Its time is bounded by the product of both lengths: what `%` has found once is an atomic group, so nothing
     is searched twice. The first place where a part fits is as good as any later one.
@@ -53,4 +58,4 @@ def matcher(pattern: str) -> Callable[[str], object]:
     first, *middle, last = parts if len(parts) > 1 else [parts[0], ""]
     tail = f".*{last}" if len(parts) > 1 else ""
     found = "".join(f"(?>.*?{part})" for part in middle)
-    return re.compile(first + found + tail, re.DOTALL).fullmatch
+    return first + found + tail
