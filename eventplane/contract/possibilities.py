@@ -45,7 +45,11 @@ def _all(parts: list[frozenset[bool]]) -> frozenset[bool]:
 
 def _possible_sql(filter: Sql, known: Attributes) -> frozenset[bool]:
     # Only a contract with an expression pays for loading the language.
+    from eventplane.cesql import tree
     from eventplane.cesql.outcomes import outcomes
 
     expression = filter.expression
+    if tree.names(expression.tree) <= known.keys():
+        # Exactly: `outcomes` judges a part of an expression, where the String 'true' counts as true.
+        return frozenset({expression.matches(known)})
     return frozenset(each == "true" for each in outcomes(expression.tree, known, expression.functions))
