@@ -17,10 +17,10 @@ export EVENTPLANE_SHARED ?= ../shared
 ENV ?= dev
 TYPED := contract edge eventplane glue_jobs lambdas local stacks
 
-.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract lock tables clean
+.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables bench-router clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-13s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install the locked tools (repeats in an instant)
 	@tools/setup.sh
@@ -61,11 +61,20 @@ deploy: setup ## Deploy ENV to the account of the current credentials
 destroy: setup ## Delete the stacks of ENV; what is retained stays
 	cdk destroy --all --context env=$(ENV)
 
-contract: setup ## Check the contract and print its compiled form's version
-	@python -m contract
+contract: setup ## Check the contract, print its summary and its warnings
+	@python -m contract compile
+
+explain: setup ## Tell which routes an event takes, and why not the others: EVENT=event.json PLACE=cloud JSON=1
+	@mkdir -p build
+	@python -m contract compile --output build/contract.json > build/contract.txt
+	@python -m eventplane explain "$(EVENT)" --contract build/contract.json \
+	  $(if $(PLACE),--place "$(PLACE)") $(if $(JSON),--json)
 
 lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 	tools/lock.sh
+
+bench-router: setup ## Measure the router; writes build/bench/router.json (half a minute)
+	@python -m benchmarks.router
 
 clean: ## Delete everything that setup, builds and runs made
 	rm -rf .venv .venv-emulator node_modules build cdk.out .mypy_cache .pytest_cache .ruff_cache .hypothesis

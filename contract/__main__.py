@@ -1,4 +1,4 @@
-"""`python -m contract [FILE] [--output COMPILED]`: check a contract, show it, write its compiled form."""
+"""`python -m contract [compile | diagram | diff OTHER]`: check a contract, show it, compare it."""
 
 from __future__ import annotations
 
@@ -6,37 +6,60 @@ import argparse
 import sys
 from pathlib import Path
 
-from contract.loader import CONTRACT_FILE, load_contract
-from eventplane.contract import Contract, ContractError
+from contract.diagram import diagram
+from contract.diff import diff_text
+from contract.loader import CONTRACT_FILE, load_any, load_contract
+from contract.summary import summary, warnings_text
+from eventplane.contract import Contract, ContractError, check
 
 
-def main() -> int:
-    """Exit status 0 for a good contract, 1 for one with problems."""
-    parser = argparse.ArgumentParser(prog="python -m contract", description="Check and compile a contract.")
-    parser.add_argument("file", nargs="?", type=Path, default=CONTRACT_FILE)
-    parser.add_argument("--output", type=Path, help="write the compiled contract to this file")
-    arguments = parser.parse_args()
+def main(arguments: list[str]) -> int:
+    """Exit status 0 for a good contract, warnings or not, 1 for one with problems."""
+    # No command means the one that is wanted most.
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
+        arguments = ["compile", *arguments]
+    options = _parser().parse_args(arguments)
     try:
-        contract = load_contract(arguments.file)
+        text = options.run(load_contract(options.contract), options)
     except ContractError as error:
         print(error, file=sys.stderr)
         return 1
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_bytes(contract.canonical)
-    print(summary(contract))
+    print(text)
     return 0
 
 
-def summary(contract: Contract) -> str:
-    """What the contract says, a line a participant and route."""
-    lines = [f"{contract.name}, version {contract.version}"]
-    lines += [
-        f"  {each.kind:<15} {each.name:<18} {each.description}" for each in contract.participants.values()
-    ]
-    lines += [f"  route at {route.place:<6} {route.name} -> {route.destination}" for route in contract.routes]
-    return "\n".join(lines)
+def _compile(contract: Contract, options: argparse.Namespace) -> str:
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_bytes(contract.canonical)
+    return "\n".join(filter(None, [summary(contract), warnings_text(check(contract))]))
+
+
+def _diagram(contract: Contract, _: argparse.Namespace) -> str:
+    return diagram(contract)
+
+
+def _diff(contract: Contract, options: argparse.Namespace) -> str:
+    return diff_text(load_any(options.other), contract)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m contract", description="Without a command: compile.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    compiling = commands.add_parser("compile", help="check it, print a summary and the warnings")
+    compiling.add_argument("--output", type=Path, help="write the compiled contract to this file")
+    compiling.set_defaults(run=_compile)
+    drawing = commands.add_parser("diagram", help="draw the plane as a mermaid flowchart")
+    drawing.set_defaults(run=_diagram)
+    comparing = commands.add_parser("diff", help="show what changed against another version")
+    comparing.add_argument("other", type=Path, help="the earlier version: YAML, or compiled (.json)")
+    comparing.set_defaults(run=_diff)
+    for each in (compiling, drawing, comparing):
+        each.add_argument(
+            "--contract", type=Path, default=CONTRACT_FILE, metavar="FILE", help="instead of the plane's own"
+        )
+    return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

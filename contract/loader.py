@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import yaml
 
-from eventplane.contract import Contract, ContractError, Problem, compile_contract
+from contract.repeated_keys import repeated_keys
+from eventplane.contract import (
+    Contract,
+    ContractError,
+    ContractFormatError,
+    Problem,
+    compile_contract,
+    load_compiled,
+)
 
 CONTRACT_FILE = Path(__file__).parent / "event_plane.yaml"
 """The plane's own contract."""
@@ -21,7 +30,11 @@ def load_contract(path: Path = CONTRACT_FILE) -> Contract:
     Raises `ContractError` with the file, the path inside it and the remedy for every problem found.
     """
     try:
-        document = yaml.load(path.read_text("utf-8"), Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+        # The safe loader's two steps, with the look for equal keys between them.
+        loader = yaml.SafeLoader(path.read_text("utf-8"))
+        node = loader.get_single_node()
+        problems = list(repeated_keys(node)) if node else []
+        document = loader.construct_document(node) if node else None
     except OSError as error:
         raise _failure(
             path, "(file)", f"cannot be read: {error.strerror}", "name an existing file"
@@ -29,15 +42,20 @@ def load_contract(path: Path = CONTRACT_FILE) -> Contract:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         message = " ".join(str(error).split())
         raise _failure(path, "(file)", f"not YAML: {message}", "correct it at that place") from error
-    problems: list[Problem] = []
     if isinstance(document, dict):
-        _inline_schemas(document.get("event_types"), path.parent / "schemas", problems)
+        problems += _inline_schemas(document.get("event_types"), path.parent / "schemas")
+    try:
+        contract = compile_contract(document, str(path))
+    except ContractFormatError:
+        raise
+    except ContractError as error:
+        raise ContractError(str(path), [*problems, *error.problems]) from error
     if problems:
         raise ContractError(str(path), problems)
-    return compile_contract(document, str(path))
+    return contract
 
 
-def _inline_schemas(event_types: Any, folder: Path, problems: list[Problem]) -> None:
+def _inline_schemas(event_types: Any, folder: Path) -> Iterator[Problem]:
     """Replace each schema's file name by the schema itself, so that the compiled contract stands alone."""
     if not isinstance(event_types, dict):
         return
@@ -46,16 +64,16 @@ def _inline_schemas(event_types: Any, folder: Path, problems: list[Problem]) -> 
         if not isinstance(file_name, str):
             continue
         path = f"event_types.{name}.schema"
+        # A file that cannot be used is one fault, not also a schema that is none.
+        event_type["schema"] = None
         try:
             schema = json.loads((folder / file_name).read_text("utf-8"))
             jsonschema.Draft202012Validator.check_schema(schema)
         except (OSError, ValueError) as error:
-            problems.append(Problem(path, f"{file_name}: {error}", "put a JSON Schema into schemas/"))
+            yield Problem(path, f"{file_name}: {error}", "put a JSON Schema into schemas/")
         except jsonschema.SchemaError as error:
-            problems.append(
-                Problem(
-                    path, f"{file_name} at {error.json_path}: {error.message}", "write JSON Schema 2020-12"
-                )
+            yield Problem(
+                path, f"{file_name} at {error.json_path}: {error.message}", "write JSON Schema 2020-12"
             )
         else:
             event_type["schema"] = schema
@@ -65,16 +83,13 @@ def _failure(path: Path, place: str, message: str, remedy: str) -> ContractError
     return ContractError(str(path), [Problem(place, message, remedy)])
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML without the silent loss of the first of two equal keys."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice", key_node.start_mark
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep)
+def load_any(path: Path) -> Contract:
+    """The contract of a YAML file or, when its name ends in `.json`, of a compiled one."""
+    if path.suffix != ".json":
+        return load_contract(path)
+    try:
+        return load_compiled(path.read_bytes(), str(path))
+    except OSError as error:
+        raise _failure(
+            path, "(file)", f"cannot be read: {error.strerror}", "name an existing file"
+        ) from error

@@ -82,7 +82,7 @@ class Envelope:
 
 def parse_event(raw: bytes | str) -> Envelope:
     """The envelope of one event in JSON format. Raises `EnvelopeError`."""
-    size = len(raw) if isinstance(raw, bytes) else len(raw.encode("utf-8", "surrogatepass"))
+    size = _utf8_size(raw) if isinstance(raw, str) else len(raw)
     if size > MAX_EVENT_BYTES:
         raise EnvelopeError("too_large", f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
     try:
@@ -102,6 +102,13 @@ def write_event(attributes: Mapping[str, AttributeValue], data: Any = None) -> E
         members.setdefault("datacontenttype", "application/json")
         members["data"] = data
     return parse_event(json.dumps(members, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+
+def _utf8_size(text: str) -> int:
+    # ASCII, or so long that its characters alone decide: no need to encode it.
+    if text.isascii() or len(text) > MAX_EVENT_BYTES:
+        return len(text)
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _checked_attributes(members: dict[str, Any]) -> dict[str, AttributeValue]:

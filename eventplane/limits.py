@@ -26,3 +26,9 @@ MAX_ORIGINAL_BYTES = 64 * 1024
 MAX_DETAIL_CHARACTERS = 500
 """Most characters of a dead letter's detail. Ours: it may quote the original, which is in the letter already,
 and at JSON's 6 bytes a character both must fit MAX_EVENT_BYTES."""
+
+MAX_MQTT_STRING_BYTES = 65_535
+"""Longest text of an MQTT user property, bytes of UTF-8 (MQTT 5.0, section 1.5.4)."""
+
+MAX_SQS_ATTRIBUTES = 10
+"""Most message attributes of an SQS message (Amazon SQS quotas)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eventplane.contract import Contract, Place, Route
 from eventplane.envelope import Envelope
+from eventplane.route_index import RouteIndex
 
 
 class Router:
@@ -12,8 +13,8 @@ class Router:
     def __init__(self, contract: Contract, place: Place) -> None:
         self.contract = contract
         self.place = place
-        self._routes = contract.routes_at(place)
+        self._index = RouteIndex(contract.routes_at(place))
 
     def route(self, event: Envelope) -> tuple[Route, ...]:
         """The routes whose filter `event` matches, by name; empty when it is unrouted."""
-        return tuple(route for route in self._routes if route.filter.matches(event.attributes))
+        return self._index.matching(event.attributes)

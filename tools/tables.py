@@ -1,4 +1,4 @@
-"""Writes the tables of the docs that repeat what the code says: settings and limits. `--check` only compares.
+"""Writes the tables of the docs that repeat what the code says: settings, limits. `--check` only compares.
 
 A table stands between `<!-- table: NAME -->` and `<!-- end -->` in a Markdown file under docs/.
 """
@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 from edge.settings import CloudSettings, LocalSettings, Settings  # noqa: E402 - after the path it needs
 from edge.settings_reader import ENVIRONMENT_PREFIX  # noqa: E402
+from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
 
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -46,7 +47,24 @@ def limits_table() -> str:
     return _table(["limit", "value", "what and why"], rows)
 
 
-TABLES = {"settings": settings_table, "limits": limits_table}
+def channel_table() -> str:
+    """The settings of an inbox or outbox in a contract."""
+    rows = []
+    for kind, transports in TRANSPORTS.items():
+        accepts = " or ".join(f"`{each}`" for each in transports)
+        rows.append([f"`transport` of a {kind}", f"`{transports[0]}`", accepts, "what carries the channel"])
+    for name, word in WORDS.items():
+        accepts = " or ".join(f"`{each}`" for each in word.options)
+        rows.append([f"`{name}`", f"`{word.default}`", accepts, word.meaning])
+    for name, number in NUMBERS.items():
+        default = "no limit" if number.default is None else f"{number.default:,}"
+        accepts = f"{number.unit} from {number.low:,} to {number.high:,}"
+        rows.append([f"`{name}`", default, accepts, number.meaning])
+    rows.append(["`receipts`", "`false`", "`true` or `false`", RECEIPTS])
+    return _table(["setting", "default", "accepts", "meaning"], rows)
+
+
+TABLES = {"settings": settings_table, "limits": limits_table, "channel": channel_table}
 
 
 def current(text: str) -> str:

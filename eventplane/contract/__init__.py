@@ -1,11 +1,14 @@
 """The contract: the one declaration of participants, channels, event types and routes.
 
 `compile_contract` turns the document people write into a `Contract`; `Contract.canonical` is its compiled
-form, which the device image, the functions and the audit load with `load_compiled`.
+form, which the device image, the functions and the audit load with `load_compiled`. `check` warns of what is
+allowed and was hardly meant.
 """
 
+from eventplane.contract.canonical import contract_document
+from eventplane.contract.checks import check
 from eventplane.contract.compiler import compile_contract, load_compiled
-from eventplane.contract.errors import ContractError, Problem
+from eventplane.contract.errors import ContractError, ContractFormatError, Problem
 from eventplane.contract.model import (
     Channel,
     Contract,
@@ -24,6 +27,7 @@ __all__ = [
     "Channel",
     "Contract",
     "ContractError",
+    "ContractFormatError",
     "DeliveryGuarantee",
     "EventType",
     "Ordering",
@@ -34,6 +38,8 @@ __all__ = [
     "Problem",
     "Route",
     "Transport",
+    "check",
     "compile_contract",
+    "contract_document",
     "load_compiled",
 ]

@@ -6,44 +6,24 @@ version. Loading a canonical form gives an equal contract with the same version.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
-from eventplane.contract.errors import ContractError, Problem
+from eventplane.contract.canonical import FORMAT, canonical_bytes, version_of, whole_document
+from eventplane.contract.channel_reader import read_channel
+from eventplane.contract.errors import ContractError, ContractFormatError, Problem
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.model import (
-    Channel,
     Contract,
-    DeliveryGuarantee,
     EventType,
-    Ordering,
     Participant,
     ParticipantKind,
     Place,
     Priority,
     Route,
-    Transport,
 )
 from eventplane.contract.reader import Section
-from eventplane.filters import to_document
-
-FORMAT = 1
-"""The version of the document's own format."""
-
-VERSION_LENGTH = 16
-"""Hexadecimal digits of the content hash that name a contract: 64 bits."""
-
-_DAY_S = 86_400
-
-# The transports each kind's boxes may use; the first is the default.
-_TRANSPORTS = {
-    ParticipantKind.DEVICE: (Transport.IOT_CORE,),
-    ParticipantKind.DEVICE_SERVICE: (Transport.MQTT,),
-    ParticipantKind.CLOUD_SERVICE: (Transport.SQS, Transport.SQS_FIFO),
-}
 
 
 def compile_contract(document: object, origin: str) -> Contract:
@@ -52,10 +32,52 @@ def compile_contract(document: object, origin: str) -> Contract:
     `document` is plain data (mappings, lists, strings, numbers), `origin` the file it came from. The payload
     schema of an event type stands in it as a JSON Schema document, not as a file name.
     """
+    name, participants, event_types, routes = _read(document, origin)
+    canonical = canonical_bytes(whole_document(name, participants, event_types, routes))
+    return _contract(name, participants, event_types, routes, canonical)
+
+
+def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> Contract:
+    """The contract of a canonical form, with the version it was compiled with.
+
+    The version is that of the text as it stands: settings that came later have their defaults in the
+    contract, and change nothing about what an old one is called. Raises `ContractError` when it is damaged,
+    `ContractFormatError` when a newer program wrote it.
+    """
+    try:
+        document = json.loads(compiled)
+        canonical = canonical_bytes(document)
+    except (ValueError, RecursionError) as error:
+        raise ContractError(
+            origin, [Problem("(document)", f"not JSON: {error}", "compile the contract again")]
+        ) from error
+    return _contract(*_read(document, origin), canonical)
+
+
+_Parts = tuple[str, dict[str, Participant], dict[str, EventType], tuple[Route, ...]]
+
+
+def _contract(
+    name: str,
+    participants: dict[str, Participant],
+    event_types: dict[str, EventType],
+    routes: tuple[Route, ...],
+    canonical: bytes,
+) -> Contract:
+    return Contract(
+        name=name,
+        version=version_of(canonical),
+        canonical=canonical,
+        participants=MappingProxyType(participants),
+        event_types=MappingProxyType(event_types),
+        routes=routes,
+    )
+
+
+def _read(document: object, origin: str) -> _Parts:
     problems: list[Problem] = []
     top = Section("", document, problems)
-    if top.raw("format") != FORMAT:
-        top.fault("format", f"{top.raw('format')!r} is not a known format", f"write `format: {FORMAT}`")
+    _check_format(top, origin)
     name = top.text("name")
     participants = {
         each: _read_participant(each, section)
@@ -71,26 +93,16 @@ def compile_contract(document: object, origin: str) -> Contract:
     _check_whole(top, participants, routes)
     if problems:
         raise ContractError(origin, problems)
-    canonical = _canonical(name, participants, event_types, routes)
-    return Contract(
-        name=name,
-        version=hashlib.sha256(canonical).hexdigest()[:VERSION_LENGTH],
-        canonical=canonical,
-        participants=MappingProxyType(participants),
-        event_types=MappingProxyType(event_types),
-        routes=routes,
-    )
+    return name, participants, event_types, routes
 
 
-def load_compiled(canonical: bytes | str, origin: str = "compiled contract") -> Contract:
-    """The contract of a canonical form. Raises `ContractError` when it is damaged."""
-    try:
-        document = json.loads(canonical)
-    except (ValueError, RecursionError) as error:
-        raise ContractError(
-            origin, [Problem("(document)", f"not JSON: {error}", "compile the contract again")]
-        ) from error
-    return compile_contract(document, origin)
+def _check_format(top: Section, origin: str) -> None:
+    found = top.raw("format")
+    if isinstance(found, int) and not isinstance(found, bool) and found > FORMAT:
+        # Whatever else one found here would be a fault by rules that this contract does not follow.
+        raise ContractFormatError(origin, found, FORMAT)
+    if found != FORMAT or isinstance(found, bool):
+        top.fault("format", f"{found!r} is not a known format", f"write `format: {FORMAT}`")
 
 
 def _read_participant(name: str, section: Section) -> Participant:
@@ -103,42 +115,11 @@ def _read_participant(name: str, section: Section) -> Participant:
         name=name,
         kind=kind,
         description=section.text("description"),
-        inbox=_read_channel(name, kind, section.section("inbox")),
-        outbox=_read_channel(name, kind, section.section("outbox")),
+        inbox=read_channel(name, kind, section.section("inbox")),
+        outbox=read_channel(name, kind, section.section("outbox")),
     )
     section.finish()
     return participant
-
-
-def _read_channel(participant: str, kind: ParticipantKind, section: Section) -> Channel:
-    transports = _TRANSPORTS[kind]
-    transport = section.choice("transport", Transport, transports[0])
-    if transport not in transports:
-        words = ", ".join(transports)
-        section.fault("transport", f"a {kind} has no {transport} channel", f"choose one of: {words}")
-    ordering = section.choice("ordering", Ordering, Ordering.NONE) or Ordering.NONE
-    if ordering is Ordering.SOURCE and transport is Transport.SQS:
-        section.fault(
-            "ordering", "a standard queue promises no order", "use `transport: sqs_fifo` or `ordering: none`"
-        )
-    guarantee = section.choice("delivery_guarantee", DeliveryGuarantee, DeliveryGuarantee.AT_LEAST_ONCE)
-    channel = Channel(
-        participant=participant,
-        box=section.path.rsplit(".", 1)[-1],
-        transport=transport or transports[0],
-        delivery_guarantee=guarantee or DeliveryGuarantee.AT_LEAST_ONCE,
-        priority=section.choice("priority", Priority, Priority.NORMAL) or Priority.NORMAL,
-        ordering=ordering,
-        expiry_s=section.integer("expiry_s", None, 1, 365 * _DAY_S, "seconds"),
-        batching_delay_ms=section.integer("batching_delay_ms", 0, 0, 300_000, "milliseconds") or 0,
-        # SQS keeps a message for 60 s to 14 days.
-        retention_s=section.integer("retention_s", 14 * _DAY_S, 60, 14 * _DAY_S, "seconds") or 0,
-        # Below five, throttled invocations alone can spend the receives (AWS Lambda guide for SQS).
-        max_receives=section.integer("max_receives", 5, 5, 1_000, "receives") or 0,
-        receipts=section.boolean("receipts", default=False),
-    )
-    section.finish()
-    return channel
 
 
 def _read_event_types(section: Section) -> dict[str, EventType]:
@@ -198,56 +179,3 @@ def _check_whole(top: Section, participants: Mapping[str, Participant], routes: 
         )
     if not routes:
         top.fault("routes", "there is no route", "declare at least one")
-
-
-def _canonical(
-    name: str,
-    participants: Mapping[str, Participant],
-    event_types: Mapping[str, EventType],
-    routes: tuple[Route, ...],
-) -> bytes:
-    document = {
-        "format": FORMAT,
-        "name": name,
-        "participants": {each.name: _participant_document(each) for each in participants.values()},
-        "event_types": {each.name: _event_type_document(each) for each in event_types.values()},
-        "routes": {
-            each.name: {"filter": to_document(each.filter), "to": each.destination} for each in routes
-        },
-    }
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-
-
-def _route_document(route: Route) -> dict[str, Any]:
-    return {"filter": to_document(route.filter), "to": route.destination}
-
-
-def _participant_document(participant: Participant) -> dict[str, Any]:
-    return {
-        "kind": participant.kind,
-        "description": participant.description,
-        "inbox": _channel_document(participant.inbox),
-        "outbox": _channel_document(participant.outbox),
-    }
-
-
-def _channel_document(channel: Channel) -> dict[str, Any]:
-    return {
-        "transport": channel.transport,
-        "delivery_guarantee": channel.delivery_guarantee,
-        "priority": channel.priority,
-        "ordering": channel.ordering,
-        "expiry_s": channel.expiry_s,
-        "batching_delay_ms": channel.batching_delay_ms,
-        "retention_s": channel.retention_s,
-        "max_receives": channel.max_receives,
-        "receipts": channel.receipts,
-    }
-
-
-def _event_type_document(event_type: EventType) -> dict[str, Any]:
-    return {
-        "description": event_type.description,
-        "priority": event_type.priority,
-        "schema": event_type.schema,
-    }

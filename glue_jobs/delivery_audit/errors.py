@@ -57,3 +57,12 @@ class EmptyWindowError(AuditError):
         )
         self.uri = uri
         self.window = window
+
+
+class UnsupportedExpressionError(AuditError):
+    """Spark would not decide as the routers do, because of `what` in the CESQL `expression`."""
+
+    def __init__(self, expression: str, what: str, remedy: str) -> None:
+        super().__init__(f"the audit cannot evaluate {expression!r:.200}: it has {what}; {remedy}")
+        self.expression = expression
+        self.what = what

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import reduce
 from operator import and_, or_
 
@@ -10,19 +9,18 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from eventplane.contract import Contract, Place
-from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Suffix
+from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
+from glue_jobs.delivery_audit import cesql
+from glue_jobs.delivery_audit.attributes import NOT_ATTRIBUTES, Attributes
 
 NO_ROUTE = "(unrouted)"
 """What stands for a route where none matches. No route can be called so."""
 
-_NOT_ATTRIBUTES = frozenset({"data", "data_base64"})
 
-
-def to_column(filter: Filter, attributes: Column) -> Column:
+def to_column(filter: Filter, attributes: Attributes) -> Column:
     """Whether an event matches `filter`: true or false, never null.
 
-    `attributes` is a map<string, string>, or a struct with at least `attribute_names(filter)`, of canonical
-    attribute strings; one that is null is absent.
+    Raises `UnsupportedExpressionError`.
     """
     if isinstance(filter, Not):
         return ~to_column(filter.filter, attributes)
@@ -30,10 +28,12 @@ def to_column(filter: Filter, attributes: Column) -> Column:
         return reduce(and_, (to_column(each, attributes) for each in filter.filters), sf.lit(True))
     if isinstance(filter, Any):
         return reduce(or_, (to_column(each, attributes) for each in filter.filters), sf.lit(False))
-    if filter.attribute in _NOT_ATTRIBUTES:
+    if isinstance(filter, Sql):
+        return cesql.passes(filter.expression, attributes)
+    if filter.attribute in NOT_ATTRIBUTES:
         return sf.lit(False)
     # In SQL a comparison with nothing is unknown, and so is its negation; a router says false, and true.
-    return sf.coalesce(_compare(filter, attributes[filter.attribute]), sf.lit(False))
+    return sf.coalesce(_compare(filter, attributes.texts[filter.attribute]), sf.lit(False))
 
 
 def _compare(filter: Exact | Prefix | Suffix, held: Column) -> Column:
@@ -44,18 +44,7 @@ def _compare(filter: Exact | Prefix | Suffix, held: Column) -> Column:
     return held.endswith(sf.lit(filter.value))
 
 
-def attribute_names(filter: Filter) -> Iterator[str]:
-    """The attributes that `filter` looks at, with repetitions."""
-    if isinstance(filter, Not):
-        yield from attribute_names(filter.filter)
-    elif isinstance(filter, All | Any):
-        for each in filter.filters:
-            yield from attribute_names(each)
-    elif filter.attribute not in _NOT_ATTRIBUTES:
-        yield filter.attribute
-
-
-def cloud_routes(contract: Contract, attributes: Column) -> Column:
+def cloud_routes(contract: Contract, attributes: Attributes) -> Column:
     """The names of the cloud's routes that an event takes, array<string>; `[NO_ROUTE]` when it takes none."""
     routes = contract.routes_at(Place.CLOUD)
     taken = [sf.when(to_column(route.filter, attributes), sf.lit(route.name)) for route in routes]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 CORRUPT = "_corrupt_record"
@@ -54,12 +52,3 @@ LEDGER_ROW = StructType(
 def in_folders(row: StructType) -> StructType:
     """`row` with the partition folders as columns. Named, so that Spark does not guess `hour=07` to be 7."""
     return StructType([*row.fields, *(StructField(name, StringType()) for name in FOLDERS)])
-
-
-def event_attributes(names: Iterable[str]) -> StructType:
-    """The attributes `names` of an event, each as its canonical string.
-
-    Spark's reader renders a Boolean as `true`, an Integer in decimals, as the core's `attribute_text` does.
-    A null attribute and an absent one are both null.
-    """
-    return StructType([StructField(name, StringType()) for name in sorted(set(names))])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from glue_jobs.delivery_audit.attributes import Attributes, with_attributes
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.quarantine import any_missing, fault, line
-from glue_jobs.delivery_audit.route_filters import attribute_names, cloud_routes
-from glue_jobs.delivery_audit.schema import event_attributes
+from glue_jobs.delivery_audit.route_filters import cloud_routes
 from glue_jobs.delivery_audit.window import Window, day_of, is_time
 
 READ_ATTRIBUTES = (
@@ -23,10 +23,6 @@ READ_ATTRIBUTES = (
 )
 """What the audit itself wants to know of an event, besides what the filters look at."""
 
-# With an option set, Spark's optimizer leaves the schema alone. Otherwise it parses the event once for each
-# attribute that is used (OptimizeCsvJsonExprs).
-_PARSE_ONCE = {"mode": "PERMISSIVE"}
-
 
 def tap_rows(raw: DataFrame, history: ContractHistory, window: Window) -> DataFrame:
     """The tap's rows of the window, each with its `fault` or null.
@@ -35,9 +31,8 @@ def tap_rows(raw: DataFrame, history: ContractHistory, window: Window) -> DataFr
     of an item that is no event; `sequence` is null where a simple client sends without the device's numbers.
     """
     filters = [route.filter for contract in history.contracts for route in contract.routes]
-    names = {*READ_ATTRIBUTES, *(name for each in filters for name in attribute_names(each))}
-    parsed = raw.withColumn("attributes", sf.from_json("event", event_attributes(names), _PARSE_ONCE))
-    attributes = sf.col("attributes")
+    parsed, attributes = with_attributes(raw, filters, also=READ_ATTRIBUTES)
+    texts = attributes.texts
     rows = parsed.select(
         "date",
         "file",
@@ -45,19 +40,19 @@ def tap_rows(raw: DataFrame, history: ContractHistory, window: Window) -> DataFr
         "accepted_at_ms",
         "message_id",
         "index",
-        attributes["source"].alias("source"),
-        attributes["id"].alias("id"),
-        attributes["type"].alias("type"),
-        attributes["deadletterreason"].alias("dead_letter_reason"),
-        attributes["deviceepoch"].alias("epoch"),
-        _sequence(attributes["devicesequence"]).alias("sequence"),
-        _unix_ms(attributes["recordedtime"]).alias("recorded_at_ms"),
-        _expires_at_ms(attributes["expirytime"]).alias("expires_at_ms"),
+        texts["source"].alias("source"),
+        texts["id"].alias("id"),
+        texts["type"].alias("type"),
+        texts["deadletterreason"].alias("dead_letter_reason"),
+        texts["deviceepoch"].alias("epoch"),
+        _sequence(texts["devicesequence"]).alias("sequence"),
+        _unix_ms(texts["recordedtime"]).alias("recorded_at_ms"),
+        _expires_at_ms(texts["expirytime"]).alias("expires_at_ms"),
         sf.when(sf.col("event").isNotNull(), _routes(history, attributes)).alias("routes"),
         "refusal",
         sf.when(sf.col("refusal").isNotNull(), sf.sha2("original_base64", 256)).alias("refused"),
-        _fault(attributes).alias("fault"),
-        sf.when(_fault(attributes).isNotNull(), _line()).alias("line"),
+        _fault(texts).alias("fault"),
+        sf.when(_fault(texts).isNotNull(), _line()).alias("line"),
     )
     accepted_on = sf.when(sf.col("fault").isNull(), day_of(sf.col("accepted_at_ms"))).otherwise(
         sf.col("date")
@@ -91,9 +86,9 @@ def events(tap: DataFrame) -> DataFrame:
     )
 
 
-def _fault(attributes: Column) -> Column:
+def _fault(texts: Column) -> Column:
     event, refusal = sf.col("event"), sf.col("refusal")
-    identity = attributes["source"].isNull() | attributes["id"].isNull() | attributes["type"].isNull()
+    identity = texts["source"].isNull() | texts["id"].isNull() | texts["type"].isNull()
     return fault(
         {
             "missing_member": any_missing("accepted_at_ms", "client_id", "message_id", "index"),
@@ -112,7 +107,7 @@ def _line() -> Column:
     )
 
 
-def _routes(history: ContractHistory, attributes: Column) -> Column:
+def _routes(history: ContractHistory, attributes: Attributes) -> Column:
     pairs = ((sf.lit(each.version), cloud_routes(each, attributes)) for each in history.contracts)
     return sf.create_map(*(column for pair in pairs for column in pair))
 

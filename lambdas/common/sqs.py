@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.envelope import Envelope
+from eventplane.sqs_binding import DATA_TYPE, SqsMessage
 from lambdas.common.log import logger
 
 MAX_ENTRIES: Final = 10
@@ -19,35 +16,12 @@ MAX_ENTRIES: Final = 10
 MAX_BYTES: Final = 1024 * 1024
 """Most bytes of one SendMessageBatch, bodies and attributes (Amazon SQS quotas)."""
 
-# SQS accepts the characters of XML 1.0. Strict JSON has already kept all others out, but for these two.
-_NOT_XML: Final = re.compile("[\ufffe\uffff]")
-
 FIFO_SUFFIX: Final = ".fifo"
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """One message to send: an event's exact text, with `hints` as message attributes.
-
-    The hints let a consumer filter without parsing; the body alone is authoritative.
-    """
-
-    event: Envelope
-    hints: dict[str, str]
-    body: str = field(init=False)
-    bytes: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        # These two can only stand inside JSON strings, where an escape means the same.
-        body = _NOT_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", self.event.json)
-        hints = sum(len(name) + len("String") + len(value.encode()) for name, value in self.hints.items())
-        object.__setattr__(self, "body", body)
-        object.__setattr__(self, "bytes", len(body.encode()) + hints)
-
-
-def batches(messages: Iterable[Outgoing]) -> Iterator[list[Outgoing]]:
+def batches(messages: Iterable[SqsMessage]) -> Iterator[list[SqsMessage]]:
     """The messages in their order, cut into what one SendMessageBatch may carry."""
-    batch: list[Outgoing] = []
+    batch: list[SqsMessage] = []
     size = 0
     for message in messages:
         if len(batch) == MAX_ENTRIES or (batch and size + message.bytes > MAX_BYTES):
@@ -65,7 +39,7 @@ class SqsSender:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def send(self, queue_url: str, batch: Sequence[Outgoing]) -> list[bool]:
+    def send(self, queue_url: str, batch: Sequence[SqsMessage]) -> list[bool]:
         """Send one batch; for each of its messages, in order, whether the queue has taken it.
 
         Never raises for what AWS or the network refuse: a message not taken has to be sent again.
@@ -85,21 +59,15 @@ class SqsSender:
         return [entry["Id"] in taken for entry in entries]
 
 
-def _entry(id: str, message: Outgoing, fifo: bool) -> dict[str, Any]:
+def _entry(id: str, message: SqsMessage, fifo: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "Id": id,
         "MessageBody": message.body,
         "MessageAttributes": {
-            name: {"DataType": "String", "StringValue": value} for name, value in message.hints.items()
+            name: {"DataType": DATA_TYPE, "StringValue": value} for name, value in message.hints.items()
         },
     }
     if fifo:
-        order = message.event.attributes.get("partitionkey", message.event.source)
-        # Hashed, because SQS allows 128 characters of its own choice; equal keys stay equal.
-        entry["MessageGroupId"] = _digest(str(order))
-        entry["MessageDeduplicationId"] = _digest("\n".join(message.event.key))
+        entry["MessageGroupId"] = message.group
+        entry["MessageDeduplicationId"] = message.deduplication
     return entry
-
-
-def _digest(value: str) -> str:
-    return hashlib.sha256(value.encode()).hexdigest()

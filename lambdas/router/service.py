@@ -11,12 +11,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Contract, ParticipantKind, Place, Priority
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import LEDGER, to_line
+from eventplane.sqs_binding import SqsMessage, to_message
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
-from lambdas.common.sqs import Outgoing, SqsSender, batches
+from lambdas.common.sqs import SqsSender, batches
 from lambdas.router.planner import Planner, Step
 
 RESERVE_MS: Final = 2 * WORST_CALL_MS
@@ -99,7 +100,7 @@ class RouterService:
         sent: list[Step] = []
         unsent: list[Step] = []
         for destination, waiting in _by_destination(steps):
-            for batch in batches([_outgoing(step) for step in waiting]):
+            for batch in batches([_message(step) for step in waiting]):
                 tried, waiting = waiting[: len(batch)], waiting[len(batch) :]
                 if remaining_ms() < RESERVE_MS:
                     taken = [False] * len(batch)
@@ -131,11 +132,7 @@ def _by_destination(steps: Iterable[Step]) -> list[tuple[str, list[Step]]]:
     return list(waiting.items())
 
 
-def _outgoing(step: Step) -> Outgoing:
+def _message(step: Step) -> SqsMessage:
     assert step.event is not None  # noqa: S101 - `_send` gets no other steps
-    event = step.event
-    hints = {"ce_id": event.id, "ce_source": event.source, "ce_type": event.type}
-    if "time" in event.attributes:
-        hints["ce_time"] = str(event.attributes["time"])
-    hints |= {"route": str(step.record.route), "contract": step.record.contract_version}
-    return Outgoing(event, hints)
+    hints = {"route": str(step.record.route), "contract": step.record.contract_version}
+    return to_message(step.event, hints)

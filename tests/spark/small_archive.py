@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Place, compile_contract
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.envelope import Envelope, write_event
@@ -65,10 +66,12 @@ class SmallArchive:
         self._sequences: dict[str, int] = {}
         self._messages = 0
 
-    def event(self, type: str = READING, home: str = "home-1", at_ms: int = NOON_MS, **more: str) -> Envelope:
+    def event(
+        self, type: str = READING, home: str = "home-1", at_ms: int = NOON_MS, **more: AttributeValue
+    ) -> Envelope:
         """A new event as its device sends it, accepted at `at_ms`."""
         sequence = self._sequences[home] = self._sequences.get(home, 0) + 1
-        attributes = {
+        attributes: dict[str, AttributeValue] = {
             "id": f"{home}-{sequence}",
             "source": f"//{home}/service",
             "type": type,
@@ -138,7 +141,9 @@ class SmallArchive:
         self.ledger += rows
         return rows
 
-    def send(self, type: str = READING, home: str = "home-1", at_ms: int = NOON_MS, **more: str) -> Envelope:
+    def send(
+        self, type: str = READING, home: str = "home-1", at_ms: int = NOON_MS, **more: AttributeValue
+    ) -> Envelope:
         """An event's whole way, without a fault."""
         event = self.event(type, home, at_ms, **more)
         self.accept(event, home, at_ms)

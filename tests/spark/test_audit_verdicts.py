@@ -47,6 +47,21 @@ def test_one_of_two_routes_lost(archive: SmallArchive, audit: Audit) -> None:
     assert report["findings"][0]["route"] == "copies"
 
 
+def test_a_route_by_cesql_expects_what_the_router_delivered(archive: SmallArchive, audit: Audit) -> None:
+    condition = "type LIKE '%.alarm.%' AND (severity >= 17 OR UPPER(room) IN ('KITCHEN', 'BATH'))"
+    archive.contract = small_contract(severe={"filter": {"sql": condition}, "to": "care.inbox"})
+    archive.contracts = [archive.contract]
+    archive.send(ALARM, severity=21)
+    archive.send(ALARM, severity="3", room="bath")
+    archive.send(ALARM, room="bath")  # an error, as nothing says how severe it is
+    archive.send(READING, severity=21)
+    report = audit()
+    assert faults(report) == {}
+    assert by_route(report, "severe")["delivered"] == 2
+    archive.ledger = [row for row in archive.ledger if row.route != "severe"]
+    assert faults(audit()) == {"lost": 2}
+
+
 def test_a_copy_in_the_inbox_is_a_duplicate(archive: SmallArchive, audit: Audit) -> None:
     event = archive.send()
     archive.route(event)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from contract import CONTRACT_FILE, load_contract
-from contract.__main__ import summary
+from contract.summary import summary
 from eventplane.contract import (
     Contract,
     ContractError,
@@ -139,6 +139,8 @@ def put(path: str, value: object) -> Change:
     ("change", "path"),
     [
         (put("format", 2), "format"),
+        (put("format", "1"), "format"),
+        (put("format", True), "format"),
         (put("name", ""), "name"),
         (put("surprise", 1), "surprise"),
         (put("participants/Desk", {"kind": "cloud_service", "description": "x"}), "participants.Desk"),
@@ -159,6 +161,8 @@ def put(path: str, value: object) -> Change:
         (put("participants/desk/inbox/expiry_s", 0), "participants.desk.inbox.expiry_s"),
         (put("participants/desk/inbox/batching_delay_ms", True), "participants.desk.inbox.batching_delay_ms"),
         (put("participants/desk/inbox/receipts", "yes"), "participants.desk.inbox.receipts"),
+        (put("participants/device/outbox/transport", "sqs_fifo"), "participants.device.outbox.transport"),
+        (put("participants/device/outbox/ordering", "source"), "participants.device.outbox.ordering"),
         (put("participants/second", {"kind": "device", "description": "x"}), "participants"),
         (put("event_types/org.example.ring.v1/priority", "asap"), "event_types.org.example.ring.v1.priority"),
         (
@@ -180,6 +184,25 @@ def test_a_fault_is_named_with_its_place_and_remedy(change: Change, path: str) -
     assert [problem.path for problem in caught.value.problems] == [path]
     assert caught.value.problems[0].remedy
     assert "some.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "remedy"),
+    [
+        (
+            put("participants/desk/inbox/delivery_guarantee", "exactly_once"),
+            "drops repeated `source` and `id`",
+        ),
+        (put("participants/device/outbox/transport", "sqs_fifo"), "`devicesequence`"),
+        (put("participants/desk/inbox/ordering", "source"), "sqs_fifo"),
+    ],
+)
+def test_what_no_transport_can_give_is_answered_with_what_it_can(change: Change, remedy: str) -> None:
+    document = small()
+    change(document)
+    with pytest.raises(ContractError) as caught:
+        compile_contract(document, "some.yaml")
+    assert remedy in caught.value.problems[0].remedy
 
 
 def test_all_faults_are_reported_at_once() -> None:
@@ -210,7 +233,8 @@ def test_nesting_without_end_is_damage_as_well() -> None:
     ("content", "message"),
     [
         ("a: [", "not YAML"),
-        ("a: 1\na: 2", "stands twice"),
+        ("a: 1\nb: 2\na: 2", "a: the name stands twice, in line 1 and line 3"),
+        ("routes:\n  - {x: {to: a, to: b}}", r"routes\[0\].x.to: the name stands twice"),
         ("[1, 2]", "not a mapping"),
         ("event_types: {t: {description: x, schema: missing.json}}", "missing.json"),
         ("event_types: {t: {description: x, schema: broken.json}}", "broken.json"),
@@ -231,6 +255,23 @@ def test_a_wrong_file_is_named(tmp_path: Path, content: str, message: str) -> No
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match="cannot be read"):
         load_contract(tmp_path / "none.yaml")
+
+
+def test_faults_of_the_files_and_of_the_contract_come_together(tmp_path: Path) -> None:
+    file = tmp_path / "plane.yaml"
+    file.write_text(
+        "format: 1\nname: x\nname: y\nevent_types:\n  t: {description: x, schema: none.json}\n"
+        "participants:\n  home: &home {kind: device, description: x}\n  same: *home\n"
+        "routes: {up: {filter: {sql: 'type = '}, to: home.outbox}}\n"
+    )
+    with pytest.raises(ContractError) as caught:
+        load_contract(file)
+    assert [each.path for each in caught.value.problems] == [
+        "name",
+        "event_types.t.schema",
+        "routes.up.filter.sql",
+        "participants",
+    ]
 
 
 def test_every_event_type_of_the_plane_has_a_schema(contract: Contract) -> None:

@@ -94,6 +94,17 @@ def test_listing_1_of_the_router_paper_is_an_event_with_contenttype_as_extension
         (text(time="yesterday"), "attribute_value"),
         (text(time="2023-02-30T00:00:00Z"), "attribute_value"),
         (text(time="2023-02-03T24:00:00Z"), "attribute_value"),
+        (text(time="2023-02-03T00:60:00Z"), "attribute_value"),
+        (text(time="2023-02-03T00:00:61Z"), "attribute_value"),
+        (text(time="0000-02-03T00:00:00Z"), "attribute_value"),
+        (text(time="2023-W05-1T00:00:00Z"), "attribute_value"),
+        (text(time="\u0662023-02-03T00:00:00Z"), "attribute_value"),
+        (text(time="2023-02-03T00:00:00+00:60"), "attribute_value"),
+        (text(control="a\x7fb"), "attribute_value"),
+        (text(control="\xe9\x85"), "attribute_value"),
+        (text(control="\ufdd0"), "attribute_value"),
+        (text(dataschema="https://a.example/%zz"), "attribute_value"),
+        (text(dataschema="https:"), "attribute_value"),
         (text(time="2023-02-03T00:00:00"), "attribute_value"),
         (text(time="2023-02-03T00:00:00+24:00"), "attribute_value"),
         (text(expirytime="soon"), "attribute_value"),
@@ -113,6 +124,27 @@ def test_what_is_no_event_is_refused_with_a_reason(raw: bytes | str, reason: str
 )
 def test_timestamps_of_any_precision_pass(time: str) -> None:
     assert parse_event(text(time=time)).attributes["time"] == time
+
+
+def test_texts_of_any_script_pass() -> None:
+    assert (
+        parse_event(text(subject="Küche \u200b\U0001f600")).attributes["subject"] == "Küche \u200b\U0001f600"
+    )
+
+
+@pytest.mark.parametrize("size", [MAX_EVENT_BYTES, MAX_EVENT_BYTES + 1])
+@pytest.mark.parametrize("character", ["x", "é"])
+def test_a_text_has_the_size_of_its_bytes(character: str, size: int) -> None:
+    room = size - len(text(data=""))
+    raw = text(data="~").replace(
+        "~", character * (room // len(character.encode())) + "x" * (room % len(character.encode()))
+    )
+    assert len(raw.encode()) == size
+    for form in (raw, raw.encode()):
+        if size > MAX_EVENT_BYTES:
+            assert reason_of(form) == "too_large"
+        else:
+            assert parse_event(form).json == raw
 
 
 @pytest.mark.parametrize("value", [-(2**31), 2**31 - 1])

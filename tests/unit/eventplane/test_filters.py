@@ -2,9 +2,10 @@
 
 import pytest
 
+from eventplane.cesql import parse
 from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import MAX_FILTER_DEPTH, read_filter
-from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Suffix, to_document
+from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix, to_document
 
 ATTRIBUTES = {"type": "org.example.alarm.v1", "subject": "/kitchen", "level": 3, "urgent": True}
 
@@ -33,6 +34,9 @@ def filter_of(document: object) -> Filter:
         ({"all": [{"suffix": {"type": ".v1"}}, {"exact": {"subject": "/bath"}}]}, False),
         ({"any": [{"suffix": {"type": ".v2"}}, {"exact": {"subject": "/kitchen"}}]}, True),
         ({"not": {"exact": {"missing": "x"}}}, True),
+        ({"sql": "subject = '/kitchen' AND level >= 3"}, True),
+        ({"sql": "missing = 'x' OR urgent"}, False),
+        ({"not": {"sql": "missing = 'x'"}}, True),
         ({"not": {"exact": {"subject": "/kitchen"}}}, False),
     ],
 )
@@ -41,7 +45,9 @@ def test_matching(document: object, expected: bool) -> None:
 
 
 def test_a_filter_is_written_as_it_is_read() -> None:
-    tree = Any((All((Exact("type", "a"), Not(Suffix("subject", "/b")))), Prefix("source", "/c")))
+    tree = Any(
+        (All((Exact("type", "a"), Not(Suffix("subject", "/b")))), Prefix("source", "/c"), Sql(parse("a = 1")))
+    )
     assert filter_of(to_document(tree)) == tree
 
 
@@ -52,6 +58,10 @@ def test_a_filter_is_written_as_it_is_read() -> None:
         ({}, "filter"),
         ({"exact": {"type": "a"}, "prefix": {"type": "b"}}, "filter"),
         ({"sequel": "type = 'a'"}, "filter.sequel"),
+        ({"sql": {"type": "a"}}, "filter.sql"),
+        ({"sql": ""}, "filter.sql"),
+        ({"sql": "type = "}, "filter.sql"),
+        ({"sql": "FOO(type)"}, "filter.sql"),
         ({"exact": {}}, "filter.exact"),
         ({"exact": {"Type": "a"}}, "filter.exact.Type"),
         ({"exact": {"type": ""}}, "filter.exact.type"),
@@ -74,3 +84,14 @@ def test_nesting_is_bounded() -> None:
     problems: list[Problem] = []
     read_filter(document, "filter", problems)
     assert "nested deeper" in problems[0].message
+
+
+def test_a_fault_in_an_expression_is_shown_with_a_caret() -> None:
+    problems: list[Problem] = []
+    read_filter({"sql": "type = 'a' AND (subject = 'b'"}, "routes.alarms.filter", problems)
+    (problem,) = problems
+    assert str(problem).splitlines() == [
+        "routes.alarms.filter.sql: a parenthesis is not closed; add )",
+        "      type = 'a' AND (subject = 'b'",
+        "                                   ^",
+    ]

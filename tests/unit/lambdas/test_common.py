@@ -9,40 +9,26 @@ import pytest
 from botocore.exceptions import ClientError
 
 from eventplane.contract import Contract, ContractError
-from eventplane.envelope import parse_event, write_event
+from eventplane.envelope import write_event
+from eventplane.sqs_binding import to_message
 from lambdas.common.archive import Archive
 from lambdas.common.contracts import CONTRACT_FILE, load_contract
 from lambdas.common.settings import SettingsError, text, text_mapping
-from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, Outgoing, SqsSender, batches
+from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, SqsSender, batches
 from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event
 
 
 def test_a_batch_has_at_most_ten_messages() -> None:
-    sizes = [len(batch) for batch in batches(Outgoing(event(str(each)), {}) for each in range(23))]
+    sizes = [len(batch) for batch in batches(to_message(event(str(each))) for each in range(23))]
     assert sizes == [MAX_ENTRIES, MAX_ENTRIES, 3]
 
 
 def test_a_batch_has_at_most_one_mebibyte_with_its_attributes() -> None:
     large = write_event({"id": "1", "source": "/a", "type": "t"}, "ä" * 45_000)
-    messages = [Outgoing(large, {"hint": "x" * 60_000}) for _ in range(10)]
-    assert messages[0].bytes == len(large.json.encode()) + len("hint") + len("String") + 60_000
+    messages = [to_message(large, {"hint": "x" * 60_000}) for _ in range(10)]
     cut = list(batches(messages))
     assert [len(batch) for batch in cut] == [6, 4]
     assert all(sum(each.bytes for each in batch) <= MAX_BYTES for batch in cut)
-
-
-def test_characters_that_sqs_refuses_travel_as_escapes() -> None:
-    awkward = parse_event(
-        '{"specversion":"1.0","id":"1","source":"/a","type":"t","data":"\ufffe\uffff\U0001fffe"}'
-    )
-    body = Outgoing(awkward, {}).body
-    assert not {"\ufffe", "\uffff"} & set(body)
-    assert json.loads(body) == json.loads(awkward.json)
-
-
-def test_an_event_that_sqs_takes_as_it_is_is_not_touched() -> None:
-    plain = event("1")
-    assert Outgoing(plain, {}).body is plain.json
 
 
 def test_an_entry_that_the_answer_forgets_was_not_taken() -> None:
@@ -50,14 +36,14 @@ def test_an_entry_that_the_answer_forgets_was_not_taken() -> None:
         def send_message_batch(self, **_: Any) -> Any:
             return {"Successful": [{"Id": "1"}]}
 
-    batch = [Outgoing(event("1"), {}), Outgoing(event("2"), {})]
+    batch = [to_message(event("1")), to_message(event("2"))]
     assert SqsSender(Forgetful()).send("https://queue", batch) == [False, True]
 
 
 def test_a_fifo_queue_gets_groups_and_deduplication(cloud: Cloud) -> None:
     url = cloud.sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
-    batch = [Outgoing(event("1"), {}), Outgoing(event("2"), {}), Outgoing(event("2"), {})]
-    batch.append(Outgoing(event("3", partitionkey="other"), {}))
+    batch = [to_message(event("1")), to_message(event("2")), to_message(event("2"))]
+    batch.append(to_message(event("3", partitionkey="other")))
     assert SqsSender(cloud.sqs).send(url, batch) == [True] * 4
 
     received = cloud.sqs.receive_message(

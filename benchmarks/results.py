@@ -1,0 +1,109 @@
+"""How every benchmark says what it found: figures in one JSON file under build/bench."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import timeit
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from time import process_time
+
+FOLDER = Path(__file__).parents[1] / "build" / "bench"
+RUNS = 7
+"""How often each thing is measured; the median counts, so that one disturbed run does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured `value`, the `aim` it has, and what a `peer` reached in the same run."""
+
+    name: str
+    value: float
+    unit: str
+    aim: float | None = None
+    higher_is_better: bool = True
+    peer: str | None = None
+    peer_value: float | None = None
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the aim is reached; None without one."""
+        if self.aim is None:
+            return None
+        return self.value >= self.aim if self.higher_is_better else self.value <= self.aim
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times better than the peer."""
+        if self.peer_value is None:
+            return None
+        better, worse = (self.value, self.peer_value)[:: 1 if self.higher_is_better else -1]
+        return round(better / worse, 2)
+
+    def document(self) -> dict[str, object]:
+        """The figure as it stands in the file."""
+        fields = asdict(self)
+        del fields["higher_is_better"]
+        fields = {name: _rounded(each) for name, each in fields.items()}
+        return {**fields, "met": self.met, "ratio": self.ratio}
+
+
+def seconds(action: Callable[[], object], for_s: float = 0.2) -> float:
+    """The median time of one `action`, of RUNS runs that take about `for_s` seconds each."""
+    return together([action], for_s)[0]
+
+
+def together(actions: Sequence[Callable[[], object]], for_s: float = 0.2) -> list[float]:
+    """The same for several, a run of each in turn: what slows the machine down for a while slows them all."""
+    times = [_repetitions(each, for_s) for each in actions]
+    runs = [
+        [_timed(each, number) / number for each, number in zip(actions, times, strict=True)]
+        for _ in range(RUNS)
+    ]
+    return [median(each) for each in zip(*runs, strict=True)]
+
+
+def _repetitions(action: Callable[[], object], for_s: float) -> int:
+    once = max(_timed(action, 1), 1e-8)  # this one warms up as well
+    if once < for_s / 10:
+        few = int(for_s / 100 / once) + 1
+        once = _timed(action, few) / few
+    return max(1, int(for_s / once))
+
+
+def _timed(action: Callable[[], object], number: int) -> float:
+    # CPU time: what else runs on the machine is not the code's fault.
+    return timeit.timeit(action, number=number, timer=process_time)
+
+
+def write(name: str, figures: Sequence[Figure], command: str) -> None:
+    """Write build/bench/`name`.json and print its figures."""
+    document = {
+        "figures": [each.document() for each in figures],
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}",
+        "clock": "CPU time of one process, median of runs",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command,
+    }
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
+    for each in figures:
+        sys.stdout.write(_line(each))
+
+
+def _line(figure: Figure) -> str:
+    aim = "" if figure.met is None else f"  aim {figure.aim:,g}: {'met' if figure.met else 'NOT met'}"
+    peer = "" if figure.ratio is None else f"  {figure.ratio:,g} x {figure.peer}"
+    return f"{figure.name:34}{figure.value:>14,.6g} {figure.unit:9}{aim}{peer}\n"
+
+
+def _rounded(value: object) -> object:
+    return float(f"{value:.4g}") if isinstance(value, float) else value

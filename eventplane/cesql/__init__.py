@@ -1,0 +1,42 @@
+"""CESQL v1.0.0, the CloudEvents SQL Expression Language: parse, evaluate, match as a filter, lint.
+
+The specification is cesql/spec.md of github.com/cloudevents/spec; docs/cesql.md of this project says what was
+chosen where it is open.
+"""
+
+from eventplane.cesql.errors import (
+    CesqlCastError,
+    CesqlError,
+    CesqlFunctionEvaluationError,
+    CesqlGenericError,
+    CesqlMathError,
+    CesqlMissingAttributeError,
+    CesqlMissingFunctionError,
+    CesqlParseError,
+)
+from eventplane.cesql.evaluation import Result
+from eventplane.cesql.expression import Expression, parse
+from eventplane.cesql.functions import BUILTINS, Function, Functions
+from eventplane.cesql.lint import LintWarning, lint, missing_functions
+from eventplane.cesql.printer import write
+
+__all__ = [
+    "BUILTINS",
+    "CesqlCastError",
+    "CesqlError",
+    "CesqlFunctionEvaluationError",
+    "CesqlGenericError",
+    "CesqlMathError",
+    "CesqlMissingAttributeError",
+    "CesqlMissingFunctionError",
+    "CesqlParseError",
+    "Expression",
+    "Function",
+    "Functions",
+    "LintWarning",
+    "Result",
+    "lint",
+    "missing_functions",
+    "parse",
+    "write",
+]

@@ -1,0 +1,82 @@
+"""What has to hold for an event to pass an expression, in terms that an index can look up.
+
+Only what follows from the syntax: `type = 'x'`, `IN`, `LIKE` with a fixed beginning or end, the conjuncts
+of `AND`, both sides of `OR`. Casts are why some comparisons give less than they seem to: `'05' = a` holds for
+the Integer 5 as well, and `a = 5` for the Strings `5`, `05`, `+5` and so on, which no lookup can list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from eventplane.attributes import REQUIRED, AttributeValue, attribute_text
+from eventplane.cesql import tree
+from eventplane.cesql.casts import Type, cast
+from eventplane.cesql.errors import CesqlCastError
+from eventplane.cesql.like import read
+from eventplane.cesql.tree import Node
+from eventplane.filters import Exact, Prefix, Suffix
+from eventplane.terms import Cover, either, present
+
+
+def implied(node: Node) -> Iterator[Cover]:
+    """The covers of `node` as a filter, which passes an event only if it is true without an error."""
+    match node:
+        case tree.Logic(operator="AND"):
+            yield from implied(node.left)
+            yield from implied(node.right)
+            return
+        case tree.Logic():
+            # OR and XOR are true only where a side is.
+            yield from either((implied(node.left), implied(node.right)))
+            return
+        case tree.Exists(name=name) if name not in REQUIRED:
+            yield frozenset((present(name),))
+        case tree.Comparison(
+            operator="=", left=tree.Attribute(name=name), right=tree.Literal(value=str(text))
+        ):
+            yield frozenset((Exact(name, text),))
+        case tree.Comparison(operator="=", left=tree.Literal(value=value), right=tree.Attribute(name=name)):
+            yield _one_of(name, (value,))
+        case tree.In(operand=tree.Attribute(name=name), elements=elements):
+            literals = [each.value for each in elements if isinstance(each, tree.Literal)]
+            if len(literals) == len(elements):
+                yield _one_of(name, literals)
+        case tree.Like(operand=tree.Attribute(name=name), pattern=pattern):
+            yield from _like(name, pattern)
+    yield from (frozenset((present(name),)) for name in _needed(node))
+
+
+def _like(attribute: str, pattern: str) -> Iterator[Cover]:
+    pieces = read(pattern) or ("",)
+    first, last = pieces[0], pieces[-1]
+    if len(pieces) == 1 and isinstance(first, str):
+        yield frozenset((Exact(attribute, first),))
+        return
+    if isinstance(first, str):
+        yield frozenset((Prefix(attribute, first),))
+    if isinstance(last, str):
+        yield frozenset((Suffix(attribute, last),))
+
+
+def _one_of(attribute: str, values: Iterable[AttributeValue]) -> Cover:
+    """The attribute equals one of `values` after these were cast to its own type, which is not known."""
+    return frozenset(Exact(attribute, text) for value in values for text in _spellings(value))
+
+
+def _spellings(value: AttributeValue) -> Iterator[str]:
+    yield attribute_text(value)
+    for target in (Type.INTEGER, Type.BOOLEAN):
+        try:
+            yield attribute_text(cast(value, target))
+        except CesqlCastError:
+            continue
+
+
+def _needed(node: Node) -> Iterator[str]:
+    """Attributes without which `node` errs: all but AND, OR, XOR evaluate every operand."""
+    if isinstance(node, tree.Attribute) and node.name not in REQUIRED:
+        yield node.name
+    elif not isinstance(node, tree.Logic):
+        for each in tree.children(node):
+            yield from _needed(each)

@@ -1,0 +1,134 @@
+"""The syntax tree of an expression. Where a node stood in the text does not count when trees are compared.
+
+`x != y` and `x <> y` are one operator, and `x NOT LIKE p`, `x NOT IN s` are `Not` around `Like`, `In`, as
+section 3.4 defines them. Attribute names are in lower case, function names in upper case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal as Word
+
+from eventplane.attributes import AttributeValue
+from eventplane.cesql.casts import Type, type_of
+
+ArithmeticOperator = Word["*", "/", "%", "+", "-"]
+ComparisonOperator = Word["=", "!=", "<", "<=", ">", ">="]
+LogicOperator = Word["AND", "OR", "XOR"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """`position`: offset in the expression, characters from 0. `grouped`: it stood in parentheses."""
+
+    position: int = field(default=0, compare=False, kw_only=True, repr=False)
+    grouped: bool = field(default=False, compare=False, kw_only=True, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(_Placed):
+    """A constant. Its type is part of it: 1 and true are equal in Python, and are not here."""
+
+    value: AttributeValue
+    type: Type = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type", type_of(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute(_Placed):
+    """The value of a context attribute."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(_Placed):
+    """Whether the event has the attribute."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not(_Placed):
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Negate(_Placed):
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(_Placed):
+    operator: ArithmeticOperator
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(_Placed):
+    operator: ComparisonOperator
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Logic(_Placed):
+    operator: LogicOperator
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Like(_Placed):
+    """`pattern` as it is written; `eventplane.cesql.like` reads it."""
+
+    operand: Node
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class In(_Placed):
+    operand: Node
+    elements: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call(_Placed):
+    name: str
+    arguments: tuple[Node, ...]
+
+
+Node = Literal | Attribute | Exists | Not | Negate | Arithmetic | Comparison | Logic | Like | In | Call
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The operands or arguments of `node`, in the order of their evaluation."""
+    match node:
+        case Not() | Negate() | Like():
+            return (node.operand,)
+        case Arithmetic() | Comparison() | Logic():
+            return (node.left, node.right)
+        case In():
+            return (node.operand, *node.elements)
+        case Call():
+            return node.arguments
+        case _:
+            return ()
+
+
+def walk(tree: Node) -> Iterator[Node]:
+    """Every node, parents first."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(children(node)))
+
+
+def names(tree: Node) -> frozenset[str]:
+    """The attributes that the expression reads or asks for."""
+    return frozenset(node.name for node in walk(tree) if isinstance(node, Attribute | Exists))

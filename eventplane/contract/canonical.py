@@ -1,0 +1,81 @@
+"""The compiled form: plain data with every default written out, as canonical JSON with a content hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
+from eventplane.filters import to_document
+
+FORMAT = 1
+"""The version of the document's own format, compiled or written by people."""
+
+VERSION_LENGTH = 16
+"""Hexadecimal digits of the content hash that name a contract: 64 bits."""
+
+
+def canonical_bytes(document: object) -> bytes:
+    """`document` as JSON that depends on its content only. Raises ValueError for lone surrogates."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+def version_of(canonical: bytes) -> str:
+    """The contract version that a canonical form has."""
+    return hashlib.sha256(canonical).hexdigest()[:VERSION_LENGTH]
+
+
+def contract_document(contract: Contract) -> dict[str, Any]:
+    """Everything that `contract` says, in today's format, also when it was compiled in an older one."""
+    return whole_document(contract.name, contract.participants, contract.event_types, contract.routes)
+
+
+def whole_document(
+    name: str,
+    participants: Mapping[str, Participant],
+    event_types: Mapping[str, EventType],
+    routes: tuple[Route, ...],
+) -> dict[str, Any]:
+    """The parts of a contract as one document."""
+    return {
+        "format": FORMAT,
+        "name": name,
+        "participants": {each.name: _participant(each) for each in participants.values()},
+        "event_types": {each.name: _event_type(each) for each in event_types.values()},
+        "routes": {
+            each.name: {"filter": to_document(each.filter), "to": each.destination} for each in routes
+        },
+    }
+
+
+def _participant(participant: Participant) -> dict[str, Any]:
+    return {
+        "kind": participant.kind,
+        "description": participant.description,
+        "inbox": _channel(participant.inbox),
+        "outbox": _channel(participant.outbox),
+    }
+
+
+def _channel(channel: Channel) -> dict[str, Any]:
+    return {
+        "transport": channel.transport,
+        "delivery_guarantee": channel.delivery_guarantee,
+        "priority": channel.priority,
+        "ordering": channel.ordering,
+        "expiry_s": channel.expiry_s,
+        "batching_delay_ms": channel.batching_delay_ms,
+        "retention_s": channel.retention_s,
+        "max_receives": channel.max_receives,
+        "receipts": channel.receipts,
+    }
+
+
+def _event_type(event_type: EventType) -> dict[str, Any]:
+    return {
+        "description": event_type.description,
+        "priority": event_type.priority,
+        "schema": event_type.schema,
+    }

@@ -1,0 +1,146 @@
+"""The settings of a channel: what each may be, its default, and what no transport can promise.
+
+The tables `WORDS` and `NUMBERS` are read by the compiler and by the docs, so that the two agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from eventplane.contract.model import (
+    Channel,
+    DeliveryGuarantee,
+    Ordering,
+    ParticipantKind,
+    Priority,
+    Transport,
+)
+from eventplane.contract.reader import Choice, Section
+
+_DAY_S = 86_400
+
+TRANSPORTS = {
+    ParticipantKind.DEVICE: (Transport.IOT_CORE,),
+    ParticipantKind.DEVICE_SERVICE: (Transport.MQTT,),
+    ParticipantKind.CLOUD_SERVICE: (Transport.SQS, Transport.SQS_FIFO),
+}
+"""The transports that each kind's boxes may use; the first is the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word(Generic[Choice]):
+    """A setting that is one word of `options`."""
+
+    options: type[Choice]
+    default: Choice
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A setting that is a whole number of `unit` from `low` to `high`; default None means no limit."""
+
+    default: int | None
+    low: int
+    high: int
+    unit: str
+    meaning: str
+
+
+_GUARANTEE = Word(DeliveryGuarantee, DeliveryGuarantee.AT_LEAST_ONCE, "how reliable the channel is")
+_PRIORITY = Word(Priority, Priority.NORMAL, "what overtakes what, for types that declare none")
+_ORDERING = Word(Ordering, Ordering.NONE, "`source` keeps the order of sending within one source")
+
+WORDS: dict[str, Word[Any]] = {
+    "delivery_guarantee": _GUARANTEE,
+    "priority": _PRIORITY,
+    "ordering": _ORDERING,
+}
+
+NUMBERS = {
+    "expiry_s": Number(None, 1, 365 * _DAY_S, "seconds", "how long an event is worth delivering"),
+    "batching_delay_ms": Number(0, 0, 300_000, "milliseconds", "how long an event may wait for company"),
+    # SQS keeps a message for 60 s to 14 days.
+    "retention_s": Number(14 * _DAY_S, 60, 14 * _DAY_S, "seconds", "how long a queue keeps an event"),
+    # Below five, throttled invocations alone can spend the receives (AWS Lambda guide for SQS).
+    "max_receives": Number(5, 5, 1_000, "receives", "deliveries tried before the dead-letter queue"),
+}
+
+RECEIPTS = "the reader confirms each event after handling it, not at reception"
+
+
+def read_channel(participant: str, kind: ParticipantKind, section: Section) -> Channel:
+    """The channel of `section`, `participant.box`; faults go where the section's faults go."""
+    transport = _transport(kind, section)
+    guarantee = _guarantee(section)
+    ordering = _word("ordering", _ORDERING, section)
+    _check_ordering(ordering, transport, section)
+    channel = Channel(
+        participant=participant,
+        box=section.path.rsplit(".", 1)[-1],
+        transport=transport,
+        delivery_guarantee=guarantee,
+        priority=_word("priority", _PRIORITY, section),
+        ordering=ordering,
+        expiry_s=_number("expiry_s", section),
+        batching_delay_ms=_number("batching_delay_ms", section) or 0,
+        retention_s=_number("retention_s", section) or 0,
+        max_receives=_number("max_receives", section) or 0,
+        receipts=section.boolean("receipts", default=False),
+    )
+    section.finish()
+    return channel
+
+
+def _transport(kind: ParticipantKind, section: Section) -> Transport:
+    known = TRANSPORTS[kind]
+    transport = section.choice("transport", Transport, known[0]) or known[0]
+    if transport in known:
+        return transport
+    if kind is ParticipantKind.DEVICE and transport is Transport.SQS_FIFO:
+        section.fault(
+            "transport",
+            "an IoT rule cannot write to a FIFO queue",
+            "leave `transport` out; the order of a device's events is in `deviceepoch` and `devicesequence`",
+        )
+    else:
+        section.fault(
+            "transport", f"a {kind} has no {transport} channel", f"choose one of: {', '.join(known)}"
+        )
+    return known[0]
+
+
+def _guarantee(section: Section) -> DeliveryGuarantee:
+    if section.raw("delivery_guarantee") != "exactly_once":
+        return _word("delivery_guarantee", _GUARANTEE, section)
+    section.fault(
+        "delivery_guarantee",
+        "no transport delivers exactly once",
+        "write `at_least_once`; a reader that drops repeated `source` and `id` handles each event once",
+    )
+    return _GUARANTEE.default
+
+
+def _check_ordering(ordering: Ordering, transport: Transport, section: Section) -> None:
+    if ordering is Ordering.NONE:
+        return
+    if transport is Transport.SQS:
+        section.fault(
+            "ordering", "a standard queue promises no order", "use `transport: sqs_fifo` or `ordering: none`"
+        )
+    if transport is Transport.IOT_CORE:
+        section.fault(
+            "ordering",
+            "IoT Core and the standard queue behind its rule promise no order",
+            "use `ordering: none`; the order of a device's events is in `deviceepoch` and `devicesequence`",
+        )
+
+
+def _word(name: str, word: Word[Choice], section: Section) -> Choice:
+    return section.choice(name, word.options, word.default) or word.default
+
+
+def _number(name: str, section: Section) -> int | None:
+    each = NUMBERS[name]
+    return section.integer(name, each.default, each.low, each.high, each.unit)

@@ -1,0 +1,55 @@
+"""What a filter can come to when only some attributes of an event are known.
+
+The answers err on one side: an outcome may be named that no event gives, never the other way round, since
+conditions that share an unknown attribute count as independent. So "it cannot match" is certain.
+"""
+
+from __future__ import annotations
+
+from eventplane.filters import All, Any, Attributes, Filter, Not, Sql
+
+_EITHER = frozenset({True, False})
+
+
+def can_match(filter: Filter, known: Attributes) -> bool:
+    """Whether some event with the `known` attributes, and any others, could match."""
+    return True in possible(filter, known)
+
+
+def possible(filter: Filter, known: Attributes) -> frozenset[bool]:
+    """The answers that events with the `known` attributes could get."""
+    if isinstance(filter, Not):
+        return _negated(possible(filter.filter, known))
+    if isinstance(filter, All):
+        return _all([possible(each, known) for each in filter.filters])
+    if isinstance(filter, Any):
+        # At least one matches: not all of them fail.
+        return _negated(_all([_negated(possible(each, known)) for each in filter.filters]))
+    if isinstance(filter, Sql):
+        return _possible_sql(filter, known)
+    return frozenset({filter.matches(known)}) if filter.attribute in known else _EITHER
+
+
+def _negated(answers: frozenset[bool]) -> frozenset[bool]:
+    return frozenset(not each for each in answers)
+
+
+def _all(parts: list[frozenset[bool]]) -> frozenset[bool]:
+    answers = set()
+    if all(True in each for each in parts):
+        answers.add(True)
+    if any(False in each for each in parts):
+        answers.add(False)
+    return frozenset(answers)
+
+
+def _possible_sql(filter: Sql, known: Attributes) -> frozenset[bool]:
+    # Only a contract with an expression pays for loading the language.
+    from eventplane.cesql import tree
+    from eventplane.cesql.outcomes import outcomes
+
+    expression = filter.expression
+    if tree.names(expression.tree) <= known.keys():
+        # Exactly: `outcomes` judges a part of an expression, where the String 'true' counts as true.
+        return frozenset({expression.matches(known)})
+    return frozenset(each == "true" for each in outcomes(expression.tree, known, expression.functions))

@@ -1,0 +1,89 @@
+"""Why an event takes a route, or does not: the filter term by term, with the values it met.
+
+`explain` asks each filter itself whether it matches, as the router does; the terms below say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any as Json
+
+from eventplane.attributes import AttributeValue
+from eventplane.contract import Contract, Place, Route
+from eventplane.envelope import Envelope
+from eventplane.filter_text import comparison_text
+from eventplane.filters import All, Any, Attributes, Filter, Not, Sql
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One condition: `text` in words, whether it `matched`, and why.
+
+    `values` are the attributes that the term itself reads, None for a missing one; `terms` the conditions
+    that it joins. `gives` and `errors` are an expression's: its value, and what erred, in that order.
+    """
+
+    text: str
+    matched: bool
+    values: Mapping[str, AttributeValue | None]
+    gives: AttributeValue | None = None
+    errors: tuple[str, ...] = ()
+    terms: tuple[Term, ...] = ()
+
+    def document(self) -> dict[str, Json]:
+        """The term as JSON; a missing attribute is null."""
+        return {
+            "text": self.text,
+            "matched": self.matched,
+            "values": dict(self.values),
+            "gives": self.gives,
+            "errors": list(self.errors),
+            "terms": [each.document() for each in self.terms],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Whether an event takes `route`, and the reasons."""
+
+    route: Route
+    term: Term
+
+    @property
+    def matched(self) -> bool:
+        return self.term.matched
+
+    def document(self) -> dict[str, Json]:
+        """The explanation as JSON."""
+        return {
+            "route": self.route.name,
+            "place": self.route.place.value,
+            "to": self.route.destination,
+            "matched": self.matched,
+            "filter": self.term.document(),
+        }
+
+
+def explain(contract: Contract, event: Envelope, place: Place | None = None) -> tuple[Explanation, ...]:
+    """Every route of `contract`, or of the router of one `place`, by name."""
+    routes = contract.routes if place is None else contract.routes_at(place)
+    return tuple(Explanation(each, explain_filter(each.filter, event.attributes)) for each in routes)
+
+
+def explain_filter(filter: Filter, attributes: Attributes) -> Term:
+    """What `filter` makes of an event with these `attributes`, down to its last condition."""
+    matched = filter.matches(attributes)
+    if isinstance(filter, Not):
+        return Term("not", matched, {}, terms=(explain_filter(filter.filter, attributes),))
+    if isinstance(filter, All | Any):
+        text = "all of" if isinstance(filter, All) else "any of"
+        return Term(
+            text, matched, {}, terms=tuple(explain_filter(each, attributes) for each in filter.filters)
+        )
+    if isinstance(filter, Sql):
+        # Only a contract with an expression pays for loading the language.
+        from eventplane.explain_sql import explain_sql
+
+        return explain_sql(filter.expression, attributes)
+    return Term(comparison_text(filter), matched, {filter.attribute: attributes.get(filter.attribute)})

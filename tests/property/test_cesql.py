@@ -1,0 +1,201 @@
+"""CESQL for any text, any tree and any event."""
+
+from datetime import timedelta
+from functools import cache
+from itertools import product
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from eventplane.cesql import BUILTINS, CesqlGenericError, CesqlParseError, lint, parse, write
+from eventplane.cesql.compilation import compile_filter
+from eventplane.cesql.evaluation import evaluate
+from eventplane.cesql.lexer import MAX_EXPRESSION_LENGTH
+from eventplane.cesql.like import matcher
+from eventplane.cesql.outcomes import outcomes
+from eventplane.cesql.printer import quote
+from eventplane.cesql.tree import (
+    Arithmetic,
+    Attribute,
+    Call,
+    Comparison,
+    ComparisonOperator,
+    Exists,
+    In,
+    Like,
+    Literal,
+    Logic,
+    Negate,
+    Node,
+    Not,
+)
+
+BOUND = timedelta(seconds=2)
+"""Generous: an expression within the limits takes milliseconds, an exponential one takes for ever."""
+
+
+def writable(text: str) -> bool:
+    try:
+        quote(text)
+    except CesqlGenericError:
+        return False
+    return True
+
+
+NAMES = st.sampled_from(["a", "b", "c", "type", "id", "1x"])
+# A few values that are each other in another type, so that casts meet and comparisons hold.
+KIN: list[str | int | bool] = ["5", "05", 5, -5, "-5", 0, "0", 1, "1", "true", "TRUE", True, False, "false"]
+EDGES: list[str | int | bool] = ["", "abc", "a.b", " 5", "2147483648", 2**31 - 1, -(2**31), "-2147483648"]
+TEXTS = st.one_of(
+    st.sampled_from([each for each in KIN + EDGES if isinstance(each, str)]),
+    st.text("ab%_\\'\"é5", max_size=6),
+    st.text(max_size=6),
+)
+INTEGERS = st.integers(-(2**31), 2**31 - 1)
+VALUES = st.one_of(st.sampled_from(KIN), st.sampled_from(KIN), st.sampled_from(EDGES), TEXTS, INTEGERS)
+EVENTS = st.dictionaries(NAMES, VALUES)
+LITERALS = st.builds(Literal, VALUES.filter(lambda value: writable(str(value))))
+FUNCTIONS = st.sampled_from(
+    ["LENGTH", "CONCAT", "CONCAT_WS", "UPPER", "TRIM", "LEFT", "SUBSTRING", "ABS", "INT", "BOOL", "NOPE"]
+)
+LEAVES = st.one_of(LITERALS, st.builds(Attribute, NAMES), st.builds(Exists, NAMES))
+
+
+def larger(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+    lists = st.lists(inner, min_size=1, max_size=3).map(tuple)
+    return st.one_of(
+        st.builds(Not, inner),
+        st.builds(Negate, inner),
+        st.builds(Arithmetic, st.sampled_from(["*", "/", "%", "+", "-"]), inner, inner),
+        st.builds(Comparison, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), inner, inner),
+        st.builds(Logic, st.sampled_from(["AND", "OR", "XOR"]), inner, inner),
+        st.builds(Like, inner, TEXTS.filter(writable)),
+        st.builds(In, inner, lists),
+        st.builds(In, inner, st.lists(LITERALS, min_size=1, max_size=3).map(tuple)),
+        st.builds(Call, FUNCTIONS, st.lists(inner, max_size=3).map(tuple)),
+    )
+
+
+CONDITIONS = larger(LEAVES)
+TREES = st.one_of(CONDITIONS, larger(CONDITIONS | LEAVES), st.recursive(LEAVES, larger, max_leaves=12))
+WORDS = st.sampled_from(
+    [
+        *"(),=<>+-*/%'\\é_a1",
+        "!=",
+        "AND",
+        "or",
+        "not",
+        "LIKE",
+        "in",
+        "EXISTS",
+        "true",
+        "'x'",
+        '"y"',
+        "f(",
+        "-2",
+    ]
+)
+SOUP = st.lists(WORDS, max_size=30).map(" ".join)
+
+
+@settings(max_examples=500, deadline=BOUND)
+@given(st.text(max_size=60) | SOUP)
+def test_a_text_parses_or_is_refused_by_name(text: str) -> None:
+    try:
+        expression = parse(text)
+    except CesqlParseError as error:
+        assert error.position is not None
+        assert 0 <= error.position <= len(text)
+        assert error.excerpt.endswith("^")
+    else:
+        lint(expression)
+
+
+@settings(deadline=BOUND)
+@given(SOUP, SOUP, st.integers(1, 2000))
+@example("NOT (", "", 2000)
+@example("a OR", "b", 2000)
+@example("'\\", "", 2000)
+def test_a_long_text_takes_no_longer_than_its_length(part: str, end: str, times: int) -> None:
+    text = (f"{part} " * times)[: MAX_EXPRESSION_LENGTH - len(end)] + end
+    try:
+        parse(text)
+    except CesqlParseError as error:
+        assert error.kind == "parse"
+
+
+@settings(max_examples=1500, deadline=BOUND)
+@given(TREES, st.lists(EVENTS, min_size=1, max_size=4))
+def test_the_compiled_filter_agrees_with_the_walk(
+    tree: Node, events: list[dict[str, str | int | bool]]
+) -> None:
+    matches = compile_filter(tree, BUILTINS)
+    for attributes in events:
+        assert matches(attributes) is evaluate(tree, attributes, BUILTINS).passes
+
+
+@pytest.mark.parametrize("operator", ["=", "!=", "<", "<=", ">", ">="])
+def test_the_compiled_comparison_agrees_for_every_pair(operator: ComparisonOperator) -> None:
+    left, right = Attribute("a"), Attribute("b")
+    pairs = [*product(KIN + EDGES, repeat=2)]
+    trees: list[Node] = [Comparison(operator, left, right), In(left, (right,)), Logic("XOR", left, right)]
+    for value in KIN + EDGES:
+        literal = Literal(value)
+        trees += [
+            Comparison(operator, left, literal),
+            Comparison(operator, literal, right),
+            In(left, (literal,)),
+        ]
+    for tree in trees:
+        matches = compile_filter(tree, BUILTINS)
+        for a, b in pairs:
+            assert matches({"a": a, "b": b}) is evaluate(tree, {"a": a, "b": b}, BUILTINS).passes
+
+
+@settings(max_examples=500, deadline=BOUND)
+@given(TREES)
+def test_what_is_written_parses_to_the_same_tree(tree: Node) -> None:
+    text = write(tree)
+    again = parse(text).tree
+    assert again == tree
+    assert write(again) == text
+
+
+@settings(max_examples=500, deadline=BOUND)
+@given(TREES, EVENTS, st.sets(NAMES))
+def test_every_outcome_was_foreseen(tree: Node, event: dict[str, str | int | bool], names: set[str]) -> None:
+    known = {name: value for name, value in event.items() if name in names}
+    foreseen = outcomes(tree, known, BUILTINS)
+    result = evaluate(tree, {"id": "1", "type": "t", **event}, BUILTINS)
+    if result.passes:
+        assert "true" in foreseen
+    if result.errors:
+        assert "error" in foreseen
+    if result.value is False and not result.errors:
+        assert "false" in foreseen
+
+
+def plain_like(text: str, pattern: str) -> bool:
+    """LIKE by its definition: one character of the pattern after the other."""
+
+    @cache
+    def fits(at: int, of: int) -> bool:
+        if of == len(pattern):
+            return at == len(text)
+        if pattern[of] == "%":
+            return fits(at, of + 1) or (at < len(text) and fits(at + 1, of))
+        escaped = pattern[of] == "\\" and pattern[of + 1 : of + 2] in ("%", "_")
+        wanted = pattern[of + 1] if escaped else pattern[of]
+        anything = wanted == "_" and not escaped
+        return at < len(text) and (anything or text[at] == wanted) and fits(at + 1, of + 1 + escaped)
+
+    return fits(0, 0)
+
+
+@settings(max_examples=1500, deadline=BOUND)
+@given(st.text("ab%_\\\n", max_size=12), st.text("ab%_\\\n", max_size=8))
+def test_like_is_what_its_definition_says(text: str, pattern: str) -> None:
+    expected = plain_like(text, pattern)
+    assert bool(matcher(pattern)(text)) is expected
+    assert compile_filter(Like(Attribute("a"), pattern), BUILTINS)({"a": text}) is expected

@@ -1,0 +1,133 @@
+"""The index answers what asking every route in turn answers."""
+
+from __future__ import annotations
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from eventplane.attributes import AttributeValue
+from eventplane.cesql import parse
+from eventplane.contract import Place, Route
+from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
+from eventplane.prefix_table import PrefixTable
+from eventplane.route_index import RouteIndex
+from eventplane.route_terms import covers, residual
+
+NAMES = st.sampled_from(["type", "source", "subject", "a", "b", "1x"])
+# Kin across types, and texts that begin and end with each other, so that terms hold and casts meet.
+TEXTS = st.sampled_from(
+    [
+        "",
+        "a",
+        "ab",
+        "aba",
+        "ba",
+        "b",
+        "5",
+        "05",
+        "+5",
+        "-5",
+        "0",
+        "1",
+        "true",
+        "TRUE",
+        "false",
+        "é",
+        "a%",
+        "a\U0001f600",
+    ]
+) | st.text("ab5", max_size=4)
+VALUES = TEXTS | st.sampled_from([5, -5, 0, 1, 2**31 - 1]) | st.booleans()
+EVENTS = st.dictionaries(NAMES, VALUES)
+
+PLAIN = st.sampled_from([Exact, Prefix, Suffix]).flatmap(lambda kind: st.builds(kind, NAMES, TEXTS))
+
+
+def literal(value: AttributeValue) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "false"
+    return str(value) if isinstance(value, int) else f"'{value}'"
+
+
+# Identifiers are case-insensitive in CESQL.
+IDENTIFIERS = NAMES | NAMES.map(str.upper)
+LITERALS = VALUES.map(literal)
+PATTERNS = st.text("ab5%_", max_size=5) | st.sampled_from([r"a\%", r"a\%%", r"%\_", "%", "", "%a_"])
+OPERANDS = LITERALS | IDENTIFIERS | IDENTIFIERS.map(lambda name: f"UPPER({name})")
+CONDITIONS = st.one_of(
+    st.builds("{} {} {}".format, IDENTIFIERS, st.sampled_from(["=", "!=", "<", ">="]), OPERANDS),
+    st.builds("{} = {}".format, LITERALS, IDENTIFIERS),
+    st.builds("{} {} '{}'".format, IDENTIFIERS, st.sampled_from(["LIKE", "NOT LIKE"]), PATTERNS),
+    st.builds(
+        "{} {} ({})".format,
+        IDENTIFIERS,
+        st.sampled_from(["IN", "NOT IN"]),
+        st.lists(OPERANDS, min_size=1, max_size=3).map(", ".join),
+    ),
+    st.builds("EXISTS {}".format, IDENTIFIERS),
+    IDENTIFIERS,
+    LITERALS,
+)
+EXPRESSIONS = st.recursive(
+    CONDITIONS,
+    lambda inner: (
+        st.builds("({} {} {})".format, inner, st.sampled_from(["AND", "and", "OR", "XOR"]), inner)
+        | st.builds("NOT ({})".format, inner)
+    ),
+    max_leaves=5,
+)
+SQL = EXPRESSIONS.map(lambda text: Sql(parse(text)))
+FILTERS: st.SearchStrategy[Filter] = st.recursive(
+    PLAIN | SQL,
+    lambda inner: (
+        st.builds(All, st.lists(inner, max_size=3).map(tuple))
+        | st.builds(Any, st.lists(inner, max_size=3).map(tuple))
+        | st.builds(Not, inner)
+    ),
+    max_leaves=6,
+)
+
+
+def plain_loop(routes: list[Route], attributes: dict[str, AttributeValue]) -> tuple[Route, ...]:
+    return tuple(route for route in routes if route.filter.matches(attributes))
+
+
+def named(filters: list[Filter]) -> list[Route]:
+    return [Route(f"r{at:02}", each, "desk.inbox", Place.CLOUD) for at, each in enumerate(filters)]
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.lists(FILTERS, max_size=12), st.lists(EVENTS, min_size=1, max_size=6))
+@example(
+    [Sql(parse("a IN ('05')")), Sql(parse("'TRUE' = a")), Sql(parse("a = '5'"))], [{"a": 5}, {"a": True}]
+)
+@example([All(()), Any(()), Not(Any(()))], [{}])
+@example([Any((Exact("a", "x"), Prefix("a", "x"), Suffix("a", "x")))], [{"a": "x"}])
+def test_the_index_agrees_with_the_plain_loop(
+    filters: list[Filter], events: list[dict[str, AttributeValue]]
+) -> None:
+    routes = named(filters)
+    index = RouteIndex(routes)
+    for attributes in events:
+        assert index.matching(attributes) == plain_loop(routes, attributes)
+
+
+@settings(max_examples=500, deadline=None)
+@given(FILTERS, EVENTS)
+def test_every_cover_holds_where_the_filter_matches(
+    filter: Filter, attributes: dict[str, AttributeValue]
+) -> None:
+    matches = filter.matches(attributes)
+    for cover in covers(filter):
+        held = any(term.matches(attributes) for term in cover)
+        rest = residual(filter, cover)
+        assert held or not matches
+        assert not held or matches is (rest is None or rest.matches(attributes))
+
+
+@given(st.sets(st.text("ab", max_size=6)), st.text("abc", max_size=8))
+def test_a_prefix_table_finds_every_prefix(prefixes: set[str], text: str) -> None:
+    places = sorted(prefixes)
+    found: list[int] = []
+    PrefixTable({each: [at] for at, each in enumerate(places)}).find(text, found)
+    assert sorted(found) == [at for at, each in enumerate(places) if text.startswith(each)]

@@ -1,0 +1,167 @@
+"""Warnings: what is allowed and was hardly meant."""
+
+from typing import Any
+
+import pytest
+
+from eventplane.cesql import parse
+from eventplane.contract import Contract, Problem, check, compile_contract
+from eventplane.contract.filter_reader import read_filter
+from eventplane.contract.possibilities import possible
+
+RING = "org.example.ring.v1"
+UP = {"filter": {"prefix": {"type": "org."}}, "to": "device.outbox"}
+
+
+def plane(routes: dict[str, Any], **changes: Any) -> Contract:
+    document = {
+        "format": 1,
+        "name": "small",
+        "participants": {
+            "device": {"kind": "device", "description": "a device"},
+            "bell": {"kind": "device_service", "description": "rings"},
+            "desk": {"kind": "cloud_service", "description": "listens"},
+        },
+        "event_types": {RING: {"description": "it rang"}},
+        "routes": routes,
+    }
+    return compile_contract(document | changes, "small")
+
+
+def to_desk(filter: dict[str, Any]) -> dict[str, Any]:
+    return {"up": UP, "to-desk": {"filter": filter, "to": "desk.inbox"}}
+
+
+def found(contract: Contract) -> dict[str, str]:
+    """Warnings by path, without those about inboxes that nobody writes."""
+    return {each.path: each.message for each in check(contract) if not each.path.endswith(".inbox")}
+
+
+def test_every_inbox_without_a_route_is_named() -> None:
+    assert [each.path for each in check(plane(to_desk({"exact": {"type": RING}})))] == [
+        "participants.device.inbox",
+        "participants.bell.inbox",
+    ]
+
+
+def test_a_plane_without_an_uplink_is_named() -> None:
+    contract = plane({"to-desk": {"filter": {"exact": {"type": RING}}, "to": "desk.inbox"}})
+    assert "no route leads to the uplink" in found(contract)["participants.device.outbox"]
+
+
+@pytest.mark.parametrize(
+    ("filter", "path", "message"),
+    [
+        ({"exact": {"type": "org.example.rong.v1"}}, "exact", "matches no event type"),
+        ({"any": [{"exact": {"type": RING}}, {"suffix": {"type": ".v2"}}]}, "any[1].suffix", "no event type"),
+        ({"all": [{"exact": {"type": "a"}}, {"exact": {"subject": "b"}}]}, "all", "matches no event type"),
+        ({"sql": "type = 'a'"}, "sql", "matches no event type"),
+        ({"not": {"prefix": {"type": "org."}}}, "not", "matches no event type"),
+        ({"sql": "subject = 'a' AND level = 1 OR urgent"}, "sql", "AND and OR bind equally"),
+        ({"any": [{"exact": {"type": RING}}, {"sql": "NOT a = b"}]}, "any[1].sql", "NOT binds"),
+        ({"sql": "1 = 2"}, "sql", "no event passes"),
+        ({"sql": "EXISTS id"}, "sql", "every event passes"),
+        ({"not": {"sql": "EXISTS id"}}, "", "no event passes"),
+        ({"not": {"sql": "1 = 2"}}, "", "every event passes"),
+    ],
+)
+def test_a_doubtful_filter_is_named_by_its_place(filter: dict[str, Any], path: str, message: str) -> None:
+    place = ".".join(part for part in ("routes.to-desk.filter", path) if part)
+    assert message in found(plane(to_desk(filter)))[place]
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        {"exact": {"subject": "/a"}},
+        {"sql": "type LIKE '%.ring.%' AND EXISTS subject"},
+        {"any": [{"suffix": {"type": ".v1"}}, {"exact": {"subject": "/a"}}]},
+        {"all": [{"prefix": {"type": "org."}}, {"not": {"exact": {"subject": "/a"}}}]},
+    ],
+)
+def test_a_good_filter_is_left_alone(filter: dict[str, Any]) -> None:
+    assert found(plane(to_desk(filter))) == {}
+
+
+def test_without_declared_types_no_filter_can_miss_them() -> None:
+    assert found(plane(to_desk({"exact": {"type": "x"}}), event_types={})) == {}
+
+
+def test_a_type_that_no_route_takes_is_named() -> None:
+    contract = plane(
+        {
+            "up": {"filter": {"exact": {"type": RING}}, "to": "device.outbox"},
+            "to-desk": {"filter": {"exact": {"type": RING}}, "to": "desk.inbox"},
+        },
+        event_types={RING: {"description": "it rang"}, "org.example.lost": {"description": "?"}},
+    )
+    assert found(contract) == {"event_types.org.example.lost": "no route takes it"}
+
+
+def test_two_routes_that_say_the_same_are_named() -> None:
+    again = {"filter": {"exact": {"type": RING}}, "to": "desk.inbox"}
+    assert (
+        "same as again"
+        in found(plane(to_desk({"exact": {"type": RING}}) | {"again": again}))["routes.to-desk"]
+    )
+
+
+def test_an_ordered_inbox_behind_the_uplink_is_named() -> None:
+    contract = plane(
+        to_desk({"exact": {"type": RING}}),
+        participants={
+            "device": {"kind": "device", "description": "a device"},
+            "desk": {
+                "kind": "cloud_service",
+                "description": "listens",
+                "inbox": {"transport": "sqs_fifo", "ordering": "source"},
+            },
+        },
+    )
+    assert "standard queue" in found(contract)["participants.desk.inbox.ordering"]
+
+
+@pytest.mark.parametrize(
+    ("up", "down", "loops"),
+    [
+        ({"prefix": {"type": "org."}}, {"exact": {"type": RING}}, True),
+        ({"prefix": {"type": "org."}}, {"sql": "EXISTS desired"}, True),
+        ({"not": {"exact": {"origin": "cloud"}}}, {"exact": {"origin": "cloud", "type": RING}}, False),
+        ({"exact": {"way": "up"}}, {"exact": {"way": "down"}}, False),
+        ({"exact": {"way": "up", "subject": "/a"}}, {"exact": {"way": "up"}}, True),
+        ({"sql": "NOT (way = 'down')"}, {"exact": {"way": "down"}}, False),
+    ],
+)
+def test_an_event_that_goes_up_and_comes_down_again_is_a_loop(
+    up: dict[str, Any], down: dict[str, Any], loops: bool
+) -> None:
+    contract = plane(
+        {"up": {"filter": up, "to": "device.outbox"}, "down": {"filter": down, "to": "device.inbox"}}
+    )
+    assert ("routes.down" in found(contract)) is loops
+
+
+@pytest.mark.parametrize(
+    ("filter", "answers"),
+    [
+        ({"exact": {"a": "1"}}, {True, False}),
+        ({"exact": {"type": "t"}}, {True}),
+        ({"prefix": {"type": "x"}}, {False}),
+        ({"all": [{"exact": {"a": "1"}}, {"exact": {"type": "x"}}]}, {False}),
+        ({"any": [{"exact": {"a": "1"}}, {"exact": {"type": "t"}}]}, {True}),
+        ({"any": [{"exact": {"a": "1"}}, {"exact": {"b": "1"}}]}, {True, False}),
+        ({"not": {"any": [{"exact": {"a": "1"}}, {"exact": {"type": "t"}}]}}, {False}),
+        ({"sql": "type = 't'"}, {True}),
+        ({"sql": "type = 't' AND a"}, {True, False}),
+    ],
+)
+def test_possible_answers(filter: dict[str, Any], answers: set[bool]) -> None:
+    problems: list[Problem] = []
+    assert possible(read_filter(filter, "filter", problems), {"type": "t"}) == answers
+    assert problems == []
+
+
+def test_an_expression_shows_the_place() -> None:
+    (warning,) = (each for each in check(plane(to_desk({"sql": "a = 1 AND b = 2 OR c = 3"}))) if each.excerpt)
+    assert warning.excerpt.splitlines()[0] == str(parse("a = 1 AND b = 2 OR c = 3"))
+    assert warning.excerpt.splitlines()[1].strip() == "^"

@@ -1,0 +1,128 @@
+"""`python -m contract`: what it prints and writes, and how it fails."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from contract.__main__ import main
+from contract.diagram import diagram
+from contract.diff import Change, diff
+from eventplane.contract import Contract, compile_contract, contract_document
+
+GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
+
+
+@pytest.fixture(scope="module")
+def contract() -> Contract:
+    return load_contract()
+
+
+def changed(contract: Contract, **parts: Any) -> Contract:
+    """The contract with members of its document replaced, a part deep."""
+    document = contract_document(contract)
+    for part, entries in parts.items():
+        document[part] = {
+            name: entry for name, entry in {**document[part], **entries}.items() if entry is not None
+        }
+    return compile_contract(document, "changed")
+
+
+@pytest.mark.parametrize("command", [[], ["compile"]])
+def test_compile_is_the_default_and_writes_the_compiled_form(
+    command: list[str], tmp_path: Path, contract: Contract, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "new" / "contract.json"
+    assert main([*command, "--output", str(output)]) == 0
+    assert output.read_bytes() == contract.canonical
+    printed = capsys.readouterr().out
+    assert contract.version in printed
+    assert "5 warnings\n  participants.device.inbox: no route leads here" in printed
+
+
+@pytest.mark.parametrize("command", [[], ["diagram"], ["diff", "other.json"]])
+def test_problems_go_to_stderr_with_status_1(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "plane.yaml"
+    file.write_text("format: 1\n")
+    assert main([*command, "--contract", str(file)]) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert f"{file}: 3 problem(s)" in output.err
+
+
+def test_the_diagram_has_every_participant_and_every_route(contract: Contract) -> None:
+    text = diagram(contract)
+    assert text.startswith("flowchart LR\n")
+    assert all(f'"{name}"' in text for name in contract.participants)
+    assert all(f'"{route.name}"' in text for route in contract.routes)
+    assert 'device_router == "alarms-to-call-service" ==> p_call_service' in text
+
+
+def test_best_effort_is_dotted_and_the_downlink_ends_at_the_home(contract: Contract) -> None:
+    desk = contract_document(contract)["participants"]["family-app"]
+    desk["inbox"]["delivery_guarantee"] = "best_effort"
+    down = {"filter": {"exact": {"type": "org.example.desired"}}, "to": "device.inbox"}
+    text = diagram(changed(contract, participants={"family-app": desk}, routes={"down": down}))
+    assert 'cloud_router -. "daily-life-to-family" .-> p_family_app' in text
+    assert 'cloud_router -- "down" --> home' in text
+
+
+def test_nothing_changed(contract: Contract, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert diff(contract, contract) == ()
+    other = tmp_path / "other.json"
+    other.write_bytes(contract.canonical)
+    assert main(["diff", str(other)]) == 0
+    assert capsys.readouterr().out == (
+        f"care-at-home {contract.version} -> care-at-home {contract.version}: nothing changed\n"
+    )
+
+
+def test_changes_are_named_field_by_field(contract: Contract) -> None:
+    document = contract_document(contract)
+    family = document["participants"]["family-app"]
+    family["inbox"] |= {"max_receives": 9, "expiry_s": 60}
+    motion = document["event_types"]["org.eventplane.activity.motion.v1"]
+    motion["schema"] = {"type": "object", "additionalProperties": False}
+    up = {"filter": {"prefix": {"type": "org."}}, "to": "device.outbox"}
+    new = changed(
+        contract,
+        participants={"family-app": family, "neighbour": {"kind": "cloud_service", "description": "x"}},
+        event_types={"org.eventplane.activity.motion.v1": motion},
+        routes={"everything-to-cloud": up, "dead-letters-to-operations": None},
+    )
+    changes = diff(contract, new)
+    texts = [str(each) for each in changes]
+    assert "+ participants.neighbour" in texts
+    assert "~ participants.family-app.inbox.max_receives: 5 -> 9" in texts
+    assert "~ participants.family-app.inbox.expiry_s: null -> 60" in texts
+    assert "- routes.dead-letters-to-operations" in texts
+    assert (
+        '~ routes.everything-to-cloud.filter: {"prefix": {"type": "org.eventplane."}} -> '
+        '{"prefix": {"type": "org."}}'
+    ) in texts
+    schema = "event_types.org.eventplane.activity.motion.v1.schema"
+    assert f"~ {schema}.additionalProperties: true -> false" in texts
+    assert any(each.startswith(f"- {schema}.required: ") for each in texts)
+    assert {each.path for each in diff(new, contract)} == {each.path for each in changes}
+
+
+def test_a_change_of_kind_of_value_is_one_change() -> None:
+    assert str(Change("a.b", "null", '{"x": 1}')) == '~ a.b: null -> {"x": 1}'
+
+
+def test_diff_reads_both_yaml_and_compiled_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], contract: Contract
+) -> None:
+    file = tmp_path / "other.yaml"
+    file.write_bytes(GOLDEN.read_bytes())
+    for other in (GOLDEN, file):
+        assert main(["diff", str(other)]) == 0
+        assert '~ name: "golden" -> "care-at-home"' in capsys.readouterr().out
+
+
+def test_a_missing_other_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", str(tmp_path / "none.json")]) == 1
+    assert "cannot be read" in capsys.readouterr().err

@@ -1,0 +1,46 @@
+"""docs/contract.md shows what the commands print: every example in it is run."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+import contract.__main__
+import eventplane.__main__
+from tools import tables
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "contract.md").read_text()
+MAINS = {"contract": contract.__main__.main, "eventplane": eventplane.__main__.main}
+
+
+def examples() -> str:
+    """The text of all console blocks: commands, and what they print."""
+    return "\n".join(re.findall(r"```console\n(.*?)\n```", PAGE, re.DOTALL))
+
+
+def test_every_example_prints_what_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
+    monkeypatch.chdir(tmp_path)
+    printed = []
+    for command in re.findall(r"^\$ (.*)", examples(), re.MULTILINE):
+        python, module_option, module, *arguments = shlex.split(command)
+        assert (python, module_option) == ("python", "-m")
+        MAINS[module](arguments)
+        output = capsys.readouterr()
+        printed.append(f"$ {command}\n{output.out}{output.err}")
+    assert len(printed) == 5
+    assert "".join(printed).rstrip() == examples()
+
+
+def test_the_contract_of_the_page_is_the_example() -> None:
+    (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert shown == (ROOT / "docs" / "examples" / "doorbell.yaml").read_text()
+
+
+def test_the_table_of_settings_is_current() -> None:
+    assert tables.current(PAGE) == PAGE

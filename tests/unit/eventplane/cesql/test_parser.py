@@ -1,0 +1,138 @@
+"""What is an expression, how its parts bind, and what a refusal says."""
+
+import pytest
+
+from eventplane.cesql import CesqlParseError, parse, write
+from eventplane.cesql.lexer import MAX_EXPRESSION_LENGTH
+from eventplane.cesql.parser import MAX_EXPRESSION_DEPTH
+from eventplane.cesql.tree import Attribute, Call, Comparison, In, Like, Literal, Logic, Negate, Not
+
+A, B, C, D = (Attribute(name) for name in "abcd")
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("a AND b OR c XOR d", Logic("XOR", Logic("OR", Logic("AND", A, B), C), D)),
+        ("a OR b AND c", Logic("AND", Logic("OR", A, B), C)),
+        ("a OR (b AND c)", Logic("OR", A, Logic("AND", B, C))),
+        ("a = b = c", Comparison("=", Comparison("=", A, B), C)),
+        ("a <> b", Comparison("!=", A, B)),
+        ("NOT a = b", Comparison("=", Not(A), B)),
+        ("NOT NOT a", Not(Not(A))),
+        ("not a like 'x'", Like(Not(A), "x")),
+        ("a NOT LIKE 'x'", Not(Like(A, "x"))),
+        ("a not in (b, c)", Not(In(A, (B, C)))),
+        ("a IN (b) LIKE 'x' IN (c)", In(Like(In(A, (B,)), "x"), (C,))),
+        ("a = b IN (c)", Comparison("=", A, In(B, (C,)))),
+        ("--10", Negate(Literal(-10))),
+        ("- 10", Negate(Literal(10))),
+        ("+7", Literal(7)),
+        ("007", Literal(7)),
+        ("-2147483648", Literal(-2147483648)),
+        ("TyPe", Attribute("type")),
+        ("1abc", Attribute("1abc")),
+        ("my_function(a, 'b')", Call("MY_FUNCTION", (A, Literal("b")))),
+        ("abc()", Call("ABC", ())),
+        (r"'a\'b\c'", Literal(r"a'b\c")),
+        (r'"a\"b\'c"', Literal(r"a\"b\'c".replace(r"\"", '"'))),
+        ("'line\nbreak'", Literal("line\nbreak")),
+        ("\t'ü' \r\n", Literal("ü")),
+    ],
+)
+def test_trees(text: str, tree: object) -> None:
+    assert parse(text).tree == tree
+
+
+def test_arithmetic_binds_as_in_school() -> None:
+    assert write(parse("(a + b * c - d) % 5 = 1").tree) == "(a + b * c - d) % 5 = 1"
+    assert write(parse("((a) + (b * c)) - d").tree) == "a + b * c - d"
+
+
+def test_the_type_of_a_literal_is_part_of_it() -> None:
+    assert Literal(1) != Literal(value=True)
+    assert Literal(0) != Literal(value=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "reason"),
+    [
+        ("", 0, "ends where a value is needed"),
+        ("a =", 3, "ends where a value is needed"),
+        ("a = )", 4, "')' stands where a value is needed"),
+        ("(a", 2, "not closed"),
+        ("f(a", 3, "not closed"),
+        ("a)", 1, "closes nothing"),
+        ("a b", 2, "operator is missing"),
+        ("a NOT b", 2, "operator is missing"),
+        ("a-1", 1, "a sign that touches a number"),
+        ("1 -1", 2, "a sign that touches a number"),
+        ("a LIKE b", 7, "needs a pattern in quotes"),
+        ("a IN b", 5, "needs a list"),
+        ("a IN ()", 6, "stands where a value is needed"),
+        ("EXISTS 'a'", 7, "name of an attribute is needed"),
+        ("EXISTS or", 7, "name of an attribute is needed"),
+        ("like", 0, "name of an attribute is needed"),
+        ("my_name", 0, "is no attribute"),
+        ("f1(a)", 0, "is no function"),
+        ("'abc", 0, "not closed"),
+        (r"'abc\'", 0, "not closed"),
+        ("'it''s'", 4, "operator is missing"),
+        ("a = é", 4, "has no meaning"),
+        ("a == b", 3, "'=' stands where a value is needed"),
+        ("a\u00a0= b", 1, "has no meaning"),
+        ("2147483648", 0, "32 bits"),
+        ("a = " + "9" * 6000, 4, "32 bits"),
+    ],
+)
+def test_refusals(text: str, position: int, reason: str) -> None:
+    with pytest.raises(CesqlParseError) as caught:
+        parse(text)
+    assert caught.value.position == position
+    assert reason in caught.value.reason
+    assert caught.value.remedy
+    assert caught.value.kind == "parse"
+
+
+def test_a_refusal_shows_the_place() -> None:
+    with pytest.raises(CesqlParseError) as caught:
+        parse("type = 'a' AND\n  subject LIKE 5")
+    assert caught.value.excerpt == "  subject LIKE 5\n               ^"
+    assert str(caught.value).endswith(caught.value.excerpt)
+
+
+def test_an_excerpt_of_a_long_line_keeps_the_place() -> None:
+    with pytest.raises(CesqlParseError) as caught:
+        parse("a = 1 OR " * 90 + "b ? 2 " + "x" * 500)
+    line, marker = caught.value.excerpt.split("\n")
+    assert len(line) <= 100
+    assert line[marker.index("^")] == "?"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * (MAX_EXPRESSION_DEPTH + 1) + "a" + ")" * (MAX_EXPRESSION_DEPTH + 1),
+        "(" * 8000,
+        "NOT " * 4000 + "a",
+        "-" * 16000 + "1",
+        " OR ".join(["a"] * (MAX_EXPRESSION_DEPTH + 1)),
+        "f(" * 8000,
+        "a IN (" * 2500,
+        "a" * (MAX_EXPRESSION_LENGTH + 1),
+    ],
+)
+def test_bounds(text: str) -> None:
+    with pytest.raises(CesqlParseError, match=r"deeper than|operators in a chain|characters, more than"):
+        parse(text)
+
+
+def test_what_is_within_the_bounds_runs() -> None:
+    chain = parse(" OR ".join(["a = 1"] * (MAX_EXPRESSION_DEPTH - 2)))
+    nested = parse(
+        "NOT (" * (MAX_EXPRESSION_DEPTH // 2 - 1) + "a = 1" + ")" * (MAX_EXPRESSION_DEPTH // 2 - 1)
+    )
+    wide = parse("type IN (" + ", ".join(f"'type.{number}'" for number in range(1000)) + ")")
+    for attributes, each in (({"a": 1}, chain), ({"a": 2}, nested), ({"type": "type.999"}, wide)):
+        assert each.matches(attributes)
+        assert each.evaluate(attributes).passes
