@@ -47,7 +47,7 @@ types: setup ## Check types
 	mypy $(TYPED)
 
 unit: setup ## Run unit and property tests
-	pytest tests/unit tests/property
+	pytest --numprocesses=auto tests/unit tests/property
 
 synth: setup ## Write the templates of ENV (dev) to cdk.out
 	cdk synth --quiet --context env=$(ENV)
