@@ -11,6 +11,7 @@ from eventplane.contract import Contract, ParticipantKind
 from stacks.config import Environment, FunctionSize
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.queue_pair import QueuePair
+from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
 
 INGEST: Final = "ingest"
@@ -64,8 +65,3 @@ class MessagingStack(PlaneStack):
     def _output(self, id: str, queue: DurableQueue) -> None:
         CfnOutput(self, f"{id}Url", value=queue.queue.queue_url)
         CfnOutput(self, f"{id}DlqUrl", value=queue.dead_letters.queue_url)
-
-
-def pascal(name: str) -> str:
-    """A participant's name as a construct id, which logical ids start with (`family-app`: `FamilyApp`)."""
-    return "".join(word.capitalize() for word in name.split("-"))

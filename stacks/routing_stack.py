@@ -16,7 +16,8 @@ from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.ingest_rule import IngestRule
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.router_function import FOLDER, RouterFunction
-from stacks.messaging_stack import INGEST, INGEST_ERRORS, TAP, pascal
+from stacks.messaging_stack import INGEST, INGEST_ERRORS, TAP
+from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
 
 

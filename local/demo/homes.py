@@ -13,6 +13,7 @@ from typing import Final
 from edge.spool import read_backlog
 from eventplane.contract import Contract
 from local.cloud import CloudEndpoint
+from local.deploy import ROOT
 from local.errors import LocalError
 from local.input import HomeInput
 from local.mosquitto import Broker, start_mosquitto
@@ -23,7 +24,6 @@ from local.sent import SentLog
 from local.services import HomeServices
 from local.things import Thing, provision
 
-ROOT: Final = Path(__file__).parent.parent.parent
 _CONNECTED: Final = "cloud broker connected"
 """What a forwarder logs when it stands on both sides: it dials the home's broker first."""
 
@@ -48,9 +48,8 @@ class RunningHome:
     """A home whose forwarder and broker run, and whose services are connected."""
 
     def __init__(
-        self, name: str, broker: Broker, forwarder: Child, link: Link, spool: Path, services: HomeServices
+        self, broker: Broker, forwarder: Child, link: Link, spool: Path, services: HomeServices
     ) -> None:
-        self.name = name
         self.services = services
         self._broker = broker
         self._forwarder = forwarder
@@ -134,13 +133,13 @@ def running_homes(
             ready=_NewLine(log, _CONNECTED),
         )
         services = HomeServices(home.name, home.services, broker.port, contract, sent)
-        return RunningHome(home.name, broker, forwarder, link, directory / "spool.db", services)
+        return RunningHome(broker, forwarder, link, directory / "spool.db", services)
 
     with ExitStack() as stack, ThreadPoolExecutor(_STARTING) as workers:
         started = {}
-        for home in workers.map(start, homes):
-            stack.enter_context(home.services)
-            started[home.name] = home
+        for home, running in zip(homes, workers.map(start, homes), strict=True):
+            stack.enter_context(running.services)
+            started[home.name] = running
         yield started
 
 

@@ -23,18 +23,16 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from contract import load_contract
-from eventplane.contract import Contract, ParticipantKind
-from local.cloud import CloudEndpoint
 from local.consumers import Consumers
 from local.demo.archive import fetch
 from local.demo.faults import Fault, Faults
-from local.demo.homes import ROOT, RunningHome, running_homes
+from local.demo.homes import RunningHome, running_homes
+from local.demo.plane import Plane, deploy_plane
 from local.demo.report import print_table, write_page
 from local.demo.simple_client import publish_all
 from local.demo.summary import summarise
 from local.demo.waiting import wait_until_none_remain
-from local.deploy import deploy
+from local.deploy import ROOT
 from local.emulator import start_emulator
 from local.errors import LoggedError
 from local.input import Input, InputEvent
@@ -68,23 +66,6 @@ class Options:
     label: str
     seed: int
     output: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Plane:
-    """The deployed plane, by the names that its stacks hand out."""
-
-    cloud: CloudEndpoint
-    outputs: Mapping[str, str]
-    contract: Contract
-
-    @property
-    def inboxes(self) -> dict[str, str]:
-        """The inbox queue's URL of each cloud service."""
-        return {
-            service.name: self.outputs[f"{_pascal(service.name)}InboxUrl"]
-            for service in self.contract.of_kind(ParticipantKind.CLOUD_SERVICE)
-        }
 
 
 class AuditFailedError(LoggedError):
@@ -134,9 +115,7 @@ def _start_plane(supervisor: Supervisor, progress: Progress) -> Plane:
     with _step(progress, "emulated cloud"):
         cloud = start_emulator(supervisor)
     with _step(progress, "cdk bootstrap and deploy"):
-        stacks = deploy(supervisor, cloud)
-    outputs = {name: value for stack in stacks.values() for name, value in stack.items()}
-    return Plane(cloud, outputs, load_contract())
+        return deploy_plane(supervisor, cloud)
 
 
 def _play(
@@ -186,7 +165,7 @@ def _play(
             return max(0, to_cloud - consumers.received_total)
 
         wait_until_none_remain(progress, "services read", unread, _PATIENCE_SECONDS)
-        _wait_for_queues(plane, progress, ["IngestUrl", "TapUrl", *_inbox_outputs(plane)])
+        _wait_for_queues(plane, progress, ["IngestUrl", "TapUrl", *plane.inbox_outputs.values()])
         arrived: dict[str, Arrived] = {
             **consumers.arrived,
             CALL_SERVICE: arrived_at_call_services(home.services for home in homes.values()),
@@ -248,10 +227,6 @@ def _wait_for_queues(plane: Plane, progress: Progress, outputs: list[str]) -> No
     wait_until_none_remain(progress, "queues empty", messages, _PATIENCE_SECONDS)
 
 
-def _inbox_outputs(plane: Plane) -> list[str]:
-    return [f"{_pascal(service)}InboxUrl" for service in plane.inboxes]
-
-
 def _fetch_archive(plane: Plane, run_dir: Path, progress: Progress) -> Path:
     archive = run_dir / "archive"
     task = progress.add_task("archive fetched", total=None)
@@ -274,11 +249,6 @@ def _audit(supervisor: Supervisor, archive: Path, output: Path) -> dict[str, Any
         raise AuditFailedError(returncode, job.log)
     report: dict[str, Any] = json.loads((output / "report.json").read_text())
     return report
-
-
-def _pascal(name: str) -> str:
-    """A participant's name as the stacks' outputs spell it."""
-    return "".join(part.capitalize() for part in name.split("-"))
 
 
 def _bars(console: Console) -> Progress:

@@ -9,7 +9,7 @@ import pytest
 from eventplane.envelope import write_event
 from eventplane.topics import basic_ingest_topic, device_topic
 from local.cloud import CloudEndpoint
-from local.deploy import deploy
+from local.demo.plane import deploy_plane
 from local.process import Supervisor
 from local.things import Thing, provision
 from tests.integration.mqtt import TestClient
@@ -24,8 +24,7 @@ NUMBERS = count(1)
 def outputs(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """The plane's own stacks, deployed."""
     with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
-        stacks = deploy(supervisor, emulator)
-    return {name: value for stack in stacks.values() for name, value in stack.items()}
+        return deploy_plane(supervisor, emulator).outputs
 
 
 @pytest.fixture

@@ -1,0 +1,13 @@
+"""How the names of participants are spelt where CloudFormation allows letters and digits only."""
+
+from __future__ import annotations
+
+
+def pascal(name: str) -> str:
+    """A participant's name as a construct id, which logical ids start with (`family-app`: `FamilyApp`)."""
+    return "".join(word.capitalize() for word in name.split("-"))
+
+
+def inbox_url_output(participant: str) -> str:
+    """The stack output that holds the URL of a cloud service's inbox queue."""
+    return f"{pascal(participant)}InboxUrl"
