@@ -23,9 +23,7 @@ class StrictJsonError(EventPlaneError):
 
 
 def decode_text(raw: bytes) -> str:
-    """UTF-8 bytes as text. Raises `StrictJsonError` (`not_utf8`, `byte_order_mark`)."""
-    if raw.startswith(b"\xef\xbb\xbf"):
-        raise StrictJsonError("byte_order_mark", "the text starts with a byte order mark; send plain UTF-8")
+    """UTF-8 bytes as text. Raises `StrictJsonError` (`not_utf8`)."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -37,13 +35,17 @@ def loads(text: str) -> Any:
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
+        if text.startswith("\ufeff"):
+            remedy = "the text starts with a byte order mark; send plain UTF-8"
+            raise StrictJsonError("byte_order_mark", remedy) from error
         raise StrictJsonError("not_json", f"{error.msg} at character {error.pos}") from error
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:  # an integer with more digits than Python converts
         raise StrictJsonError("not_json", str(error)) from error
-    # Counting brackets is a cheap upper bound of the depth: only suspicious texts are walked.
-    if text.count("{") + text.count("[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+    # Counting brackets is a cheap upper bound of the depth: only suspicious texts are walked. To replace is
+    # quicker than to count twice.
+    if text.replace("[", "{").count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise _too_deep()
     # Most texts escape nothing, and one character is found much faster than two.
     if "\\" in text and "\\u" in text:

@@ -10,6 +10,7 @@ from typing import Any
 
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
+from eventplane.severity import priority_of
 
 
 class ParticipantKind(StrEnum):
@@ -105,7 +106,7 @@ class Participant:
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """One `type` of event: its priority (None: the channel's) and the JSON Schema of its payload."""
+    """One `type` of event: its priority (None: its events decide) and the JSON Schema of its payload."""
 
     name: str
     description: str
@@ -161,6 +162,13 @@ class Contract:
         return tuple(route for route in self.routes if route.place is place)
 
     def priority(self, event: Envelope, channel: Channel) -> Priority:
-        """How urgent `event` is: what its type says, otherwise what the `channel` it came from says."""
+        """How urgent `event` is: what its type says, else its severity, else the `channel` it came from.
+
+        The type goes first: what the operator decided for it, no producer can overrule with a number.
+        """
         declared = self.event_types.get(event.type)
-        return declared.priority if declared and declared.priority else channel.priority
+        if declared and declared.priority:
+            return declared.priority
+        severity = event.attributes.get("severitynumber")
+        # The envelope has checked that it is an Integer.
+        return channel.priority if severity is None else Priority(priority_of(int(severity)))
