@@ -133,6 +133,7 @@ def test_listing_1_of_the_router_paper_is_an_event_with_contenttype_as_extension
         (text(sequence=1), "attribute_value"),
         (text(partitionkey=""), "attribute_value"),
         (text(expirytime=0), "attribute_value"),
+        (text(recordedtime="12:00"), "attribute_value"),
         ("\ufeff" + text(), "byte_order_mark"),
         (text(data="~").replace("~", "\ud800"), "lone_surrogate"),
         (text(id=None), "missing_attribute"),
