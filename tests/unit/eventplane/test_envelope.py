@@ -20,6 +20,15 @@ def reason_of(raw: bytes | str) -> str:
     return caught.value.reason
 
 
+@pytest.mark.parametrize("before", ["", "x" * 250, "x" * 499, "é" * 500])
+def test_a_number_has_1000_characters_at_most_wherever_it_stands(before: str) -> None:
+    def data(digits: int) -> str:
+        return text(note=f"x{before}")[:-1] + ',"data":[' + "7" * digits + ',"' + "7" * 3_000 + '"]}'
+
+    assert parse_event(data(1_000)).json == data(1_000)
+    assert reason_of(data(1_001)) == "number_too_long"
+
+
 def test_text_passes_through_untouched() -> None:
     raw = b' { "type":"t" ,"source" : "/a","id":"\\u00e9","specversion":"1.0", "data" : [1.0, 1e400,  "x"]}\n'
     assert parse_event(raw).json.encode() == raw
@@ -61,7 +70,10 @@ def test_listing_1_of_the_router_paper_is_an_event_with_contenttype_as_extension
         (text() + "x", "not_json"),
         (text()[:-1] + ',"x":NaN}', "not_json"),
         (text()[:-1] + ',"x":-Infinity}', "not_json"),
-        (text()[:-1] + ',"x":' + "9" * 5000 + "}", "not_json"),
+        (text()[:-1] + ',"x":' + "9" * 5_000 + "}", "number_too_long"),
+        (text()[:-1] + ',"data":' + "9" * 1_001 + "}", "number_too_long"),
+        (text()[:-1] + ',"data":[{"a":-0.' + "1" * 998 + "}]}", "number_too_long"),
+        (text()[:-1] + ',"data":1e' + "0" * 999 + "}", "number_too_long"),
         (text()[:-1] + ',"id":"2"}', "duplicate_key"),
         (text()[:-1] + ',"data":{"a":1,"a":2}}', "duplicate_key"),
         (text()[:-1] + ',"data":"\\ud800"}', "lone_surrogate"),
