@@ -10,6 +10,7 @@ from typing import Any
 
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
+from eventplane.severity import priority_of
 
 
 class ParticipantKind(StrEnum):
@@ -133,7 +134,7 @@ class Participant:
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """One `type` of event: its priority (None: the channel's) and the JSON Schemas of its payload.
+    """One `type` of event: its priority (None: its events decide) and the JSON Schemas of its payload.
 
     `schemas` are the versions of the payload by `$id`, which an event names in `dataschema`; one that names
     none is of the first. A schema from a contract of format 1 may have no `$id`, and then stands under ''.
@@ -194,6 +195,13 @@ class Contract:
         return tuple(route for route in self.routes if route.place is place)
 
     def priority(self, event: Envelope, channel: Channel) -> Priority:
-        """How urgent `event` is: what its type says, otherwise what the `channel` it came from says."""
+        """How urgent `event` is: what its type says, else its severity, else the `channel` it came from.
+
+        The type goes first: what the operator decided for it, no producer can overrule with a number.
+        """
         declared = self.event_types.get(event.type)
-        return declared.priority if declared and declared.priority else channel.priority
+        if declared and declared.priority:
+            return declared.priority
+        severity = event.attributes.get("severitynumber")
+        # The envelope has checked that it is an Integer.
+        return channel.priority if severity is None else Priority(priority_of(int(severity)))
