@@ -14,7 +14,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from edge.errors import SettingsError, SpoolError
+from edge.errors import SettingProblem, SettingsError, SpoolError
 from edge.forwarder import Forwarder, ForwarderOptions
 from edge.link import Backoff, Link
 from edge.local_bus import local_topics
@@ -43,9 +43,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return os.EX_CONFIG
     except OSError as error:
-        print(
-            SettingsError("contract", str(error), "name a compiled contract (make contract)"), file=sys.stderr
-        )
+        problem = SettingProblem("contract", str(error), "name a compiled contract (make contract)")
+        print(problem, file=sys.stderr)
         return os.EX_CONFIG
     logging.basicConfig(
         level=settings.log_level.upper(),
