@@ -43,6 +43,18 @@ class SpoolError(EdgeError):
         self.remedy = remedy
 
 
+class SpoolFullError(SpoolError):
+    """The disk, its quota or the spool's capacity has no room: nothing changed, later commits may succeed."""
+
+
+class SpoolCorruptError(SpoolError):
+    """The file is damaged, `damage` says where. Opening the spool again recovers what is readable."""
+
+    def __init__(self, path: Path, damage: str) -> None:
+        super().__init__(path, f"is damaged: {damage}", "open it again, which sets it aside and recovers")
+        self.damage = damage
+
+
 class WindowFullError(EdgeError):
     """`put` found no room: `waiting` messages have no receipt and none came within `timeout_s` seconds."""
 
