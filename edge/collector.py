@@ -1,6 +1,7 @@
-"""Reads the forwarder's figures from its parts, on the loop's own thread and without a disk access.
+"""Reads the forwarder's figures from its parts, on the loop's own thread.
 
-This is the one place that knows where each figure lives.
+This is the one place that knows where each figure lives. A snapshot reads one row of the spool for each
+destination and priority that has a backlog, the rest is in memory.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Collector:
     def progress(self) -> Progress:
         """What the watchdog looks at."""
         uplink = self.contract.device.outbox.address
-        waiting = sum(_get(self._spool, "pending", uplink, each.rank) for each in Priority)
+        waiting = sum(self._spool.pending(uplink, each.rank) for each in Priority)
         acknowledged = _get(_uplink(self._forwarder), "acknowledged_publishes")
         return Progress(self._links[LinkName.CLOUD].standing, acknowledged, waiting)
 
@@ -94,11 +95,11 @@ class Collector:
             uptime_s=now - self._started,
             rss_bytes=_rss_bytes(),
             epoch=spool.epoch,
-            birth=str(_get(_get(spool, "birth"), "kind")),
+            birth=spool.birth.kind,
             arrivals=spool.next_sequence - 1,
-            used_bytes=_get(spool, "used_bytes"),
-            capacity_bytes=_get(spool, "capacity_bytes"),
-            pressure=_get(spool, "pressure"),
+            used_bytes=spool.used_bytes,
+            capacity_bytes=spool.capacity_bytes,
+            pressure=spool.pressure,
             written_bytes=_get(spool, "written_bytes"),
             backlog=tuple(self._backlog()),
             links={name: each.state(now) for name, each in self._links.items()},
@@ -117,8 +118,14 @@ class Collector:
         ways[uplink] = LinkName.CLOUD
         for destination in dict.fromkeys([*ways, *self._spool.destinations()]):
             for priority in Priority:
-                pending = _get(self._spool, "pending", destination, priority.rank)
-                yield Backlog(destination, priority, ways.get(destination), pending, 0.0)
+                yield self._lane(destination, priority, ways.get(destination))
+
+    def _lane(self, destination: str, priority: Priority, link: LinkName | None) -> Backlog:
+        spool = self._spool
+        pending = spool.pending(destination, priority.rank)
+        stored_ms = spool.oldest_stored_ms(destination, priority.rank)
+        oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.life() - stored_ms) / 1000)
+        return Backlog(destination, priority, link, pending, oldest_s)
 
 
 def _uplink(forwarder: Forwarder) -> Any:

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) -> None:
     """Forward until a signal comes. Raises `SpoolError`."""
     mailbox: Mailbox[Posted] = Mailbox()
-    with _signals(mailbox), Spool(settings.spool) as spool:
+    with _signals(mailbox), _spool(settings) as spool:
         _log.info(
             "thing %s, contract %s, spool epoch %s at sequence %d",
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
@@ -68,6 +68,10 @@ def _signals(mailbox: Mailbox[Posted]) -> Iterator[None]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
+
+
+def _spool(settings: Settings) -> Spool:
+    return Spool(settings.spool, capacity_bytes=settings.spool_capacity_bytes)
 
 
 def _endpoint(health: HealthSettings, snapshots: Snapshots) -> closing[HealthServer] | nullcontext[None]:
