@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, nullcontext
 from time import monotonic
 
 from edge.collector import Collector
+from edge.figures import heartbeat
 from edge.forwarder import Forwarder
 from edge.health.pages import pages
 from edge.health.server import HealthServer
@@ -44,6 +45,7 @@ def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) 
             local,
             cloud,
             lambda timeout_s: monitor.wait(timeout_s),
+            figures=lambda: heartbeat(collector.collect(monotonic())),
         )
         collector = Collector(settings.thing, contract, forwarder, spool, local, cloud, monotonic())
         options = MonitorOptions(
@@ -54,7 +56,7 @@ def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) 
         monitor = Monitor(mailbox, collector, ServiceManager(environment, os.getpid()), options)
         with _endpoint(settings.health, monitor.snapshots):
             forwarder.run()
-        _log.info("stopped at sequence %d", spool.next_sequence)
+        _log.info("stopped at sequence %d", forwarder.spool.next_sequence)
 
 
 @contextmanager

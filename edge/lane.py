@@ -48,9 +48,10 @@ class Lane:
         self._keep_ahead(lambda waiting: not self._is_over(waiting))
         for _ in range(_MOST_READS):
             missing = count - len(self._ahead)
-            if missing <= 0 or not self.more:
+            if missing > 0 and self.more:
+                self._read(missing)
+            if self._ahead or not self.more:
                 break
-            self._read(missing)
         return list(islice(self._ahead, count))
 
     def take(self) -> None:

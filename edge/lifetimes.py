@@ -27,7 +27,7 @@ def lifetime_ms(event: Envelope) -> int | None:
 
 
 def expires_ms(now_ms: int, lifetime: int | None, *channels: Channel) -> int | None:
-    """When a delivery over `channels`, stored at `now_ms`, expires: the strictest word counts. None: never."""
+    """When a delivery over `channels`, stored at `now_ms`, expires by the strictest word; None is never."""
     bounds = [channel.expiry_s * 1000 for channel in channels if channel.expiry_s is not None]
     if lifetime is not None:
         bounds.append(lifetime)

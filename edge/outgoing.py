@@ -40,6 +40,12 @@ class Outgoing:
         self.best_effort[destination] = lanes[BEST_EFFORT_RANK] = BestEffortLane(destination, self._lost)
         return lanes
 
+    def retire(self, destination: str) -> None:
+        """Nothing goes to `destination` by its lanes any more; what waits for it stays in the spool."""
+        self.best_effort.pop(destination).rewind()
+        for priority in Priority:
+            del self._lanes[destination, priority.rank]
+
     def discard(self, delivery: Delivery, outcome: Outcome, reason: str) -> None:
         """End `delivery` with the next commit."""
         self.discards[delivery] = Discard(delivery, outcome, reason)
@@ -51,18 +57,19 @@ class Outgoing:
         `needed`, otherwise none and nothing is dropped.
         """
         freed = 0
-        dropped: set[Delivery] = set()
+        dropped: list[Waiting] = []
         for event in self._droppable(least_rank):
             freed += len(event[0].json)
-            dropped.update(waiting.delivery for waiting in event)
+            dropped += event
             if freed >= max(needed, wanted):
                 break
         if freed < needed:
             return 0
-        for delivery in dropped:
-            self.discard(delivery, Outcome.DROPPED, SPOOL_FULL)
+        for waiting in dropped:
+            if not self._is_over(waiting):
+                self.discard(waiting.delivery, Outcome.DROPPED, SPOOL_FULL)
         for lane in self._lanes.values():
-            lane.drop(dropped)
+            lane.drop({waiting.delivery for waiting in dropped})
         return freed
 
     def _droppable(self, least_rank: int) -> Iterator[list[Waiting]]:

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from edge.outgoing import Outgoing
 from edge.spool import Spool
-from eventplane.contract import Priority, WhenFull
+from edge.when_full import WhenFull
+from eventplane.contract import Priority
 
 ROOM = {Priority.URGENT.rank: 1.0, Priority.NORMAL.rank: 0.85, Priority.LOW.rank: 0.70}
 """Up to which share of the capacity each rank comes in without a question."""
 
 OVERHEAD = 100
-"""What an event takes in the file beyond its text, bytes, at a guess: numbers, an index entry, its share of a page."""
+"""What an event takes in the file beyond its text, bytes: its numbers, an index entry, a share of a page."""
 
 EVICTED_AT_ONCE = 256 * 1024
 """Room made in one go, characters, so that a flood does not read the spool's oldest end once an event."""

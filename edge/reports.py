@@ -1,4 +1,4 @@
-"""What the forwarder says of itself, as events. Pure: what to say, when, and under which id are parameters."""
+"""What the forwarder says of itself, as events. Pure: what to say, when and under which id are parameters."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any, NamedTuple
 from edge.spool import Birth, DiscardTally, Statement
 from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, REPORT_PREFIX, STARTED, forwarder_source
 from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
-
-MOST_RANGES = 2_000
-"""Most ranges of sequences that one report tells, so that it fits an event: about 40 bytes each."""
 
 
 class NotStored(NamedTuple):
@@ -58,21 +55,16 @@ def discarded(
     heading: Heading, tallies: Sequence[DiscardTally], not_stored: Mapping[NotStored, int]
 ) -> Envelope:
     """What was not delivered, and what was not even taken, since the last such report."""
-    left = MOST_RANGES
-    deliveries = []
-    for tally in tallies:
-        told = tally.ranges[:left]
-        left -= len(told)
-        deliveries.append(
-            {
-                "destination": tally.destination,
-                "outcome": tally.outcome.value,
-                "reason": tally.reason,
-                "count": tally.count,
-                "ranges": told,
-                "ranges_left_out": len(tally.ranges) - len(told),
-            }
-        )
+    deliveries = [
+        {
+            "destination": each.destination,
+            "outcome": each.outcome.value,
+            "reason": each.reason,
+            "count": each.count,
+            "ranges": each.ranges,
+        }
+        for each in tallies
+    ]
     counted = [{**each._asdict(), "count": count} for each, count in not_stored.items()]
     return heading.write(DISCARDED, {"deliveries": deliveries, "not_stored": counted})
 

@@ -32,7 +32,8 @@ class Offer:
 
 @dataclass(slots=True)
 class Turn:
-    """To commit: `arrivals`, numbered from `first_sequence`, and `done`. To send afterwards: the rest.
+    """To commit at `life_ms` of the device's life: `arrivals`, numbered from `first_sequence`, the deliveries
+    that are `done`, and those `replaced` by dead letters. To send afterwards: the rest.
 
     `offers` and `keys` (what is remembered as stored) allow for taking the turn again when the disk is full.
     `receipts` are by service, `refused` counts dead letters by channel address and reason, `turned_away` what
@@ -40,8 +41,10 @@ class Turn:
     """
 
     first_sequence: int
+    life_ms: int
     arrivals: list[Arrival] = field(default_factory=list)
     done: list[Delivery] = field(default_factory=list)
+    replaced: list[Delivery] = field(default_factory=list)
     acknowledge: list[Received] = field(default_factory=list)
     fleeting: list[Fleeting] = field(default_factory=list)
     receipts: dict[str, list[Receipt]] = field(default_factory=dict)

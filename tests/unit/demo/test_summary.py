@@ -42,7 +42,15 @@ def audit(lost: int = 0, irregular: str = "", gaps: int = 0, **delivered: int) -
                 "events": 3,
                 "tap_copies": 0,
             },
-            {"client_id": "h", "epoch": "e", "first": 1, "last": 3, "gaps": gaps, "events": 3, "tap_copies": 0},
+            {
+                "client_id": "h",
+                "epoch": "e",
+                "first": 1,
+                "last": 3,
+                "gaps": gaps,
+                "events": 3,
+                "tap_copies": 0,
+            },
         ],
     }
 
