@@ -7,45 +7,53 @@ contract again.
 
 from __future__ import annotations
 
-import argparse
+import getopt  # argparse takes 200 KB more, for as long as the device runs
 import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from edge.check import expires_soon, identity_problems, read_contract, utc_now
+from edge.contract_file import read_contract
 from edge.daemon import run
 from edge.errors import SettingProblem, SettingsError, SpoolError
 from edge.journal import start_logging
 from edge.settings import Settings, load_settings
 from eventplane.contract import Contract
 
+USAGE = """usage: python -m edge --settings FILE [--check]
+
+  --settings FILE  TOML, see docs/device.md
+  --check          say what is wrong with settings, contract and certificate, and end
+"""
+EX_WRONG_COMMAND_LINE = 2
+
 _log = logging.getLogger("edge")
 
 
 def main() -> int:
     """Run until told to stop."""
-    parser = argparse.ArgumentParser(
-        prog="python -m edge", description="The Event Plane's forwarder on a device."
-    )
-    parser.add_argument("--settings", type=Path, required=True, help="TOML file, see edge/settings.py")
-    parser.add_argument("--check", action="store_true", help="say what is wrong with the settings and end")
-    arguments = parser.parse_args()
+    try:
+        given, rest = getopt.gnu_getopt(sys.argv[1:], "h", ["settings=", "check", "help"])
+    except getopt.GetoptError as error:
+        return _explain(str(error))
+    options = dict(given)
+    if "-h" in options or "--help" in options:
+        print(USAGE)
+        return os.EX_OK
+    if rest or "--settings" not in options:
+        return _explain("name the settings, and nothing else")
     environment = dict(os.environ)
     try:
-        settings = load_settings(arguments.settings, environment)
+        settings = load_settings(Path(options["--settings"]), environment)
     except SettingsError as error:
         return _refuse(error.problems)
     contract = read_contract(settings.contract)
-    if arguments.check:
+    if "--check" in options:
         return _check(settings, contract)
     if isinstance(contract, SettingProblem):
         return _refuse([contract])
     start_logging(settings.log_level, environment)
-    # Not a reason to stay away: at home the device works without the cloud.
-    for problem in identity_problems(settings.cloud, utc_now()):
-        _log.error("%s", problem)
     try:
         run(settings, contract, environment)
     except SpoolError as error:
@@ -56,6 +64,8 @@ def main() -> int:
 
 def _check(settings: Settings, contract: Contract | SettingProblem) -> int:
     """Say whether the device could run like this."""
+    from edge.check import expires_soon, identity_problems, utc_now  # nothing that runs needs it
+
     now = utc_now()
     problems = identity_problems(settings.cloud, now)
     if isinstance(contract, SettingProblem):
@@ -66,6 +76,11 @@ def _check(settings: Settings, contract: Contract | SettingProblem) -> int:
     if warning := expires_soon(settings.cloud, now):
         print(f"warning: {warning}")
     return os.EX_OK
+
+
+def _explain(problem: str) -> int:
+    print(f"{problem}\n\n{USAGE}", file=sys.stderr)
+    return EX_WRONG_COMMAND_LINE
 
 
 def _refuse(problems: Sequence[SettingProblem]) -> int:

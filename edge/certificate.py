@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import ssl
+import binascii
+import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
+
+_HEADER, _FOOTER = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 _SEQUENCE, _VERSION = 0x30, 0xA0
 _UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
@@ -20,6 +24,27 @@ class Validity(NamedTuple):
     end: datetime
 
 
+class CertificateFile:
+    """How long the certificate in `file` is still good; read again when it is replaced."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._known: tuple[int, int] | None = None
+        self._end: float | None = None
+
+    def left_s(self) -> float | None:
+        """Seconds until it expires by the wall clock, None when it cannot be read: then the link says why."""
+        try:
+            found = self._file.stat()
+            if self._known != (found.st_mtime_ns, found.st_size):
+                self._known = (found.st_mtime_ns, found.st_size)
+                self._end = None
+                self._end = read_validity(self._file.read_text("ascii")).end.timestamp()
+        except (OSError, ValueError):
+            return None
+        return None if self._end is None else self._end - time.time()
+
+
 class _Value(NamedTuple):
     tag: int
     content: bytes
@@ -28,20 +53,19 @@ class _Value(NamedTuple):
 
 def read_validity(pem: str) -> Validity:
     """The validity of the first certificate in a PEM text. Raises `ValueError` when there is none to read."""
-    begin, end = ssl.PEM_HEADER, ssl.PEM_FOOTER
-    start = pem.find(begin)
-    stop = pem.find(end, start)
-    if start < 0 or stop < 0:
-        raise ValueError(f"no {begin} in it")
-    der = ssl.PEM_cert_to_DER_cert(pem[start : stop + len(end)])
+    _, header, rest = pem.partition(_HEADER)
+    body, footer, _ = rest.partition(_FOOTER)
+    if not header or not footer:
+        raise ValueError("there is no PEM certificate in it")
+    der = binascii.a2b_base64(body)
     # Certificate > tbsCertificate > [version], serialNumber, signature, issuer, validity (RFC 5280, 4.1)
-    body = _inside(_inside(der))
-    version = _read(body)
+    inside = _inside(_inside(der))
+    version = _read(inside)
     if version.tag == _VERSION:
-        body = version.rest
+        inside = version.rest
     for _ in ("serialNumber", "signature", "issuer"):
-        body = _read(body).rest
-    not_before = _read(_inside(body))
+        inside = _read(inside).rest
+    not_before = _read(_inside(inside))
     return Validity(_time(not_before), _time(_read(not_before.rest)))
 
 
@@ -74,4 +98,8 @@ def _time(value: _Value) -> datetime:
     text = value.content.decode("ascii")
     if value.tag == _UTC_TIME:
         text = ("19" if int(text[:2]) >= _CENTURY_PIVOT else "20") + text
-    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+    if len(text) != len("YYYYMMDDHHMMSSZ") or not text.endswith("Z"):
+        raise ValueError("it is no X.509 certificate")
+    # Not strptime, which loads 350 KB of locales.
+    month, day, hour, minute, second = (int(text[at : at + 2]) for at in range(4, 14, 2))
+    return datetime(int(text[:4]), month, day, hour, minute, second, tzinfo=UTC)

@@ -9,28 +9,15 @@ from pathlib import Path
 
 from edge.certificate import read_validity
 from edge.errors import SettingProblem
+from edge.health.verdict import EXPIRES_SOON_S
 from edge.settings import CloudSettings
-from eventplane.contract import Contract, ContractError, load_compiled
 
-EXPIRES_SOON = timedelta(days=30)
-"""Time enough to roll a certificate out to a home that is seldom online."""
-
-_OTHERS = 0o027
-"""No access for others, and no writing for the group."""
+_OTHERS = 0o077
+"""Any access for anybody but the owner; the connection refuses such a key as well."""
 
 
 class _NoPassphraseError(Exception):
     """The key is encrypted."""
-
-
-def read_contract(file: Path) -> Contract | SettingProblem:
-    """The compiled contract in `file`, or why it cannot be used."""
-    try:
-        return load_compiled(file.read_bytes(), str(file))
-    except ContractError as error:
-        return SettingProblem("contract", str(error), "compile it again (python -m contract compile)")
-    except OSError as error:
-        return _unreadable("contract", file, error, "name a compiled contract (python -m contract compile)")
 
 
 def identity_problems(cloud: CloudSettings, now: datetime) -> list[SettingProblem]:
@@ -41,7 +28,11 @@ def identity_problems(cloud: CloudSettings, now: datetime) -> list[SettingProble
 def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:
     """A warning when the certificate, which is good, will not be for much longer."""
     left = read_validity(cloud.certificate.read_text("ascii")).end - now
-    return f"{cloud.certificate} expires in {left.days} days; replace it" if left < EXPIRES_SOON else None
+    return (
+        f"{cloud.certificate} expires in {left.days} days; replace it"
+        if left < timedelta(seconds=EXPIRES_SOON_S)
+        else None
+    )
 
 
 def _ca(file: Path) -> Iterator[SettingProblem]:

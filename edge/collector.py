@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from edge.certificate import CertificateFile
 from edge.figures import Backlog, Figures, LinkState
 from edge.forwarder import Forwarder
 from edge.health.watchdog import Progress
@@ -62,6 +63,7 @@ class Collector:
         spool: Spool,
         local: Link,
         cloud: Link,
+        certificate: CertificateFile | None,
         started: float,
     ) -> None:
         self.contract = contract
@@ -72,6 +74,7 @@ class Collector:
         self._forwarder = forwarder
         self._spool = spool
         self._links = {each.name: LinkWatch(each, started) for each in (local, cloud)}
+        self._certificate = certificate
         self._started = started
 
     def look(self, now: float) -> bool:
@@ -110,6 +113,7 @@ class Collector:
             reloads=self.reloads,
             reloads_refused=self.reloads_refused,
             last_reload_refused=self.last_reload_refused,
+            certificate_left_s=self._certificate.left_s() if self._certificate else None,
         )
 
     def _backlog(self) -> Iterator[Backlog]:

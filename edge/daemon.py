@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from time import monotonic
 
+from edge.certificate import CertificateFile
 from edge.collector import Collector
 from edge.figures import heartbeat
 from edge.forwarder import Forwarder
@@ -47,7 +48,10 @@ def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) 
             lambda timeout_s: monitor.wait(timeout_s),
             figures=lambda: heartbeat(collector.collect(monotonic())),
         )
-        collector = Collector(settings.thing, contract, forwarder, spool, local, cloud, monotonic())
+        certificate = CertificateFile(settings.cloud.certificate)
+        collector = Collector(
+            settings.thing, contract, forwarder, spool, local, cloud, certificate, monotonic()
+        )
         options = MonitorOptions(
             settings.contract,
             Thresholds(settings.health.urgent_age_s, settings.health.normal_age_s),

@@ -64,6 +64,8 @@ class Figures:
     reloads: int = 0
     reloads_refused: int = 0
     last_reload_refused: bool = False
+    certificate_left_s: float | None = None
+    """Until the device's certificate expires, by the wall clock; None when that is not known."""
 
     @property
     def pending(self) -> int:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from edge.check import read_contract
 from edge.collector import Collector
+from edge.contract_file import read_contract
 from edge.errors import SettingProblem
 from edge.health.snapshots import Snapshot, Snapshots
 from edge.health.verdict import Thresholds, judge, summary

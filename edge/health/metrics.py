@@ -84,6 +84,10 @@ def _discards(figures: Figures) -> _Samples:
         yield {"outcome": outcome, "reason": reason}, count
 
 
+def _certificate(figures: Figures) -> _Samples:
+    return [] if figures.certificate_left_s is None else [({}, figures.certificate_left_s)]
+
+
 def _info(figures: Figures) -> _Samples:
     labels = {
         "thing": figures.thing,
@@ -189,6 +193,12 @@ METRICS = (
         "counter",
         "Contracts that a reload refused.",
         _plain(lambda figures: figures.reloads_refused),
+    ),
+    Metric(
+        "eventplane_certificate_left_seconds",
+        "gauge",
+        "Until the device's certificate expires, by its clock.",
+        _certificate,
     ),
     Metric("eventplane_info", "gauge", "Who this is: thing, contract version, epoch and birth.", _info),
     Metric(

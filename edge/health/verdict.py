@@ -18,6 +18,9 @@ from eventplane.contract import Priority
 FILLING = 0.8
 """Share of the spool's capacity from which somebody should know, while there is still time."""
 
+EXPIRES_SOON_S = 30 * 86_400.0
+"""Time enough to bring a certificate to a home that is seldom online."""
+
 LOCAL_DOWN_S = 60.0
 """A broker that restarts is back in seconds; after this long it is broken, and so is the home."""
 
@@ -56,6 +59,7 @@ def judge(figures: Figures, thresholds: Thresholds, stuck: str | None = None) ->
         *_links(figures),
         *_ages(figures, thresholds),
         *_contract(figures),
+        *_certificate(figures),
     ]
     return tuple(sorted(found, key=lambda each: each.health is not Health.FAILING))
 
@@ -152,3 +156,13 @@ def _contract(figures: Figures) -> Iterator[Finding]:
         problem = f"the new contract was refused; {figures.contract_version} stays in force"
         remedy = "see the log, correct the file and send SIGHUP again"
         yield Finding("contract_refused", Health.DEGRADED, problem, remedy)
+
+
+def _certificate(figures: Figures) -> Iterator[Finding]:
+    left_s = figures.certificate_left_s
+    if left_s is not None and left_s < EXPIRES_SOON_S:
+        days = f"{left_s / 86_400:.0f} days"
+        problem = f"the device's certificate {'expires in ' + days if left_s > 0 else 'has expired'}"
+        yield Finding(
+            "certificate_expires", Health.DEGRADED, problem, "replace the files; no restart is needed"
+        )

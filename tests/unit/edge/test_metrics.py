@@ -13,6 +13,7 @@ FULL = replace(
     dead_letters={"not_json": 2},
     discards={("expired", "ttl"): 4},
     publishes=9,
+    certificate_left_s=86_400.0,
 )
 SAMPLE = re.compile(r'([a-z_:]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
 

@@ -104,3 +104,11 @@ def test_the_summary_is_one_line() -> None:
         "degraded: local up, cloud down; 3 deliveries wait; "
         "no connection to the cloud for 5 s; events are kept"
     )
+
+
+@pytest.mark.parametrize(
+    ("days", "health"), [(31, Health.OK), (29, Health.DEGRADED), (-1, Health.DEGRADED), (None, Health.OK)]
+)
+def test_a_certificate_that_expires_is_said_while_there_is_time(days: int | None, health: Health) -> None:
+    left_s = None if days is None else days * 86_400.0
+    assert verdict(replace(WELL, certificate_left_s=left_s))[0] is health
