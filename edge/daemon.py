@@ -11,6 +11,7 @@ from time import monotonic
 
 from edge.certificate import CertificateFile
 from edge.collector import Collector
+from edge.figures import heartbeat
 from edge.forwarder import Forwarder
 from edge.health.pages import pages
 from edge.health.server import HealthServer
@@ -45,6 +46,7 @@ def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) 
             local,
             cloud,
             lambda timeout_s: monitor.wait(timeout_s),
+            figures=lambda: heartbeat(collector.collect(monotonic())),
         )
         certificate = CertificateFile(settings.cloud.certificate)
         collector = Collector(
@@ -58,7 +60,7 @@ def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) 
         monitor = Monitor(mailbox, collector, ServiceManager(environment, os.getpid()), options)
         with _endpoint(settings.health, monitor.snapshots):
             forwarder.run()
-        _log.info("stopped at sequence %d", spool.next_sequence)
+        _log.info("stopped at sequence %d", forwarder.spool.next_sequence)
 
 
 @contextmanager

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import islice
 
-from edge.spool import BEFORE_EVERYTHING, READ_CHARACTERS, Spool, Waiting
+from edge.spool import BEFORE_EVERYTHING, READ_CHARACTERS, Delivery, Spool, Waiting
+
+_MOST_READS = 4
+"""How often one `peek` reads on when all that it found is over. A backlog that expired as a whole takes many
+turns then, and an alarm that comes meanwhile waits for none of them."""
+
+_SLICE = 64
+"""Deliveries that `unsent` reads at a time."""
 
 
 class Lane:
     """A cursor over pending deliveries.
 
     What was taken is under way; when its connection is gone, `rewind` starts again from the oldest delivery
-    that the spool still holds, so nothing has to be remembered about what was sent.
+    that the spool still holds, so nothing has to be remembered about what was sent. A delivery of which
+    `is_over` holds when it is its turn is passed over; who answers so sees to its end.
     """
 
-    def __init__(self, spool: Spool, destination: str, rank: int) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        destination: str,
+        rank: int,
+        is_over: Callable[[Waiting], bool] = lambda _: False,
+    ) -> None:
         self._spool = spool
         self._destination = destination
         self._rank = rank
+        self._is_over = is_over
         self._read_up_to = BEFORE_EVERYTHING
         self._ahead: deque[Waiting] = deque()
 
@@ -29,10 +44,14 @@ class Lane:
         return self._spool.newest(self._destination, self._rank) > self._read_up_to
 
     def peek(self, count: int) -> Sequence[Waiting]:
-        """Up to `count` deliveries that come next; fewer when they are large or there are no more."""
-        missing = count - len(self._ahead)
-        if missing > 0 and self.more:
-            self._read(missing)
+        """Up to `count` deliveries that come next; fewer when they are large, over, or there are no more."""
+        self._keep_ahead(lambda waiting: not self._is_over(waiting))
+        for _ in range(_MOST_READS):
+            missing = count - len(self._ahead)
+            if missing > 0 and self.more:
+                self._read(missing)
+            if self._ahead or not self.more:
+                break
         return list(islice(self._ahead, count))
 
     def take(self) -> None:
@@ -44,9 +63,23 @@ class Lane:
         self._ahead.clear()
         self._read_up_to = BEFORE_EVERYTHING
 
+    def unsent(self) -> Iterator[Waiting]:
+        """What was not taken yet, the oldest first."""
+        after = self._ahead[0].delivery.sequence - 1 if self._ahead else self._read_up_to
+        while found := self._spool.read(self._destination, self._rank, after, _SLICE):
+            yield from found
+            after = found[-1].delivery.sequence
+
+    def drop(self, deliveries: Set[Delivery]) -> None:
+        """Forget `deliveries`, which end without being sent."""
+        self._keep_ahead(lambda waiting: waiting.delivery not in deliveries)
+
+    def _keep_ahead(self, wanted: Callable[[Waiting], bool]) -> None:
+        self._ahead = deque(each for each in self._ahead if wanted(each))
+
     def _read(self, count: int) -> None:
         found = self._spool.read(self._destination, self._rank, self._read_up_to, count)
-        self._ahead.extend(found)
+        self._ahead.extend(each for each in found if not self._is_over(each))
         cut_short = len(found) == count or sum(len(each.json) for each in found) >= READ_CHARACTERS
         # Otherwise this was all, also when the newest deliveries of all are done and gone.
         newest = self._spool.newest(self._destination, self._rank)

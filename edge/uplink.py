@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edge.lane import Lane
 from edge.link import Link
+from edge.outgoing import Outgoing
 from edge.packing import pack_first
-from edge.spool import Delivery, Spool, Waiting
-from eventplane.contract import Channel, Priority
+from edge.spool import Delivery, Waiting
+from eventplane.contract import Channel
 
 _URGENT_SHARE = 10
 """One in so many publishes of the window is kept free for urgent events."""
@@ -41,12 +41,14 @@ class _Publish:
 class Uplink:
     """Carries one `channel` (the device's outbox) over `link` to `topic`. Times are monotonic seconds."""
 
-    def __init__(self, spool: Spool, channel: Channel, link: Link, topic: str, limits: UplinkLimits) -> None:
+    def __init__(
+        self, outgoing: Outgoing, channel: Channel, link: Link, topic: str, limits: UplinkLimits
+    ) -> None:
         self._link = link
         self._topic = topic
         self._limits = limits
         self._delay_s = channel.batching_delay_ms / 1000
-        self._lanes = {each.rank: Lane(spool, channel.address, each.rank) for each in Priority}
+        self._lanes = outgoing.lanes(channel.address)
         self._urgent, *self._ordinary = self._lanes.values()
         self._ordinary_window = limits.window - max(1, limits.window // _URGENT_SHARE)
         self._under_way: dict[int, _Publish] = {}

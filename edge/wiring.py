@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from edge.forwarder import ForwarderOptions
 from edge.link import Backoff, Link
 from edge.local_bus import local_topics
 from edge.messages import LinkName, Message
 from edge.mqtt import Connection, Endpoint, TlsFiles
+from edge.options import ForwarderOptions
 from edge.settings import Settings
 from edge.uplink import UplinkLimits
 from eventplane.contract import Contract
@@ -29,6 +29,8 @@ def forwarder_options(settings: Settings) -> ForwarderOptions:
         inbox_window=settings.local.inbox_window,
         receipt_timeout_s=settings.local.receipt_timeout_s,
         stop_grace_s=settings.stop_grace_s,
+        heartbeat_s=settings.heartbeat_s,
+        manifest_interval_s=settings.manifest_interval_s,
     )
 
 

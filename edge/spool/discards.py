@@ -44,7 +44,7 @@ def read_discards(db: sqlite3.Connection) -> list[DiscardTally]:
     return tallies
 
 
-def close_discards(db: sqlite3.Connection) -> None:
+def forget_discards(db: sqlite3.Connection) -> None:
     """Forget what `read_discards` tells."""
     db.execute(_CLOSE)
 

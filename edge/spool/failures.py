@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError
+from edge.spool.batch import DamagedTextError
 
 _NO_ROOM = {
     sqlite3.SQLITE_FULL,
@@ -30,15 +31,14 @@ def named_errors(path: Path, problem: str) -> Iterator[None]:
     """Raise the spool's errors instead of SQLite's and the system's."""
     try:
         yield
+    except DamagedTextError as error:
+        raise SpoolCorruptError(path, str(error)) from error
     except (sqlite3.Error, OSError) as error:
         raise _named(path, problem, error) from error
 
 
 def _named(path: Path, problem: str, error: sqlite3.Error | OSError) -> SpoolError:
-    # Python itself raises one without a code: a text that is no UTF-8.
     code = getattr(error, "sqlite_errorcode", None)
-    if isinstance(error, sqlite3.OperationalError) and code is None:
-        return SpoolCorruptError(path, str(error))
     if code is not None and (code in _DAMAGED or code & _PRIMARY in _DAMAGED):
         return SpoolCorruptError(path, str(error))
     if code is not None and (code in _NO_ROOM or code & _PRIMARY in _NO_ROOM):

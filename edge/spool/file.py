@@ -17,8 +17,12 @@ from edge.spool.migration import migrate
 from edge.spool.records import Birth
 from edge.spool.schema import EPOCH_BYTES, FORMAT, SCHEMA
 
-PAGE_BYTES = 4096
-WAL_PAGES = 1000
+PAGE_BYTES = 512
+"""Measured: a commit of one event writes half of what it does with 1024, a bulk the same."""
+
+WAL_BYTES = 4 * 1024 * 1024
+"""What is delivered while it is in the log is hardly written to the main file; a start reads all of the log."""
+
 _SANE_FORMATS = 1000
 """A higher number in the header is no newer format, it is damage."""
 
@@ -32,8 +36,8 @@ def connect(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
-        db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
-        db.execute(f"PRAGMA journal_size_limit = {WAL_PAGES * PAGE_BYTES}")
+        db.execute(f"PRAGMA wal_autocheckpoint = {WAL_BYTES // PAGE_BYTES}")
+        db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
         # Debian's SQLite overwrites what is deleted, page by page.
         db.execute("PRAGMA secure_delete = OFF")
     except BaseException:

@@ -20,14 +20,15 @@ CREATE TABLE lane (
     pending INTEGER NOT NULL, newest INTEGER NOT NULL,
     first INTEGER NOT NULL, last INTEGER NOT NULL, count INTEGER NOT NULL, digest BLOB NOT NULL
 );
--- Says by itself where it goes (addresses, one a line), so that it survives damage to the other tables.
-CREATE TABLE event (
-    sequence INTEGER PRIMARY KEY, rank INTEGER NOT NULL, stored_ms INTEGER NOT NULL,
-    destinations TEXT NOT NULL, json TEXT NOT NULL
+-- Events of one rank and one way. A batch is known by its last sequence. It says by itself where it goes
+-- (addresses, one a line), so that it survives damage to the other tables.
+CREATE TABLE batch (
+    last INTEGER PRIMARY KEY, rank INTEGER NOT NULL, stored_ms INTEGER NOT NULL,
+    destinations TEXT NOT NULL, texts BLOB NOT NULL
 );
+-- Which events of a batch a lane still waits for. For one lane batches never overlap.
 CREATE TABLE delivery (
-    lane INTEGER NOT NULL, sequence INTEGER NOT NULL, expires_ms INTEGER,
-    PRIMARY KEY (lane, sequence)
+    lane INTEGER NOT NULL, last INTEGER NOT NULL, waiting BLOB NOT NULL, PRIMARY KEY (lane, last)
 ) WITHOUT ROWID;
 CREATE TABLE recent (block INTEGER PRIMARY KEY, keys BLOB NOT NULL);
 CREATE TABLE discard (
@@ -38,14 +39,4 @@ CREATE TABLE discard (
 PRAGMA user_version = {FORMAT}
 """.split(";")
 
-READ = """
-SELECT sequence, json, expires_ms, stored_ms FROM delivery LEFT JOIN event USING (sequence)
-WHERE lane = ? AND sequence > ? ORDER BY sequence LIMIT ?
-"""
-DELETE_DELIVERED = """
-DELETE FROM event WHERE sequence = ? AND NOT EXISTS (
-    SELECT 1 FROM lane CROSS JOIN delivery ON delivery.lane = lane.number
-    WHERE lane.rank = event.rank AND delivery.sequence = event.sequence
-)
-"""
 BACKLOG = "SELECT destination, SUM(pending) FROM lane GROUP BY destination"

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from edge.errors import SpoolCorruptError
 from edge.life_clock import LifeClock, Uptime, system_uptime
-from edge.spool.discards import add_discards, close_discards, read_discards
+from edge.spool.deliveries import Deliveries
+from edge.spool.discards import add_discards, forget_discards, read_discards
 from edge.spool.failures import named_errors
 from edge.spool.file import PAGE_BYTES, connect, only_writer, prepare, transaction
 from edge.spool.lanes import Lanes
@@ -31,7 +31,6 @@ from edge.spool.records import (
     Waiting,
 )
 from edge.spool.ring import add_keys, read_keys
-from edge.spool.schema import DELETE_DELIVERED, READ
 
 READ_CHARACTERS = 512 * 1024
 """A read stops once it holds this much text, so that memory stays bounded whatever the events' sizes."""
@@ -52,6 +51,7 @@ class Spool:
     life_ms: int
     used_bytes: int
     _lanes: Lanes
+    _deliveries: Deliveries
 
     def __init__(
         self,
@@ -86,13 +86,12 @@ class Spool:
         What is closed is what `statements` and `discards` told before this commit; what it stores and
         discards itself counts for the next report.
         """
-        done, discarded = list(done), list(discarded)
         try:
             with named_errors(self.path, "cannot commit"), transaction(self._db):
                 if close_statements:
                     self._lanes.close_statements()
                 if close_discards:
-                    self._close_discards()
+                    forget_discards(self._db)
                 self._insert(arrivals, life_ms)
                 self._end(done, discarded)
                 self._lanes.write()
@@ -116,12 +115,10 @@ class Spool:
         if lane is None:
             return found
         with named_errors(self.path, "cannot be read"):
-            for sequence, text, expires_ms, stored_ms in self._db.execute(READ, (lane.number, after, limit)):
-                if text is None:
-                    raise SpoolCorruptError(self.path, f"event {sequence} is missing")
+            for sequence, text, expires_ms, stored_ms in self._deliveries.read(lane, after):
                 found.append(Waiting(Delivery(destination, rank, sequence), text, expires_ms, stored_ms))
                 characters += len(text)
-                if characters >= READ_CHARACTERS:
+                if len(found) == limit or characters >= READ_CHARACTERS:
                     break
         return found
 
@@ -193,47 +190,31 @@ class Spool:
         self.life = LifeClock(life_ms, Uptime(boot, uptime_ms), now_life)
         self.life_ms = self.life()
         self._lanes = Lanes(self._db)
+        self._deliveries = Deliveries(self._db)
         self._measure()
 
     def _insert(self, arrivals: Sequence[Arrival], life_ms: int) -> None:
-        if not arrivals:
-            return
-        deliveries: list[tuple[int, int, int | None]] = []
-        for each in arrivals:
-            for destination, expires_ms in each.destinations.items():
-                lane = self._lanes.draft(destination, each.rank)
-                lane.stored(each.sequence, each.key)
-                deliveries.append((lane.number, each.sequence, expires_ms))
-        self._db.executemany(
-            "INSERT INTO event VALUES (?, ?, ?, ?, ?)",
-            (
-                (each.sequence, each.rank, life_ms, "\n".join(each.destinations), each.json)
-                for each in arrivals
-            ),
-        )
-        self._db.executemany("INSERT INTO delivery VALUES (?, ?, ?)", deliveries)
-        add_keys(self._db, arrivals[0].sequence, [each.key for each in arrivals])
+        self._deliveries.add(arrivals, life_ms, self._lanes.draft)
+        if arrivals:
+            add_keys(self._db, arrivals[0].sequence, [each.key for each in arrivals])
 
-    def _end(self, done: Sequence[Delivery], discarded: Sequence[Discard]) -> None:
-        """Forget deliveries; one that is not there has ended already, and counts for nothing."""
-        ended = [each for each in done if self._delete(each)]
-        ended_discards = [each for each in discarded if self._delete(each.delivery)]
-        add_discards(self._db, ended_discards)
-        ended += (each.delivery for each in ended_discards)
-        self._db.executemany(DELETE_DELIVERED, ((each.sequence,) for each in ended))
+    def _end(self, done: Iterable[Delivery], discarded: Iterable[Discard]) -> None:
+        self._end_deliveries(done)
+        kinds = {each.delivery: each for each in discarded}
+        # One that has ended already counts for nothing.
+        add_discards(self._db, [kinds[each] for each in self._end_deliveries(kinds)])
 
-    def _delete(self, delivery: Delivery) -> bool:
-        if self._lanes.get(delivery.destination, delivery.rank) is None:
-            return False
-        lane = self._lanes.draft(delivery.destination, delivery.rank)
-        cursor = self._db.execute(
-            "DELETE FROM delivery WHERE lane = ? AND sequence = ?", (lane.number, delivery.sequence)
-        )
-        lane.pending -= cursor.rowcount
-        return cursor.rowcount == 1
-
-    def _close_discards(self) -> None:
-        close_discards(self._db)
+    def _end_deliveries(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        lanes: dict[tuple[str, int], list[int]] = {}
+        ended: list[Delivery] = []
+        for destination, rank, sequence in deliveries:
+            lanes.setdefault((destination, rank), []).append(sequence)
+        for (destination, rank), sequences in lanes.items():
+            if self._lanes.get(destination, rank) is not None:
+                lane = self._lanes.draft(destination, rank)
+                here = self._deliveries.end(lane, sequences)
+                ended += [Delivery(destination, rank, each) for each in here]
+        return ended
 
     def _write_device(self, arrivals: Sequence[Arrival], life_ms: int) -> None:
         """The birth has been reported with the first arrivals: from then on the spool is a resumed one."""

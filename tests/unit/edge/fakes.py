@@ -8,10 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from edge.forwarder import Clock, Forwarder, ForwarderOptions
+from edge.forwarder import Forwarder
+from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
-from edge.spool import Spool
+from edge.options import Clock, ForwarderOptions
+from edge.recent import key_digest
+from edge.spool import Arrival, Delivery, Spool
 from edge.uplink import UplinkLimits
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
@@ -23,10 +26,16 @@ READING = "org.eventplane.reading.v1"
 ALARM = "org.eventplane.alarm.v1"
 CHORE = "org.eventplane.chore.v1"
 DEAD_LETTER = "org.eventplane.deadletter.v1"
+Boxes = dict[str, dict[str, object]]
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
-def contract(uplink_prefix: str = "org.eventplane.", **device_outbox: object) -> Contract:
+def contract(
+    uplink_prefix: str = "org.eventplane.",
+    sensor: Boxes | None = None,
+    display: Boxes | None = None,
+    **device_outbox: object,
+) -> Contract:
     """A sender, a receiver with receipts and one without; `uplink_prefix` selects what goes to the cloud."""
     document = {
         "format": 1,
@@ -37,9 +46,9 @@ def contract(uplink_prefix: str = "org.eventplane.", **device_outbox: object) ->
                 "description": "d",
                 "outbox": {"batching_delay_ms": 250, **device_outbox},
             },
-            "sensor": {"kind": "device_service", "description": "d"},
+            "sensor": {"kind": "device_service", "description": "d", **(sensor or {})},
             "call": {"kind": "device_service", "description": "d", "inbox": {"receipts": True}},
-            "display": {"kind": "device_service", "description": "d"},
+            "display": {"kind": "device_service", "description": "d", **(display or {})},
         },
         "event_types": {
             ALARM: {"description": "d", "priority": "urgent"},
@@ -98,41 +107,66 @@ class Wires:
 
 
 class FakeClock:
-    """Seconds since the start, moved by hand."""
+    """Seconds since the start, moved by hand; `wrong_by` is how far the wall clock is off."""
 
     def __init__(self) -> None:
         self.seconds = 1_000.0
+        self.wrong_by = timedelta()
 
     def clock(self) -> Clock:
-        return Clock(lambda: self.seconds, lambda: START + timedelta(seconds=self.seconds))
+        return Clock(lambda: self.seconds, self.now, self.uptime)
+
+    def uptime(self) -> Uptime:
+        return Uptime("boot", round(self.seconds * 1000))
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.seconds) + self.wrong_by
 
 
 class Device:
-    """A forwarder between two recorded brokers. `turn` hands it messages and lets it work."""
+    """A forwarder between two recorded brokers. `turn` hands it messages and lets it work.
+
+    A `settled` one has reported that it started, under sequence 1, and has nothing to say for a long time.
+    """
 
     def __init__(
-        self, path: Path, *, window: int = 10, batch_events: int = 5, **device_outbox: object
+        self,
+        path: Path,
+        *,
+        window: int = 10,
+        batch_events: int = 5,
+        capacity_bytes: int = 64 * 1024 * 1024,
+        heartbeat_s: float = 1e6,
+        settled: bool = True,
+        plane: Contract | None = None,
+        **device_outbox: object,
     ) -> None:
         self.path = path
-        self.contract = contract(**device_outbox)
+        self.contract = plane or contract(**device_outbox)
         self.time = FakeClock()
         self.local, self.cloud = Wires(), Wires()
         self.inbound: list[Sequence[Message]] = []
         self._limits = UplinkLimits(window, 128 * 1024, batch_events, puback_timeout_s=30)
         self._mid = 0
+        self.capacity_bytes = capacity_bytes
+        self.heartbeat_s = heartbeat_s
+        if settled:
+            self._settle()
         self.start()
 
     def start(self) -> None:
         """Start, or start again after `crash`."""
-        self.spool = Spool(self.path)
+        self._first = self.open()
         backoff = Backoff(1.0, 60.0, Random(1))
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
-        options = ForwarderOptions("thing", "rule", self._limits, 3, receipt_timeout_s=10, stop_grace_s=2)
+        options = ForwarderOptions(
+            "thing", "rule", self._limits, 3, 10.0, 2.0, heartbeat_s=self.heartbeat_s, manifest_interval_s=1e6
+        )
         self.forwarder = Forwarder(
             self.contract,
             options,
-            self.spool,
+            self._first,
             self.local_link,
             self.cloud_link,
             self._wait,
@@ -140,9 +174,26 @@ class Device:
         )
         self.turn()
 
+    def open(self) -> Spool:
+        """The spool's file, on the clock of the device."""
+        return Spool(self.path, capacity_bytes=self.capacity_bytes, now_life=self.time.uptime)
+
+    @property
+    def spool(self) -> Spool:
+        return self.forwarder.spool
+
     def crash(self) -> None:
         """Nothing is left but the file."""
         self.spool.close()
+
+    def _settle(self) -> None:
+        with self.open() as spool:
+            arrival = Arrival(
+                1, 1, "{}", {"device.outbox": None}, key_digest(("/devices/thing/forwarder", "1"))
+            )
+            spool.commit([arrival], life_ms=spool.life())
+            done = [Delivery("device.outbox", 1, 1)]
+            spool.commit([], done, life_ms=spool.life(), close_statements=True)
 
     def turn(self, *messages: Message, after: float = 0.0) -> None:
         """Let `after` seconds pass, then one round with `messages`."""

@@ -8,6 +8,7 @@ from edge.errors import SpoolError
 from edge.messages import Connected, LinkName, Received, Stop
 from edge.spool import Arrival
 from edge.stamps import EPOCH, SEQUENCE
+from eventplane.device_reports import MANIFEST
 from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event
@@ -70,9 +71,9 @@ def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> Non
     device.start()
     device.connect()
     device.turn(device.from_service(event("c")))
-    rows = device.spool.read("device.outbox", 1, 0, 10)
-    stamps = [parse_event(row.json).attributes for row in rows]
-    assert [each[SEQUENCE] for each in stamps] == ["000000000001", "000000000002", "000000000003"]
+    stamps = [parse_event(row.json).attributes for row in device.spool.read("device.outbox", 1, 0, 10)]
+    assert [each[SEQUENCE] for each in stamps] == [f"{number:012d}" for number in (2, 3, 4, 5)]
+    assert [each["id"] for each in stamps] == ["a", "b", f"{epoch}-4", "c"]
     assert {each[EPOCH] for each in stamps} == {epoch}
 
 
@@ -111,7 +112,9 @@ def test_a_repetition_is_known_after_a_crash(device: Device, message: bytes | En
         device.crash()
         device.start()
         device.connect()
-    assert device.spool.backlog() == {"device.outbox": 1}
+    waiting = device.spool.read("device.outbox", 1, 0, 10)
+    # Each start after the first event has stored a manifest.
+    assert [parse_event(each.json).type == MANIFEST for each in waiting] == [False, True, True]
 
 
 def test_a_topic_of_an_earlier_contract_is_a_dead_letter(device: Device) -> None:
@@ -213,10 +216,10 @@ class TestInbox:
 def test_somebody_hears_of_events_that_no_route_takes_on(
     device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
-    device.spool.commit([Arrival(1, 1, "{}", {"retired.inbox": None}, bytes(16))], life_ms=0)
+    device.spool.commit([Arrival(2, 1, "{}", {"retired.inbox": None}, bytes(16))], life_ms=0)
     device.crash()
     device.start()
-    assert "events wait for retired.inbox" in caplog.text
+    assert "1 event(s) wait for retired.inbox" in caplog.text
 
 
 def test_a_report_about_a_bygone_connection_changes_nothing(device: Device) -> None:

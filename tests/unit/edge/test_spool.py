@@ -34,7 +34,7 @@ def test_events_wait_for_each_destination_apart(path: Path) -> None:
         spool.commit([], [Delivery(CLOUD, 0, 1), Delivery(CLOUD, 1, 2)], life_ms=0)
         assert spool.backlog() == {HOME: 0, CLOUD: 0}
     with sqlite3.connect(path) as db:
-        assert db.execute("SELECT COUNT(*) FROM event").fetchone() == (0,)
+        assert db.execute("SELECT COUNT(*) FROM batch").fetchone() == (0,)
     db.close()
 
 

@@ -149,7 +149,9 @@ def test_a_backlog_found_at_start_is_drained(device: Device) -> None:
     device.start()
     device.connect()
     device.acknowledge_all()
-    assert [id for batch in device.uplinked() for id in batch] == [f"e{n}" for n in range(23)]
+    *ids, manifest = [id for batch in device.uplinked() for id in batch]
+    assert ids == [f"e{n}" for n in range(23)]
+    assert manifest == f"{device.spool.epoch}-25"
     assert device.spool.backlog() == {"device.outbox": 0}
 
 
