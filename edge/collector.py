@@ -17,7 +17,6 @@ from edge.forwarder import Forwarder
 from edge.health.watchdog import Progress
 from edge.link import Link
 from edge.messages import LinkName
-from edge.spool import Spool
 from eventplane.contract import Contract, Place, Priority
 
 _STATM = Path("/proc/self/statm")
@@ -53,14 +52,13 @@ class LinkWatch:
 
 
 class Collector:
-    """Reads `forwarder`, `spool` and the links of `thing`, which works under `contract`; `started` is now."""
+    """Reads `forwarder` and the links of `thing`, which works under `contract`; `started` is now."""
 
     def __init__(
         self,
         thing: str,
         contract: Contract,
         forwarder: Forwarder,
-        spool: Spool,
         local: Link,
         cloud: Link,
         certificate: CertificateFile | None,
@@ -72,7 +70,6 @@ class Collector:
         self.last_reload_refused = False
         self._thing = thing
         self._forwarder = forwarder
-        self._spool = spool
         self._links = {each.name: LinkWatch(each, started) for each in (local, cloud)}
         self._certificate = certificate
         self._started = started
@@ -85,13 +82,13 @@ class Collector:
     def progress(self) -> Progress:
         """What the watchdog looks at."""
         uplink = self.contract.device.outbox.address
-        waiting = sum(self._spool.pending(uplink, each.rank) for each in Priority)
-        acknowledged = _get(_uplink(self._forwarder), "acknowledged_publishes")
+        waiting = sum(self._forwarder.spool.pending(uplink, each.rank) for each in Priority)
+        acknowledged = self._forwarder.counts.acknowledged
         return Progress(self._links[LinkName.CLOUD].standing, acknowledged, waiting)
 
     def collect(self, now: float) -> Figures:
         """The figures now, monotonic seconds."""
-        spool, uplink = self._spool, _uplink(self._forwarder)
+        counts, spool, uplink = self._forwarder.counts, self._forwarder.spool, self._forwarder.uplink
         return Figures(
             thing=self._thing,
             contract_version=self.contract.version,
@@ -106,10 +103,15 @@ class Collector:
             written_bytes=_get(spool, "written_bytes"),
             backlog=tuple(self._backlog()),
             links={name: each.state(now) for name, each in self._links.items()},
-            publishes=_get(uplink, "publishes"),
-            published_events=_get(uplink, "published"),
+            dead_letters=dict(counts.dead_letters),
+            discards={(str(outcome), reason): count for (outcome, reason), count in counts.discards.items()},
+            refused=counts.refused,
+            publishes=_get(uplink, "published"),
+            published_events=_get(uplink, "published_events"),
             published_bytes=_get(uplink, "published_bytes"),
-            acknowledged=_get(uplink, "acknowledged_publishes"),
+            acknowledged=counts.acknowledged,
+            slowdowns=_get(uplink, "slowed"),
+            in_flight=_get(uplink, "unacknowledged"),
             reloads=self.reloads,
             reloads_refused=self.reloads_refused,
             last_reload_refused=self.last_reload_refused,
@@ -120,20 +122,16 @@ class Collector:
         uplink = self.contract.device.outbox.address
         ways = {route.destination: LinkName.LOCAL for route in self.contract.routes_at(Place.DEVICE)}
         ways[uplink] = LinkName.CLOUD
-        for destination in dict.fromkeys([*ways, *self._spool.destinations()]):
+        for destination in dict.fromkeys([*ways, *self._forwarder.spool.destinations()]):
             for priority in Priority:
                 yield self._lane(destination, priority, ways.get(destination))
 
     def _lane(self, destination: str, priority: Priority, link: LinkName | None) -> Backlog:
-        spool = self._spool
+        spool = self._forwarder.spool
         pending = spool.pending(destination, priority.rank)
         stored_ms = spool.oldest_stored_ms(destination, priority.rank)
         oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.life() - stored_ms) / 1000)
         return Backlog(destination, priority, link, pending, oldest_s)
-
-
-def _uplink(forwarder: Forwarder) -> Any:
-    return _get(forwarder, "uplink")
 
 
 def _get(owner: Any, name: str, *arguments: Any) -> Any:

@@ -49,9 +49,7 @@ def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) 
             figures=lambda: heartbeat(collector.collect(monotonic())),
         )
         certificate = CertificateFile(settings.cloud.certificate)
-        collector = Collector(
-            settings.thing, contract, forwarder, spool, local, cloud, certificate, monotonic()
-        )
+        collector = Collector(settings.thing, contract, forwarder, local, cloud, certificate, monotonic())
         options = MonitorOptions(
             settings.contract,
             Thresholds(settings.health.urgent_age_s, settings.health.normal_age_s),

@@ -175,6 +175,7 @@ class Forwarder:
         if message.generation != self._link(message.link).generation:
             return
         if message.link is LinkName.CLOUD:
+            self.counts.acknowledged += 1
             turn.done.extend(self.uplink.acknowledged(message.mid, message.failure, now))
         else:
             for inbox in self._assembly.inboxes.values():

@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 STUCK_PUBACKS = 3
 """How many times the uplink's own patience must pass before its line counts as stuck."""
 
+STUCK_AT_LEAST_S = 60.0
+"""And never less than this: a slow pace may leave tens of seconds between two publishes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hangup:
@@ -146,4 +149,4 @@ class Monitor:
 
     def _stuck_after_s(self) -> float:
         batching_s = self._collector.contract.device.outbox.batching_delay_ms / 1000
-        return STUCK_PUBACKS * self._options.puback_timeout_s + batching_s
+        return max(STUCK_AT_LEAST_S, STUCK_PUBACKS * self._options.puback_timeout_s) + batching_s

@@ -15,7 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402 - after the path it needs
+from edge.health.metrics import METRICS  # noqa: E402 - after the path it needs
+from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
 from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
@@ -64,7 +65,18 @@ def channel_table() -> str:
     return _table(["setting", "default", "accepts", "meaning"], rows)
 
 
-TABLES = {"settings": settings_table, "limits": limits_table, "channel": channel_table}
+def metrics_table() -> str:
+    """What `/metrics` of a device tells."""
+    rows = [[f"`{each.name}`", each.kind, each.help] for each in METRICS]
+    return _table(["metric", "kind", "meaning"], rows)
+
+
+TABLES = {
+    "metrics": metrics_table,
+    "settings": settings_table,
+    "limits": limits_table,
+    "channel": channel_table,
+}
 
 
 def current(text: str) -> str:

@@ -13,10 +13,8 @@ from enum import StrEnum
 
 from edge.figures import Backlog, Figures, LinkState
 from edge.messages import LinkName
+from edge.pressure import ROOM
 from eventplane.contract import Priority
-
-FILLING = 0.8
-"""Share of the spool's capacity from which somebody should know, while there is still time."""
 
 EXPIRES_SOON_S = 30 * 86_400.0
 """Time enough to bring a certificate to a home that is seldom online."""
@@ -91,18 +89,18 @@ def _line(stuck: str | None) -> Iterator[Finding]:
 
 
 def _spool(figures: Figures) -> Iterator[Finding]:
-    if figures.pressure >= 1.0:
+    if figures.pressure >= ROOM[Priority.NORMAL.rank]:
         yield Finding(
             "spool_full",
             Health.FAILING,
-            "the spool is full or its disk refuses: new events are refused and stay with their senders",
+            f"the spool is {figures.pressure:.0%} full: only urgent events are sure of room",
             "restore the way to the cloud, make room on the disk, or raise spool_capacity_bytes",
         )
-    elif figures.pressure >= FILLING:
+    elif figures.pressure >= ROOM[Priority.LOW.rank]:
         yield Finding(
             "spool_filling",
             Health.DEGRADED,
-            f"the spool is {figures.pressure:.0%} full",
+            f"the spool is {figures.pressure:.0%} full: events of low priority are no longer sure of room",
             "restore the way to the cloud, or raise spool_capacity_bytes",
         )
 

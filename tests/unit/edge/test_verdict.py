@@ -69,9 +69,9 @@ def test_the_homes_broker_may_restart_but_not_stay_away(down_s: float, health: H
 @pytest.mark.parametrize(
     ("pressure", "expected"),
     [
-        (0.79, (Health.OK, [])),
-        (0.8, (Health.DEGRADED, ["spool_filling"])),
-        (1.0, (Health.FAILING, ["spool_full"])),
+        (0.69, (Health.OK, [])),
+        (0.7, (Health.DEGRADED, ["spool_filling"])),
+        (0.85, (Health.FAILING, ["spool_full"])),
     ],
 )
 def test_a_spool_that_fills_is_said_before_it_is_full(
