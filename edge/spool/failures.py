@@ -37,6 +37,19 @@ def named_errors(path: Path, problem: str) -> Iterator[None]:
         raise _named(path, problem, error) from error
 
 
+@contextlib.contextmanager
+def damage_of_any_kind(path: Path) -> Iterator[None]:
+    """While the file's own contents are loaded: what does not look as it was written is damage."""
+    try:
+        yield
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SpoolCorruptError(path, f"it holds what nobody wrote: {error}") from error
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        raise SpoolCorruptError(path, str(error)) from error  # a table is missing
+
+
 def _named(path: Path, problem: str, error: sqlite3.Error | OSError) -> SpoolError:
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and (code in _DAMAGED or code & _PRIMARY in _DAMAGED):

@@ -21,7 +21,7 @@ PAGE_BYTES = 512
 """Measured: a commit of one event writes half of what it does with 1024, a bulk the same."""
 
 WAL_BYTES = 4 * 1024 * 1024
-"""What is delivered while it is in the log is hardly written to the main file; a start reads all of the log."""
+"""What is delivered while it is in the log is hardly written to the main file; a start reads all of it."""
 
 _SANE_FORMATS = 1000
 """A higher number in the header is no newer format, it is damage."""

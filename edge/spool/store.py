@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from edge.errors import SpoolCorruptError, SpoolFullError
 from edge.life_clock import LifeClock, Uptime, system_uptime
 from edge.spool.deliveries import Deliveries
 from edge.spool.discards import add_discards, forget_discards, read_discards
-from edge.spool.failures import named_errors
-from edge.spool.file import PAGE_BYTES, connect, only_writer, prepare, transaction
+from edge.spool.failures import damage_of_any_kind, named_errors
+from edge.spool.file import connect, only_writer, prepare, sync_directory, transaction
 from edge.spool.lanes import Lanes
 from edge.spool.records import (
     BEFORE_EVERYTHING,
@@ -30,7 +31,9 @@ from edge.spool.records import (
     Statement,
     Waiting,
 )
+from edge.spool.recovery import finish_recovery, marker_of, recover
 from edge.spool.ring import add_keys, read_keys
+from edge.spool.room import Room, reserve_of, written_bytes
 
 READ_CHARACTERS = 512 * 1024
 """A read stops once it holds this much text, so that memory stays bounded whatever the events' sizes."""
@@ -49,7 +52,7 @@ class Spool:
     next_sequence: int
     birth: Birth
     life_ms: int
-    used_bytes: int
+    life: LifeClock
     _lanes: Lanes
     _deliveries: Deliveries
 
@@ -61,15 +64,23 @@ class Spool:
         now_life: Callable[[], Uptime] = system_uptime,
     ) -> None:
         self.path = path
-        self.capacity_bytes = capacity_bytes
+        self._now_life = now_life
         self._closing = contextlib.ExitStack()
         with named_errors(path, "cannot be opened"), contextlib.ExitStack() as undo:
             path.parent.mkdir(parents=True, exist_ok=True)
             undo.enter_context(only_writer(path))
-            self._db = undo.enter_context(contextlib.closing(connect(path)))
-            prepare(path, self._db, LifeClock(0, None, now_life))
-            self._load(now_life)
+            finish_recovery(path, capacity_bytes)
+            try:
+                self._open(undo, capacity_bytes)
+            except SpoolFullError:
+                reserve_of(path).unlink(missing_ok=True)
+                self._open(undo, capacity_bytes)
+            except SpoolCorruptError as error:
+                recover(path, error.damage, LifeClock(0, None, now_life))
+                finish_recovery(path, capacity_bytes)
+                self._open(undo, capacity_bytes)
             self._closing = undo.pop_all()
+        self._written_before = written_bytes()
 
     def commit(
         self,
@@ -86,23 +97,20 @@ class Spool:
         What is closed is what `statements` and `discards` told before this commit; what it stores and
         discards itself counts for the next report.
         """
+        done, discarded = list(done), list(discarded)
+        reports = (close_statements, close_discards)
         try:
-            with named_errors(self.path, "cannot commit"), transaction(self._db):
-                if close_statements:
-                    self._lanes.close_statements()
-                if close_discards:
-                    forget_discards(self._db)
-                self._insert(arrivals, life_ms)
-                self._end(done, discarded)
-                self._lanes.write()
-                self._write_device(arrivals, life_ms)
-        except BaseException:
-            self._lanes.forget()
-            raise
-        self._lanes.keep()
+            self._write(arrivals, done, discarded, life_ms, reports)
+        except SpoolFullError:
+            self._room.refused = True
+            if arrivals:
+                raise
+            # Ending deliveries makes room, and needs some to be written down.
+            self._room.give_up_reserve()
+            self._write(arrivals, done, discarded, life_ms, reports)
         if arrivals:
             self.next_sequence = arrivals[-1].sequence + 1
-        self._measure()
+        self._room.measure()
 
     def read(self, destination: str, rank: int, after: int, limit: int) -> list[Waiting]:
         """Up to `limit` pending deliveries of one destination and rank, in order, behind sequence `after`.
@@ -114,7 +122,7 @@ class Spool:
         characters = 0
         if lane is None:
             return found
-        with named_errors(self.path, "cannot be read"):
+        with self._errors("cannot be read"):
             for sequence, text, expires_ms, stored_ms in self._deliveries.read(lane, after):
                 found.append(Waiting(Delivery(destination, rank, sequence), text, expires_ms, stored_ms))
                 characters += len(text)
@@ -156,18 +164,41 @@ class Spool:
 
     def discards(self) -> list[DiscardTally]:
         """What was discarded since the last closing; a very long list comes in parts, a closing each."""
-        with named_errors(self.path, "cannot be read"):
+        with self._errors("cannot be read"):
             return read_discards(self._db)
 
     def recent_keys(self, count: int) -> list[bytes]:
         """The keys of the last `count` events, or as many as are kept, oldest first."""
-        with named_errors(self.path, "cannot be read"):
+        with self._errors("cannot be read"):
             return read_keys(self._db, self.next_sequence, count)
+
+    def tidy(self) -> bool:
+        """A bounded step of housekeeping, for idle times: gives space back. Whether there is more to do.
+
+        After the disk refused a commit it is what finds out that there is room again.
+        """
+        with self._errors("cannot be tidied"):
+            return self._room.tidy()
+
+    @property
+    def capacity_bytes(self) -> int:
+        """How much may be stored; beside it the log and the reserve take 9 MB at most."""
+        return self._room.capacity_bytes
+
+    @property
+    def used_bytes(self) -> int:
+        """How much is stored: the file's pages that are in use."""
+        return self._room.used_bytes
 
     @property
     def pressure(self) -> float:
-        """How full it is: 1.0 and more means that nothing but deliveries' ends should be committed."""
-        return self.used_bytes / self.capacity_bytes
+        """Used share of the capacity; at least 1.0 from when the disk refused until `tidy` finds room."""
+        return self._room.pressure
+
+    @property
+    def written_bytes(self) -> int:
+        """What this process has written to disks since the opening, by the kernel's count (0: untold)."""
+        return written_bytes() - self._written_before
 
     def close(self) -> None:
         """Close the file; another process may open it then."""
@@ -182,16 +213,65 @@ class Spool:
     ) -> None:
         self.close()
 
-    def _load(self, now_life: Callable[[], Uptime]) -> None:
+    def _open(self, undo: contextlib.ExitStack, capacity_bytes: int) -> None:
+        """Raises `SpoolCorruptError` for all damage that shows without reading everything."""
+        with self._errors("cannot be opened"), contextlib.ExitStack() as attempt:
+            if marker_of(self.path).exists():
+                raise SpoolCorruptError(self.path, "it was found damaged while it was used")
+            self._db = attempt.enter_context(contextlib.closing(connect(self.path)))
+            if prepare(self.path, self._db, LifeClock(0, None, self._now_life)):
+                sync_directory(self.path.parent)
+            with damage_of_any_kind(self.path):
+                self._load()
+            self._room = Room(self.path, self._db, capacity_bytes)
+            undo.push(attempt.pop_all())
+
+    def _load(self) -> None:
         self.epoch, self.next_sequence, life_ms, boot, uptime_ms, birth = self._db.execute(
             "SELECT * FROM device"
         ).fetchone()
         self.birth = Birth(*json.loads(birth)) if birth else Birth("resumed")
-        self.life = LifeClock(life_ms, Uptime(boot, uptime_ms), now_life)
+        self.life = LifeClock(life_ms, Uptime(boot, uptime_ms), self._now_life)
         self.life_ms = self.life()
         self._lanes = Lanes(self._db)
         self._deliveries = Deliveries(self._db)
-        self._measure()
+        for lane in self._lanes:
+            if lane.pending and not self.read(lane.destination, lane.rank, BEFORE_EVERYTHING, 1):
+                raise SpoolCorruptError(self.path, f"deliveries to {lane.destination} are missing")
+
+    @contextlib.contextmanager
+    def _errors(self, problem: str) -> Iterator[None]:
+        try:
+            with named_errors(self.path, problem):
+                yield
+        except SpoolCorruptError:
+            with contextlib.suppress(OSError):
+                marker_of(self.path).touch()  # so that the next opening recovers, whatever it sees itself
+            raise
+
+    def _write(
+        self,
+        arrivals: Sequence[Arrival],
+        done: Sequence[Delivery],
+        discarded: Sequence[Discard],
+        life_ms: int,
+        reports: tuple[bool, bool],
+    ) -> None:
+        close_statements, close_discards = reports
+        try:
+            with self._errors("cannot commit"), transaction(self._db):
+                if close_statements:
+                    self._lanes.close_statements()
+                if close_discards:
+                    forget_discards(self._db)
+                self._insert(arrivals, life_ms)
+                self._end(done, discarded)
+                self._lanes.write()
+                self._write_device(arrivals, life_ms)
+        except BaseException:
+            self._lanes.forget()
+            raise
+        self._lanes.keep()
 
     def _insert(self, arrivals: Sequence[Arrival], life_ms: int) -> None:
         self._deliveries.add(arrivals, life_ms, self._lanes.draft)
@@ -224,8 +304,3 @@ class Spool:
             " birth = CASE WHEN ? THEN '' ELSE birth END",
             (next_sequence, life_ms, *self.life.uptime(), bool(arrivals)),
         )
-
-    def _measure(self) -> None:
-        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
-        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
-        self.used_bytes = (pages - free) * PAGE_BYTES

@@ -120,13 +120,6 @@ def test_a_file_of_another_format_is_left_alone(path: Path) -> None:
         Spool(path)
 
 
-def test_a_file_that_is_no_database_is_an_error_with_a_remedy(path: Path) -> None:
-    path.parent.mkdir()
-    path.write_bytes(b"something else entirely" * 100)
-    with pytest.raises(SpoolError, match="not a database"):
-        Spool(path)
-
-
 def test_anybody_may_look_at_the_backlog_meanwhile_and_afterwards(path: Path) -> None:
     with pytest.raises(SpoolError, match="cannot be read"):
         read_backlog(path)
