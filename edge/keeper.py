@@ -17,8 +17,7 @@ from edge.reception import Reception
 from edge.reporter import Reporter, Reports
 from edge.spool import Delivery, Spool
 from edge.turn import Turn
-from edge.when_full import WhenFull
-from eventplane.contract import Priority
+from eventplane.contract import Priority, WhenFull
 
 _log = logging.getLogger(__name__)
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from edge.outgoing import Outgoing
 from edge.spool import Spool
-from edge.when_full import WhenFull
-from eventplane.contract import Priority
+from eventplane.contract import Priority, WhenFull
 
 ROOM = {Priority.URGENT.rank: 1.0, Priority.NORMAL.rank: 0.85, Priority.LOW.rank: 0.70}
 """Up to which share of the capacity each rank comes in without a question."""

@@ -15,7 +15,6 @@ from edge.pressure import Pressure
 from edge.recent import RecentKeys
 from edge.reports import NotStored
 from edge.turn import Offer, Turn
-from edge.when_full import when_full
 from eventplane.contract import Channel, Contract, Priority
 from eventplane.delivery import Outcome, Refusal
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts
@@ -100,7 +99,7 @@ class Reception:
         assert verdict.arrival is not None  # noqa: S101 - the caller has asked
         # A dead letter in the place of a delivery takes little more than that leaves.
         rank = verdict.arrival.rank if offer.ends is None else Priority.URGENT.rank
-        return self._pressure.admits(rank, len(verdict.arrival.json), when_full(offer.channel))
+        return self._pressure.admits(rank, len(verdict.arrival.json), offer.channel.when_full)
 
     def _keep(self, verdict: Verdict, turn: Turn) -> None:
         turn.fleeting.extend(verdict.fleeting)
