@@ -18,6 +18,7 @@ from edge.spool import Arrival, Delivery, Spool
 from edge.uplink import UplinkLimits
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
+from eventplane.device_reports import HEARTBEAT
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import Receipt, read_receipts
 from eventplane.topics import local_topic, receipt_topic
@@ -53,6 +54,7 @@ def contract(
         "event_types": {
             ALARM: {"description": "d", "priority": "urgent"},
             CHORE: {"description": "d", "priority": "low"},
+            HEARTBEAT: {"description": "d", "priority": "low"},
         },
         "routes": {
             "calls": {"filter": {"exact": {"type": ALARM}}, "to": "call.inbox"},
@@ -136,7 +138,7 @@ class Device:
         window: int = 10,
         batch_events: int = 5,
         capacity_bytes: int = 64 * 1024 * 1024,
-        heartbeat_s: float = 1e6,
+        heartbeat_s: float = 1e9,
         settled: bool = True,
         plane: Contract | None = None,
         **device_outbox: object,
@@ -171,6 +173,7 @@ class Device:
             self.cloud_link,
             self._wait,
             self.time.clock(),
+            figures=lambda: {"answer": 42},
         )
         self.turn()
 
@@ -241,10 +244,12 @@ class Device:
 
     def uplinked(self) -> list[list[str]]:
         """The event ids of each publish on the newest cloud connection."""
-        return [
-            [each.id for each in unpack(payload) if isinstance(each, Envelope)]
-            for _, _, payload in self.cloud.last.published
-        ]
+        return [[each.id for each in self.unpacked(payload)] for _, _, payload in self.cloud.last.published]
+
+    @staticmethod
+    def unpacked(payload: bytes) -> list[Envelope]:
+        """The events of one publish."""
+        return [each for each in unpack(payload) if isinstance(each, Envelope)]
 
     def delivered(self, service: str) -> list[bytes]:
         """What was published to a service's inbox on the newest local connection."""
