@@ -55,7 +55,7 @@ def test_an_expired_certificate_and_one_of_tomorrow(cloud: CloudSettings) -> Non
 
 
 def test_it_warns_before_a_certificate_expires(cloud: CloudSettings) -> None:
-    warning = expires_soon(cloud, NOW + timedelta(days=40))
+    warning = expires_soon(cloud, NOW + timedelta(days=40.5))
     assert warning is not None
     assert "expires in 19 days" in warning
     assert expires_soon(cloud, NOW) is None
