@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import closing, nullcontext
 from time import monotonic
 
 from edge.certificate import CertificateFile
@@ -32,7 +32,8 @@ _log = logging.getLogger(__name__)
 def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) -> None:
     """Forward until a signal comes. Raises `SpoolError`."""
     mailbox: Mailbox[Posted] = Mailbox()
-    with _signals(mailbox), _spool(settings) as spool:
+    _listen_to_signals(mailbox)
+    with _spool(settings) as spool:
         _log.info(
             "thing %s, contract %s, spool epoch %s at sequence %d",
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
@@ -61,17 +62,11 @@ def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) 
         _log.info("stopped at sequence %d", forwarder.spool.next_sequence)
 
 
-@contextmanager
-def _signals(mailbox: Mailbox[Posted]) -> Iterator[None]:
-    """Signals become messages. A second SIGTERM changes nothing, also when it comes at the very end."""
+def _listen_to_signals(mailbox: Mailbox[Posted]) -> None:
+    """Signals become messages, to the very end: a second SIGTERM changes nothing."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: mailbox.put(Stop()))
     signal.signal(signal.SIGHUP, lambda *_: mailbox.put(Hangup()))
-    try:
-        yield
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
 
 
 def _spool(settings: Settings) -> Spool:

@@ -18,6 +18,7 @@ _NAMES: Final = (
     "reserved packet", "CONNECT", "CONNACK", "PUBLISH", "PUBACK", "PUBREC", "PUBREL", "PUBCOMP", "SUBSCRIBE",
     "SUBACK", "UNSUBSCRIBE", "UNSUBACK", "PINGREQ", "PINGRESP", "DISCONNECT", "AUTH",
 )  # fmt: skip
+_PUBLISH: Final = 3
 
 
 class Decoder:
@@ -31,11 +32,12 @@ class Decoder:
         self._max = max_packet_bytes
         self._rest = bytearray()
         self._needed = 0
-        self._decode: dict[int, Callable[[int, bytes], Packet]] = {
-            2: self._connack, 4: self._puback, 9: self._suback, 13: self._pingresp,
+        # By the whole first byte: of all these packets the lower half is reserved, and 0.
+        self._decode: dict[int, Callable[[bytes], Packet]] = {
+            0x20: self._connack, 0x40: self._puback, 0x90: self._suback, 0xD0: self._pingresp,
         }  # fmt: skip
         if self._is_5:
-            self._decode[14] = self._disconnect
+            self._decode[0xE0] = self._disconnect
 
     def feed(self, data: bytes) -> Iterator[Packet]:
         """The packets that are complete now; take all of them. Raises `ProtocolError`."""
@@ -47,16 +49,17 @@ class Decoder:
             self._rest.clear()
         offset, size = 0, len(data)
         while offset < size:
+            first = data[offset]
+            decode = self._decode.get(first)
+            if decode is None and first >> 4 != _PUBLISH:
+                problem = f"first byte 0x{first:02x}, it is not for a broker to send that"
+                raise ProtocolError(_NAMES[first >> 4], problem)
             start, end = self._frame(data, offset, size)
             if end > size:
                 self._rest += data[offset:]
                 self._needed = end - offset
                 return
-            kind, flags = data[offset] >> 4, data[offset] & 15
-            if kind == 3:
-                yield self._publish(data, flags, start, end)
-            else:
-                yield self._other(kind, flags, data[start:end])
+            yield decode(data[start:end]) if decode else self._publish(data, first, start, end)
             offset = end
 
     def _frame(self, data: bytes, offset: int, size: int) -> tuple[int, int]:
@@ -75,9 +78,9 @@ class Decoder:
                 return position + 1, end
         raise ProtocolError(_NAMES[data[offset] >> 4], "a length of more than four bytes")
 
-    def _publish(self, data: bytes, flags: int, start: int, end: int) -> Publish:
+    def _publish(self, data: bytes, first: int, start: int, end: int) -> Publish:
         # The packet that there are thousands of: written out, and no slices but topic and payload.
-        qos = flags >> 1 & 3
+        qos = first >> 1 & 3
         position = start + 2
         topic_end = position + (data[start] << 8 | data[start + 1]) if position <= end else end + 1
         body = topic_end + 2 if qos else topic_end
@@ -88,25 +91,19 @@ class Decoder:
         mid = data[topic_end] << 8 | data[topic_end + 1] if qos else 0
         if qos and not mid:
             raise ProtocolError("PUBLISH", "packet id 0")
-        if self._is_5:
+        if not self._is_5:
+            payload = data[body:end]
+        elif body < end and not data[body]:
+            payload = data[body + 1 : end]
+        else:
             reader = Reader("PUBLISH", data[body:end])
             if TOPIC_ALIAS in reader.properties():
                 raise ProtocolError("PUBLISH", "a topic alias, which we did not allow")
             payload = reader.rest()
-        else:
-            payload = data[body:end]
-        return Publish(topic, payload, qos, mid, bool(flags & 8), bool(flags & 1))
+        return Publish(topic, payload, qos, mid, bool(first & 8), bool(first & 1))
 
-    def _other(self, kind: int, flags: int, body: bytes) -> Packet:
-        decode = self._decode.get(kind)
-        if decode is None:
-            raise ProtocolError(_NAMES[kind], "it is not for a broker to send to us")
-        if flags:
-            raise ProtocolError(_NAMES[kind], f"reserved flags {flags:04b}")
-        return decode(kind, body)
-
-    def _connack(self, kind: int, body: bytes) -> ConnAck:
-        reader = Reader(_NAMES[kind], body)
+    def _connack(self, body: bytes) -> ConnAck:
+        reader = Reader("CONNACK", body)
         flags, reason = reader.byte(), reader.byte()
         if flags > 1:
             raise reader.error(f"reserved flags {flags:08b}")
@@ -115,8 +112,8 @@ class Decoder:
         reader.finish()
         return ConnAck(flags == 1, reason, properties)
 
-    def _puback(self, kind: int, body: bytes) -> PubAck:
-        reader = Reader(_NAMES[kind], body)
+    def _puback(self, body: bytes) -> PubAck:
+        reader = Reader("PUBACK", body)
         mid, reason = _mid(reader), 0
         if self._is_5 and reader.left:
             reason = reader.byte()
@@ -125,19 +122,19 @@ class Decoder:
         reader.finish()
         return PubAck(mid, reason)
 
-    def _suback(self, kind: int, body: bytes) -> SubAck:
-        reader = Reader(_NAMES[kind], body)
+    def _suback(self, body: bytes) -> SubAck:
+        reader = Reader("SUBACK", body)
         mid = _mid(reader)
         if self._is_5:
             reader.properties()
         return SubAck(mid, reader.rest())
 
-    def _pingresp(self, kind: int, body: bytes) -> PingResp:
-        Reader(_NAMES[kind], body).finish()
+    def _pingresp(self, body: bytes) -> PingResp:
+        Reader("PINGRESP", body).finish()
         return PingResp()
 
-    def _disconnect(self, kind: int, body: bytes) -> Disconnect:
-        reader = Reader(_NAMES[kind], body)
+    def _disconnect(self, body: bytes) -> Disconnect:
+        reader = Reader("DISCONNECT", body)
         reason = reader.byte() if reader.left else 0
         properties = reader.properties() if reader.left else {}
         reader.finish()

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 _HOUR = timedelta(hours=1)
+_LIFE = timedelta(days=60)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _HOUR)
-            .not_valid_after(now + _HOUR)
+            .not_valid_after(now + _LIFE)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(
