@@ -21,7 +21,7 @@ from edge.local_bus import local_topics
 from edge.mailbox import Mailbox
 from edge.messages import LinkName, Message, Stop
 from edge.mqtt import Connection, Endpoint, TlsFiles
-from edge.settings import Settings, load_settings
+from edge.settings import CloudSettings, Settings, load_settings
 from edge.spool import Spool
 from edge.uplink import UplinkLimits
 from eventplane.contract import Contract, ContractError, load_compiled
@@ -85,9 +85,16 @@ def _options(settings: Settings) -> ForwarderOptions:
     cloud = settings.cloud
     return ForwarderOptions(
         thing=settings.thing,
-        rule=cloud.rule,
+        topic=cloud.topic.replace("{rule}", cloud.rule or "").replace("{thing}", settings.thing),
         uplink=UplinkLimits(
-            cloud.max_unacknowledged, cloud.payload_bytes, cloud.batch_events, cloud.puback_timeout_s
+            window=cloud.max_unacknowledged,
+            payload_bytes=cloud.payload_bytes,
+            batch_events=cloud.batch_events,
+            puback_timeout_s=cloud.puback_timeout_s,
+            publishes_per_s=cloud.publishes_per_s,
+            bytes_per_s=cloud.bytes_per_s,
+            probe_interval_s=cloud.probe_interval_s,
+            single=cloud.mode == "single",
         ),
         inbox_window=settings.local.inbox_window,
         receipt_timeout_s=settings.local.receipt_timeout_s,
@@ -121,10 +128,17 @@ def _cloud_link(settings: Settings, mailbox: Mailbox[Message]) -> Link:
         clean_session=True,
         keepalive_s=cloud.keepalive_s,
         connect_timeout_s=cloud.connect_timeout_s,
-        tls=TlsFiles(cloud.ca, cloud.certificate, cloud.key),
+        tls=_tls_files(cloud) if cloud.tls else None,
+        protocol=cloud.protocol,
     )
     backoff = Backoff(cloud.reconnect_min_s, cloud.reconnect_max_s)
     return _link(LinkName.CLOUD, endpoint, backoff, mailbox)
+
+
+def _tls_files(cloud: CloudSettings) -> TlsFiles:
+    if cloud.ca is None or cloud.certificate is None or cloud.key is None:
+        raise SettingsError("cloud.tls", "a file is missing", "set cloud.ca, cloud.certificate and cloud.key")
+    return TlsFiles(cloud.ca, cloud.certificate, cloud.key)
 
 
 def _link(name: LinkName, endpoint: Endpoint, backoff: Backoff, mailbox: Mailbox[Message]) -> Link:

@@ -20,10 +20,10 @@ from edge.link import Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Stop
 from edge.reception import Reception, Turn
 from edge.spool import Spool
-from edge.uplink import Uplink, UplinkLimits
+from edge.uplink import Settled, Uplink, UplinkLimits
 from eventplane.contract import Channel, Contract, Place, Priority
 from eventplane.receipts import write_receipts
-from eventplane.topics import basic_ingest_topic, receipt_topic
+from eventplane.topics import receipt_topic
 
 _log = logging.getLogger(__name__)
 
@@ -41,10 +41,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class ForwarderOptions:
-    """Who we are and how much may be under way; see `edge.settings` for each."""
+    """Who we are and how much may be under way; see `edge.settings` for each. `topic` is the cloud's."""
 
     thing: str
-    rule: str
+    topic: str
     uplink: UplinkLimits
     inbox_window: int
     receipt_timeout_s: float
@@ -82,8 +82,8 @@ class Forwarder:
         self._local = local
         self._cloud = cloud
         self._wait = wait
-        topic = basic_ingest_topic(options.rule, options.thing)
-        self._uplink = Uplink(spool, contract.device.outbox, cloud, topic, options.uplink)
+        self._outbox = contract.device.outbox
+        self._uplink = Uplink(spool, self._outbox, cloud, options.topic, options.uplink)
         self._inboxes = {
             channel.address: InboxPump(spool, channel, local, options.inbox_window, options.receipt_timeout_s)
             for channel in _local_inboxes(contract)
@@ -140,10 +140,10 @@ class Forwarder:
             case Acknowledged():
                 self._take_acknowledged(message, turn, now)
             case Connected(link, generation):
-                self._link(link).connected(generation)
+                self._link(link).connected(generation, now)
             case Disconnected(link, generation, reason):
                 if self._link(link).disconnected(generation, reason, now):
-                    self._rewind(link)
+                    self._rewind(link, turn)
             case Stop():
                 self._stopping = True
 
@@ -151,7 +151,7 @@ class Forwarder:
         if message.generation != self._link(message.link).generation:
             return
         if message.link is LinkName.CLOUD:
-            turn.done.extend(self._uplink.acknowledged(message.mid, message.failure, now))
+            self._settle(self._uplink.acknowledged(message.mid, message.failure, now), turn)
         else:
             for inbox in self._inboxes.values():
                 turn.done.extend(inbox.acknowledged(message.mid))
@@ -169,9 +169,14 @@ class Forwarder:
     def _link(self, name: LinkName) -> Link:
         return self._local if name is LinkName.LOCAL else self._cloud
 
-    def _rewind(self, name: LinkName) -> None:
+    def _settle(self, settled: Settled, turn: Turn) -> None:
+        turn.done.extend(settled.done)
+        for waiting, refusal in settled.refused:
+            self._reception.give_up(waiting, self._outbox, refusal, turn)
+
+    def _rewind(self, name: LinkName, turn: Turn) -> None:
         if name is LinkName.CLOUD:
-            self._uplink.rewind()
+            self._settle(self._uplink.disconnected(), turn)
         else:
             for inbox in self._inboxes.values():
                 inbox.rewind()

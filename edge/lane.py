@@ -8,6 +8,9 @@ from itertools import islice
 
 from edge.spool import READ_CHARACTERS, Spool, Waiting
 
+_READ_AHEAD = 100
+"""Fewest deliveries that one read asks for: it costs little more than a read of one."""
+
 
 class Lane:
     """A cursor over pending deliveries.
@@ -32,12 +35,13 @@ class Lane:
         """Up to `count` deliveries that come next; fewer when they are large or there are no more."""
         missing = count - len(self._ahead)
         if missing > 0 and self.more:
-            self._read(missing)
+            self._read(max(missing, _READ_AHEAD))
         return list(islice(self._ahead, count))
 
-    def take(self) -> None:
-        """The first delivery is under way."""
-        self._ahead.popleft()
+    def take(self, count: int = 1) -> None:
+        """The first `count` deliveries are under way."""
+        for _ in range(count):
+            self._ahead.popleft()
 
     def rewind(self) -> None:
         """Forget what was taken and read ahead."""

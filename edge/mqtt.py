@@ -14,9 +14,9 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage, MQTTv311
+from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage, MQTTv5, MQTTv311
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -61,6 +61,7 @@ class Endpoint:
     connect_timeout_s: float
     subscriptions: tuple[str, ...] = ()
     tls: TlsFiles | None = None
+    protocol: Literal["3.1.1", "5"] = "3.1.1"
 
 
 class Connection:
@@ -120,8 +121,9 @@ class Connection:
         client = Client(
             CallbackAPIVersion.VERSION2,
             client_id=self._endpoint.client_id,
-            clean_session=self._endpoint.clean_session,
-            protocol=MQTTv311,
+            # MQTT 5 asks for this when it connects, and paho's default there is a clean start.
+            clean_session=None if self._endpoint.protocol == "5" else self._endpoint.clean_session,
+            protocol=MQTTv5 if self._endpoint.protocol == "5" else MQTTv311,
             reconnect_on_failure=False,
             manual_ack=True,
         )

@@ -12,15 +12,18 @@ from edge.inbox import InboxPump
 from edge.intake import Intake, Verdict
 from edge.local_bus import InboxReceipts, local_topics
 from edge.messages import Received
-from edge.spool import Arrival, Delivery
+from edge.spool import Arrival, Delivery, Waiting
 from eventplane.contract import Channel, Contract
-from eventplane.delivery import Refusal
+from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts
 
 _log = logging.getLogger(__name__)
 
 NO_WORD = "refused"
 """The reason of a dead letter whose service gave none that can be routed and counted."""
+
+_LETTER_BYTES = 4096
+"""What is kept of a dead letter that the cloud refuses: if it was too large, its own must be smaller."""
 
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -72,6 +75,15 @@ class Reception:
         else:
             self._take_event(message.payload, role.channel, turn)
 
+    def give_up(self, waiting: Waiting, channel: Channel, refusal: Refusal, turn: Turn) -> None:
+        """A delivery over `channel` that can never succeed ends, and becomes a dead letter."""
+        turn.done.append(waiting.delivery)
+        original = waiting.json.encode("utf-8")
+        if channel is self._device_outbox and DEAD_LETTER_TYPE in waiting.json:
+            original = original[:_LETTER_BYTES]
+        verdict = self._intake.refuse(original, channel.address, channel, refusal, turn.sequence)
+        turn.add(verdict, channel.address)
+
     def _take_event(self, payload: bytes, channel: Channel, turn: Turn) -> None:
         verdict = self._intake.accept(payload, channel, turn.sequence)
         turn.add(verdict, channel.address)
@@ -102,14 +114,11 @@ class Reception:
         ended = inbox.receipted(receipt)
         if ended is None:
             return
-        turn.done.append(ended.delivery)
-        if receipt.refused is not None:
+        if receipt.refused is None:
+            turn.done.append(ended.delivery)
+        else:
             channel = inbox.channel
-            refusal = _refusal(receipt.refused, channel.participant)
-            verdict = self._intake.refuse(
-                ended.json.encode("utf-8"), channel.address, channel, refusal, turn.sequence
-            )
-            turn.add(verdict, channel.address)
+            self.give_up(ended, channel, _refusal(receipt.refused, channel.participant), turn)
 
 
 def _refusal(reason: str, service: str) -> Refusal:

@@ -30,9 +30,16 @@ def settings_table() -> str:
             if "accepts" in each.metadata:
                 name = prefix + each.name
                 variable = ENVIRONMENT_PREFIX + name.replace(".", "_").upper()
-                default = "required" if each.default is dataclasses.MISSING else f"`{each.default}`"
+                default = _default(each.default)
                 rows.append([f"`{name}`", f"`{variable}`", default, each.metadata["accepts"]])
     return _table(["setting", "environment", "default", "accepts"], rows)
+
+
+def _default(value: object) -> str:
+    if value is dataclasses.MISSING:
+        return "required"
+    # As TOML and the environment write it.
+    return "none" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def limits_table() -> str:

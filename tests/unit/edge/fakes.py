@@ -23,6 +23,7 @@ READING = "org.eventplane.reading.v1"
 ALARM = "org.eventplane.alarm.v1"
 CHORE = "org.eventplane.chore.v1"
 DEAD_LETTER = "org.eventplane.deadletter.v1"
+TOPIC = "$aws/rules/rule/devices/thing/outbox"
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
@@ -128,7 +129,7 @@ class Device:
         backoff = Backoff(1.0, 60.0, Random(1))
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
-        options = ForwarderOptions("thing", "rule", self._limits, 3, receipt_timeout_s=10, stop_grace_s=2)
+        options = ForwarderOptions("thing", TOPIC, self._limits, 3, receipt_timeout_s=10, stop_grace_s=2)
         self.forwarder = Forwarder(
             self.contract,
             options,

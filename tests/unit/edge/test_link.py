@@ -40,7 +40,7 @@ def test_an_attempt_without_an_answer_is_given_up(link: Link, wires: Wires) -> N
 
 def test_a_lost_connection_is_dialled_again_after_the_backoff(link: Link, wires: Wires) -> None:
     link.tick(0.0)
-    assert link.connected(1)
+    assert link.connected(1, 0.0)
     assert link.deadline() is None
     assert link.disconnected(1, "gone", 50.0)
     due = link.deadline()
@@ -56,14 +56,14 @@ def test_news_of_a_bygone_connection_is_no_news(link: Link) -> None:
     link.tick(0.0)
     link.disconnected(1, "gone", 0.0)
     link.tick(60.0)
-    assert not link.connected(1)
+    assert not link.connected(1, 0.0)
     assert not link.disconnected(1, "gone twice", 61.0)
-    assert link.connected(2)
+    assert link.connected(2, 61.0)
 
 
 def test_an_acknowledgement_goes_only_over_the_connection_of_its_message(link: Link, wires: Wires) -> None:
     link.tick(0.0)
-    link.connected(1)
+    link.connected(1, 0.0)
     link.acknowledge(1, 7)
     link.disconnected(1, "gone", 0.0)
     link.acknowledge(1, 8)
@@ -77,7 +77,7 @@ def test_an_acknowledgement_goes_only_over_the_connection_of_its_message(link: L
 def test_closed_is_for_good(link: Link, wires: Wires, up: bool) -> None:
     link.tick(0.0)
     if up:
-        link.connected(1)
+        link.connected(1, 0.0)
     link.close(1.0)
     assert (wires.last.closed, wires.last.abandoned) == (up, not up)
     link.tick(1_000.0)

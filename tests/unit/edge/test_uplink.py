@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edge.messages import Acknowledged, Disconnected, LinkName
-from tests.unit.edge.fakes import ALARM, CHORE, Device, event
+from tests.unit.edge.fakes import ALARM, CHORE, TOPIC, Device, event
 
 CLOUD = LinkName.CLOUD
 
@@ -153,6 +153,6 @@ def test_a_backlog_found_at_start_is_drained(device: Device) -> None:
     assert device.spool.backlog() == {"device.outbox": 0}
 
 
-def test_it_publishes_to_basic_ingest(device: Device) -> None:
+def test_it_publishes_to_its_topic(device: Device) -> None:
     device.turn(device.from_service(event("fire", ALARM)))
-    assert device.cloud.last.published[0][1] == "$aws/rules/rule/devices/thing/outbox"
+    assert device.cloud.last.published[0][1] == TOPIC
