@@ -59,6 +59,11 @@ def event(id: str, type: str = READING, **attributes: str) -> Envelope:
     return write_event({"id": id, "source": "/sensor", "type": type, **attributes}, {"n": id})
 
 
+def ids(payload: bytes) -> list[str]:
+    """The event ids in a payload of the uplink."""
+    return [each.id for each in unpack(payload) if isinstance(each, Envelope)]
+
+
 @dataclass
 class FakeWire:
     """A connection that records what was asked of it."""
@@ -66,6 +71,7 @@ class FakeWire:
     generation: int
     published: list[tuple[int, str, bytes]] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
+    answered: int = 0
     closed: bool = False
     abandoned: bool = False
 
@@ -112,14 +118,23 @@ class Device:
     """A forwarder between two recorded brokers. `turn` hands it messages and lets it work."""
 
     def __init__(
-        self, path: Path, *, window: int = 10, batch_events: int = 5, **device_outbox: object
+        self,
+        path: Path,
+        *,
+        window: int = 10,
+        batch_events: int = 5,
+        publishes_per_s: int = 100,
+        single: bool = False,
+        **device_outbox: object,
     ) -> None:
         self.path = path
         self.contract = contract(**device_outbox)
         self.time = FakeClock()
         self.local, self.cloud = Wires(), Wires()
         self.inbound: list[Sequence[Message]] = []
-        self._limits = UplinkLimits(window, 128 * 1024, batch_events, puback_timeout_s=30)
+        self._limits = UplinkLimits(
+            window, 128 * 1024, batch_events, 30, publishes_per_s=publishes_per_s, single=single
+        )
         self._mid = 0
         self.start()
 
@@ -189,12 +204,30 @@ class Device:
             done += 1
             self.turn(self.puback(done), after=1.0)
 
+    def relay(self, poison: str, rounds: int = 100) -> None:
+        """The cloud acknowledges what comes, in order, but hangs up at a publish with the event `poison`."""
+        for _ in range(rounds):
+            if self.cloud_link.up and (left := self.cloud.last.published[self.cloud.last.answered :]):
+                mid, _, payload = left[0]
+                if poison in ids(payload):
+                    self.disconnect(LinkName.CLOUD)
+                else:
+                    self.cloud.last.answered = mid
+                    self.turn(self.puback(mid), after=0.1)
+            elif not self.cloud_link.up:
+                self.connect(LinkName.CLOUD)
+            else:
+                self.turn(after=1.0)
+
     def uplinked(self) -> list[list[str]]:
         """The event ids of each publish on the newest cloud connection."""
-        return [
-            [each.id for each in unpack(payload) if isinstance(each, Envelope)]
-            for _, _, payload in self.cloud.last.published
-        ]
+        return [ids(payload) for _, _, payload in self.cloud.last.published]
+
+    def letters(self) -> list[Envelope]:
+        """The dead letters among all that was published to the cloud."""
+        payloads = [payload for wire in self.cloud.all for _, _, payload in wire.published]
+        events = [each for payload in payloads for each in unpack(payload) if isinstance(each, Envelope)]
+        return list({each.id: each for each in events if each.type == DEAD_LETTER}.values())
 
     def delivered(self, service: str) -> list[bytes]:
         """What was published to a service's inbox on the newest local connection."""

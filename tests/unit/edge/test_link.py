@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from random import Random
 
 import pytest
@@ -50,6 +51,35 @@ def test_a_lost_connection_is_dialled_again_after_the_backoff(link: Link, wires:
     assert len(wires.all) == 1
     link.tick(due)
     assert wires.last.generation == 2
+
+
+def test_a_line_that_connects_and_drops_at_once_backs_off_like_one_that_does_not_connect(
+    link: Link, wires: Wires
+) -> None:
+    now, dialled = 0.0, []
+    for _ in range(12):
+        link.tick(now)
+        dialled.append(now)
+        link.connected(wires.last.generation, now)
+        link.disconnected(wires.last.generation, "gone", now)
+        now = link.deadline() or 0.0
+    waits = [later - earlier for earlier, later in itertools.pairwise(dialled)]
+    assert min(waits) >= 1.0
+    assert max(waits) > 10.0
+    assert link.connects == 12
+
+
+def test_a_line_that_stood_as_long_as_the_longest_wait_starts_again_with_the_shortest(
+    link: Link, wires: Wires
+) -> None:
+    now = 0.0
+    for stood in [0.0] * 10 + [60.0]:
+        link.tick(now)
+        link.connected(wires.last.generation, now)
+        now += stood
+        link.disconnected(wires.last.generation, "gone", now)
+        last, now = now, link.deadline() or 0.0
+    assert now - last <= 3.0
 
 
 def test_news_of_a_bygone_connection_is_no_news(link: Link) -> None:
