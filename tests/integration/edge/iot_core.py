@@ -103,7 +103,7 @@ class IotCore:
 
     @property
     def events(self) -> list[Envelope]:
-        """Every event that was accepted, in that order; the forwarder's own reports are left out."""
+        """What has arrived, in order, with repetitions; the forwarder's own reports are left out."""
         events = (event for published in list(self.accepted) for event in published.events)
         return [each for each in events if not each.type.startswith(REPORT_PREFIX)]
 
