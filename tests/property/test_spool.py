@@ -82,7 +82,7 @@ class SpoolMachine(RuleBasedStateMachine):
     def crash_before_the_commit(self, events: list[tuple[int, set[str]]]) -> None:
         """The process dies with a transaction open: another one finds the files as they are."""
         self.spool._db.execute("BEGIN IMMEDIATE")
-        self.spool._insert(self._arrivals(events), 0)
+        self.spool._contents._insert(self._arrivals(events), 0)
         crashed = self.directory / f"after-{self.used}"
         shutil.rmtree(crashed, ignore_errors=True)
         crashed.mkdir()

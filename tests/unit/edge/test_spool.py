@@ -20,6 +20,7 @@ from edge.spool import (
     Waiting,
     read_backlog,
 )
+from edge.spool.contents import Contents
 from edge.spool.discards import MOST_RANGES
 from edge.spool.ring import KEPT_KEYS
 from eventplane.delivery import Outcome
@@ -62,13 +63,13 @@ def test_a_new_file_is_a_new_epoch(tmp_path: Path) -> None:
 
 
 def test_a_commit_is_all_or_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
     with Spool(path) as spool:
         spool.commit([arrival(1)], life_ms=0)
         with monkeypatch.context() as broken:
-            broken.setattr(Spool, "_write_device", fail)
+            broken.setattr(Contents, "_write_device", fail)
             with pytest.raises(SpoolError, match="disk is full"):
                 spool.commit([arrival(2, to=("new.inbox",))], [Delivery(CLOUD, 1, 1)], life_ms=0)
         assert spool.backlog() == {CLOUD: 1}
@@ -100,7 +101,7 @@ def test_what_was_not_committed_is_not_there(path: Path) -> None:
     with Spool(path) as spool:
         spool.commit([arrival(1)], life_ms=0)
         spool._db.execute("BEGIN")
-        spool._insert([arrival(2)], 0)
+        spool._contents._insert([arrival(2)], 0)
     with Spool(path) as spool:
         assert spool.backlog() == {CLOUD: 1}
         assert spool.next_sequence == 2
