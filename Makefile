@@ -73,7 +73,7 @@ explain: setup ## Tell which routes an event takes, and why not the others: EVEN
 lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 	tools/lock.sh
 
-crash-test: setup ## Cut the power 10,000 times under the spool; writes build/bench/crash.json (two minutes)
+crash-test: setup ## Cut the power 10,000 times under the spool; writes build/bench/crash.json (half a minute)
 	@python -m benchmarks.crash
 
 bench-spool: setup ## Measure what the spool writes; writes build/bench/spool.json
