@@ -16,6 +16,9 @@ from edge.spool.file import PAGE_BYTES, WAL_BYTES
 RESERVE_BYTES = WAL_BYTES + 512 * 1024
 """Enough for the log to be written to the main file, all of it new there; after that the log starts anew."""
 
+START_BYTES = 512 * 1024
+"""Enough for a start on a disk that is full but for it."""
+
 KEPT_FREE_BYTES = 1024 * 1024
 """Free pages that stay in the file, to be used again."""
 
@@ -34,7 +37,7 @@ class Room:
         self._shrunk = False
         self.refused = False
         self._build_wall(capacity_bytes)
-        if not self._reserve.exists():
+        if not self._reserve.exists() or self._reserve.stat().st_size < RESERVE_BYTES:
             self._make_reserve()
         self.measure()
 

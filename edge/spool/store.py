@@ -58,14 +58,11 @@ class Spool:
             undo.enter_context(only_writer(path))
             finish_recovery(path, capacity_bytes)
             try:
-                self._open(undo, capacity_bytes)
-            except SpoolFullError:
-                reserve_of(path).unlink(missing_ok=True)
-                self._open(undo, capacity_bytes)
+                self._open_without_room(undo, capacity_bytes)
             except SpoolCorruptError as error:
                 recover(path, error.damage, LifeClock(0, None, now_life))
                 finish_recovery(path, capacity_bytes)
-                self._open(undo, capacity_bytes)
+                self._open_without_room(undo, capacity_bytes)
             self._closing = undo.pop_all()
         self._written_before = written_bytes()
         self.epoch = self._contents.epoch
@@ -196,6 +193,14 @@ class Spool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _open_without_room(self, undo: contextlib.ExitStack, capacity_bytes: int) -> None:
+        """A start on a full disk takes the reserve."""
+        try:
+            self._open(undo, capacity_bytes)
+        except SpoolFullError:
+            reserve_of(self.path).unlink(missing_ok=True)
+            self._open(undo, capacity_bytes)
 
     def _open(self, undo: contextlib.ExitStack, capacity_bytes: int) -> None:
         """Raises `SpoolCorruptError` for all damage that shows without reading everything."""
