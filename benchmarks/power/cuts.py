@@ -7,7 +7,7 @@ import json
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -36,33 +36,48 @@ class Findings:
 
 def record_run(directory: Path, seed: int, commits: int) -> list[Call]:
     """What the workload does in the new `directory`."""
-    directory.mkdir()
     return record(directory, "benchmarks.power.workload", str(directory / NAME), str(seed), str(commits))
 
 
 def cut_everywhere(calls: Sequence[Call], cuts: int, seed: int) -> Findings:
-    """Spread `cuts` over the run, each with another part kept of what was not synced."""
+    """Spread `cuts` over the run, and compare what is left with what the process has told."""
     findings = Findings()
+    told, after = _Told(calls), 0
+    for place, kept, path in leftovers(calls, cuts, seed):
+        for call in calls[after:place]:
+            told.apply(call)
+        after = place
+        findings.cuts += 1
+        problem = _problem(path, told)
+        if problem:
+            kind, text = problem
+            findings.lost += kind == "lost"
+            findings.failed += kind == "failed"
+            findings.first.append(f"seed {seed}, call {place}, {kept} kept: {text}")
+    return findings
+
+
+def leftovers(calls: Sequence[Call], cuts: int, seed: int) -> Iterator[tuple[int, str, Path]]:
+    """For each cut how many calls were made, what was kept, and the spool in a directory as it is left."""
     random = Random(seed)
-    disk, told, after = Disk(), _Told(calls), 0
+    disk, after = Disk(), 0
     scratch = Path(tempfile.mkdtemp(dir=_MEMORY if _MEMORY.is_dir() else None))
     try:
         for place in sorted(random.choices(range(len(calls) + 1), k=cuts)):
             for call in calls[after:place]:
                 disk.apply(call)
-                told.apply(call)
             after = place
             kept = random.choice(list(KEPT))
-            problem = _open(scratch / "cut", disk.cut(random, kept), told, random)
-            findings.cuts += 1
-            if problem:
-                kind, text = problem
-                findings.lost += kind == "lost"
-                findings.failed += kind == "failed"
-                findings.first.append(f"seed {seed}, call {place}, {kept} kept: {text}")
+            directory = scratch / "cut"
+            directory.mkdir()
+            for name, contents in disk.cut(random, kept).items():
+                # The shared memory file is no file: whatever is in it must not be trusted.
+                junk = name.endswith("-shm")
+                (directory / name).write_bytes(random.randbytes(_JUNK_BYTES) if junk else contents)
+            yield place, kept, directory / NAME
+            shutil.rmtree(directory)
     finally:
         shutil.rmtree(scratch)
-    return findings
 
 
 class _Told:
@@ -92,18 +107,11 @@ class _Told:
         )
 
 
-def _open(directory: Path, files: dict[str, bytes], told: _Told, random: Random) -> tuple[str, str] | None:
-    directory.mkdir()
-    for name, contents in files.items():
-        # The shared memory file is no file: whatever is in it must not be trusted.
-        junk = name.endswith("-shm")
-        (directory / name).write_bytes(random.randbytes(_JUNK_BYTES) if junk else contents)
+def _problem(path: Path, told: _Told) -> tuple[str, str] | None:
     try:
-        return _check(directory / NAME, told)
+        return _check(path, told)
     except (SpoolError, AssertionError) as error:
         return "failed", str(error)
-    finally:
-        shutil.rmtree(directory)
 
 
 def _check(path: Path, told: _Told) -> tuple[str, str] | None:

@@ -74,7 +74,8 @@ Call = Create | Rename | Unlink | Write | Truncate | Sync | Say
 
 
 def record(directory: Path, module: str, *arguments: str) -> list[Call]:
-    """Run `python -m module arguments` and tell what it did in `directory`, and what it said."""
+    """Run `python -m module arguments` and tell what it did in the new `directory`, and what it said."""
+    directory.mkdir()
     trace = directory.with_name(directory.name + ".trace")
     options = ("-xx", "-s", str(_LONGEST_WRITE), "-e", f"trace={_CALLS}", "-o", str(trace))
     subprocess.run(

@@ -1,6 +1,7 @@
 """The durable store in front of everything that leaves the device."""
 
 from edge.spool.backlog import read_backlog
+from edge.spool.contents import READ_CHARACTERS
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Arrival,
@@ -11,7 +12,7 @@ from edge.spool.records import (
     Statement,
     Waiting,
 )
-from edge.spool.store import READ_CHARACTERS, Spool
+from edge.spool.store import Spool
 
 __all__ = [
     "BEFORE_EVERYTHING",

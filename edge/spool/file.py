@@ -23,13 +23,16 @@ PAGE_BYTES = 512
 WAL_BYTES = 4 * 1024 * 1024
 """What is delivered while it is in the log is hardly written to the main file; a start reads all of it."""
 
+_PATIENCE_S = 0.5
+"""How long somebody who looks at the file may hold us up, seconds."""
+
 _SANE_FORMATS = 1000
 """A higher number in the header is no newer format, it is damage."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
     """The database at `path`, made when it is not there. Takes the same time whatever is in it."""
-    db = sqlite3.connect(path, isolation_level=None)
+    db = sqlite3.connect(path, isolation_level=None, timeout=_PATIENCE_S)
     try:
         # The first two count for a new file only, and before the journal's mode.
         db.execute(f"PRAGMA page_size = {PAGE_BYTES}")

@@ -18,7 +18,7 @@ from time import monotonic
 from edge.life_clock import LifeClock
 from edge.spool.file import connect, create, sync_directory, transaction
 from edge.spool.records import Birth
-from edge.spool.room import reserve_of
+from edge.spool.room import START_BYTES, reserve_of
 from edge.spool.salvage import salvage
 
 KEPT = 3
@@ -40,14 +40,17 @@ def recover(path: Path, damage: str, life: LifeClock) -> None:
     """Replace the spool at `path`. Raises `sqlite3.Error` and `OSError` when the disk fails as well."""
     new = path.with_name(path.name + ".recovering")
     _remove(new)
+    # The salvage may have most of the reserve; the start that follows needs some.
+    with contextlib.suppress(OSError):
+        os.truncate(reserve_of(path), START_BYTES)
     with contextlib.closing(connect(new)) as db:
-        db.execute("PRAGMA synchronous = OFF")  # nobody needs it before it is complete
+        # Nobody needs it before it is complete; and without a log it takes no more room than what it holds.
+        db.execute("PRAGMA journal_mode = MEMORY")
+        db.execute("PRAGMA synchronous = OFF")
         with transaction(db):
             create(db, Birth("recovered"), life)
         give_up = monotonic() + SALVAGE_S
         result = salvage(path, db, lambda: monotonic() < give_up)
-        if result.stopped:
-            reserve_of(path).unlink(missing_ok=True)
         notes = [damage]
         notes += [f"{result.lost} texts lost"] if result.lost else []
         notes += [f"salvage ended early: {result.stopped}"] if result.stopped else []
@@ -55,8 +58,6 @@ def recover(path: Path, damage: str, life: LifeClock) -> None:
         db.execute(
             "UPDATE device SET birth = ?, life_ms = ?", (json.dumps(birth), max(life(), result.life_ms))
         )
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     _sync(new)
     new.replace(_recovered(path))
     sync_directory(path.parent)
@@ -69,9 +70,10 @@ def finish_recovery(path: Path, capacity_bytes: int) -> None:
         _remove(path.with_name(path.name + ".recovering"))
         return
     aside = _aside(path)
-    for side in _SIDES:
+    for side in ("-wal", ""):
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{side}").replace(f"{aside}{side}")
+    Path(f"{path}-shm").unlink(missing_ok=True)
     marker_of(path).unlink(missing_ok=True)
     # The recovered file must never meet the damaged one's log.
     sync_directory(path.parent)

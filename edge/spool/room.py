@@ -16,6 +16,9 @@ from edge.spool.file import PAGE_BYTES, WAL_BYTES
 RESERVE_BYTES = WAL_BYTES + 512 * 1024
 """Enough for the log to be written to the main file, all of it new there; after that the log starts anew."""
 
+START_BYTES = 512 * 1024
+"""Enough for a start on a disk that is full but for it."""
+
 KEPT_FREE_BYTES = 1024 * 1024
 """Free pages that stay in the file, to be used again."""
 
@@ -31,9 +34,10 @@ class Room:
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         self._free_bytes = 0
+        self._shrunk = False
         self.refused = False
         self._build_wall(capacity_bytes)
-        if not self._reserve.exists():
+        if not self._reserve.exists() or self._reserve.stat().st_size < RESERVE_BYTES:
             self._make_reserve()
         self.measure()
 
@@ -59,16 +63,22 @@ class Room:
         self._build_wall(self.capacity_bytes + RESERVE_BYTES)
 
     def tidy(self) -> bool:
-        """A bounded step: remake the reserve, give free pages back. Whether there is more to do."""
+        """A bounded step: give free pages back, remake the reserve. Whether there is more to do."""
+        if self._free_bytes > self._kept_free():
+            before = self._free_bytes
+            # As a script: `execute` takes only the first step of it, a single page.
+            self._db.executescript(f"PRAGMA incremental_vacuum({_STEP_PAGES})")
+            self.measure()
+            self._shrunk = True
+            if self._kept_free() < self._free_bytes < before:
+                return True
+        if self._shrunk:
+            # The file gets shorter only now.
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._shrunk = False
         if self.refused and self._make_reserve():
             self._build_wall(self.capacity_bytes)
             self.refused = False
-        if self._free_bytes > self._kept_free():
-            # Each page is a step of the statement.
-            self._db.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()
-            before = self._free_bytes
-            self.measure()
-            return self._kept_free() < self._free_bytes < before
         return False
 
     def _kept_free(self) -> int:

@@ -8,7 +8,6 @@ sequence. An event goes away once no destination waits for it.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -16,15 +15,14 @@ from typing import Self
 
 from edge.errors import SpoolCorruptError, SpoolFullError
 from edge.life_clock import LifeClock, Uptime, system_uptime
-from edge.spool.deliveries import Deliveries
-from edge.spool.discards import add_discards, forget_discards, read_discards
+from edge.spool.contents import Contents
+from edge.spool.discards import read_discards
 from edge.spool.failures import damage_of_any_kind, named_errors
-from edge.spool.file import connect, only_writer, prepare, sync_directory, transaction
-from edge.spool.lanes import Lanes
+from edge.spool.file import PAGE_BYTES, connect, only_writer, prepare, sync_directory
+from edge.spool.log import misses_commits
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Arrival,
-    Birth,
     Delivery,
     Discard,
     DiscardTally,
@@ -32,11 +30,8 @@ from edge.spool.records import (
     Waiting,
 )
 from edge.spool.recovery import finish_recovery, marker_of, recover
-from edge.spool.ring import add_keys, read_keys
+from edge.spool.ring import read_keys
 from edge.spool.room import Room, reserve_of, written_bytes
-
-READ_CHARACTERS = 512 * 1024
-"""A read stops once it holds this much text, so that memory stays bounded whatever the events' sizes."""
 
 CAPACITY_BYTES = 256 * 1024 * 1024
 """What is stored at most unless told otherwise: a day without a network at 5 events a second."""
@@ -47,14 +42,6 @@ class Spool:
 
     Raises `SpoolError` from every method when the disk or the file fails.
     """
-
-    epoch: str
-    next_sequence: int
-    birth: Birth
-    life_ms: int
-    life: LifeClock
-    _lanes: Lanes
-    _deliveries: Deliveries
 
     def __init__(
         self,
@@ -71,16 +58,17 @@ class Spool:
             undo.enter_context(only_writer(path))
             finish_recovery(path, capacity_bytes)
             try:
-                self._open(undo, capacity_bytes)
-            except SpoolFullError:
-                reserve_of(path).unlink(missing_ok=True)
-                self._open(undo, capacity_bytes)
+                self._open_without_room(undo, capacity_bytes)
             except SpoolCorruptError as error:
                 recover(path, error.damage, LifeClock(0, None, now_life))
                 finish_recovery(path, capacity_bytes)
-                self._open(undo, capacity_bytes)
+                self._open_without_room(undo, capacity_bytes)
             self._closing = undo.pop_all()
         self._written_before = written_bytes()
+        self.epoch = self._contents.epoch
+        self.birth = self._contents.birth
+        self.life = self._contents.life
+        self.life_ms = self.life()
 
     def commit(
         self,
@@ -98,18 +86,16 @@ class Spool:
         discards itself counts for the next report.
         """
         done, discarded = list(done), list(discarded)
-        reports = (close_statements, close_discards)
+        closing = (close_statements, close_discards)
         try:
-            self._write(arrivals, done, discarded, life_ms, reports)
+            self._commit(arrivals, done, discarded, life_ms, closing)
         except SpoolFullError:
             self._room.refused = True
             if arrivals:
                 raise
             # Ending deliveries makes room, and needs some to be written down.
             self._room.give_up_reserve()
-            self._write(arrivals, done, discarded, life_ms, reports)
-        if arrivals:
-            self.next_sequence = arrivals[-1].sequence + 1
+            self._commit(arrivals, done, discarded, life_ms, closing)
         self._room.measure()
 
     def read(self, destination: str, rank: int, after: int, limit: int) -> list[Waiting]:
@@ -117,27 +103,17 @@ class Spool:
 
         At least one when there is one; fewer than `limit` also when they hold `READ_CHARACTERS`.
         """
-        lane = self._lanes.get(destination, rank)
-        found: list[Waiting] = []
-        characters = 0
-        if lane is None:
-            return found
         with self._errors("cannot be read"):
-            for sequence, text, expires_ms, stored_ms in self._deliveries.read(lane, after):
-                found.append(Waiting(Delivery(destination, rank, sequence), text, expires_ms, stored_ms))
-                characters += len(text)
-                if len(found) == limit or characters >= READ_CHARACTERS:
-                    break
-        return found
+            return self._contents.read(destination, rank, after, limit)
 
     def newest(self, destination: str, rank: int) -> int:
         """The highest sequence ever pending for a destination and rank, else `BEFORE_EVERYTHING`."""
-        lane = self._lanes.get(destination, rank)
+        lane = self._contents.lanes.get(destination, rank)
         return lane.newest if lane else BEFORE_EVERYTHING
 
     def pending(self, destination: str, rank: int) -> int:
         """How many deliveries wait, without a disk access."""
-        lane = self._lanes.get(destination, rank)
+        lane = self._contents.lanes.get(destination, rank)
         return lane.pending if lane else 0
 
     def oldest_stored_ms(self, destination: str, rank: int) -> int | None:
@@ -149,18 +125,18 @@ class Spool:
 
     def destinations(self) -> list[str]:
         """Every destination that ever had a delivery."""
-        return list(dict.fromkeys(lane.destination for lane in self._lanes))
+        return list(dict.fromkeys(lane.destination for lane in self._contents.lanes))
 
     def backlog(self) -> dict[str, int]:
         """Pending deliveries by destination."""
         counts = dict.fromkeys(self.destinations(), 0)
-        for lane in self._lanes:
+        for lane in self._contents.lanes:
             counts[lane.destination] += lane.pending
         return counts
 
     def statements(self) -> list[Statement]:
         """What was stored since the last closing, by destination; those without anything are left out."""
-        return self._lanes.statements()
+        return self._contents.lanes.statements()
 
     def discards(self) -> list[DiscardTally]:
         """What was discarded since the last closing; a very long list comes in parts, a closing each."""
@@ -170,7 +146,7 @@ class Spool:
     def recent_keys(self, count: int) -> list[bytes]:
         """The keys of the last `count` events, or as many as are kept, oldest first."""
         with self._errors("cannot be read"):
-            return read_keys(self._db, self.next_sequence, count)
+            return read_keys(self._db, self._contents.next_sequence, count)
 
     def tidy(self) -> bool:
         """A bounded step of housekeeping, for idle times: gives space back. Whether there is more to do.
@@ -179,6 +155,11 @@ class Spool:
         """
         with self._errors("cannot be tidied"):
             return self._room.tidy()
+
+    @property
+    def next_sequence(self) -> int:
+        """The number of the next arrival."""
+        return self._contents.next_sequence
 
     @property
     def capacity_bytes(self) -> int:
@@ -213,31 +194,39 @@ class Spool:
     ) -> None:
         self.close()
 
+    def _open_without_room(self, undo: contextlib.ExitStack, capacity_bytes: int) -> None:
+        """A start on a full disk takes the reserve."""
+        try:
+            self._open(undo, capacity_bytes)
+        except SpoolFullError:
+            reserve_of(self.path).unlink(missing_ok=True)
+            self._open(undo, capacity_bytes)
+
     def _open(self, undo: contextlib.ExitStack, capacity_bytes: int) -> None:
         """Raises `SpoolCorruptError` for all damage that shows without reading everything."""
         with self._errors("cannot be opened"), contextlib.ExitStack() as attempt:
             if marker_of(self.path).exists():
                 raise SpoolCorruptError(self.path, "it was found damaged while it was used")
             self._db = attempt.enter_context(contextlib.closing(connect(self.path)))
+            if misses_commits(self.path, self._db, PAGE_BYTES):
+                raise SpoolCorruptError(self.path, "its log is damaged before its end")
             if prepare(self.path, self._db, LifeClock(0, None, self._now_life)):
                 sync_directory(self.path.parent)
             with damage_of_any_kind(self.path):
-                self._load()
+                self._contents = Contents(self._db, self._now_life)
             self._room = Room(self.path, self._db, capacity_bytes)
             undo.push(attempt.pop_all())
 
-    def _load(self) -> None:
-        self.epoch, self.next_sequence, life_ms, boot, uptime_ms, birth = self._db.execute(
-            "SELECT * FROM device"
-        ).fetchone()
-        self.birth = Birth(*json.loads(birth)) if birth else Birth("resumed")
-        self.life = LifeClock(life_ms, Uptime(boot, uptime_ms), self._now_life)
-        self.life_ms = self.life()
-        self._lanes = Lanes(self._db)
-        self._deliveries = Deliveries(self._db)
-        for lane in self._lanes:
-            if lane.pending and not self.read(lane.destination, lane.rank, BEFORE_EVERYTHING, 1):
-                raise SpoolCorruptError(self.path, f"deliveries to {lane.destination} are missing")
+    def _commit(
+        self,
+        arrivals: Sequence[Arrival],
+        done: Sequence[Delivery],
+        discarded: Sequence[Discard],
+        life_ms: int,
+        closing: tuple[bool, bool],
+    ) -> None:
+        with self._errors("cannot commit"):
+            self._contents.commit(arrivals, done, discarded, life_ms, closing)
 
     @contextlib.contextmanager
     def _errors(self, problem: str) -> Iterator[None]:
@@ -248,60 +237,3 @@ class Spool:
             with contextlib.suppress(OSError):
                 marker_of(self.path).touch()  # so that the next opening recovers, whatever it sees itself
             raise
-
-    def _write(
-        self,
-        arrivals: Sequence[Arrival],
-        done: Sequence[Delivery],
-        discarded: Sequence[Discard],
-        life_ms: int,
-        reports: tuple[bool, bool],
-    ) -> None:
-        close_statements, close_discards = reports
-        try:
-            with self._errors("cannot commit"), transaction(self._db):
-                if close_statements:
-                    self._lanes.close_statements()
-                if close_discards:
-                    forget_discards(self._db)
-                # First, so that arrivals find room in the place of what ends with them.
-                self._end(done, discarded)
-                self._insert(arrivals, life_ms)
-                self._lanes.write()
-                self._write_device(arrivals, life_ms)
-        except BaseException:
-            self._lanes.forget()
-            raise
-        self._lanes.keep()
-
-    def _insert(self, arrivals: Sequence[Arrival], life_ms: int) -> None:
-        self._deliveries.add(arrivals, life_ms, self._lanes.draft)
-        if arrivals:
-            add_keys(self._db, arrivals[0].sequence, [each.key for each in arrivals])
-
-    def _end(self, done: Iterable[Delivery], discarded: Iterable[Discard]) -> None:
-        self._end_deliveries(done)
-        kinds = {each.delivery: each for each in discarded}
-        # One that has ended already counts for nothing.
-        add_discards(self._db, [kinds[each] for each in self._end_deliveries(kinds)])
-
-    def _end_deliveries(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        lanes: dict[tuple[str, int], list[int]] = {}
-        ended: list[Delivery] = []
-        for destination, rank, sequence in deliveries:
-            lanes.setdefault((destination, rank), []).append(sequence)
-        for (destination, rank), sequences in lanes.items():
-            if self._lanes.get(destination, rank) is not None:
-                lane = self._lanes.draft(destination, rank)
-                here = self._deliveries.end(lane, sequences)
-                ended += [Delivery(destination, rank, each) for each in here]
-        return ended
-
-    def _write_device(self, arrivals: Sequence[Arrival], life_ms: int) -> None:
-        """The birth has been reported with the first arrivals: from then on the spool is a resumed one."""
-        next_sequence = arrivals[-1].sequence + 1 if arrivals else self.next_sequence
-        self._db.execute(
-            "UPDATE device SET next_sequence = ?, life_ms = MAX(life_ms, ?), boot = ?, uptime_ms = ?,"
-            " birth = CASE WHEN ? THEN '' ELSE birth END",
-            (next_sequence, life_ms, *self.life.uptime(), bool(arrivals)),
-        )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.power.cuts import cut_everywhere, record_run
-from benchmarks.power.recording import Call, Sync, Write
+from benchmarks.power.cuts import NAME, cut_everywhere, leftovers, record_run
+from benchmarks.power.damaged import recovered
+from benchmarks.power.recording import Call, Say, Sync, Write, record
 
 COMMITS = 60
 CUTS = 400
@@ -29,3 +31,17 @@ def test_a_disk_that_never_syncs_is_found_out(run: Sequence[Call]) -> None:
     careless = [each for each in run if not isinstance(each, Sync)]
     findings = cut_everywhere(careless, 50, 1)
     assert findings.lost + findings.failed > 10
+
+
+def test_a_recovery_can_be_cut_off_anywhere(tmp_path_factory: pytest.TempPathFactory) -> None:
+    directory = tmp_path_factory.mktemp("recovery") / "device"
+    calls = record(directory, "benchmarks.power.damaged", str(directory / NAME))
+    damaged, end = (place for place, each in enumerate(calls) if isinstance(each, Say))
+    expected = json.loads(calls[end].line)
+    assert 10 < len(expected) < 20
+    opened = 0
+    for place, _, path in leftovers(calls, CUTS, 1):
+        if damaged < place <= end:
+            assert recovered(path) == expected
+            opened += 1
+    assert opened > 50

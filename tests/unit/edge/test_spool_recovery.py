@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 from random import Random
@@ -137,6 +138,35 @@ def test_whatever_is_damaged_it_starts_and_goes_on(path: Path, seed: int) -> Non
             continue
     assert found[-1] == "{}"
     assert [each for each in found if each != "{}"] == [each for each in stored if each in found]
+
+
+def crashed(path: Path, to: Path) -> Path:
+    """The files as a crash leaves them: nothing has been written from the log to the main file."""
+    to.mkdir()
+    with Spool(path) as spool:
+        for _ in range(10):
+            fill(spool, 1)
+        for side in ("", "-wal"):
+            shutil.copy(f"{path}{side}", to)
+    return to / path.name
+
+
+@pytest.mark.parametrize(
+    ("commits_behind", "kind"), [(0, "resumed"), (1, "recovered"), (2, "recovered"), (9, "recovered")]
+)
+def test_a_damaged_log_is_not_taken_for_a_torn_one(
+    path: Path, tmp_path: Path, commits_behind: int, kind: str
+) -> None:
+    left = crashed(path, tmp_path / "crashed")
+    log = left.with_name(left.name + "-wal")
+    frames = log.read_bytes()[32:]
+    commits = [n for n in range(0, len(frames), 24 + PAGE_BYTES) if frames[n + 4 : n + 8] != bytes(4)]
+    with log.open("r+b") as file:
+        # In the middle of a page of the last commit but so many; what follows is not reached by SQLite.
+        file.seek(32 + commits[-1 - commits_behind] + 100)
+        file.write(b"\xff" * 50)
+    with Spool(left) as spool:
+        assert (spool.birth.kind, len(waiting(spool))) == (kind, 9 - commits_behind)
 
 
 def test_damaged_files_do_not_fill_the_disk(path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from edge.errors import SpoolFullError
-from edge.spool import Spool
+from edge.spool import BEFORE_EVERYTHING, Spool
 from edge.spool.room import KEPT_FREE_BYTES, RESERVE_BYTES
 from tests.unit.edge.spools import CLOUD, arrival, beside, cloud, fill, waiting
 
@@ -85,20 +85,39 @@ def test_a_disk_that_is_really_full(small_disk: Path) -> None:
     check_it_survives(small_disk / "spool.db", lambda: None)
 
 
+def fill_the_rest(other: Path) -> None:
+    with other.open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError:
+            return
+
+
+def test_a_damaged_spool_on_a_full_disk_starts_and_keeps_what_fits(small_disk: Path) -> None:
+    path = small_disk / "spool.db"
+    with Spool(path) as spool:
+        fill(spool, 12_000, a_commit=500)
+    fill_the_rest(small_disk / "other")
+    path.with_name("spool.db.damaged").touch()
+    with Spool(path) as spool:
+        assert spool.birth.kind == "recovered"
+        assert 1_000 < spool.birth.salvaged == spool.pending(CLOUD, 1) <= 12_000
+        assert (spool.birth.salvaged < 12_000) == ("ended early" in spool.birth.damage)
+        after = BEFORE_EVERYTHING
+        while rows := spool.read(CLOUD, 1, after, 500):
+            spool.commit([], [each.delivery for each in rows], life_ms=0)
+            after = rows[-1].delivery.sequence
+        assert spool.pending(CLOUD, 1) == 0
+    assert len(beside(path, ".damaged-")) == 2  # with its log
+
+
 def test_a_disk_that_others_have_filled(small_disk: Path) -> None:
     path, other = small_disk / "spool.db", small_disk / "other"
 
-    def fill_the_rest() -> None:
-        with other.open("wb", buffering=0) as file:
-            try:
-                while file.write(b"x" * 4096):
-                    pass
-            except OSError:
-                return
-
     with Spool(path) as spool:
         fill(spool, 100)
-        fill_the_rest()
+        fill_the_rest(other)
         last = fill_up(spool)
         drain(spool, last)
         assert spool.backlog() == {CLOUD: 0}
@@ -106,7 +125,7 @@ def test_a_disk_that_others_have_filled(small_disk: Path) -> None:
         spool.tidy()
         assert spool.pressure < 1.0
         fill(spool, 100)
-    fill_the_rest()
+    fill_the_rest(other)
     with Spool(path) as spool:  # also a start on a full disk
         assert spool.pending(CLOUD, 1) == 100
 
