@@ -100,7 +100,7 @@ class Collector:
             used_bytes=spool.used_bytes,
             capacity_bytes=spool.capacity_bytes,
             pressure=spool.pressure,
-            written_bytes=_get(spool, "written_bytes"),
+            written_bytes=spool.written_bytes,
             backlog=tuple(self._backlog()),
             links={name: each.state(now) for name, each in self._links.items()},
             dead_letters=dict(counts.dead_letters),

@@ -59,8 +59,8 @@ class Forwarder:
         self._wait = wait
         self._contract = contract
         self._around = Surroundings(options, local, cloud, self._clock, figures, self.counts)
-        self._assembly = Assembly(self._around, spool, contract)
         self._given_spool = spool
+        self._assembly = self._assemble(spool)
         self._next_contract: Contract | None = None
         self._stopping = False
 
@@ -127,6 +127,7 @@ class Forwarder:
         assembly.uplink.tick(now)
         if not self._stopping:
             assembly.uplink.pump(now)
+        assembly.keeper.tidy(now)
 
     def _patience(self) -> float | None:
         """Seconds until something is due without a message, None for never."""
@@ -145,15 +146,23 @@ class Forwarder:
         self._cloud.close(_CLOSE_S)
 
     def _recover(self, error: SpoolCorruptError) -> None:
-        """Opening the spool again sets the damaged file aside and saves what is readable."""
-        _log.error("%s", error)
-        damaged = self.spool
-        with suppress(SpoolError):
-            damaged.close()
-        spool = Spool(damaged.path, capacity_bytes=damaged.capacity_bytes, now_life=self._clock.uptime)
-        self._assembly = Assembly(self._around, spool, self._contract)
+        """Go on with what is readable."""
+        self._assembly = Assembly(self._around, self._reopened(self.spool, error), self._contract)
         # What was under way belongs to the old spool's numbers.
         self._cloud.reset("the spool was recovered", self._clock.monotonic())
+
+    def _assemble(self, spool: Spool) -> Assembly:
+        try:
+            return Assembly(self._around, spool, self._contract)
+        except SpoolCorruptError as error:
+            return Assembly(self._around, self._reopened(spool, error), self._contract)
+
+    def _reopened(self, damaged: Spool, error: SpoolCorruptError) -> Spool:
+        """Opening the spool again sets the damaged file aside and saves what is readable."""
+        _log.error("%s", error)
+        with suppress(SpoolError):
+            damaged.close()
+        return Spool(damaged.path, capacity_bytes=damaged.capacity_bytes, now_life=self._clock.uptime)
 
     def _take(self, message: Message, turn: Turn, now: float) -> None:
         match message:

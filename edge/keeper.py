@@ -21,8 +21,11 @@ from eventplane.contract import Priority, WhenFull
 
 _log = logging.getLogger(__name__)
 
-RETRY_S = 1.0
-"""After how many seconds the ends of deliveries are tried again that found no room."""
+RETRY_S = 5.0
+"""After how many seconds what found no room is tried again, and the spool asked whether there is any."""
+
+TIDY_EVERY_S = 0.1
+"""Seconds between two steps of housekeeping while there is more to do."""
 
 
 class Keeper:
@@ -38,6 +41,8 @@ class Keeper:
         self._counts = counts
         self._owed: list[Delivery] = []
         self._retry_at: float | None = None
+        self._tidy_at: float | None = None
+        self._full = False
 
     def begin(self) -> Turn:
         """A new turn."""
@@ -63,9 +68,12 @@ class Keeper:
                     turn = reception.again(turn)
                 else:
                     self._owed = [*turn.done, *turn.replaced]
+                    self._retry_at = now + RETRY_S
                     break
             else:
-                self._settle()
+                self._retry_at = None
+                self._counts.discarded(self._outgoing.discards.values())
+                self._outgoing.discards.clear()
                 break
         else:
             self._owed = [*turn.done, *turn.replaced]
@@ -73,12 +81,28 @@ class Keeper:
         self._reporter.stored(made, now)
         return turn
 
+    def tidy(self, now: float) -> None:
+        """A bounded step of the spool's housekeeping; after a refusal it finds out whether there is room."""
+        if self._tidy_at is not None and now < self._tidy_at:
+            return
+        more = self._spool.tidy()
+        self._tidy_at = now + TIDY_EVERY_S if more else None
+        if self._full and self._spool.pressure >= 1.0:
+            self._tidy_at = now + RETRY_S
+        elif self._full:
+            self._full = False
+            _log.warning("the spool has room again")
+
     def deadline(self) -> float | None:
-        """When there is something to commit without a message."""
+        """When there is something to do without a message."""
+        due = [self._reporter.deadline()]
+        if self._tidy_at is not None:
+            due.append(self._tidy_at)
         if self._retry_at is not None:
-            return self._retry_at
-        # What has expired is counted at once, and makes room.
-        return 0.0 if self._outgoing.discards else self._reporter.deadline()
+            due.append(self._retry_at)
+        elif self._outgoing.discards:
+            due.append(0.0)  # what has expired is counted at once, and makes room
+        return min(due)
 
     def _reports(self, turn: Turn, intake: Intake, now: float) -> Reports:
         made = self._reporter.due(intake, Slot(turn.sequence, turn.life_ms), now)
@@ -89,8 +113,7 @@ class Keeper:
         return made
 
     def _has_ends(self, turn: Turn) -> bool:
-        # After a refusal also an empty commit: it asks whether there is room again.
-        return bool(turn.done or turn.replaced or self._outgoing.discards or self._retry_at is not None)
+        return bool(turn.done or turn.replaced or self._outgoing.discards)
 
     def _commit(self, turn: Turn, made: Reports) -> None:
         self._spool.commit(
@@ -102,14 +125,8 @@ class Keeper:
             close_discards=made.losses,
         )
 
-    def _settle(self) -> None:
-        if self._retry_at is not None:
-            _log.warning("the spool has room again")
-            self._retry_at = None
-        self._counts.discarded(self._outgoing.discards.values())
-        self._outgoing.discards.clear()
-
     def _note_full(self, error: SpoolFullError, now: float) -> None:
-        if self._retry_at is None:
+        if not self._full:
             _log.warning("%s", error)  # once: the same complaint over and over says nothing new
-        self._retry_at = now + RETRY_S
+        self._full = True
+        self._tidy_at = now + RETRY_S

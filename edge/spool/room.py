@@ -53,6 +53,9 @@ class Room:
     def give_up_reserve(self) -> None:
         """Let what ends deliveries be written."""
         self._reserve.unlink(missing_ok=True)
+        # The log goes back to its beginning; when there is no room for that either, the next try will tell.
+        with contextlib.suppress(sqlite3.Error):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._build_wall(self.capacity_bytes + RESERVE_BYTES)
 
     def tidy(self) -> bool:

@@ -264,8 +264,9 @@ class Spool:
                     self._lanes.close_statements()
                 if close_discards:
                     forget_discards(self._db)
-                self._insert(arrivals, life_ms)
+                # First, so that arrivals find room in the place of what ends with them.
                 self._end(done, discarded)
+                self._insert(arrivals, life_ms)
                 self._lanes.write()
                 self._write_device(arrivals, life_ms)
         except BaseException:

@@ -11,10 +11,11 @@ import pytest
 from edge.errors import RefusedError
 from edge.service import ServiceClient
 from edge.stamps import EPOCH, SEQUENCE
+from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope, write_event
 from local.process import Child
 from tests.integration.edge.certificates import Authority
-from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
+from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
 
 READING = "org.eventplane.health.reading.v1"
@@ -44,7 +45,10 @@ def test_events_reach_the_cloud_numbered_and_in_their_own_words(home: Home, clou
     first = next(each for each in cloud.events if each.id == "e7")
     assert first.json.endswith(event(7).json[1:])
     assert len({each.attributes[EPOCH] for each in cloud.events}) == 1
-    assert sorted({int(str(each.attributes[SEQUENCE])) for each in cloud.events}) == list(range(1, 101))
+    assert sorted({int(str(each.attributes[SEQUENCE])) for each in cloud.events}) == list(range(1, 102))
+    started = next(each for each in cloud.events if each.type == STARTED)
+    assert started.source == f"/devices/{THING}/forwarder"
+    assert int(str(started.attributes[SEQUENCE])) == 1
 
 
 def test_a_plain_publisher_needs_no_client_of_ours(home: Home, cloud: CloudBroker) -> None:

@@ -177,6 +177,11 @@ class Device:
         )
         self.turn()
 
+    def resize(self, capacity_bytes: int) -> None:
+        """Give the spool in use another capacity."""
+        self.spool._room.capacity_bytes = capacity_bytes
+        self.spool._room._build_wall(capacity_bytes)
+
     def open(self) -> Spool:
         """The spool's file, on the clock of the device."""
         return Spool(self.path, capacity_bytes=self.capacity_bytes, now_life=self.time.uptime)

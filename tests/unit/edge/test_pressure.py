@@ -33,10 +33,10 @@ def full_device(path: Path, share: float, kind: str = READING, plane: Contract |
     number = 0
     while device.spool.used_bytes < share * CAPACITY:
         # Past the gate: this is what the days before have left behind.
-        device.spool.capacity_bytes = 100 * CAPACITY
+        device.resize(100 * CAPACITY)
         device.turn(*(device.from_service(event(f"old{number + n}", kind, pad=PAD)) for n in range(10)))
         number += 10
-    device.spool.capacity_bytes = CAPACITY
+    device.resize(CAPACITY)
     return device
 
 
@@ -67,7 +67,7 @@ def test_each_priority_has_its_own_limit(tmp_path: Path, share: float, expected:
 def test_a_refused_event_is_taken_when_it_comes_again_later(tmp_path: Path) -> None:
     device = full_device(tmp_path, 0.9)
     assert answers(device, READING) == [FULL]
-    device.spool.capacity_bytes = 10 * CAPACITY
+    device.resize(10 * CAPACITY)
     assert answers(device, READING) == [None]
     device.crash()
 
@@ -210,7 +210,7 @@ def test_a_full_disk_refuses_what_it_cannot_keep_and_crashes_nothing(
     assert caplog.text.count("the disk is full") == 1
     assert device.forwarder.counts.not_stored[NotStored("sensor.outbox", READING, FULL)] == 6
     disk.fits = lambda *_: True
-    device.turn(after=2.0)
+    device.turn(after=6.0)
     device.turn(device.from_service(event("e0")))
     assert device.receipts()[-1].refused is None
     assert "has room again" in caplog.text
@@ -237,9 +237,9 @@ def test_the_end_of_a_delivery_that_finds_no_room_is_owed(
     disk = FullDisk(device, monkeypatch, lambda *_: False)
     device.turn(device.puback(1))
     assert device.spool.backlog() == {"device.outbox": 5}
-    assert 0 < (device.forwarder._patience() or 0) <= 1.0
+    assert 0 < (device.forwarder._patience() or 0) <= 5.0
     disk.fits = lambda *_: True
-    device.turn(after=1.0)
+    device.turn(after=5.0)
     assert device.spool.backlog() == {"device.outbox": 0}
 
 

@@ -140,10 +140,10 @@ def test_a_heartbeat_tells_figures_and_goes_when_newer_ones_say_more(make: Calla
 
 def test_a_heartbeat_takes_no_room_that_others_need(make: Callable[..., Device]) -> None:
     device = make(heartbeat_s=300.0)
-    device.spool.capacity_bytes = device.spool.used_bytes
+    device.resize(device.spool.used_bytes)
     device.turn(after=300.0)
     assert stored(device, HEARTBEAT, rank=2) == []
-    device.spool.capacity_bytes *= 100
+    device.resize(100 * device.spool.capacity_bytes)
     device.turn(after=300.0)
     assert len(stored(device, HEARTBEAT, rank=2)) == 1
     device.crash()
@@ -153,12 +153,12 @@ def test_reports_wait_for_a_minute_when_there_is_no_room(make: Callable[..., Dev
     device = make(settled=False)
     assert len(stored(device, STARTED)) == 1
     device.turn(device.from_service(event("fire", ALARM), generation=1))
-    device.spool.capacity_bytes = device.spool.used_bytes
+    device.resize(device.spool.used_bytes)
     device.turn(device.from_service(event("flood", ALARM), generation=1))
     for _ in range(60):
         device.turn(after=1.0)
     assert stored(device, "org.eventplane.device.discarded.v1") == []
-    device.spool.capacity_bytes *= 100
+    device.resize(100 * device.spool.capacity_bytes)
     device.turn(after=61.0)
     (report,) = stored(device, "org.eventplane.device.discarded.v1")
     data: dict[str, Any] = report.data()
