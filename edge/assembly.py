@@ -24,7 +24,6 @@ from edge.reports import NotStored
 from edge.spool import Spool
 from edge.uplink import Uplink
 from eventplane.contract import Channel, Contract, Place
-from eventplane.topics import basic_ingest_topic
 
 _log = logging.getLogger(__name__)
 
@@ -116,8 +115,7 @@ class Assembly:
     def _make_uplink(self, channel: Channel) -> None:
         around, options = self._around, self._around.options
         self._uplink_address = channel.address
-        topic = basic_ingest_topic(options.rule, options.thing)
-        self.uplink = Uplink(self._outgoing, channel, around.cloud, topic, options.uplink)
+        self.uplink = Uplink(self._outgoing, channel, around.cloud, options.topic, options.uplink)
 
     def _make_inboxes(self, channels: list[Channel]) -> None:
         kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}

@@ -63,9 +63,10 @@ class BestEffortLane:
         """Up to `count` events that come next."""
         return [waiting for waiting, _ in islice(self._waiting, count)]
 
-    def take(self) -> None:
-        """The first event is under way, and forgotten."""
-        self._pop()
+    def take(self, count: int = 1) -> None:
+        """The first `count` events are under way, and forgotten."""
+        for _ in range(count):
+            self._pop()
 
     def rewind(self) -> None:
         """The line is gone, and with it what waited."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from edge.certificate import read_validity
 from edge.errors import SettingProblem
 from edge.health.verdict import EXPIRES_SOON_S
+from edge.mqtt import TlsFiles
 from edge.settings import CloudSettings
 
 _OTHERS = 0o077
@@ -22,14 +23,19 @@ class _NoPassphraseError(Exception):
 
 def identity_problems(cloud: CloudSettings, now: datetime) -> list[SettingProblem]:
     """What is wrong with the certificate files at `now`, the wall clock's time."""
-    return [*_ca(cloud.ca), *_certificate(cloud.certificate, now), *_key(cloud.key), *_pair(cloud)]
+    files = cloud.identity
+    if files is None:
+        return []
+    return [*_ca(files.ca), *_certificate(files.certificate, now), *_key(files.key), *_pair(files)]
 
 
 def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:
     """A warning when the certificate, which is good, will not be for much longer."""
-    left = read_validity(cloud.certificate.read_text("ascii")).end - now
+    if cloud.identity is None:
+        return None
+    left = read_validity(cloud.identity.certificate.read_text("ascii")).end - now
     return (
-        f"{cloud.certificate} expires in {left.days} days; replace it"
+        f"{cloud.identity.certificate} expires in {left.days} days; replace it"
         if left < timedelta(seconds=EXPIRES_SOON_S)
         else None
     )
@@ -72,19 +78,19 @@ def _key(file: Path) -> Iterator[SettingProblem]:
             yield SettingProblem("cloud.key", f"{file}: others may use it", f"chmod 600 {file}")
 
 
-def _pair(cloud: CloudSettings) -> Iterator[SettingProblem]:
+def _pair(files: TlsFiles) -> Iterator[SettingProblem]:
     def refuse() -> str:
         raise _NoPassphraseError
 
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(cloud.certificate, cloud.key, refuse)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(files.certificate, files.key, refuse)
     except _NoPassphraseError:
-        yield SettingProblem("cloud.key", f"{cloud.key} has a passphrase", "store it without one")
+        yield SettingProblem("cloud.key", f"{files.key} has a passphrase", "store it without one")
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            problem, remedy = f"{cloud.key} does not belong to {cloud.certificate}", "name the pair"
+            problem, remedy = f"{files.key} does not belong to {files.certificate}", "name the pair"
         else:
-            problem = f"{cloud.certificate} and {cloud.key} cannot be used ({error.reason or error})"
+            problem = f"{files.certificate} and {files.key} cannot be used ({error.reason or error})"
             remedy = "name a certificate and its private key, PEM files"
         yield SettingProblem("cloud.key", problem, remedy)
     except OSError:

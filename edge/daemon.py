@@ -49,7 +49,8 @@ def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) 
             lambda timeout_s: monitor.wait(timeout_s),
             figures=lambda: heartbeat(collector.collect(monotonic())),
         )
-        certificate = CertificateFile(settings.cloud.certificate)
+        identity = settings.cloud.identity
+        certificate = CertificateFile(identity.certificate) if identity else None
         collector = Collector(settings.thing, contract, forwarder, local, cloud, certificate, monotonic())
         options = MonitorOptions(
             settings.contract,

@@ -20,7 +20,7 @@ from edge.options import Clock, ForwarderOptions
 from edge.reporter import Figures
 from edge.spool import Spool
 from edge.turn import Turn
-from edge.uplink import Uplink
+from edge.uplink import Settled, Uplink
 from eventplane.contract import Contract
 from eventplane.receipts import write_receipts
 from eventplane.topics import receipt_topic
@@ -171,10 +171,10 @@ class Forwarder:
             case Acknowledged():
                 self._take_acknowledged(message, turn, now)
             case Connected(link, generation):
-                self._link(link).connected(generation)
+                self._link(link).connected(generation, now)
             case Disconnected(link, generation, reason):
                 if self._link(link).disconnected(generation, reason, now):
-                    self._rewind(link)
+                    self._rewind(link, turn)
             case Reload(contract):
                 self._next_contract = contract
             case Stop():
@@ -185,7 +185,7 @@ class Forwarder:
             return
         if message.link is LinkName.CLOUD:
             self.counts.acknowledged += 1
-            turn.done.extend(self.uplink.acknowledged(message.mid, message.failure, now))
+            self._settle(self.uplink.acknowledged(message.mid, message.failure, now), turn)
         else:
             for inbox in self._assembly.inboxes.values():
                 turn.done.extend(inbox.acknowledged(message.mid))
@@ -207,8 +207,13 @@ class Forwarder:
     def _link(self, name: LinkName) -> Link:
         return self._local if name is LinkName.LOCAL else self._cloud
 
-    def _rewind(self, name: LinkName) -> None:
+    def _settle(self, settled: Settled, turn: Turn) -> None:
+        turn.done.extend(settled.done)
+        for waiting, refusal in settled.refused:
+            self._assembly.reception.give_up(waiting, self._contract.device.outbox, refusal, turn)
+
+    def _rewind(self, name: LinkName, turn: Turn) -> None:
         if name is LinkName.CLOUD:
-            self.uplink.rewind()
+            self._settle(self.uplink.disconnected(), turn)
         else:
             self._assembly.rewind_inboxes()

@@ -85,7 +85,11 @@ class Keeper:
         """A bounded step of the spool's housekeeping; after a refusal it finds out whether there is room."""
         if self._tidy_at is not None and now < self._tidy_at:
             return
-        more = self._spool.tidy()
+        try:
+            more = self._spool.tidy()
+        except SpoolFullError as error:
+            self._note_full(error, now)
+            return
         self._tidy_at = now + TIDY_EVERY_S if more else None
         if self._full and self._spool.pressure >= 1.0:
             self._tidy_at = now + RETRY_S

@@ -12,6 +12,9 @@ _MOST_READS = 4
 """How often one `peek` reads on when all that it found is over. A backlog that expired as a whole takes many
 turns then, and an alarm that comes meanwhile waits for none of them."""
 
+_READ_AHEAD = 100
+"""Fewest deliveries that one read asks for: it costs little more than a read of one."""
+
 _SLICE = 64
 """Deliveries that `unsent` reads at a time."""
 
@@ -49,14 +52,15 @@ class Lane:
         for _ in range(_MOST_READS):
             missing = count - len(self._ahead)
             if missing > 0 and self.more:
-                self._read(missing)
+                self._read(max(missing, _READ_AHEAD))
             if self._ahead or not self.more:
                 break
         return list(islice(self._ahead, count))
 
-    def take(self) -> None:
-        """The first delivery is under way."""
-        self._ahead.popleft()
+    def take(self, count: int = 1) -> None:
+        """The first `count` deliveries are under way."""
+        for _ in range(count):
+            self._ahead.popleft()
 
     def rewind(self) -> None:
         """Forget what was taken and read ahead."""

@@ -25,10 +25,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class ForwarderOptions:
-    """Who we are and how much may be under way; see `edge.settings` for each."""
+    """Who we are and how much may be under way; see `edge.settings` for each. `topic` is the cloud's."""
 
     thing: str
-    rule: str
+    topic: str
     uplink: UplinkLimits
     inbox_window: int
     receipt_timeout_s: float

@@ -27,7 +27,7 @@ class Outgoing:
     def __init__(self, spool: Spool, lost: Callable[[Fleeting, str], None]) -> None:
         self.discards: dict[Delivery, Discard] = {}
         self.best_effort: dict[str, BestEffortLane] = {}
-        self._spool = spool
+        self.spool = spool
         self._lost = lost
         self._lanes: dict[tuple[str, int], Lane] = {}
 
@@ -35,7 +35,7 @@ class Outgoing:
         """New lanes of `destination` by rank, the most urgent first, what promises nothing last."""
         lanes: dict[int, Lane | BestEffortLane] = {}
         for priority in Priority:
-            lane = Lane(self._spool, destination, priority.rank, self._is_over)
+            lane = Lane(self.spool, destination, priority.rank, self._is_over)
             self._lanes[destination, priority.rank] = lanes[priority.rank] = lane
         self.best_effort[destination] = lanes[BEST_EFFORT_RANK] = BestEffortLane(destination, self._lost)
         return lanes
@@ -78,7 +78,7 @@ class Outgoing:
 
     def _oldest(self, rank: int) -> Iterator[list[Waiting]]:
         """Events of one rank, each with all its deliveries that can be dropped."""
-        lanes = (self._unsent(each, rank) for each in self._spool.destinations())
+        lanes = (self._unsent(each, rank) for each in self.spool.destinations())
         for _, event in groupby(merge(*lanes, key=_sequence), key=_sequence):
             deliveries = [each for each in event if each.delivery not in self.discards]
             # What tells of losses must not be among them.
@@ -87,13 +87,13 @@ class Outgoing:
 
     def _unsent(self, destination: str, rank: int) -> Iterator[Waiting]:
         # What no route leads to any more has no lane, and nothing of it is under way.
-        lane = self._lanes.get((destination, rank)) or Lane(self._spool, destination, rank)
+        lane = self._lanes.get((destination, rank)) or Lane(self.spool, destination, rank)
         return lane.unsent()
 
     def _is_over(self, waiting: Waiting) -> bool:
         if waiting.delivery in self.discards:
             return True
-        if waiting.expires_ms is None or self._spool.life() < waiting.expires_ms:
+        if waiting.expires_ms is None or self.spool.life() < waiting.expires_ms:
             return False
         self.discard(waiting.delivery, Outcome.EXPIRED, why_expired(waiting))
         return True

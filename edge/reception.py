@@ -14,15 +14,19 @@ from edge.outgoing import SPOOL_FULL, Outgoing
 from edge.pressure import Pressure
 from edge.recent import RecentKeys
 from edge.reports import NotStored
+from edge.spool import Waiting
 from edge.turn import Offer, Turn
 from eventplane.contract import Channel, Contract, Priority
-from eventplane.delivery import Outcome, Refusal
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts
 
 _log = logging.getLogger(__name__)
 
 NO_WORD = "refused"
 """The reason of a dead letter whose service gave none that can be routed and counted."""
+
+_LETTER_BYTES = 4096
+"""What is kept of a dead letter that the cloud refuses: if it was too large, its own must be smaller."""
 
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -63,6 +67,14 @@ class Reception:
             self._take_offer(
                 Offer(message.payload, channel.address, channel, answer=channel.participant), turn
             )
+
+    def give_up(self, waiting: Waiting, channel: Channel, refusal: Refusal, turn: Turn) -> None:
+        """A delivery over `channel` that can never succeed ends, and becomes a dead letter."""
+        original = waiting.json.encode("utf-8")
+        if channel.address == self._device_outbox.address and DEAD_LETTER_TYPE in waiting.json:
+            original = original[:_LETTER_BYTES]
+        offer = Offer(original, channel.address, channel, refusal, ends=waiting.delivery)
+        self._take_offer(offer, turn)
 
     def again(self, turn: Turn) -> Turn:
         """`turn` as it is under the pressure of now: what it had taken in is judged and numbered anew."""
@@ -142,9 +154,7 @@ class Reception:
             turn.done.append(ended.delivery)
             return
         channel = inbox.channel
-        refusal = _refusal(receipt.refused, channel.participant)
-        offer = Offer(ended.json.encode("utf-8"), channel.address, channel, refusal, None, ended.delivery)
-        self._take_offer(offer, turn)
+        self.give_up(ended, channel, _refusal(receipt.refused, channel.participant), turn)
 
 
 def _refusal(reason: str, service: str) -> Refusal:

@@ -24,7 +24,7 @@ def text(default: Any = MISSING) -> Any:
     return _setting(default, "a non-empty text", _as_text)
 
 
-def word(pattern: str, accepts: str) -> Any:
+def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
     """A text that is `pattern` from end to end, which `accepts` says for people."""
 
     def check(raw: Any) -> str:
@@ -32,12 +32,24 @@ def word(pattern: str, accepts: str) -> Any:
             raise ValueError
         return str(raw)
 
-    return _setting(MISSING, accepts, check)
+    return _setting(default, accepts, check)
 
 
-def path(default: Any = MISSING) -> Any:
+def path(default: Any = MISSING, accepts: str = "a path") -> Any:
     """A path; it need not exist yet."""
-    return _setting(default, "a path", lambda raw: Path(_as_text(raw)))
+    return _setting(default, accepts, lambda raw: Path(_as_text(raw)))
+
+
+def flag(default: bool) -> Any:
+    """Yes or no."""
+    words = {"true": True, "false": False}
+
+    def check(raw: Any) -> bool:
+        if raw is not True and raw is not False and raw not in words:
+            raise ValueError
+        return words.get(raw, raw is True)
+
+    return _setting(default, "true or false", check)
 
 
 def choice(default: str, options: tuple[str, ...]) -> Any:

@@ -8,7 +8,7 @@ from functools import partial
 from edge.link import Backoff, Link
 from edge.local_bus import local_topics
 from edge.messages import LinkName, Message
-from edge.mqtt import Connection, Endpoint, TlsFiles
+from edge.mqtt import Connection, Endpoint
 from edge.options import ForwarderOptions
 from edge.settings import Settings
 from edge.uplink import UplinkLimits
@@ -22,9 +22,16 @@ def forwarder_options(settings: Settings) -> ForwarderOptions:
     cloud = settings.cloud
     return ForwarderOptions(
         thing=settings.thing,
-        rule=cloud.rule,
+        topic=cloud.topic.replace("{rule}", cloud.rule or "").replace("{thing}", settings.thing),
         uplink=UplinkLimits(
-            cloud.max_unacknowledged, cloud.payload_bytes, cloud.batch_events, cloud.puback_timeout_s
+            window=cloud.max_unacknowledged,
+            payload_bytes=cloud.payload_bytes,
+            batch_events=cloud.batch_events,
+            puback_timeout_s=cloud.puback_timeout_s,
+            publishes_per_s=cloud.publishes_per_s,
+            bytes_per_s=cloud.bytes_per_s,
+            probe_interval_s=cloud.probe_interval_s,
+            single=cloud.mode == "single",
         ),
         inbox_window=settings.local.inbox_window,
         receipt_timeout_s=settings.local.receipt_timeout_s,
@@ -69,7 +76,8 @@ def cloud_link(settings: Settings, emit: Emit) -> Link:
             clean_session=True,
             keepalive_s=cloud.keepalive_s,
             connect_timeout_s=cloud.connect_timeout_s,
-            tls=TlsFiles(cloud.ca, cloud.certificate, cloud.key),
+            tls=cloud.identity,
+            protocol=cloud.protocol,
         )
 
     backoff = Backoff(cloud.reconnect_min_s, cloud.reconnect_max_s)

@@ -31,9 +31,16 @@ def settings_table() -> str:
         for each in dataclasses.fields(kind):
             if "accepts" in each.metadata:
                 name = f"{table}.{each.name}" if table else each.name
-                default = "required" if each.default is dataclasses.MISSING else f"`{each.default}`"
+                default = _default(each.default)
                 rows.append([f"`{name}`", f"`{variable_of(name)}`", default, each.metadata["accepts"]])
     return _table(["setting", "environment", "default", "accepts"], rows)
+
+
+def _default(value: object) -> str:
+    if value is dataclasses.MISSING:
+        return "required"
+    # As TOML and the environment write it.
+    return "none" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def limits_table() -> str:

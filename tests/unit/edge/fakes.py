@@ -28,6 +28,7 @@ ALARM = "org.eventplane.alarm.v1"
 CHORE = "org.eventplane.chore.v1"
 DEAD_LETTER = "org.eventplane.deadletter.v1"
 Boxes = dict[str, dict[str, object]]
+TOPIC = "$aws/rules/rule/devices/thing/outbox"
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
@@ -69,6 +70,11 @@ def event(id: str, type: str = READING, **attributes: str) -> Envelope:
     return write_event({"id": id, "source": "/sensor", "type": type, **attributes}, {"n": id})
 
 
+def ids(payload: bytes) -> list[str]:
+    """The event ids in a payload of the uplink."""
+    return [each.id for each in unpack(payload) if isinstance(each, Envelope)]
+
+
 @dataclass
 class FakeWire:
     """A connection that records what was asked of it."""
@@ -76,6 +82,7 @@ class FakeWire:
     generation: int
     published: list[tuple[int, str, bytes]] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
+    answered: int = 0
     closed: bool = False
     abandoned: bool = False
 
@@ -141,6 +148,8 @@ class Device:
         heartbeat_s: float = 1e9,
         settled: bool = True,
         plane: Contract | None = None,
+        publishes_per_s: int = 100,
+        single: bool = False,
         **device_outbox: object,
     ) -> None:
         self.path = path
@@ -148,7 +157,9 @@ class Device:
         self.time = FakeClock()
         self.local, self.cloud = Wires(), Wires()
         self.inbound: list[Sequence[Message]] = []
-        self._limits = UplinkLimits(window, 128 * 1024, batch_events, puback_timeout_s=30)
+        self._limits = UplinkLimits(
+            window, 128 * 1024, batch_events, 30, publishes_per_s=publishes_per_s, single=single
+        )
         self._mid = 0
         self.capacity_bytes = capacity_bytes
         self.heartbeat_s = heartbeat_s
@@ -163,7 +174,7 @@ class Device:
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
         options = ForwarderOptions(
-            "thing", "rule", self._limits, 3, 10.0, 2.0, heartbeat_s=self.heartbeat_s, manifest_interval_s=1e6
+            "thing", TOPIC, self._limits, 3, 10.0, 2.0, heartbeat_s=self.heartbeat_s, manifest_interval_s=1e6
         )
         self.forwarder = Forwarder(
             self.contract,
@@ -247,14 +258,39 @@ class Device:
             done += 1
             self.turn(self.puback(done), after=1.0)
 
+    def relay(self, poison: str, rounds: int = 100) -> None:
+        """The cloud acknowledges what comes, in order, but hangs up at a publish with the event `poison`."""
+        for _ in range(rounds):
+            if self.cloud_link.up and (left := self.cloud.last.published[self.cloud.last.answered :]):
+                mid, _, payload = left[0]
+                if poison in ids(payload):
+                    self.disconnect(LinkName.CLOUD)
+                else:
+                    self.cloud.last.answered = mid
+                    self.turn(self.puback(mid), after=0.1)
+            elif not self.cloud_link.up:
+                self.connect(LinkName.CLOUD)
+            else:
+                self.turn(after=1.0)
+
     def uplinked(self) -> list[list[str]]:
         """The event ids of each publish on the newest cloud connection."""
-        return [[each.id for each in self.unpacked(payload)] for _, _, payload in self.cloud.last.published]
+        return [ids(payload) for _, _, payload in self.cloud.last.published]
 
     @staticmethod
     def unpacked(payload: bytes) -> list[Envelope]:
         """The events of one publish."""
         return [each for each in unpack(payload) if isinstance(each, Envelope)]
+
+    def letters(self) -> list[Envelope]:
+        """The dead letters among all that was published to the cloud."""
+        events = [
+            each
+            for wire in self.cloud.all
+            for _, _, payload in wire.published
+            for each in self.unpacked(payload)
+        ]
+        return list({each.id: each for each in events if each.type == DEAD_LETTER}.values())
 
     def delivered(self, service: str) -> list[bytes]:
         """What was published to a service's inbox on the newest local connection."""

@@ -107,14 +107,14 @@ def test_each_destination_has_its_own_expiry(tmp_path: Path) -> None:
 
 
 def test_a_backlog_that_expired_as_a_whole_does_not_hold_up_an_alarm(offline: Device) -> None:
-    offline.turn(*(offline.from_service(event(f"e{n}", **SHORT)) for n in range(100)))
+    offline.turn(*(offline.from_service(event(f"e{n}", **SHORT)) for n in range(1000)))
     offline.turn(after=100.0)
     back(offline)
-    assert len(offline.forwarder._assembly._outgoing.discards) < 50  # a turn passes over few at a time
+    assert len(offline.forwarder._assembly._outgoing.discards) < 500  # a turn passes over few at a time
     offline.turn(offline.from_service(event("fire", ALARM)))
     assert offline.uplinked() == [["fire"]]
     assert len(offline.delivered("call")) == 1
     for _ in range(30):
         offline.turn()
-    assert offline.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 100}
+    assert offline.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 1000}
     assert offline.forwarder._patience() != 0.0

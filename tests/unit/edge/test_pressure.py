@@ -243,6 +243,26 @@ def test_the_end_of_a_delivery_that_finds_no_room_is_owed(
     assert device.spool.backlog() == {"device.outbox": 0}
 
 
+def test_housekeeping_that_finds_no_room_is_tried_again_later(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[float] = []
+
+    def tidy() -> bool:
+        tried.append(device.time.seconds)
+        if len(tried) == 1:
+            raise SpoolFullError(device.path, "the disk is full", "make room")
+        return False
+
+    monkeypatch.setattr(device.spool, "tidy", tidy)
+    device.turn()
+    device.turn(after=1.0)
+    assert len(tried) == 1
+    assert 0 < (device.forwarder._patience() or 0) <= 4.0
+    device.turn(after=4.0)
+    assert len(tried) == 2
+
+
 def test_an_alarm_takes_the_place_of_others_on_a_full_disk(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

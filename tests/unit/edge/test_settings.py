@@ -55,6 +55,17 @@ OUT_OF_RANGE = [
     ("cloud.puback_timeout_s", 601),
     ("cloud.payload_bytes", MAX_EVENT_BYTES),
     ("cloud.payload_bytes", MAX_PAYLOAD_BYTES + 1),
+    ("cloud.tls", "yes"),
+    ("cloud.tls", 1),
+    ("cloud.protocol", "4"),
+    ("cloud.topic", "devices/#"),
+    ("cloud.topic", "devices/{name}"),
+    ("cloud.topic", "x" * 257),
+    ("cloud.mode", "bundle"),
+    ("cloud.publishes_per_s", 0),
+    ("cloud.publishes_per_s", 1_001),
+    ("cloud.bytes_per_s", 16_383),
+    ("cloud.probe_interval_s", 0),
     ("cloud.batch_events", 0),
     ("cloud.batch_events", MAX_BATCH_EVENTS + 1),
     ("health.port", -1),
@@ -116,10 +127,18 @@ def test_one_out_of_range_is_named_with_its_range(tmp_path: Path, name: str, val
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     values = {**COMPLETE, "thing": "", "cloud.port": 0, "cloud.prot": 8883, "health.port": "x"}
-    del values["cloud.host"]
+    del values["cloud.host"], values["cloud.ca"]
     environment = {"EVENTPLANE_LOCAL_PORT": "0"}
     found = {each.setting for each in problems(tmp_path, values, environment)}
-    assert found == {"thing", "cloud.port", "cloud.prot", "cloud.host", "health.port", "local.port"}
+    assert found == {
+        "thing",
+        "cloud.port",
+        "cloud.prot",
+        "cloud.host",
+        "cloud.ca",
+        "health.port",
+        "local.port",
+    }
 
 
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
@@ -138,6 +157,20 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
 def test_the_environment_is_checked_as_well(tmp_path: Path) -> None:
     (it,) = problems(tmp_path, COMPLETE, {"EVENTPLANE_LOCAL_PORT": "70000"})
     assert (it.setting, it.remedy) == ("local.port", "give TCP port from 1 to 65535")
+
+
+def test_a_broker_on_this_device_needs_no_tls_and_a_topic_of_ones_own_no_rule(tmp_path: Path) -> None:
+    values = {name: COMPLETE[name] for name in ("thing", "contract", "spool")}
+    plain = {"cloud.host": "127.0.0.1", "cloud.tls": False, "cloud.topic": "devices/{thing}/events"}
+    settings = load(tmp_path, {**values, **plain})
+    assert (settings.cloud.tls, settings.cloud.ca, settings.cloud.rule) == (False, None, None)
+    assert settings.cloud.topic == "devices/{thing}/events"
+
+
+@pytest.mark.parametrize("host", ["iot.example.com", "127.0.0.1.example.com", "10.0.0.1"])
+def test_without_tls_nothing_leaves_the_device(tmp_path: Path, host: str) -> None:
+    (it,) = problems(tmp_path, {**COMPLETE, "cloud.host": host}, {"EVENTPLANE_CLOUD_TLS": "false"})
+    assert (it.setting, it.problem) == ("cloud.tls", f"{host} is not on this device")
 
 
 @pytest.mark.parametrize(
