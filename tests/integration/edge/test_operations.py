@@ -182,10 +182,12 @@ def test_it_feeds_the_watchdog_while_its_loop_turns_and_only_then(
     wait_for(lambda: health(home).get("status") == "ok")
 
 
-def test_a_cloud_that_swallows_everything_does_not_starve_the_watchdog(home: Home, manager: Manager) -> None:
+def test_a_cloud_that_swallows_everything_does_not_starve_the_watchdog(
+    home: Home, cloud: CloudBroker, manager: Manager
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as black_hole:
         port = f"port = {black_hole.getsockname()[1]}\nrule"
-        restart(home, manager, 0.5, **{f"port = {home.cloud.port}\nrule": port})
+        restart(home, manager, 0.5, **{f"port = {cloud.port}\nrule": port})
         put(home.service("health-service"), 20)
         for _ in range(5):
             manager.hear("WATCHDOG=1")
@@ -225,11 +227,11 @@ def test_sighup_takes_a_new_contract_and_refuses_a_broken_one(
 
 
 def test_it_stops_in_good_order_with_a_backlog_and_a_black_hole_for_a_cloud(
-    home: Home, manager: Manager
+    home: Home, cloud: CloudBroker, manager: Manager
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as black_hole:
         port = f"port = {black_hole.getsockname()[1]}\nrule"
-        restart(home, manager, **{f"port = {home.cloud.port}\nrule": port})
+        restart(home, manager, **{f"port = {cloud.port}\nrule": port})
         put(home.service("health-service"), 200)
         home.forwarder.terminate()
         manager.hear("STOPPING=1")
