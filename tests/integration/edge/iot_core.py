@@ -18,6 +18,7 @@ from enum import Enum, auto
 from typing import Any
 
 from eventplane.batch import unpack
+from eventplane.device_reports import REPORT_PREFIX
 from eventplane.envelope import Envelope
 from local.ports import free_port
 
@@ -102,8 +103,9 @@ class IotCore:
 
     @property
     def events(self) -> list[Envelope]:
-        """What has arrived, in order, with repetitions."""
-        return [event for published in list(self.accepted) for event in published.events]
+        """Every event that was accepted, in that order; the forwarder's own reports are left out."""
+        events = (event for published in list(self.accepted) for event in published.events)
+        return [each for each in events if not each.type.startswith(REPORT_PREFIX)]
 
     def has(self, ids: set[str]) -> bool:
         """Whether events with all `ids` arrived."""
