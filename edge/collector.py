@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from edge.certificate import CertificateFile
 from edge.figures import Backlog, Figures, LinkState
@@ -30,7 +29,6 @@ class LinkWatch:
         self._link = link
         self._standing = 0
         self._since = now
-        self.connects = 0
 
     @property
     def standing(self) -> int:
@@ -42,13 +40,12 @@ class LinkWatch:
         standing = self._link.generation if self._link.up else 0
         if standing == self._standing:
             return False
-        self.connects += bool(standing)
         self._standing, self._since = standing, now
         return True
 
     def state(self, now: float) -> LinkState:
         """The link's figures."""
-        return LinkState(self._link.name, bool(self._standing), now - self._since, self.connects)
+        return LinkState(self._link.name, bool(self._standing), now - self._since, self._link.connects)
 
 
 class Collector:
@@ -100,18 +97,18 @@ class Collector:
             used_bytes=spool.used_bytes,
             capacity_bytes=spool.capacity_bytes,
             pressure=spool.pressure,
-            written_bytes=_get(spool, "written_bytes"),
+            written_bytes=spool.written_bytes,
             backlog=tuple(self._backlog()),
             links={name: each.state(now) for name, each in self._links.items()},
             dead_letters=dict(counts.dead_letters),
             discards={(str(outcome), reason): count for (outcome, reason), count in counts.discards.items()},
             refused=counts.refused,
-            publishes=_get(uplink, "published"),
-            published_events=_get(uplink, "published_events"),
-            published_bytes=_get(uplink, "published_bytes"),
+            publishes=uplink.published,
+            published_events=uplink.published_events,
+            published_bytes=uplink.published_bytes,
             acknowledged=counts.acknowledged,
-            slowdowns=_get(uplink, "slowed"),
-            in_flight=_get(uplink, "unacknowledged"),
+            slowdowns=uplink.slowed,
+            in_flight=uplink.unacknowledged,
             reloads=self.reloads,
             reloads_refused=self.reloads_refused,
             last_reload_refused=self.last_reload_refused,
@@ -132,11 +129,6 @@ class Collector:
         stored_ms = spool.oldest_stored_ms(destination, priority.rank)
         oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.life() - stored_ms) / 1000)
         return Backlog(destination, priority, link, pending, oldest_s)
-
-
-def _get(owner: Any, name: str, *arguments: Any) -> Any:
-    found = getattr(owner, name, 0)
-    return found(*arguments) if callable(found) else found
 
 
 def _rss_bytes() -> int:

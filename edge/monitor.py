@@ -73,6 +73,7 @@ class Monitor:
         # Twice within what the manager grants, as sd_watchdog_enabled(3) advises.
         self._watchdog = Watchdog(manager.watchdog_s / 2 if manager.watchdog_s else None, now())
         self._in_service = False
+        self._stopping = False
         self._complaint: str | None = None
 
     def wait(self, timeout_s: float | None) -> Sequence[Message]:
@@ -87,6 +88,8 @@ class Monitor:
 
     def _between_turns(self, now: float) -> None:
         changed = self._collector.look(now)
+        if self._stopping:
+            return  # lines that go down now are no news, and the end is bounded in time
         if not self._in_service:
             self._in_service = True
             self._manager.ready(self._status(now))
@@ -117,6 +120,7 @@ class Monitor:
             case Hangup():
                 return self._reload()
             case Stop():
+                self._stopping = True
                 self._manager.stopping()
         return message
 

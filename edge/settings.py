@@ -10,15 +10,15 @@ directory.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from edge.errors import SettingProblem, SettingsError
 from edge.mqtt import TlsFiles
 from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
-from edge.settings_reader import SettingsReader, choice, flag, number, path, text, whole, word
+from edge.settings_reader import SettingsReader, choice, flag, number, path, text, variable_of, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import basic_ingest_topic
 
@@ -126,25 +126,24 @@ def load_settings(file: Path, environment: dict[str, str]) -> Settings:
     reader = SettingsReader(file, environment)
     top = reader.read(Settings, tables=TABLES)
     tables = {name: reader.read(kind, name) for name, kind in TABLES.items()}
-    if not reader.problems:
-        # Of settings that cannot be read nothing more can be said.
-        reader.problems += cloud_problems(CloudSettings(**tables["cloud"]))
+    known = {each.setting for each in reader.problems}
+    reader.problems += [each for each in cloud_problems(tables["cloud"]) if each.setting not in known]
     if reader.problems:
         raise SettingsError(reader.problems)
     return Settings(**{name: kind(**tables[name]) for name, kind in TABLES.items()}, **top)
 
 
-def cloud_problems(cloud: CloudSettings) -> Iterator[SettingProblem]:
+def cloud_problems(given: Mapping[str, Any]) -> Iterator[SettingProblem]:
     """What is wrong with the settings of the cloud together."""
+    cloud: dict[str, Any] = {**{each.name: each.default for each in fields(CloudSettings)}, **given}
     for name in ("ca", "certificate", "key"):
-        if cloud.tls and getattr(cloud, name) is None:
-            remedy = f"set it, or EVENTPLANE_CLOUD_{name.upper()}, to a path"
+        if cloud["tls"] and cloud[name] is None:
+            remedy = f"set it, or {variable_of(f'cloud.{name}')}, to a path"
             yield SettingProblem(f"cloud.{name}", "it is missing", remedy)
-    if not cloud.tls and not _LOOPBACK.fullmatch(cloud.host):
+    if not cloud["tls"] and "host" in given and not _LOOPBACK.fullmatch(cloud["host"]):
         remedy = "set it to true, or use a broker at 127.0.0.1"
-        yield SettingProblem("cloud.tls", f"{cloud.host} is not on this device", remedy)
-    if cloud.rule is None and "{rule}" in cloud.topic:
-        remedy = (
-            "set it, or EVENTPLANE_CLOUD_RULE, to a topic rule's name, or cloud.topic to one without {rule}"
-        )
+        yield SettingProblem("cloud.tls", f"{cloud['host']} is not on this device", remedy)
+    if cloud["rule"] is None and "{rule}" in cloud["topic"]:
+        remedy = "to a topic rule's name, or cloud.topic to one without {rule}"
+        remedy = f"set it, or {variable_of('cloud.rule')}, {remedy}"
         yield SettingProblem("cloud.rule", "it is missing", remedy)

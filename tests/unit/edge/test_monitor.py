@@ -112,6 +112,14 @@ def test_messages_pass_in_order_and_its_own_do_not(service: Service) -> None:
     assert service.heard() == ["READY=1", "STOPPING=1"]
 
 
+def test_after_the_stop_nothing_else_is_said(service: Service) -> None:
+    service.contract_file.write_bytes(contract().canonical)
+    service.wait(Hangup(), Stop())
+    service.device.disconnect(LinkName.CLOUD)
+    service.wait(after=WATCHDOG_S)
+    assert service.heard()[-1] == "STOPPING=1"
+
+
 def test_the_watchdog_is_fed_twice_an_interval(service: Service) -> None:
     service.wait()
     service.wait()

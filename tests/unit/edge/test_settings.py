@@ -127,10 +127,18 @@ def test_one_out_of_range_is_named_with_its_range(tmp_path: Path, name: str, val
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     values = {**COMPLETE, "thing": "", "cloud.port": 0, "cloud.prot": 8883, "health.port": "x"}
-    del values["cloud.host"]
+    del values["cloud.host"], values["cloud.ca"]
     environment = {"EVENTPLANE_LOCAL_PORT": "0"}
     found = {each.setting for each in problems(tmp_path, values, environment)}
-    assert found == {"thing", "cloud.port", "cloud.prot", "cloud.host", "health.port", "local.port"}
+    assert found == {
+        "thing",
+        "cloud.port",
+        "cloud.prot",
+        "cloud.host",
+        "cloud.ca",
+        "health.port",
+        "local.port",
+    }
 
 
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
