@@ -95,6 +95,9 @@ class Connection:
             return
         try:
             self._exchange(line)
+        except (ConnectionResetError, BrokenPipeError):
+            with self._lock:
+                self._session.lost(None)
         except (OSError, EdgeError) as error:
             with self._lock:
                 self._session.lost(self._explain(error))
