@@ -17,7 +17,7 @@ export EVENTPLANE_SHARED ?= ../shared
 ENV ?= dev
 TYPED := contract edge eventplane glue_jobs lambdas local stacks
 
-.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables bench-router clean
+.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables crash-test bench-router bench-spool clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-13s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,12 @@ explain: setup ## Tell which routes an event takes, and why not the others: EVEN
 
 lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 	tools/lock.sh
+
+crash-test: setup ## Cut the power 10,000 times under the spool; writes build/bench/crash.json (half a minute)
+	@python -m benchmarks.crash
+
+bench-spool: setup ## Measure what the spool writes; writes build/bench/spool.json
+	@python -m benchmarks.spool
 
 bench-router: setup ## Measure the router; writes build/bench/router.json (half a minute)
 	@python -m benchmarks.router

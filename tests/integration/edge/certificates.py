@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 _HOUR = timedelta(hours=1)
+_LIFE = timedelta(days=60)
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,18 @@ class Authority:
         self.ca = directory / "ca.pem"
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, common_name: str) -> Identity:
-        """A certificate for `common_name` at 127.0.0.1."""
+    def issue(self, common_name: str, age: timedelta = timedelta()) -> Identity:
+        """A certificate for `common_name` at 127.0.0.1, good for an hour around `age` ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
         certificate = (
-            self._builder(_name(common_name), key, authority=False)
+            self._builder(_name(common_name), key, authority=False, age=age)
             .add_extension(addresses, critical=False)
             .sign(self._key, hashes.SHA256())
         )
         identity = Identity(self._directory / f"{common_name}.crt", self._directory / f"{common_name}.key")
         identity.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        identity.key.touch(0o600)
         identity.key.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM,
@@ -56,9 +58,14 @@ class Authority:
         return identity
 
     def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, authority: bool
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        *,
+        authority: bool,
+        age: timedelta = timedelta(),
     ) -> x509.CertificateBuilder:
-        now = datetime.now(UTC)
+        now = datetime.now(UTC) - age
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -66,7 +73,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _HOUR)
-            .not_valid_after(now + _HOUR)
+            .not_valid_after(now + _LIFE)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(
