@@ -17,7 +17,7 @@ export EVENTPLANE_SHARED ?= ../shared
 ENV ?= dev
 TYPED := contract edge eventplane glue_jobs lambdas local stacks
 
-.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables bench-router clean
+.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables bench-router bench-edge clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-13s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 
 bench-router: setup ## Measure the router; writes build/bench/router.json (half a minute)
 	@python -m benchmarks.router
+
+bench-edge: setup ## Measure the forwarder beside Mosquitto's bridge; writes build/bench/edge.json (some minutes)
+	@python -m benchmarks.edge
 
 clean: ## Delete everything that setup, builds and runs made
 	rm -rf .venv .venv-emulator node_modules build cdk.out .mypy_cache .pytest_cache .ruff_cache .hypothesis
