@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Protocol
 
 from edge.inbox import InboxPump
-from edge.intake import Intake
+from edge.intake import RECENT_EVENTS, Intake
 from edge.link import Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Stop
 from edge.reception import Reception, Turn
@@ -88,7 +88,9 @@ class Forwarder:
             channel.address: InboxPump(spool, channel, local, options.inbox_window, options.receipt_timeout_s)
             for channel in _local_inboxes(contract)
         }
-        intake = Intake(contract, options.thing, spool.epoch, self._clock.now)
+        intake = Intake(
+            contract, options.thing, spool.epoch, self._clock.now, spool.recent_keys(RECENT_EVENTS)
+        )
         self._reception = Reception(contract, intake, self._inboxes)
         self._parts: tuple[_Part, ...] = (local, cloud, *self._inboxes.values(), self._uplink)
         self._stopping = False
@@ -108,7 +110,7 @@ class Forwarder:
         for message in messages:
             self._take(message, turn, now)
         if turn.arrivals or turn.done:
-            self._spool.commit(turn.arrivals, turn.done)
+            self._spool.commit(turn.arrivals, turn.done, life_ms=self._spool.life())
         self._confirm(turn)
         for part in self._parts:
             part.tick(now)
@@ -186,5 +188,5 @@ def _local_inboxes(contract: Contract) -> list[Channel]:
 def _warn_of_strangers(spool: Spool, known: set[str]) -> None:
     """Deliveries for a channel that the contract no longer routes to are kept; somebody has to know."""
     for destination in spool.destinations():
-        if destination not in known and any(spool.newest(destination, each.rank) for each in Priority):
+        if destination not in known and any(spool.pending(destination, each.rank) for each in Priority):
             _log.warning("events wait for %s, which no route leads to; restore the route", destination)

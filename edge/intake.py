@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from edge.recent import RecentKeys
+from edge.recent import RecentKeys, key_digest
 from edge.spool import Arrival
 from edge.stamps import stamp
 from eventplane.contract import Channel, Contract, Place
@@ -33,17 +33,25 @@ class Verdict:
 class Intake:
     """Decides for the device `thing`, under `contract`, in the spool's `epoch`.
 
-    `now` tells the wall-clock time, only for the `time` of dead letters.
+    `now` tells the wall-clock time, only for the `time` of dead letters. `recent` are the keys of
+    what was stored last, oldest first.
     """
 
-    def __init__(self, contract: Contract, thing: str, epoch: str, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        thing: str,
+        epoch: str,
+        now: Callable[[], datetime],
+        recent: Iterable[bytes] = (),
+    ) -> None:
         self._contract = contract
         self._router = Router(contract, Place.DEVICE)
         self._uplink = contract.device.outbox.address
         self._source = f"/devices/{thing}/router"
         self._epoch = epoch
         self._now = now
-        self._recent = RecentKeys(RECENT_EVENTS)
+        self._recent = RecentKeys(RECENT_EVENTS, recent)
 
     def accept(self, payload: bytes, channel: Channel, sequence: int) -> Verdict:
         """The verdict on a message that came over `channel`; `sequence` is the number an event gets.
@@ -53,7 +61,7 @@ class Intake:
         """
         try:
             event = parse_event(payload)
-            if event.key in self._recent:
+            if key_digest(event.key) in self._recent:
                 return Verdict(None)
             stamped = stamp(event, self._epoch, sequence)
         except EnvelopeError as error:
@@ -64,7 +72,7 @@ class Intake:
         if not destinations:
             refusal = Refusal("unrouted", f"no route of the device takes type {event.type!r}")
             return self.refuse(payload, channel.address, channel, refusal, sequence)
-        self._recent.add(event.key)
+        self._recent.add(key_digest(event.key))
         return Verdict(self._arrival(stamped, channel, sequence, destinations))
 
     def refuse(
@@ -84,9 +92,9 @@ class Intake:
             original=original,
             contract_version=self._contract.version,
         )
-        if letter.key in self._recent:
+        if key_digest(letter.key) in self._recent:
             return Verdict(None, refusal.reason)
-        self._recent.add(letter.key)
+        self._recent.add(key_digest(letter.key))
         stamped = stamp(letter, self._epoch, sequence)
         # A contract that forgets dead letters does not make them vanish.
         destinations = self._destinations(stamped) or (self._uplink,)
@@ -99,4 +107,4 @@ class Intake:
         self, event: Envelope, channel: Channel, sequence: int, destinations: tuple[str, ...]
     ) -> Arrival:
         rank = self._contract.priority(event, channel).rank
-        return Arrival(sequence, rank, event.json, destinations)
+        return Arrival(sequence, rank, event.json, dict.fromkeys(destinations), key_digest(event.key))

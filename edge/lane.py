@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
-from edge.spool import READ_CHARACTERS, Spool, Waiting
+from edge.spool import BEFORE_EVERYTHING, READ_CHARACTERS, Spool, Waiting
 
 
 class Lane:
@@ -20,7 +20,7 @@ class Lane:
         self._spool = spool
         self._destination = destination
         self._rank = rank
-        self._read_up_to = 0
+        self._read_up_to = BEFORE_EVERYTHING
         self._ahead: deque[Waiting] = deque()
 
     @property
@@ -42,7 +42,7 @@ class Lane:
     def rewind(self) -> None:
         """Forget what was taken and read ahead."""
         self._ahead.clear()
-        self._read_up_to = 0
+        self._read_up_to = BEFORE_EVERYTHING
 
     def _read(self, count: int) -> None:
         found = self._spool.read(self._destination, self._rank, self._read_up_to, count)

@@ -1,7 +1,8 @@
 """The forwarder's settings: one typed place, each with its unit, range and default.
 
-A TOML file holds them, at the top level and in the tables `[local]` and `[cloud]`. The environment
-overrides it: `EVENTPLANE_THING`, `EVENTPLANE_CLOUD_HOST`, ... Relative paths start at the file's directory.
+A TOML file holds them, at the top level and in the tables `[local]`, `[cloud]` and `[health]`. The
+environment overrides it: `EVENTPLANE_THING`, `EVENTPLANE_CLOUD_HOST`, ... Relative paths start at the file's
+directory.
 """
 
 # ruff: noqa: RUF009 -- the functions below make dataclass fields, one for each class
@@ -11,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.settings_reader import choice, number, path, read_settings, text, whole, word
+from edge.errors import SettingsError
+from edge.settings_reader import SettingsReader, choice, number, path, text, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 
 
@@ -55,21 +57,44 @@ class CloudSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HealthSettings:
+    """The health endpoint. Nothing protects it, so it is for programs on this device."""
+
+    host: str = text("127.0.0.1")
+    port: int = whole(9464, 0, 65_535, "TCP port, 0 for no endpoint,")
+    # When the oldest event that waits for a reachable destination is too old to be called healthy.
+    urgent_age_s: float = number(60.0, 1.0, 86_400.0, "seconds")
+    normal_age_s: float = number(900.0, 1.0, 604_800.0, "seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that `python -m edge` needs to know."""
 
     local: LocalSettings
     cloud: CloudSettings
+    health: HealthSettings
     thing: str = word(r"[A-Za-z0-9:_-]{1,128}", "a thing's name")
     contract: Path = path()  # in its compiled form
     spool: Path = path()
-    stop_grace_s: float = number(
-        2.0, 0.0, 3.0, "seconds"
-    )  # for unacknowledged publishes, within systemd's patience
+    # Room for events that wait; about 700,000 readings. What is full refuses, so it never fills the disk.
+    spool_capacity_bytes: int = whole(256 * 1024**2, 1024**2, 1024**4, "bytes")
+    # How often the device reports its health, and what it sent, to the cloud.
+    heartbeat_s: float = number(300.0, 1.0, 86_400.0, "seconds")
+    manifest_interval_s: float = number(900.0, 1.0, 86_400.0, "seconds")
+    # For unacknowledged publishes, within systemd's patience.
+    stop_grace_s: float = number(2.0, 0.0, 3.0, "seconds")
     log_level: str = choice("info", ("debug", "info", "warning", "error"))
+
+
+TABLES = {"local": LocalSettings, "cloud": CloudSettings, "health": HealthSettings}
 
 
 def load_settings(file: Path, environment: dict[str, str]) -> Settings:
     """The settings of a TOML `file`, overridden by `environment`. Raises `SettingsError`."""
-    top, tables = read_settings(file, environment, Settings, {"local": LocalSettings, "cloud": CloudSettings})
-    return Settings(local=LocalSettings(**tables["local"]), cloud=CloudSettings(**tables["cloud"]), **top)
+    reader = SettingsReader(file, environment)
+    top = reader.read(Settings, tables=TABLES)
+    tables = {name: reader.read(kind, name) for name, kind in TABLES.items()}
+    if reader.problems:
+        raise SettingsError(reader.problems)
+    return Settings(**{name: kind(**tables[name]) for name, kind in TABLES.items()}, **top)

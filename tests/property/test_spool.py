@@ -44,7 +44,7 @@ class SpoolMachine(RuleBasedStateMachine):
         """New events, and some of what is under way ends, in one transaction."""
         done = data.draw(st.sets(st.sampled_from(sorted(self.under_way)))) if self.under_way else set()
         arrivals = self._arrivals(events)
-        self.spool.commit(arrivals, done)
+        self.spool.commit(arrivals, done, life_ms=0)
         self.used += len(arrivals)
         for each in arrivals:
             for destination in each.destinations:
@@ -57,7 +57,7 @@ class SpoolMachine(RuleBasedStateMachine):
     def crash_before_the_commit(self, events: list[tuple[int, set[str]]]) -> None:
         """The process dies with a transaction open: another one finds the files as they are."""
         self.spool._db.execute("BEGIN IMMEDIATE")
-        self.spool._insert(self._arrivals(events))
+        self.spool._insert(self._arrivals(events), 0)
         crashed = self.directory / f"after-{self.used}"
         shutil.rmtree(crashed, ignore_errors=True)
         crashed.mkdir()
@@ -114,7 +114,7 @@ class SpoolMachine(RuleBasedStateMachine):
     def _arrivals(self, events: list[tuple[int, set[str]]]) -> list[Arrival]:
         first = self.spool.next_sequence
         return [
-            Arrival(first + n, rank, f'{{"n":{first + n}}}', tuple(sorted(destinations)))
+            Arrival(first + n, rank, f'{{"n":{first + n}}}', dict.fromkeys(sorted(destinations)), bytes(16))
             for n, (rank, destinations) in enumerate(events)
         ]
 

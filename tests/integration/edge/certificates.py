@@ -46,6 +46,7 @@ class Authority:
         )
         identity = Identity(self._directory / f"{common_name}.crt", self._directory / f"{common_name}.key")
         identity.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        identity.key.touch(0o600)
         identity.key.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM,

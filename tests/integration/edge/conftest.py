@@ -100,12 +100,14 @@ class CloudBroker:
 
 @dataclass
 class Home:
-    """A home; `forwarder` is its process, `spool` its file."""
+    """A home; `forwarder` is its process, `spool` and `settings` its files, `health_port` its endpoint."""
 
     broker: Broker
     forwarder: Child
     cloud: CloudBroker
     spool: Path
+    settings: Path
+    health_port: int
     services: list[ServiceClient] = field(default_factory=list)
 
     def service(self, name: str, **options: object) -> ServiceClient:
@@ -145,19 +147,20 @@ def home(
     broker = mosquitto("home")
     (tmp_path / "contract.json").write_bytes(load_contract().canonical)
     identity = authority.issue(THING)
-    settings = tmp_path / "edge.toml"
+    settings, health_port = tmp_path / "edge.toml", free_port()
     settings.write_text(
         f'thing = "{THING}"\ncontract = "contract.json"\nspool = "state/spool.db"\n'
         f"[local]\nport = {broker.port}\nreceipt_timeout_s = 1\nreconnect_max_s = 0.2\n"
         f'[cloud]\nhost = "127.0.0.1"\nport = {cloud.port}\nrule = "{RULE}"\nca = "{authority.ca}"\n'
         f'certificate = "{identity.certificate}"\nkey = "{identity.key}"\n'
         "reconnect_min_s = 0.1\nreconnect_max_s = 0.5\nbatch_events = 20\npuback_timeout_s = 10\n"
+        f"[health]\nport = {health_port}\n"
     )
     spool = tmp_path / "state" / "spool.db"
     forwarder = supervisor.start(
         "forwarder", [sys.executable, "-m", "edge", "--settings", str(settings)], ready=spool.exists
     )
-    it = Home(broker, forwarder, cloud, spool)
+    it = Home(broker, forwarder, cloud, spool, settings, health_port)
     yield it
     for service in it.services:
         service.close()
