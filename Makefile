@@ -17,7 +17,7 @@ export EVENTPLANE_SHARED ?= ../shared
 ENV ?= dev
 TYPED := contract edge eventplane glue_jobs lambdas local stacks
 
-.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables crash-test bench-router bench-spool clean
+.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables crash-test bench-router bench-edge bench-spool clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-13s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ bench-spool: setup ## Measure what the spool writes; writes build/bench/spool.js
 
 bench-router: setup ## Measure the router; writes build/bench/router.json (half a minute)
 	@python -m benchmarks.router
+
+bench-edge: setup ## Measure the forwarder beside Mosquitto's bridge; writes build/bench/edge.json (some minutes)
+	@python -m benchmarks.edge
 
 clean: ## Delete everything that setup, builds and runs made
 	rm -rf .venv .venv-emulator node_modules build cdk.out .mypy_cache .pytest_cache .ruff_cache .hypothesis
