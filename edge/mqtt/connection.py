@@ -95,6 +95,9 @@ class Connection:
             return
         try:
             self._exchange(line)
+        except (ConnectionResetError, BrokenPipeError):
+            with self._lock:
+                self._session.lost(None)
         except (OSError, EdgeError) as error:
             with self._lock:
                 self._session.lost(self._explain(error))
@@ -135,22 +138,30 @@ class Connection:
                     self._unsent = memoryview(self._session.take_bytes(CHUNK_BYTES))
             if not self._unsent or self._abandoned:
                 return True
-            count = line.send(self._unsent)
+            try:
+                count = line.send(self._unsent)
+            except OSError:
+                # It hung up; what it said before (a refusal, TLS's alert) is the better reason.
+                while self._receive(line):
+                    pass
+                raise
             if not count:
                 return False
             self._unsent = self._unsent[count:]
             with self._lock:
                 self._session.sent(monotonic())
 
-    def _receive(self, line: Line) -> None:
+    def _receive(self, line: Line) -> bool:
+        """Whether something came that may have more behind it."""
         data = line.receive()
         if data is None:
-            return
+            return False
         with self._lock:
             if data == _HUNG_UP:
                 self._session.lost(None)
             else:
                 self._session.receive(data, monotonic())
+        return data != _HUNG_UP
 
     def _report(self) -> None:
         with self._lock:

@@ -113,6 +113,8 @@ class Decoder:
         return ConnAck(flags == 1, reason, properties)
 
     def _puback(self, body: bytes) -> PubAck:
+        if len(body) == 2 and body != b"\0\0":
+            return PubAck(int.from_bytes(body, "big"), 0)  # nearly always
         reader = Reader("PUBACK", body)
         mid, reason = _mid(reader), 0
         if self._is_5 and reader.left:

@@ -37,7 +37,8 @@ class TlsFiles:
         with _naming(self.ca, "name a PEM file with the broker's certificate authority"):
             context.load_verify_locations(str(self.ca))
         with _naming(self.certificate, "name a PEM file with the device's certificate"):
-            self.certificate.read_bytes()
+            # Read apart from the key, or OpenSSL would not say which of the two is broken.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(str(self.certificate))
         with _naming(self.key, "name a PEM file with the key of this very certificate, without a passphrase"):
             _see_that_it_is_private(self.key)
             # Without an answer of ours OpenSSL asks for a passphrase at the terminal.

@@ -57,6 +57,8 @@ class TlsLine(Line):
             self._send_waits_for = POLLIN
         except ssl.SSLWantWriteError:
             pass
+        except ssl.SSLEOFError as error:
+            raise BrokenPipeError from error
         return 0
 
     def receive(self) -> bytes | None:

@@ -36,12 +36,12 @@ class Authority:
         self.ca = directory / "ca.pem"
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, common_name: str) -> Identity:
-        """A certificate for `common_name` at 127.0.0.1."""
+    def issue(self, common_name: str, age: timedelta = timedelta()) -> Identity:
+        """A certificate for `common_name` at 127.0.0.1, good for an hour around `age` ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
         certificate = (
-            self._builder(_name(common_name), key, authority=False)
+            self._builder(_name(common_name), key, authority=False, age=age)
             .add_extension(addresses, critical=False)
             .sign(self._key, hashes.SHA256())
         )
@@ -58,9 +58,14 @@ class Authority:
         return identity
 
     def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, authority: bool
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        *,
+        authority: bool,
+        age: timedelta = timedelta(),
     ) -> x509.CertificateBuilder:
-        now = datetime.now(UTC)
+        now = datetime.now(UTC) - age
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
