@@ -7,7 +7,6 @@ import os
 import resource
 import subprocess
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,16 +19,18 @@ from tests.unit.edge.spools import CLOUD, arrival, beside, cloud, fill, waiting
 
 KIB = 1024
 LARGE = "x" * 20 * KIB
+DISK_BYTES = 16 * KIB * KIB
+CHUNK_BYTES = 4 * KIB
 
 
 def fill_up(spool: Spool) -> int:
     """Store large events until there is no room. The number of the last one."""
-    for sequence in count(spool.next_sequence):
+    for _ in range(DISK_BYTES // len(LARGE)):
         try:
-            spool.commit([arrival(sequence, json=LARGE)], life_ms=0)
+            spool.commit([arrival(spool.next_sequence, json=LARGE)], life_ms=0)
         except SpoolFullError:
-            break
-    return spool.next_sequence - 1
+            return spool.next_sequence - 1
+    pytest.fail("the disk was never full")
 
 
 def drain(spool: Spool, last: int) -> None:
@@ -50,7 +51,7 @@ def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """A disk of 16 MB in memory for root; for others, who may not mount one, files that cannot grow."""
     path = tmp_path / "spool.db"
     if os.geteuid() == 0:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", tmp_path], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", tmp_path], check=True)
         yield SmallDisk(path, 12_000, lambda: None)
         subprocess.run(["umount", tmp_path], check=True)
     else:
@@ -98,12 +99,10 @@ def test_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
 
 
 def fill_the_rest(other: Path) -> None:
-    with other.open("wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 4096):
-                pass
-        except OSError:
-            return
+    """Until there is no room, and never more than a small disk holds: this may be somebody's real one."""
+    with other.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        for _ in range(DISK_BYTES // CHUNK_BYTES):
+            file.write(b"x" * CHUNK_BYTES)
 
 
 def test_a_damaged_spool_on_a_full_disk_starts_and_keeps_what_fits(small_disk: SmallDisk) -> None:
