@@ -130,9 +130,8 @@ class Collector:
         try:
             stored_ms = spool.oldest_stored_ms(destination, priority.rank)
         except SpoolError:
-            stored_ms = (
-                None  # the next turn finds the damage and deals with it; figures must not end the loop
-            )
+            # Figures must not end the loop: its next turn finds the damage and deals with it.
+            stored_ms = None
         oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.life() - stored_ms) / 1000)
         return Backlog(destination, priority, link, pending, oldest_s)
 
