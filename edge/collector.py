@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edge.certificate import CertificateFile
+from edge.errors import SpoolError
 from edge.figures import Backlog, Figures, LinkState
 from edge.forwarder import Forwarder
 from edge.health.watchdog import Progress
@@ -126,7 +127,11 @@ class Collector:
     def _lane(self, destination: str, priority: Priority, link: LinkName | None) -> Backlog:
         spool = self._forwarder.spool
         pending = spool.pending(destination, priority.rank)
-        stored_ms = spool.oldest_stored_ms(destination, priority.rank)
+        try:
+            stored_ms = spool.oldest_stored_ms(destination, priority.rank)
+        except SpoolError:
+            # Figures must not end the loop: its next turn finds the damage and deals with it.
+            stored_ms = None
         oldest_s = 0.0 if stored_ms is None else max(0.0, (spool.life() - stored_ms) / 1000)
         return Backlog(destination, priority, link, pending, oldest_s)
 

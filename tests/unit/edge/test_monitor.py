@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.collector import Collector
+from edge.errors import SpoolCorruptError
 from edge.health.snapshots import Snapshot
 from edge.health.verdict import Thresholds
 from edge.mailbox import Mailbox
@@ -211,3 +212,13 @@ def test_a_broken_contract_is_refused_and_the_old_one_stays(
     service.contract_file.write_bytes(contract().canonical)
     service.wait(Hangup())
     assert service.snapshot().findings == ()
+
+
+def test_a_damaged_spool_does_not_end_the_loop_from_here(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise SpoolCorruptError(service.device.path, "page 3 is torn")
+
+    monkeypatch.setattr(service.device.spool, "oldest_stored_ms", fail)
+    assert service.snapshot().figures.pending == 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import subprocess
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -18,16 +19,18 @@ from tests.unit.edge.spools import CLOUD, arrival, beside, cloud, fill, waiting
 
 KIB = 1024
 LARGE = "x" * 20 * KIB
+DISK_BYTES = 16 * KIB * KIB
+CHUNK_BYTES = 4 * KIB
 
 
 def fill_up(spool: Spool) -> int:
     """Store large events until there is no room. The number of the last one."""
-    for sequence in count(1):
+    for _ in range(DISK_BYTES // len(LARGE)):
         try:
-            spool.commit([arrival(sequence, json=LARGE)], life_ms=0)
+            spool.commit([arrival(spool.next_sequence, json=LARGE)], life_ms=0)
         except SpoolFullError:
-            break
-    return spool.next_sequence - 1
+            return spool.next_sequence - 1
+    pytest.fail("the disk was never full")
 
 
 def drain(spool: Spool, last: int) -> None:
@@ -35,30 +38,40 @@ def drain(spool: Spool, last: int) -> None:
         spool.commit([], [cloud(sequence)], life_ms=0)
 
 
+class SmallDisk(NamedTuple):
+    """A spool's `path`. `enlarge` makes room where nothing else does."""
+
+    path: Path
+    events: int
+    enlarge: Callable[[], None]
+
+
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """A disk of 16 MB in memory for root; for others, who may not mount one, files that cannot grow."""
+    path = tmp_path / "spool.db"
     if os.geteuid() == 0:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", tmp_path], check=True)
-        yield tmp_path
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", tmp_path], check=True)
+        yield SmallDisk(path, 12_000, lambda: None)
         subprocess.run(["umount", tmp_path], check=True)
     else:
-        with limited_files(8 * KIB * KIB):
-            yield tmp_path
+        with limited_files(2 * KIB * KIB) as enlarge:
+            yield SmallDisk(path, 2_000, enlarge)
 
 
-class limited_files:  # noqa: N801 (a context manager)
-    """No file may grow beyond `size` bytes."""
+@contextlib.contextmanager
+def limited_files(size: int) -> Iterator[Callable[[], None]]:
+    """No file may grow beyond `size` bytes, until the end or until what it gives is called."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def lift() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    def __enter__(self) -> None:
-        self._before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self._size, self._before[1]))
-
-    def __exit__(self, *_: object) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, self._before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield lift
+    finally:
+        lift()
 
 
 def check_it_survives(path: Path, make_room: Callable[[], None]) -> None:
@@ -81,29 +94,27 @@ def check_it_survives(path: Path, make_room: Callable[[], None]) -> None:
         assert spool.birth.kind == "resumed"
 
 
-def test_a_disk_that_is_really_full(small_disk: Path) -> None:
-    check_it_survives(small_disk / "spool.db", lambda: None)
+def test_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
+    check_it_survives(small_disk.path, small_disk.enlarge)
 
 
 def fill_the_rest(other: Path) -> None:
-    with other.open("wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 4096):
-                pass
-        except OSError:
-            return
+    """Until there is no room, and never more than a small disk holds: this may be somebody's real one."""
+    with other.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        for _ in range(DISK_BYTES // CHUNK_BYTES):
+            file.write(b"x" * CHUNK_BYTES)
 
 
-def test_a_damaged_spool_on_a_full_disk_starts_and_keeps_what_fits(small_disk: Path) -> None:
-    path = small_disk / "spool.db"
+def test_a_damaged_spool_on_a_full_disk_starts_and_keeps_what_fits(small_disk: SmallDisk) -> None:
+    path, events = small_disk.path, small_disk.events
     with Spool(path) as spool:
-        fill(spool, 12_000, a_commit=500)
-    fill_the_rest(small_disk / "other")
+        fill(spool, events, a_commit=500)
+    fill_the_rest(path.with_name("other"))
     path.with_name("spool.db.damaged").touch()
     with Spool(path) as spool:
         assert spool.birth.kind == "recovered"
-        assert 1_000 < spool.birth.salvaged == spool.pending(CLOUD, 1) <= 12_000
-        assert (spool.birth.salvaged < 12_000) == ("ended early" in spool.birth.damage)
+        assert 1_000 < spool.birth.salvaged == spool.pending(CLOUD, 1) <= events
+        assert (spool.birth.salvaged < events) == ("ended early" in spool.birth.damage)
         after = BEFORE_EVERYTHING
         while rows := spool.read(CLOUD, 1, after, 500):
             spool.commit([], [each.delivery for each in rows], life_ms=0)
@@ -112,8 +123,8 @@ def test_a_damaged_spool_on_a_full_disk_starts_and_keeps_what_fits(small_disk: P
     assert len(beside(path, ".damaged-")) == 2  # with its log
 
 
-def test_a_disk_that_others_have_filled(small_disk: Path) -> None:
-    path, other = small_disk / "spool.db", small_disk / "other"
+def test_a_disk_that_others_have_filled(small_disk: SmallDisk) -> None:
+    path, other = small_disk.path, small_disk.path.with_name("other")
 
     with Spool(path) as spool:
         fill(spool, 100)
@@ -122,7 +133,9 @@ def test_a_disk_that_others_have_filled(small_disk: Path) -> None:
         drain(spool, last)
         assert spool.backlog() == {CLOUD: 0}
         other.unlink()
-        spool.tidy()
+        small_disk.enlarge()
+        while spool.tidy():
+            pass
         assert spool.pressure < 1.0
         fill(spool, 100)
     fill_the_rest(other)
@@ -131,12 +144,8 @@ def test_a_disk_that_others_have_filled(small_disk: Path) -> None:
 
 
 def test_a_limit_that_sqlite_has_no_word_for(tmp_path: Path) -> None:
-    limit = limited_files(512 * KIB)
-    limit.__enter__()
-    try:
-        check_it_survives(tmp_path / "spool.db", lambda: limit.__exit__())
-    finally:
-        limit.__exit__()
+    with limited_files(512 * KIB) as lift:
+        check_it_survives(tmp_path / "spool.db", lift)
 
 
 def test_the_capacity_is_a_wall_for_arrivals_only(tmp_path: Path) -> None:
