@@ -47,7 +47,7 @@ def damage_of_any_kind(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
-        raise SpoolCorruptError(path, str(error)) from error  # a table is missing
+        raise SpoolCorruptError(path, str(error)) from error  # the schema is not ours
 
 
 def _named(path: Path, problem: str, error: sqlite3.Error | OSError) -> SpoolError:

@@ -26,8 +26,17 @@ WAL_BYTES = 4 * 1024 * 1024
 _PATIENCE_S = 0.5
 """How long somebody who looks at the file may hold us up, seconds."""
 
-_SANE_FORMATS = 1000
+_SANE_FORMATS = 32
 """A higher number in the header is no newer format, it is damage."""
+
+
+def check_header(path: Path) -> None:
+    """Raise `SpoolCorruptError` for a number that SQLite takes for a file of the future, and never writes."""
+    if path.is_file():
+        with path.open("rb") as file:
+            versions = file.read(20)[18:]
+        if any(each not in (1, 2) for each in versions):
+            raise SpoolCorruptError(path, "its header is not SQLite's")
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -18,7 +18,7 @@ from edge.life_clock import LifeClock, Uptime, system_uptime
 from edge.spool.contents import Contents
 from edge.spool.discards import read_discards
 from edge.spool.failures import damage_of_any_kind, named_errors
-from edge.spool.file import PAGE_BYTES, connect, only_writer, prepare, sync_directory
+from edge.spool.file import PAGE_BYTES, check_header, connect, only_writer, prepare, sync_directory
 from edge.spool.log import misses_commits
 from edge.spool.records import (
     BEFORE_EVERYTHING,
@@ -207,12 +207,13 @@ class Spool:
         with self._errors("cannot be opened"), contextlib.ExitStack() as attempt:
             if marker_of(self.path).exists():
                 raise SpoolCorruptError(self.path, "it was found damaged while it was used")
-            self._db = attempt.enter_context(contextlib.closing(connect(self.path)))
-            if misses_commits(self.path, self._db, PAGE_BYTES):
-                raise SpoolCorruptError(self.path, "its log is damaged before its end")
-            if prepare(self.path, self._db, LifeClock(0, None, self._now_life)):
-                sync_directory(self.path.parent)
             with damage_of_any_kind(self.path):
+                check_header(self.path)
+                self._db = attempt.enter_context(contextlib.closing(connect(self.path)))
+                if misses_commits(self.path, self._db, PAGE_BYTES):
+                    raise SpoolCorruptError(self.path, "its log is damaged before its end")
+                if prepare(self.path, self._db, LifeClock(0, None, self._now_life)):
+                    sync_directory(self.path.parent)
                 self._contents = Contents(self._db, self._now_life)
             self._room = Room(self.path, self._db, capacity_bytes)
             undo.push(attempt.pop_all())

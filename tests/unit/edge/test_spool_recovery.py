@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -138,6 +139,21 @@ def test_whatever_is_damaged_it_starts_and_goes_on(path: Path, seed: int) -> Non
             continue
     assert found[-1] == "{}"
     assert [each for each in found if each != "{}"] == [each for each in stored if each in found]
+
+
+@pytest.mark.parametrize("place", range(16, 100))
+def test_any_byte_of_the_header_may_be_wrong(path: Path, place: int) -> None:
+    with Spool(path) as spool:
+        fill(spool, 3)
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(bytes([path.read_bytes()[place] ^ 0x55]))
+    for _ in range(2):
+        with contextlib.suppress(SpoolCorruptError), Spool(path) as spool:
+            fill(spool, 1)
+            found = waiting(spool)
+            break
+    assert found
 
 
 def crashed(path: Path, to: Path) -> Path:
