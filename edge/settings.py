@@ -1,7 +1,8 @@
 """The forwarder's settings: one typed place, each with its unit, range and default.
 
-A TOML file holds them, at the top level and in the tables `[local]` and `[cloud]`. The environment
-overrides it: `EVENTPLANE_THING`, `EVENTPLANE_CLOUD_HOST`, ... Relative paths start at the file's directory.
+A TOML file holds them, at the top level and in the tables `[local]`, `[cloud]` and, for a device that gets
+its certificate by itself, `[provisioning]`. The environment overrides it: `EVENTPLANE_THING`,
+`EVENTPLANE_CLOUD_HOST`, ... Relative paths start at the file's directory.
 """
 
 # ruff: noqa: RUF009 -- the functions below make dataclass fields, one for each class
@@ -55,11 +56,28 @@ class CloudSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProvisioningSettings:
+    """Fleet provisioning by claim: how the device gets the key and certificate that `[cloud]` names."""
+
+    template: str = word(r"[0-9A-Za-z_-]{1,36}", "a provisioning template's name")
+    claim_certificate: Path = path()
+    claim_key: Path = path()
+    # Who makes the private key. The device needs the openssl program for it; the cloud sends it.
+    keys: str = choice("device", ("device", "cloud"))
+    # A certificate is replaced when a third of its life is left, and at this age in any case.
+    max_age_days: int = whole(365, 1, 36_500, "days")
+    answer_timeout_s: float = number(30.0, 0.1, 600.0, "seconds")
+    retry_min_s: float = number(10.0, 0.1, 3_600.0, "seconds")
+    retry_max_s: float = number(3_600.0, 0.1, 86_400.0, "seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that `python -m edge` needs to know."""
 
     local: LocalSettings
     cloud: CloudSettings
+    provisioning: ProvisioningSettings | None = None
     thing: str = word(r"[A-Za-z0-9:_-]{1,128}", "a thing's name")
     contract: Path = path()  # in its compiled form
     spool: Path = path()
@@ -71,5 +89,11 @@ class Settings:
 
 def load_settings(file: Path, environment: dict[str, str]) -> Settings:
     """The settings of a TOML `file`, overridden by `environment`. Raises `SettingsError`."""
-    top, tables = read_settings(file, environment, Settings, {"local": LocalSettings, "cloud": CloudSettings})
-    return Settings(local=LocalSettings(**tables["local"]), cloud=CloudSettings(**tables["cloud"]), **top)
+    tables = {"local": LocalSettings, "cloud": CloudSettings, "provisioning": ProvisioningSettings}
+    top, found = read_settings(file, environment, Settings, tables, optional={"provisioning"})
+    return Settings(
+        local=LocalSettings(**found["local"]),
+        cloud=CloudSettings(**found["cloud"]),
+        provisioning=ProvisioningSettings(**found["provisioning"]) if "provisioning" in found else None,
+        **top,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -64,12 +64,21 @@ def number(default: float, low: float, high: float, unit: str) -> Any:
 
 
 def read_settings(
-    file: Path, environment: Mapping[str, str], top: type, tables: Mapping[str, type]
+    file: Path,
+    environment: Mapping[str, str],
+    top: type,
+    tables: Mapping[str, type],
+    optional: Collection[str] = (),
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The checked members of the dataclass `top` and of each of `tables`. Raises `SettingsError`."""
+    """The checked members of the dataclass `top` and of each of `tables`. Raises `SettingsError`.
+
+    A table among `optional` that the file does not have is not there; the environment alone does not make it.
+    """
     document = _parse(file)
     found = {}
     for name, kind in tables.items():
+        if name in optional and name not in document:
+            continue
         raw = document.pop(name, {})
         if not isinstance(raw, dict):
             raise SettingsError(name, f"{raw!r} is not a table", f"write it as [{name}]")

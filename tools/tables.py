@@ -15,7 +15,12 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from edge.settings import CloudSettings, LocalSettings, Settings  # noqa: E402 - after the path it needs
+from edge.settings import (  # noqa: E402 - after the path it needs
+    CloudSettings,
+    LocalSettings,
+    ProvisioningSettings,
+    Settings,
+)
 from edge.settings_reader import ENVIRONMENT_PREFIX  # noqa: E402
 from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
 
@@ -25,7 +30,13 @@ _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 def settings_table() -> str:
     """The forwarder's settings: name, environment variable, default, what it accepts."""
     rows = []
-    for prefix, kind in (("", Settings), ("local.", LocalSettings), ("cloud.", CloudSettings)):
+    kinds = {
+        "": Settings,
+        "local.": LocalSettings,
+        "cloud.": CloudSettings,
+        "provisioning.": ProvisioningSettings,
+    }
+    for prefix, kind in kinds.items():
         for each in dataclasses.fields(kind):
             if "accepts" in each.metadata:
                 name = prefix + each.name
