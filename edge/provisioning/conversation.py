@@ -15,9 +15,7 @@ from edge.mqtt import Connection, Endpoint, TlsFiles
 from edge.provisioning.errors import NoAnswerError, UnreachableError
 from edge.provisioning.exchange import Created, Exchange, Registered, Request
 from edge.settings import CloudSettings
-
-CLAIM_PREFIX = "claim-"
-"""What a claim's client ids start with: no device is called so, so no claim can push a device out."""
+from eventplane.topics import CLAIM_CLIENT_PREFIX
 
 _CLOSE_S = 2.0
 
@@ -36,7 +34,7 @@ class Cloud:
 
         `on_created` is called before the certificate is registered, and has to store it.
         """
-        with self._line(CLAIM_PREFIX + self.thing, self.claim, exchange.topics) as line:
+        with self._line(CLAIM_CLIENT_PREFIX + self.thing, self.claim, exchange.topics) as line:
             line.wait_connected(self.settings.connect_timeout_s)
             request = exchange.first
             while True:

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from edge.provisioning.errors import AnswerError, RejectedError, WrongThingError
+from eventplane.topics import CREATE_FROM_REQUEST_TOPIC, CREATE_WITH_KEY_TOPIC, answer_topics, register_topic
 
 CREATE: Final = "create"
 REGISTER: Final = "register"
-
-_FROM_REQUEST = "$aws/certificates/create-from-csr/json"
-_WITH_KEYS = "$aws/certificates/create/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +46,8 @@ class Exchange:
     def __init__(self, template: str, thing: str, signing_request: str | None) -> None:
         self._thing = thing
         self._makes_key = signing_request is None
-        self._create = _WITH_KEYS if signing_request is None else _FROM_REQUEST
-        self._register = f"$aws/provisioning-templates/{template}/provision/json"
+        self._create = CREATE_WITH_KEY_TOPIC if signing_request is None else CREATE_FROM_REQUEST_TOPIC
+        self._register = register_topic(template)
         body = {} if signing_request is None else {"certificateSigningRequest": signing_request}
         self.first = Request(CREATE, self._create, _json(body))
         self._step = CREATE
@@ -57,20 +55,18 @@ class Exchange:
     @property
     def topics(self) -> tuple[str, ...]:
         """The answers' topics. Subscribe before the first request, or the answer goes nowhere."""
-        return tuple(
-            f"{each}/{word}" for each in (self._create, self._register) for word in ("accepted", "rejected")
-        )
+        return answer_topics(self._create) + answer_topics(self._register)
 
     def answer(self, topic: str, payload: bytes) -> Created | Registered | None:
         """What follows from a message; None when it does not belong to the present step (QoS 1 repeats).
 
         Raises `RejectedError`, `AnswerError`, `WrongThingError`.
         """
-        asked = self._create if self._step == CREATE else self._register
-        if topic not in (f"{asked}/accepted", f"{asked}/rejected"):
+        accepted, rejected = answer_topics(self._create if self._step == CREATE else self._register)
+        if topic not in (accepted, rejected):
             return None
         body = self._read(payload)
-        if topic.endswith("/rejected"):
+        if topic == rejected:
             status = body.get("statusCode")
             raise RejectedError(
                 self._step,

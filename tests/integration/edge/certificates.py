@@ -31,7 +31,8 @@ class Authority:
         directory.mkdir(parents=True, exist_ok=True)
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(f"authority of {directory.name}")
-        certificate = self._builder(self._name, self._key, authority=True).sign(self._key, hashes.SHA256())
+        builder = self._builder(self._name, self._key.public_key(), authority=True)
+        certificate = builder.sign(self._key, hashes.SHA256())
         self.ca = directory / "ca.pem"
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
@@ -40,7 +41,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
         certificate = (
-            self._builder(_name(common_name), key, authority=False)
+            self._builder(_name(common_name), key.public_key(), authority=False)
             .add_extension(addresses, critical=False)
             .sign(self._key, hashes.SHA256())
         )
@@ -55,20 +56,33 @@ class Authority:
         )
         return identity
 
+    def sign(self, request: str, life: timedelta) -> str:
+        """A certificate in PEM, valid from an hour ago for `life` from now, for a signing request."""
+        asked = x509.load_pem_x509_csr(request.encode())
+        key = asked.public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        builder = self._builder(asked.subject, key, authority=False, life=life)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
     def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, authority: bool
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        *,
+        authority: bool,
+        life: timedelta = _HOUR,
     ) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._name)
-            .public_key(key.public_key())
+            .public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _HOUR)
-            .not_valid_after(now + _HOUR)
+            .not_valid_after(now + life)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
             )
