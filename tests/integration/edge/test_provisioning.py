@@ -120,6 +120,7 @@ class Device:
     def provision(self) -> str:
         """Its log, when it has ended well."""
         child = self.start()
+        wait_for(lambda: not child.running)
         assert child.wait() == 0
         return child.log.read_text()
 
