@@ -49,8 +49,9 @@ def test_the_same_input_makes_the_same_bytes(artifact: Path, tmp_path: Path) -> 
     assert again.read_bytes() == artifact.read_bytes()
 
 
-def test_it_starts_with_nothing_beside_it(artifact: Path) -> None:
-    started = run(artifact, "--settings", "absent.toml")
+@pytest.mark.parametrize("program", [(), ("provision",)])
+def test_its_programs_start_with_nothing_beside_them(artifact: Path, program: tuple[str, ...]) -> None:
+    started = run(artifact, *program, "--settings", "absent.toml")
     assert started.returncode == os.EX_CONFIG
     assert "absent.toml: No such file" in started.stderr
 

@@ -18,11 +18,11 @@ do_install() {
     for unit in ${SYSTEMD_SERVICE:${PN}} eventplane-provisioning.service; do
         install -D -m 0644 ${S}/edge/packaging/$unit ${D}${systemd_system_unitdir}/$unit
     done
-    install -D -m 0644 ${S}/edge/packaging/mosquitto.conf ${D}${sysconfdir}/eventplane/mosquitto.conf
+    install -D -m 0644 ${S}/edge/packaging/mosquitto.conf ${D}${datadir}/eventplane/mosquitto.conf
 }
 
-FILES:${PN} += "${nonarch_libdir}/eventplane ${systemd_system_unitdir}"
-CONFFILES:${PN} = "${sysconfdir}/eventplane/mosquitto.conf"
+# The profile of the broker is for a mosquitto_%.bbappend of the product: it replaces that package's own.
+FILES:${PN} += "${nonarch_libdir}/eventplane ${datadir}/eventplane ${systemd_system_unitdir}"
 
 # Starting needs settings, which are the product's: /etc/eventplane/forwarder.toml and contract.json.
 SYSTEMD_SERVICE:${PN} = "eventplane-forwarder.service eventplane-provisioning.timer"
