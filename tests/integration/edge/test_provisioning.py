@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,13 +14,17 @@ from typing import Any
 import pytest
 from paho.mqtt.client import Client, MQTTMessage
 
+from contract.loader import load_contract
 from edge.mqtt import TlsFiles
 from edge.provisioning.conversation import Cloud
 from edge.provisioning.errors import NoAnswerError, RejectedError, UnreachableError
 from edge.provisioning.exchange import Created, Exchange
 from edge.provisioning.signing_request import make_signing_request
 from edge.provisioning.validity import read_validity
+from edge.service import ServiceClient
 from edge.settings import CloudSettings
+from eventplane.envelope import write_event
+from local.mosquitto import Broker
 from local.ports import free_port
 from local.process import Child, Supervisor
 from tests.integration.edge.certificates import Authority
@@ -103,9 +107,9 @@ class Device:
         self, supervisor: Supervisor, folder: Path, port: int, claim: TlsFiles, settings: str = ""
     ) -> None:
         self.pair = folder / "identity" / "identity.pem"
+        self.settings = folder / "device.toml"
         self._supervisor = supervisor
-        self._settings = folder / "device.toml"
-        self._settings.write_text(
+        self.settings.write_text(
             f'thing = "{THING}"\ncontract = "contract.json"\nspool = "spool.db"\n'
             f'[cloud]\nhost = "127.0.0.1"\nport = {port}\nrule = "ingest"\nca = "{claim.ca}"\n'
             f'certificate = "{self.pair}"\nkey = "{self.pair}"\nconnect_timeout_s = {SECONDS}\n'
@@ -114,7 +118,7 @@ class Device:
         )
 
     def start(self) -> Child:
-        command = [sys.executable, "-m", "edge.provisioning", "--settings", str(self._settings)]
+        command = [sys.executable, "-m", "edge.provisioning", "--settings", str(self.settings)]
         return self._supervisor.start("provisioning", command)
 
     def provision(self) -> str:
@@ -199,3 +203,31 @@ def test_a_claim_that_the_broker_does_not_know_is_named(
 
 def _unexpected(created: Created) -> None:
     pytest.fail(f"nothing was created: {created}")
+
+
+def test_a_forwarder_waits_for_its_certificate_and_outlives_its_replacement(
+    supervisor: Supervisor,
+    mosquitto: Callable[[str], Broker],
+    tmp_path: Path,
+    cloud: CloudBroker,
+    claim: TlsFiles,
+    aws: FakeAws,
+) -> None:
+    port = mosquitto("home").port
+    local = f"[local]\nport = {port}\nreceipt_timeout_s = 1\nreconnect_max_s = 0.2\n"
+    device = Device(supervisor, tmp_path, cloud.port, claim, local)
+    fast = 'rule = "ingest"\nreconnect_min_s = 0.1\nreconnect_max_s = 0.5\n'
+    device.settings.write_text(device.settings.read_text().replace('rule = "ingest"\n', fast))
+    (tmp_path / "contract.json").write_bytes(load_contract().canonical)
+    forwarder = supervisor.start(
+        "forwarder", [sys.executable, "-m", "edge", "--settings", str(device.settings)]
+    )
+    aws.life = timedelta(minutes=10)
+    with ServiceClient("voice-service", port=port, receipt_timeout_s=1) as voice:
+        for number in ("before", "with the first", "with the second"):
+            voice.put(write_event({"id": number, "source": "/s", "type": "org.eventplane.alarm.keyword.v1"}))
+            voice.flush(SECONDS)  # stored, with or without a cloud
+            device.provision()
+            wait_for(lambda number=number: cloud.has({number}))
+    assert aws.created == 3
+    assert forwarder.running
