@@ -84,12 +84,9 @@ def _timed(action: Callable[[], object], number: int) -> float:
 
 
 def write(
-    name: str,
-    figures: Sequence[Figure],
-    command: str,
-    clock: str = "CPU time of one process, median of runs",
+    name: str, figures: Sequence[Figure], command: str, clock: str = "CPU time of one process, median of runs"
 ) -> None:
-    """Write build/bench/`name`.json and print its figures."""
+    """Write build/bench/`name`.json and print its figures; `clock` says what was timed with what."""
     document = {
         "figures": [each.document() for each in figures],
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, "

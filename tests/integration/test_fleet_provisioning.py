@@ -39,6 +39,7 @@ def claim(emulator: CloudEndpoint, outputs: Mapping[str, str], tmp_path: Path) -
         "ca.pem": emulator.ca_pem,
     }
     for name, text in files.items():
+        (tmp_path / name).touch(0o600)
         (tmp_path / name).write_text(text)
     return Thing(
         name=CLAIM_CLIENT_PREFIX + NAME,
