@@ -17,7 +17,7 @@ digest=$(cat "$0" ${DEVICE_SOURCES:+"$DEVICE_SOURCES"} | sha256sum)
 [ -f "$target/.made-from" ] && [ "$(cat "$target/.made-from")" = "$digest" ] && exit
 
 say "$target ..."
-rm -rf "$target"
+rm -rf "$target" build/device/apt # two versions of a package must not mix
 mkdir -p "$target" build/device/apt/{lists,cache/archives}/partial
 apt=$PWD/build/device/apt
 : >"$apt/status" # as if nothing were installed: all that is needed is fetched
@@ -31,6 +31,10 @@ fi
 apt-get "${options[@]}" update || say "not every source could be read; going on with the others"
 apt-get "${options[@]}" --yes --download-only install "${packages[@]}"
 for package in "$apt"/cache/archives/*.deb; do dpkg-deb --extract "$package" "$target"; done
+[ -e "$target/usr/bin/python3.11" ] || {
+  say "Python 3.11 is wanted, as in Debian 12: name sources of it with DEVICE_SOURCES"
+  exit 1
+}
 
 # The emulator is this machine's own program, so it comes from this machine's own lists.
 if ! emulator=$(command -v qemu-arm-static); then
