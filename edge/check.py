@@ -11,7 +11,7 @@ from edge.certificate import read_validity
 from edge.errors import SettingProblem
 from edge.health.verdict import EXPIRES_SOON_S
 from edge.mqtt import TlsFiles
-from edge.settings import CloudSettings
+from edge.settings import CloudSettings, Settings
 
 _OTHERS = 0o077
 """Any access for anybody but the owner; the connection refuses such a key as well."""
@@ -21,12 +21,23 @@ class _NoPassphraseError(Exception):
     """The key is encrypted."""
 
 
-def identity_problems(cloud: CloudSettings, now: datetime) -> list[SettingProblem]:
-    """What is wrong with the certificate files at `now`, the wall clock's time."""
+def identity_problems(cloud: CloudSettings, now: datetime, *, awaited: bool = False) -> list[SettingProblem]:
+    """What is wrong with the certificate files at `now`, the wall clock's time.
+
+    Of an `awaited` certificate nothing is there yet, except whom the device trusts.
+    """
     files = cloud.identity
     if files is None:
         return []
+    if awaited:
+        return [*_ca(files.ca)]
     return [*_ca(files.ca), *_certificate(files.certificate, now), *_key(files.key), *_pair(files)]
+
+
+def awaits_provisioning(settings: Settings) -> bool:
+    """Whether the device has no certificate yet, and is going to get one by itself."""
+    files = settings.cloud.identity
+    return files is not None and settings.provisioning is not None and not files.certificate.exists()
 
 
 def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:

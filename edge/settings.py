@@ -1,8 +1,8 @@
 """The forwarder's settings: one typed place, each with its unit, range and default.
 
-A TOML file holds them, at the top level and in the tables `[local]`, `[cloud]` and `[health]`. The
-environment overrides it: `EVENTPLANE_THING`, `EVENTPLANE_CLOUD_HOST`, ... Relative paths start at the file's
-directory.
+A TOML file holds them, at the top level and in the tables `[local]`, `[cloud]`, `[health]` and, for a device
+that gets its certificate by itself, `[provisioning]`. The environment overrides it: `EVENTPLANE_THING`,
+`EVENTPLANE_CLOUD_HOST`, ... Relative paths start at the file's directory.
 """
 
 # ruff: noqa: RUF009 -- the functions below make dataclass fields, one for each class
@@ -99,12 +99,29 @@ class HealthSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProvisioningSettings:
+    """Fleet provisioning by claim: how the device gets the key and certificate that `[cloud]` names."""
+
+    template: str = word(r"[0-9A-Za-z_-]{1,36}", "a provisioning template's name")
+    claim_certificate: Path = path()
+    claim_key: Path = path()
+    # Who makes the private key. The device needs the openssl program for it; the cloud sends it.
+    keys: str = choice("device", ("device", "cloud"))
+    # A certificate is replaced when a third of its life is left, and at this age in any case.
+    max_age_days: int = whole(365, 1, 36_500, "days")
+    answer_timeout_s: float = number(30.0, 0.1, 600.0, "seconds")
+    retry_min_s: float = number(10.0, 0.1, 3_600.0, "seconds")
+    retry_max_s: float = number(3_600.0, 0.1, 86_400.0, "seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that `python -m edge` needs to know."""
 
     local: LocalSettings
     cloud: CloudSettings
     health: HealthSettings
+    provisioning: ProvisioningSettings | None
     thing: str = word(r"[A-Za-z0-9:_-]{1,128}", "a thing's name")
     contract: Path = path()  # in its compiled form
     spool: Path = path()
@@ -118,19 +135,29 @@ class Settings:
     log_level: str = choice("info", ("debug", "info", "warning", "error"))
 
 
-TABLES = {"local": LocalSettings, "cloud": CloudSettings, "health": HealthSettings}
+TABLES = {
+    "local": LocalSettings,
+    "cloud": CloudSettings,
+    "health": HealthSettings,
+    "provisioning": ProvisioningSettings,
+}
+OPTIONAL = frozenset({"provisioning"})
+"""Tables that a file may leave out as a whole; otherwise what is required in them is missed."""
 
 
 def load_settings(file: Path, environment: dict[str, str]) -> Settings:
     """The settings of a TOML `file`, overridden by `environment`. Raises `SettingsError`."""
     reader = SettingsReader(file, environment)
     top = reader.read(Settings, tables=TABLES)
-    tables = {name: reader.read(kind, name) for name, kind in TABLES.items()}
+    present = {name: kind for name, kind in TABLES.items() if name not in OPTIONAL or reader.has(name)}
+    tables = {name: reader.read(kind, name) for name, kind in present.items()}
     known = {each.setting for each in reader.problems}
     reader.problems += [each for each in cloud_problems(tables["cloud"]) if each.setting not in known]
     if reader.problems:
         raise SettingsError(reader.problems)
-    return Settings(**{name: kind(**tables[name]) for name, kind in TABLES.items()}, **top)
+    made: dict[str, Any] = dict.fromkeys(TABLES)
+    made |= {name: kind(**tables[name]) for name, kind in present.items()}
+    return Settings(**made, **top)
 
 
 def cloud_problems(given: Mapping[str, Any]) -> Iterator[SettingProblem]:

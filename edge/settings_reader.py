@@ -107,6 +107,10 @@ class SettingsReader:
                 self.complain(prefix + name, "it is missing", f"set it, or {variable}, to {_accepts(each)}")
         return values
 
+    def has(self, table: str) -> bool:
+        """Whether the file has `[table]`; the environment alone does not make it."""
+        return table in self._document
+
     def complain(self, setting: str, problem: str, remedy: str) -> None:
         """Note a problem."""
         self.problems.append(SettingProblem(setting, problem, remedy))

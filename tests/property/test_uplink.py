@@ -71,7 +71,7 @@ def test_what_was_stored_is_delivered_or_becomes_a_dead_letter(script: list[tupl
             if not device.cloud_link.up:
                 device.turn(after=61.0)
                 device.connect(CLOUD)
-            assert device.forwarder._uplink.unacknowledged <= 10
+            assert device.forwarder.uplink.unacknowledged <= 10
             assert device.forwarder._patience() != 0.0
         for _ in range(400):
             if not device.spool.backlog().get("device.outbox"):

@@ -32,7 +32,8 @@ class Authority:
         directory.mkdir(parents=True, exist_ok=True)
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(f"authority of {directory.name}")
-        certificate = self._builder(self._name, self._key, authority=True).sign(self._key, hashes.SHA256())
+        builder = self._builder(self._name, self._key.public_key(), authority=True)
+        certificate = builder.sign(self._key, hashes.SHA256())
         self.ca = directory / "ca.pem"
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
@@ -41,7 +42,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
         certificate = (
-            self._builder(_name(common_name), key, authority=False, age=age)
+            self._builder(_name(common_name), key.public_key(), authority=False, age=age)
             .add_extension(addresses, critical=False)
             .sign(self._key, hashes.SHA256())
         )
@@ -57,25 +58,34 @@ class Authority:
         )
         return identity
 
+    def sign(self, request: str, life: timedelta) -> str:
+        """A certificate in PEM, valid from an hour ago for `life` from now, for a signing request."""
+        asked = x509.load_pem_x509_csr(request.encode())
+        key = asked.public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        builder = self._builder(asked.subject, key, authority=False, life=life)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
     def _builder(
         self,
         subject: x509.Name,
-        key: ec.EllipticCurvePrivateKey,
+        key: ec.EllipticCurvePublicKey,
         *,
         authority: bool,
         age: timedelta = timedelta(),
+        life: timedelta = _LIFE,
     ) -> x509.CertificateBuilder:
         now = datetime.now(UTC) - age
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._name)
-            .public_key(key.public_key())
+            .public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _HOUR)
-            .not_valid_after(now + _LIFE)
+            .not_valid_after(now + life)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
             )

@@ -40,12 +40,12 @@ class CloudBroker:
     def __init__(self, supervisor: Supervisor, directory: Path, authority: Authority) -> None:
         directory.mkdir(parents=True)
         server = authority.issue("cloud")
-        self.port, self._plain_port = free_port(), free_port()
+        self.port, self.plain_port = free_port(), free_port()
         configuration = directory / "cloud.conf"
         configuration.write_text(
             f"user {getpass.getuser()}\nallow_anonymous true\nper_listener_settings false\n"
             f"max_queued_messages 100000\npersistence true\npersistence_location {directory}/\n"
-            f"listener {self._plain_port} 127.0.0.1\n"
+            f"listener {self.plain_port} 127.0.0.1\n"
             f"listener {self.port} 127.0.0.1\ncafile {authority.ca}\ncertfile {server.certificate}\n"
             f"keyfile {server.key}\nrequire_certificate true\n"
         )
@@ -82,7 +82,7 @@ class CloudBroker:
         self._close_subscriber()
 
     def _open_subscriber(self) -> None:
-        self._subscriber = TestClient("counter", "127.0.0.1", self._plain_port, persistent=True)
+        self._subscriber = TestClient("counter", "127.0.0.1", self.plain_port, persistent=True)
         self._subscriber.__enter__()
         self._subscriber.subscribe(basic_ingest_topic(RULE, THING))
 
