@@ -30,7 +30,7 @@ def event(number: int) -> bytes:
         "dataschema": "https://schemas.example.org/alarm-keyword/v1.json",
         "severitynumber": 21,
         "sequence": f"{number:020}",
-        "traceparent": f"00-4bf92f3577b34da6a3ce929d0e0e4736-{number:016x}-01",
+        "traceparent": f"00-4bf92f3577b34da6a3ce929d0e0e4736-{number + 1:016x}-01",
         "partitionkey": "home-00000",
         "expirytime": "2026-01-01T02:00:00.000Z",
         "data": {

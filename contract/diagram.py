@@ -25,7 +25,7 @@ def diagram(contract: Contract) -> str:
         "flowchart LR",
         *_group("home", device.name, [*home, 'device_router{"router on the device"}']),
         *_group("cloud", "cloud", [*cloud, 'cloud_router{"router in the cloud"}']),
-        *(_sends(each) for each in contract.participants.values() if each is not device),
+        *(_sends(each) for each in contract.participants.values() if each is not device and each.sends != ()),
         *(f"  device_router -- {_quoted(each.name)} --> cloud_router" for each in up),
         *(_route(each, contract) for each in contract.routes if each not in up),
     ]
@@ -42,7 +42,8 @@ def _node(participant: Participant) -> str:
 
 def _sends(participant: Participant) -> str:
     cloud = participant.kind is ParticipantKind.CLOUD_SERVICE
-    return f"  {_id(participant.name)} --> {_ROUTERS[Place.CLOUD if cloud else Place.DEVICE]}"
+    arrow = f"-- {_quoted('<br/>'.join(participant.sends))} -->" if participant.sends else "-->"
+    return f"  {_id(participant.name)} {arrow} {_ROUTERS[Place.CLOUD if cloud else Place.DEVICE]}"
 
 
 def _route(route: Route, contract: Contract) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from eventplane.contract import Contract, contract_document
 
@@ -32,7 +33,7 @@ class Change:
 
 def diff(old: Contract, new: Contract) -> tuple[Change, ...]:
     """Every change from `old` to `new`, by path. Defaults are written out on both sides."""
-    before, after = contract_document(old), contract_document(new)
+    before, after = _document(old), _document(new)
     changes = list(_changes("name", before["name"], after["name"]))
     for part in _PARTS:
         for name in sorted(before[part].keys() | after[part].keys()):
@@ -44,6 +45,16 @@ def diff(old: Contract, new: Contract) -> tuple[Change, ...]:
             else:
                 changes += _changes(path, before[part][name], after[part][name])
     return tuple(changes)
+
+
+def _document(contract: Contract) -> dict[str, Any]:
+    """The contract's document, in which each payload schema stands by its `$id` and can change by itself."""
+    document = contract_document(contract)
+    for name, event_type in document["event_types"].items():
+        by_id = contract.event_types[name].schemas
+        event_type["schemas"] = list(by_id)
+        event_type |= {f"schemas[{id}]": schema for id, schema in by_id.items()}
+    return document
 
 
 def diff_text(old: Contract, new: Contract) -> str:

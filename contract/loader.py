@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import yaml
 
 from contract.repeated_keys import repeated_keys
+from contract.schema_files import inline_schemas
 from eventplane.contract import (
     Contract,
     ContractError,
@@ -43,7 +40,7 @@ def load_contract(path: Path = CONTRACT_FILE) -> Contract:
         message = " ".join(str(error).split())
         raise _failure(path, "(file)", f"not YAML: {message}", "correct it at that place") from error
     if isinstance(document, dict):
-        problems += _inline_schemas(document.get("event_types"), path.parent / "schemas")
+        problems += inline_schemas(document, path.parent / "schemas")
     try:
         contract = compile_contract(document, str(path))
     except ContractFormatError:
@@ -53,30 +50,6 @@ def load_contract(path: Path = CONTRACT_FILE) -> Contract:
     if problems:
         raise ContractError(str(path), problems)
     return contract
-
-
-def _inline_schemas(event_types: Any, folder: Path) -> Iterator[Problem]:
-    """Replace each schema's file name by the schema itself, so that the compiled contract stands alone."""
-    if not isinstance(event_types, dict):
-        return
-    for name, event_type in event_types.items():
-        file_name = event_type.get("schema") if isinstance(event_type, dict) else None
-        if not isinstance(file_name, str):
-            continue
-        path = f"event_types.{name}.schema"
-        # A file that cannot be used is one fault, not also a schema that is none.
-        event_type["schema"] = None
-        try:
-            schema = json.loads((folder / file_name).read_text("utf-8"))
-            jsonschema.Draft202012Validator.check_schema(schema)
-        except (OSError, ValueError) as error:
-            yield Problem(path, f"{file_name}: {error}", "put a JSON Schema into schemas/")
-        except jsonschema.SchemaError as error:
-            yield Problem(
-                path, f"{file_name} at {error.json_path}: {error.message}", "write JSON Schema 2020-12"
-            )
-        else:
-            event_type["schema"] = schema
 
 
 def _failure(path: Path, place: str, message: str, remedy: str) -> ContractError:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventplane.contract import Channel, Contract, DeliveryGuarantee, Ordering, Place, Priority, Problem
+from eventplane.contract import (
+    Channel,
+    Contract,
+    DeliveryGuarantee,
+    Ordering,
+    Place,
+    Priority,
+    Problem,
+    SchemaCheck,
+    WhenFull,
+)
 from eventplane.filter_text import filter_text
 
 _PLACES = {Place.DEVICE: "on the device", Place.CLOUD: "in the cloud"}
@@ -17,6 +27,11 @@ def summary(contract: Contract) -> str:
         lines.append(f"  {each.kind:<15} {each.name:<18} {each.description}")
         lines += [f"{'':19}{box.box}: {said}" for box in (each.inbox, each.outbox) if (said := _special(box))]
     lines.append(f"event types: {len(contract.event_types)}")
+    lines += [
+        f"  {each.name}: payload checked ({each.schema_check})"
+        for each in contract.event_types.values()
+        if each.schema_check is not SchemaCheck.NONE
+    ]
     for place, where in _PLACES.items():
         if contract.routes_at(place):
             lines.append(f"routes decided {where}")
@@ -42,5 +57,6 @@ def _special(channel: Channel) -> str:
         f"expires after {channel.expiry_s} s" if channel.expiry_s else "",
         f"waits up to {channel.batching_delay_ms} ms for a batch" if channel.batching_delay_ms else "",
         "with receipts" if channel.receipts else "",
+        "drops the oldest when full" if channel.when_full is WhenFull.DROP_OLDEST else "",
     ]
     return ", ".join(each for each in said if each)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date
+from typing import Any
 
 from eventplane.limits import MAX_ATTRIBUTE_NAME
+from eventplane.severity import SEVERITY_NUMBERS
+from eventplane.trace_context import is_traceparent
+from eventplane.uri import is_uri, is_uri_reference
 
 AttributeValue = str | int | bool
 """String, URI, URI-reference, Timestamp, Binary are `str`; Integer is `int` (32 bit); Boolean is `bool`."""
@@ -20,17 +24,16 @@ _FORBIDDEN = re.compile(
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
     + "]"
 )
-# Possessive, so that a text that fails does so in one pass; percent-encoding stands by itself.
-_URI_CHARACTERS = r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]++|%[0-9A-Fa-f]{2})++"
-_URI_REFERENCE = re.compile(_URI_CHARACTERS)
-_URI = re.compile(rf"[A-Za-z][A-Za-z0-9+\-.]*+:{_URI_CHARACTERS}")
 _HOUR_MINUTE = r"(?:[01]\d|2[0-3]):[0-5]\d"
 _TIMESTAMP = re.compile(
-    rf"\d{{4}}-\d\d-\d\d[Tt]{_HOUR_MINUTE}:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-]{_HOUR_MINUTE})", re.ASCII
+    rf"(?!0000)\d{{4}}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+    rf"[Tt]{_HOUR_MINUTE}:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-]{_HOUR_MINUTE})",
+    re.ASCII,
 )
-_WORD = r"[\w!#$&^.+\-]+"
+_NAME_OF_TYPE = r"[\w!#$&^.+\-]+"
+_PARAMETER = r"[\w!#$%&'*+.^`{|}~\-]+"
 _MEDIA_TYPE = re.compile(
-    rf"{_WORD}/{_WORD}(?:\s*;\s*{_WORD}=(?:{_WORD}|\"[^\"]*\"))*",
+    rf"{_NAME_OF_TYPE}/{_NAME_OF_TYPE}(?:\s*;\s*{_PARAMETER}=(?:{_PARAMETER}|\"(?:[^\"\\]|\\.)*\"))*",
     re.ASCII,
 )
 
@@ -46,8 +49,6 @@ def attribute_text(value: AttributeValue) -> str:
 
 def name_problem(name: str) -> str | None:
     """Why `name` cannot name an attribute, or None."""
-    if name in _STRING_RULES:
-        return None
     if not _NAME.fullmatch(name):
         return "a name has lower-case letters a-z and digits only"
     if len(name) > MAX_ATTRIBUTE_NAME:
@@ -57,51 +58,70 @@ def name_problem(name: str) -> str | None:
 
 def value_problem(name: str, value: object) -> str | None:
     """Why `value` cannot be the value of attribute `name`, or None."""
-    rule = _STRING_RULES.get(name)
     if isinstance(value, str):
-        # Printable ASCII, which most values are, need not be searched.
-        if not (value.isascii() and value.isprintable()) and _FORBIDDEN.search(value):
+        # What is printable, as most values are, has none of them and need not be searched.
+        if not value.isprintable() and _FORBIDDEN.search(value):
             return "a String has no control characters, lone surrogates or noncharacters"
-        return None if rule is None or rule[0](value) else rule[1]
-    if isinstance(value, bool):
-        return "a Boolean stands where a String is needed" if rule else None
-    if isinstance(value, int):
-        if rule:
-            return "an Integer stands where a String is needed"
-        return None if value in _INT32 else "an Integer has 32 bits"
-    return "a value is a String, an Integer or a Boolean"
+    elif not isinstance(value, int):
+        return "a value is a String, an Integer or a Boolean"
+    elif value not in _INT32:
+        return "an Integer has 32 bits"
+    rule = _RULES.get(name)
+    if rule is None:
+        return None
+    needed, holds, problem = rule
+    if value.__class__ is not needed:
+        return f"{_TYPE_NAMES[value.__class__]} stands where {_TYPE_NAMES[needed]} is needed"
+    return None if holds(value) else problem
 
 
 def is_timestamp(value: str) -> bool:
     """Whether `value` is an RFC 3339 timestamp, of any precision; second 60 is a leap second."""
     if not _TIMESTAMP.fullmatch(value):
         return False
-    try:
-        date.fromisoformat(value[:10])
-    except ValueError:  # there is no such day
-        return False
+    # Every month has the days up to 28.
+    if value[8:10] > "28":
+        try:
+            date.fromisoformat(value[:10])
+        except ValueError:
+            return False
     return True
 
 
-_Rule = tuple[Callable[[str], object], str]
-_NOT_EMPTY: _Rule = (bool, "it is empty")
-_IS_TIMESTAMP: _Rule = (is_timestamp, "it is not an RFC 3339 timestamp")
+_Rule = tuple[type[AttributeValue], Callable[[Any], object], str]
+_TYPE_NAMES: dict[type, str] = {str: "a String", int: "an Integer", bool: "a Boolean"}
+_NOT_EMPTY: _Rule = (str, bool, "it is empty")
+_IS_TIMESTAMP: _Rule = (str, is_timestamp, "it is not an RFC 3339 timestamp")
 
-# What the attributes that the specification knows must be, and what is said when they are not.
-_STRING_RULES: dict[str, _Rule] = {
-    "specversion": (frozenset({"1.0"}).__contains__, "this plane speaks specversion 1.0"),
+# What the attributes of the specification and of known extensions must be, and what is said otherwise.
+_RULES: dict[str, _Rule] = {
+    "specversion": (str, frozenset({"1.0"}).__contains__, "this plane speaks specversion 1.0"),
     "id": _NOT_EMPTY,
-    "source": (_URI_REFERENCE.fullmatch, "it is not a URI-reference (RFC 3986)"),
+    "source": (str, is_uri_reference, "it is not a URI-reference (RFC 3986)"),
     "type": _NOT_EMPTY,
     "subject": _NOT_EMPTY,
     "time": _IS_TIMESTAMP,
+    "datacontenttype": (str, _MEDIA_TYPE.fullmatch, "it is not a media type (RFC 2046)"),
+    "dataschema": (str, is_uri, "it is not an absolute URI (RFC 3986)"),
     "expirytime": _IS_TIMESTAMP,
-    "datacontenttype": (_MEDIA_TYPE.fullmatch, "it is not a media type (RFC 2046)"),
-    "dataschema": (_URI.fullmatch, "it is not an absolute URI (RFC 3986)"),
+    "recordedtime": _IS_TIMESTAMP,
     "sequence": _NOT_EMPTY,
     "partitionkey": _NOT_EMPTY,
-    "traceparent": _NOT_EMPTY,
+    "traceparent": (str, is_traceparent, "it is not a W3C trace context: 00-<trace id>-<span id>-<flags>"),
+    "tracestate": (str, lambda _: True, ""),
+    "severitytext": _NOT_EMPTY,
+    "severitynumber": (
+        int,
+        SEVERITY_NUMBERS.__contains__,
+        "a severity is 1 (TRACE) to 24 (FATAL); leave an unspecified one out",
+    ),
 }
 
-STRINGS = frozenset(_STRING_RULES)
+KNOWN = frozenset(_RULES)
+"""The attributes that the specification or an extension defines; their names need no check."""
+
+STRINGS = frozenset(name for name, (needed, _, _) in _RULES.items() if needed is str)
 """The attributes that are a String in every event; what is not among them may be an Integer or a Boolean."""
+
+INTEGERS = frozenset(name for name, (needed, _, _) in _RULES.items() if needed is int)
+"""The attributes that are an Integer in every event, also where a binding carries texts only."""

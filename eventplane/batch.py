@@ -8,6 +8,7 @@ batch, 0x78 a compressed batch; simpler clients send the first two.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 
@@ -20,7 +21,9 @@ ZLIB_LEVEL = 6
 
 _ZLIB_MAGIC = 0x78
 _WHITESPACE = " \t\n\r"
-_SPLITTER = json.JSONDecoder()
+# Whether a number is one is for the event to say: here it must not stop the others.
+_SPLITTER = json.JSONDecoder(parse_int=str, parse_float=str)
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
 def pack(events: Iterable[Envelope]) -> bytes:
@@ -59,7 +62,7 @@ def split(raw: bytes) -> list[str]:
         items = list(_array_items(text))
     except strict_json.StrictJsonError as error:
         raise EnvelopeError(error.reason, error.detail) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise EnvelopeError("not_json", f"not a JSON array of events: {error}") from error
     if len(items) > MAX_BATCH_EVENTS:
         raise EnvelopeError("too_many", f"{len(items)} events; a batch has at most {MAX_BATCH_EVENTS}")
@@ -74,7 +77,10 @@ def _array_items(text: str) -> Iterator[str]:
         _expect_end(text, position + 1)
         return
     while True:
-        _, end = _SPLITTER.raw_decode(text, position)
+        try:
+            _, end = _SPLITTER.raw_decode(text, position)
+        except RecursionError:
+            end = _closing(text, position)
         yield text[position:end]
         position = _skip_whitespace(text, end)
         mark = text[position : position + 1]
@@ -84,6 +90,19 @@ def _array_items(text: str) -> Iterator[str]:
         if mark != ",":
             raise ValueError(f"expected ',' or ']' at character {position}")
         position = _skip_whitespace(text, position + 1)
+
+
+def _closing(text: str, position: int) -> int:
+    """Where the item that opens at `position` closes, for one nested too deep to be read."""
+    depth = 0
+    for found in _STRING_OR_BRACKET.finditer(text, position):
+        if found[0] in "[{":
+            depth += 1
+        elif found[0] in "]}":
+            depth -= 1
+            if depth == 0:
+                return found.end()
+    raise ValueError(f"the brackets that open at character {position} do not close")
 
 
 def _skip_whitespace(text: str, position: int) -> int:

@@ -14,6 +14,15 @@ from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_ORIGINAL_BYTES
 DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
 
 
+PAYLOAD_INVALID = "payload_invalid"
+UNKNOWN_DATASCHEMA = "unknown_dataschema"
+"""Why the cloud's router refuses an event by the contract's `schema_check`: its payload is not what the
+schema says, or no schema of the contract is the one that it names."""
+
+LETTER_ID_DIGITS = 32
+"""Hexadecimal digits of a dead letter's id, made from its event's: 128 bits."""
+
+
 class Outcome(StrEnum):
     """The ends of an event's way over one route. No event vanishes: the ledger has one of these for each."""
 
@@ -30,6 +39,11 @@ class Refusal:
 
     reason: str
     detail: str
+
+
+def letter_id(source: str, id: str) -> str:
+    """The id of the dead letter of an event: the same for each copy of it, and what the audit looks for."""
+    return hashlib.sha256(f"{source}\n{id}".encode()).hexdigest()[:LETTER_ID_DIGITS]
 
 
 def dead_letter(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventplane import strict_json
-from eventplane.attributes import REQUIRED, AttributeValue, name_problem, value_problem
+from eventplane.attributes import KNOWN, REQUIRED, AttributeValue, name_problem, value_problem
 from eventplane.errors import EventPlaneError
 from eventplane.limits import MAX_EVENT_BYTES
 
@@ -82,7 +82,7 @@ class Envelope:
 
 def parse_event(raw: bytes | str) -> Envelope:
     """The envelope of one event in JSON format. Raises `EnvelopeError`."""
-    size = _utf8_size(raw) if isinstance(raw, str) else len(raw)
+    size = len(raw) if isinstance(raw, bytes) else _utf8_size(raw)
     if size > MAX_EVENT_BYTES:
         raise EnvelopeError("too_large", f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
     try:
@@ -108,7 +108,10 @@ def _utf8_size(text: str) -> int:
     # ASCII, or so long that its characters alone decide: no need to encode it.
     if text.isascii() or len(text) > MAX_EVENT_BYTES:
         return len(text)
-    return len(text.encode("utf-8", "surrogatepass"))
+    try:
+        return len(text.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise EnvelopeError("lone_surrogate", f"character {error.start} is half a surrogate pair") from error
 
 
 def _checked_attributes(members: dict[str, Any]) -> dict[str, AttributeValue]:
@@ -117,7 +120,7 @@ def _checked_attributes(members: dict[str, Any]) -> dict[str, AttributeValue]:
         # A null attribute is an unset one (CloudEvents JSON format, section 2.2).
         if name in _DATA_MEMBERS or value is None:
             continue
-        if problem := name_problem(name):
+        if name not in KNOWN and (problem := name_problem(name)):
             raise EnvelopeError("attribute_name", f"attribute {name!r}: {problem}")
         if problem := value_problem(name, value):
             raise EnvelopeError("attribute_value", f"attribute {name!r}: {problem}")

@@ -46,7 +46,8 @@ class LedgerRecord:
     `entered_by` is the channel the event came over, `entered_at_ms` when it was accepted there; an unrouted
     event has no `route` and no `destination`. A refused item that is no event has empty `source`, `id` and
     `type` and no route; `client_id`, `reason` and `entered_at_ms` are what it shares with its tap record.
-    `attempt` counts deliveries of the queue message, from 1.
+    An event that was refused by its payload has its names and no route. `attempt` counts deliveries of the
+    queue message, from 1.
     """
 
     decided_at_ms: int

@@ -8,6 +8,10 @@ MAX_DEPTH = 64
 """Deepest nesting of an event's JSON, levels. Ours: deep enough for real payloads, far from the
 recursion limit of any reader."""
 
+MAX_NUMBER_CHARACTERS = 1_000
+"""Longest number in an event's JSON, characters. Jackson, by which Spark and most of Java read JSON, takes no
+longer one; an event that routers deliver must be readable for the audit too."""
+
 MAX_ATTRIBUTE_NAME = 64
 """Longest attribute name, characters. CloudEvents 1.0.2 recommends 20; real extensions exceed it."""
 

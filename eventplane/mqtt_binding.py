@@ -2,16 +2,18 @@
 
 MQTT 3.1.1 has only payloads, so it has only structured mode: the payload is the event in JSON format, and
 `parse_event` and `Envelope.json` are all there is to it. MQTT 5 has both modes, told apart by the content
-type. In binary mode an attribute is a text: an Integer or Boolean arrives as a String.
+type. In binary mode an attribute is a text: an Integer or Boolean arrives as a String, unless its name says
+what it is (`attributes.INTEGERS`).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eventplane.attributes import attribute_text
+from eventplane.attributes import INTEGERS, AttributeValue, attribute_text
 from eventplane.data_member import data_of, with_data
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.limits import MAX_MQTT_STRING_BYTES
@@ -21,6 +23,7 @@ STRUCTURED_JSON = "application/cloudevents+json"
 
 _CLOUDEVENTS = "application/cloudevents"
 _CONTENT_TYPE = "datacontenttype"
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,9}")
 _NOT_ATTRIBUTES = frozenset({_CONTENT_TYPE, "data", "data_base64"})
 
 
@@ -77,14 +80,15 @@ def from_message(
 def _from_binary(
     content_type: str | None, user_properties: Iterable[tuple[str, str]], payload: bytes
 ) -> Envelope:
-    members: dict[str, str] = {}
+    members: dict[str, AttributeValue] = {}
     for name, value in user_properties:
         if name in _NOT_ATTRIBUTES:
             remedy = "it is the content type" if name == _CONTENT_TYPE else "it is the payload"
             raise EnvelopeError("attribute_name", f"user property {name!r}: leave it out, {remedy}")
         if name in members:
             raise EnvelopeError("duplicate_key", f"user property {name!r} appears more than once")
-        members[name] = value
+        # Canonical digits only, so that the text is the same on the way out.
+        members[name] = int(value) if name in INTEGERS and _INTEGER.fullmatch(value) else value
     if content_type is not None:
         members[_CONTENT_TYPE] = content_type
     text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))

@@ -1,16 +1,18 @@
 """JSON as RFC 8259 has it, without the liberties of Python's reader.
 
 Refused: duplicate member names, NaN and Infinity, a byte order mark, bytes that are not UTF-8, lone
-surrogates, nesting beyond `limits.MAX_DEPTH`. Each of them means different things to different readers.
+surrogates, nesting beyond `limits.MAX_DEPTH`, numbers beyond `limits.MAX_NUMBER_CHARACTERS`. Each of them
+means different things to different readers.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, NoReturn
 
 from eventplane.errors import EventPlaneError
-from eventplane.limits import MAX_DEPTH
+from eventplane.limits import MAX_DEPTH, MAX_NUMBER_CHARACTERS
 
 
 class StrictJsonError(EventPlaneError):
@@ -23,9 +25,7 @@ class StrictJsonError(EventPlaneError):
 
 
 def decode_text(raw: bytes) -> str:
-    """UTF-8 bytes as text. Raises `StrictJsonError` (`not_utf8`, `byte_order_mark`)."""
-    if raw.startswith(b"\xef\xbb\xbf"):
-        raise StrictJsonError("byte_order_mark", "the text starts with a byte order mark; send plain UTF-8")
+    """UTF-8 bytes as text. Raises `StrictJsonError` (`not_utf8`)."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -37,14 +37,20 @@ def loads(text: str) -> Any:
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
+        if text.startswith("\ufeff"):
+            remedy = "the text starts with a byte order mark; send plain UTF-8"
+            raise StrictJsonError("byte_order_mark", remedy) from error
         raise StrictJsonError("not_json", f"{error.msg} at character {error.pos}") from error
     except RecursionError:
         raise _too_deep() from None
-    except ValueError as error:  # an integer with more digits than Python converts
-        raise StrictJsonError("not_json", str(error)) from error
-    # Counting brackets is a cheap upper bound of the depth: only suspicious texts are walked.
-    if text.count("{") + text.count("[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+    except ValueError:  # an integer with more digits than Python converts
+        raise _too_long() from None
+    # Counting brackets is a cheap upper bound of the depth: only suspicious texts are walked. To replace is
+    # quicker than to count twice.
+    if text.replace("[", "{").count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise _too_deep()
+    if len(text) > MAX_NUMBER_CHARACTERS and _may_have_long_number(text):
+        _LENGTHS.decode(text)
     # Most texts escape nothing, and one character is found much faster than two.
     if "\\" in text and "\\u" in text:
         _refuse_lone_surrogates(value)
@@ -64,11 +70,32 @@ def _refuse_constant(name: str) -> NoReturn:
     raise StrictJsonError("not_json", f"{name} is not a JSON number")
 
 
+def _refuse_long_number(number: str) -> None:
+    if len(number) > MAX_NUMBER_CHARACTERS:
+        raise _too_long()
+
+
+_LENGTHS = json.JSONDecoder(parse_int=_refuse_long_number, parse_float=_refuse_long_number)
+_STRETCH = MAX_NUMBER_CHARACTERS // 2
+_NUMBER_STRETCH = re.compile(rf"[-+.0-9eE]{{{_STRETCH}}}")
+
+
+def _may_have_long_number(text: str) -> bool:
+    # Wherever a longer number stands, one of these places begins a stretch within it.
+    return any(_NUMBER_STRETCH.match(text, at) for at in range(0, len(text), _STRETCH))
+
+
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique_members, parse_constant=_refuse_constant)
 
 
 def _too_deep() -> StrictJsonError:
     return StrictJsonError("too_deep", f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _too_long() -> StrictJsonError:
+    return StrictJsonError(
+        "number_too_long", f"a number has at most {MAX_NUMBER_CHARACTERS} characters; send it as a string"
+    )
 
 
 def _depth(value: Any) -> int:

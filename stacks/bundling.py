@@ -23,8 +23,8 @@ ROOT: Final = Path(__file__).parent.parent
 CACHE: Final = ROOT / "build" / "layers"
 """Installed dependencies by content hash, so that only the first synthesis downloads."""
 
-PLATFORM: Final = "aarch64-manylinux2014"
-"""What the functions run on, as uv calls it."""
+PLATFORMS: Final = {"arm64": "aarch64-manylinux2014", "x86_64": "x86_64-manylinux2014"}
+"""What functions can run on, by Lambda's name for it, as uv calls it."""
 
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "requirements.*")
 
@@ -79,16 +79,20 @@ def compile_bytecode(directory: Path, place: str) -> None:
     subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "0"})
 
 
-def installed(lock: Path) -> Path:
-    """A directory with the wheels that the hash-locked file `lock` names, compiled. Raises `InstallError`."""
+def installed(lock: Path, architecture: str) -> Path:
+    """A directory with the wheels that the hash-locked file `lock` names, for `architecture`, compiled.
+
+    Raises `InstallError`.
+    """
+    platform = PLATFORMS[architecture]
     interpreter = f"{sys.version_info.major}.{sys.version_info.minor}"
-    key = hashlib.sha256(f"{interpreter} {PLATFORM} compiled\n".encode() + lock.read_bytes()).hexdigest()[:32]
+    key = hashlib.sha256(f"{interpreter} {platform} compiled\n".encode() + lock.read_bytes()).hexdigest()[:32]
     directory = CACHE / key
     if not directory.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         # Installed beside and renamed: an interrupted run leaves nothing that looks finished.
         with tempfile.TemporaryDirectory(dir=CACHE, prefix="unfinished-") as unfinished:
-            _install(lock, interpreter, Path(unfinished) / key)
+            _install(lock, interpreter, platform, Path(unfinished) / key)
             compile_bytecode(Path(unfinished) / key, "/opt/python")
             try:
                 (Path(unfinished) / key).replace(directory)
@@ -99,10 +103,10 @@ def installed(lock: Path) -> Path:
     return directory
 
 
-def _install(lock: Path, interpreter: str, target: Path) -> None:
+def _install(lock: Path, interpreter: str, platform: str, target: Path) -> None:
     command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", str(target)]
     command += ["--require-hashes", "--no-deps", "--only-binary", ":all:"]
-    command += ["--python-version", interpreter, "--python-platform", PLATFORM, "--requirement", str(lock)]
+    command += ["--python-version", interpreter, "--python-platform", platform, "--requirement", str(lock)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
     if done.returncode != 0:
         raise InstallError(lock, done.stdout + done.stderr)

@@ -20,7 +20,9 @@ from eventplane.contract.model import (
     Place,
     Priority,
     Route,
+    SchemaCheck,
     Transport,
+    WhenFull,
 )
 
 __all__ = [
@@ -37,7 +39,9 @@ __all__ = [
     "Priority",
     "Problem",
     "Route",
+    "SchemaCheck",
     "Transport",
+    "WhenFull",
     "check",
     "compile_contract",
     "contract_document",

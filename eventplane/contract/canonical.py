@@ -10,7 +10,7 @@ from typing import Any
 from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
 from eventplane.filters import to_document
 
-FORMAT = 1
+FORMAT = 2
 """The version of the document's own format, compiled or written by people."""
 
 VERSION_LENGTH = 16
@@ -56,6 +56,7 @@ def _participant(participant: Participant) -> dict[str, Any]:
         "description": participant.description,
         "inbox": _channel(participant.inbox),
         "outbox": _channel(participant.outbox),
+        "sends": None if participant.sends is None else list(participant.sends),
     }
 
 
@@ -70,6 +71,7 @@ def _channel(channel: Channel) -> dict[str, Any]:
         "retention_s": channel.retention_s,
         "max_receives": channel.max_receives,
         "receipts": channel.receipts,
+        "when_full": channel.when_full,
     }
 
 
@@ -77,5 +79,6 @@ def _event_type(event_type: EventType) -> dict[str, Any]:
     return {
         "description": event_type.description,
         "priority": event_type.priority,
-        "schema": event_type.schema,
+        "schemas": list(event_type.schemas.values()),
+        "schema_check": event_type.schema_check,
     }

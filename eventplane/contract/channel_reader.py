@@ -15,6 +15,7 @@ from eventplane.contract.model import (
     ParticipantKind,
     Priority,
     Transport,
+    WhenFull,
 )
 from eventplane.contract.reader import Choice, Section
 
@@ -51,11 +52,17 @@ class Number:
 _GUARANTEE = Word(DeliveryGuarantee, DeliveryGuarantee.AT_LEAST_ONCE, "how reliable the channel is")
 _PRIORITY = Word(Priority, Priority.NORMAL, "what overtakes what, for types that declare none")
 _ORDERING = Word(Ordering, Ordering.NONE, "`source` keeps the order of sending within one source")
+_WHEN_FULL = Word(
+    WhenFull,
+    WhenFull.REFUSE,
+    "what happens to new events of this channel when the device's store has no room for their priority",
+)
 
 WORDS: dict[str, Word[Any]] = {
     "delivery_guarantee": _GUARANTEE,
     "priority": _PRIORITY,
     "ordering": _ORDERING,
+    "when_full": _WHEN_FULL,
 }
 
 NUMBERS = {
@@ -73,12 +80,20 @@ RECEIPTS = "the reader confirms each event after handling it, not at reception"
 def read_channel(participant: str, kind: ParticipantKind, section: Section) -> Channel:
     """The channel of `section`, `participant.box`; faults go where the section's faults go."""
     transport = _transport(kind, section)
+    box = section.path.rsplit(".", 1)[-1]
     guarantee = _guarantee(section)
     ordering = _word("ordering", _ORDERING, section)
     _check_ordering(ordering, transport, section)
+    when_full = _word("when_full", _WHEN_FULL, section)
+    if when_full is not WhenFull.REFUSE and (kind is ParticipantKind.CLOUD_SERVICE or box == "inbox"):
+        section.fault(
+            "when_full",
+            "only an event that enters the device's store can find it full",
+            "set it on the outbox of a device or a device_service",
+        )
     channel = Channel(
         participant=participant,
-        box=section.path.rsplit(".", 1)[-1],
+        box=box,
         transport=transport,
         delivery_guarantee=guarantee,
         priority=_word("priority", _PRIORITY, section),
@@ -88,9 +103,15 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
         retention_s=_number("retention_s", section) or 0,
         max_receives=_number("max_receives", section) or 0,
         receipts=section.boolean("receipts", default=False),
+        when_full=when_full,
     )
     section.finish()
     return channel
+
+
+def is_default(channel: Channel, kind: ParticipantKind) -> bool:
+    """Whether `channel`, of a participant of `kind`, is as it would be without any setting."""
+    return channel == read_channel(channel.participant, kind, Section(channel.box, {}, []))
 
 
 def _transport(kind: ParticipantKind, section: Section) -> Transport:

@@ -1,17 +1,19 @@
 """What is allowed in a contract and was hardly meant: the warnings of `make contract`.
 
-A warning never stops a deploy. What the checks cannot know, they leave alone: which events a participant
-sends is not declared, so a service that answers an event with one of the same type is not seen as a loop.
+A warning never stops a deploy. What the checks cannot know, they leave alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
+from eventplane.contract.channel_reader import is_default
 from eventplane.contract.errors import Problem
-from eventplane.contract.model import Contract, Ordering, Place, Route
-from eventplane.contract.possibilities import can_match, possible
-from eventplane.filters import All, Any, Attributes, Exact, Filter, Not, Sql, to_document
+from eventplane.contract.loops import relay_loops, service_loops
+from eventplane.contract.model import Contract, Ordering, ParticipantKind, Place, Route
+from eventplane.contract.possibilities import Takes, can_match, of_type, possible
+from eventplane.contract.sending import misnamed_sends, unsent_types
+from eventplane.filters import All, Any, Filter, Not, Sql, to_document
 
 
 def check(contract: Contract) -> tuple[Problem, ...]:
@@ -22,24 +24,25 @@ def check(contract: Contract) -> tuple[Problem, ...]:
         *_unreachable_channels(contract),
         *_lost_order(contract),
         *_untaken_types(contract, takes),
+        *misnamed_sends(contract),
+        *unsent_types(contract),
         *_doubtful_filters(contract, takes),
         *_repeated_routes(contract),
-        *_loops(contract, takes),
+        *relay_loops(contract, takes),
+        *service_loops(contract, takes),
     )
 
 
-_Takes = Mapping[str, frozenset[str]]
-"""The declared event types that each route can take, by its name."""
-
-
 def _types_of(filter: Filter, types: Iterable[str]) -> frozenset[str]:
-    return frozenset(each for each in types if can_match(filter, _known(each)))
+    return frozenset(each for each in types if can_match(filter, of_type(each)))
 
 
 def _unreachable_channels(contract: Contract) -> Iterator[Problem]:
     written = {route.destination for route in contract.routes}
     for each in contract.participants.values():
-        if each.inbox.address not in written:
+        # Nobody misses what leads to an inbox that the contract says nothing of; in the cloud it is a queue.
+        wanted = each.kind is ParticipantKind.CLOUD_SERVICE or not is_default(each.inbox, each.kind)
+        if wanted and each.inbox.address not in written:
             yield Problem(
                 f"participants.{each.name}.inbox",
                 "no route leads here",
@@ -64,7 +67,7 @@ def _lost_order(contract: Contract) -> Iterator[Problem]:
             )
 
 
-def _untaken_types(contract: Contract, takes: _Takes) -> Iterator[Problem]:
+def _untaken_types(contract: Contract, takes: Takes) -> Iterator[Problem]:
     taken = frozenset[str]().union(*takes.values())
     for name in contract.event_types:
         if name not in taken:
@@ -75,7 +78,7 @@ def _untaken_types(contract: Contract, takes: _Takes) -> Iterator[Problem]:
             )
 
 
-def _doubtful_filters(contract: Contract, takes: _Takes) -> Iterator[Problem]:
+def _doubtful_filters(contract: Contract, takes: Takes) -> Iterator[Problem]:
     for route in contract.routes:
         path = f"routes.{route.name}.filter"
         yield from _lint(route.filter, path)
@@ -134,41 +137,6 @@ def _repeated_routes(contract: Contract) -> Iterator[Problem]:
             )
 
 
-def _loops(contract: Contract, takes: _Takes) -> Iterator[Problem]:
-    """The device is the one participant that passes events on by itself: up, down, and up again."""
-    device = contract.device
-    up = [each for each in contract.routes if each.destination == device.outbox.address]
-    down = [each for each in contract.routes if each.destination == device.inbox.address]
-    for back in down:
-        loops = [each.name for each in up if _can_share(each, back, takes, bool(contract.event_types))]
-        if loops:
-            yield Problem(
-                f"routes.{back.name}",
-                f"it can send down again what {' or '.join(loops)} sends up: a loop",
-                "let the filters exclude each other, by type or by an attribute",
-            )
-
-
-def _can_share(one: Route, other: Route, takes: _Takes, declared: bool) -> bool:
-    both = All((one.filter, other.filter))
-    needed = _needed(both)
-    if not declared:
-        return can_match(both, needed)
-    shared = takes[one.name] & takes[other.name]
-    return any(can_match(both, {**needed, **_known(each)}) for each in shared)
-
-
-def _needed(filter: Filter) -> Attributes:
-    """Attributes without which nothing matches: two filters that ask for different ones share no event."""
-    if isinstance(filter, Exact):
-        # An attribute that reads 1 or true may be no String, and then an expression sees another value.
-        other = filter.value in ("true", "false") or filter.value.lstrip("-").isdigit()
-        return {} if other else {filter.attribute: filter.value}
-    if isinstance(filter, All):
-        return {name: value for each in filter.filters for name, value in _needed(each).items()}
-    return {}
-
-
 def _parts(filter: Filter, path: str) -> Iterator[tuple[str, Filter]]:
     if isinstance(filter, Not):
         yield f"{path}.not", filter.filter
@@ -176,7 +144,3 @@ def _parts(filter: Filter, path: str) -> Iterator[tuple[str, Filter]]:
         dialect = type(filter).__name__.lower()
         for at, part in enumerate(filter.filters):
             yield f"{path}.{dialect}[{at}]", part
-
-
-def _known(event_type: str) -> Attributes:
-    return {"type": event_type, "specversion": "1.0"}

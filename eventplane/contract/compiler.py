@@ -13,24 +13,18 @@ from types import MappingProxyType
 from eventplane.contract.canonical import FORMAT, canonical_bytes, version_of, whole_document
 from eventplane.contract.channel_reader import read_channel
 from eventplane.contract.errors import ContractError, ContractFormatError, Problem
+from eventplane.contract.event_type_reader import read_event_types
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import (
-    Contract,
-    EventType,
-    Participant,
-    ParticipantKind,
-    Place,
-    Priority,
-    Route,
-)
+from eventplane.contract.model import Contract, EventType, Participant, ParticipantKind, Place, Route
 from eventplane.contract.reader import Section
+from eventplane.contract.sends import read_sends
 
 
 def compile_contract(document: object, origin: str) -> Contract:
     """The contract that `document` declares. Raises `ContractError` with every problem found.
 
     `document` is plain data (mappings, lists, strings, numbers), `origin` the file it came from. The payload
-    schema of an event type stands in it as a JSON Schema document, not as a file name.
+    schemas of an event type stand in it as JSON Schema documents, not as file names.
     """
     name, participants, event_types, routes = _read(document, origin)
     canonical = canonical_bytes(whole_document(name, participants, event_types, routes))
@@ -77,13 +71,13 @@ def _contract(
 def _read(document: object, origin: str) -> _Parts:
     problems: list[Problem] = []
     top = Section("", document, problems)
-    _check_format(top, origin)
+    format_version = _read_format(top, origin)
     name = top.text("name")
     participants = {
         each: _read_participant(each, section)
         for each, section in top.section("participants").entries().items()
     }
-    event_types = _read_event_types(top.section("event_types"))
+    event_types = read_event_types(top.section("event_types"), format_version)
     # By name, like everything in the canonical form: the order of writing means nothing.
     routes = tuple(
         _read_route(each, section, participants)
@@ -96,13 +90,16 @@ def _read(document: object, origin: str) -> _Parts:
     return name, participants, event_types, routes
 
 
-def _check_format(top: Section, origin: str) -> None:
+def _read_format(top: Section, origin: str) -> int:
     found = top.raw("format")
-    if isinstance(found, int) and not isinstance(found, bool) and found > FORMAT:
-        # Whatever else one found here would be a fault by rules that this contract does not follow.
-        raise ContractFormatError(origin, found, FORMAT)
-    if found != FORMAT or isinstance(found, bool):
-        top.fault("format", f"{found!r} is not a known format", f"write `format: {FORMAT}`")
+    if isinstance(found, int) and not isinstance(found, bool):
+        if found > FORMAT:
+            # Whatever else one found here would be a fault by rules that this contract does not follow.
+            raise ContractFormatError(origin, found, FORMAT)
+        if found >= 1:
+            return found
+    top.fault("format", f"{found!r} is not a known format", f"write `format: {FORMAT}`")
+    return FORMAT
 
 
 def _read_participant(name: str, section: Section) -> Participant:
@@ -117,26 +114,10 @@ def _read_participant(name: str, section: Section) -> Participant:
         description=section.text("description"),
         inbox=read_channel(name, kind, section.section("inbox")),
         outbox=read_channel(name, kind, section.section("outbox")),
+        sends=read_sends(section),
     )
     section.finish()
     return participant
-
-
-def _read_event_types(section: Section) -> dict[str, EventType]:
-    types = {}
-    for name in section.members:
-        each = section.section(name)
-        schema = each.raw("schema")
-        if schema is not None and not isinstance(schema, Mapping):
-            each.fault("schema", "it is not a JSON Schema", "name a file under schemas/ that holds one")
-        types[str(name)] = EventType(
-            name=str(name),
-            description=each.text("description"),
-            priority=each.choice("priority", Priority, None),
-            schema=schema,
-        )
-        each.finish()
-    return types
 
 
 def _read_route(name: str, section: Section, participants: Mapping[str, Participant]) -> Route:

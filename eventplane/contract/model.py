@@ -10,6 +10,7 @@ from typing import Any
 
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
+from eventplane.severity import priority_of
 
 
 class ParticipantKind(StrEnum):
@@ -65,13 +66,29 @@ class Ordering(StrEnum):
     SOURCE = "source"
 
 
+class WhenFull(StrEnum):
+    """What the device's store does with a new event when it has no room: refuse it, or drop the oldest."""
+
+    REFUSE = "refuse"
+    DROP_OLDEST = "drop_oldest"
+
+
+class SchemaCheck(StrEnum):
+    """Which payloads the cloud's router checks: none, those of a known schema version, or all."""
+
+    NONE = "none"
+    KNOWN = "known"
+    STRICT = "strict"
+
+
 @dataclass(frozen=True, slots=True)
 class Channel:
     """One outbox or inbox, named from its participant's side.
 
     `expiry_s` seconds an event is worth delivering (None: for ever); `batching_delay_ms` milliseconds it may
     wait for company; `retention_s` seconds a queue keeps it; `max_receives` deliveries tried before the
-    dead-letter queue; `receipts`: the reader confirms each event after handling it, not at reception.
+    dead-letter queue; `receipts`: the reader confirms each event after handling it, not at reception;
+    `when_full`: what happens to its new events when the device's store has no room for their priority.
     """
 
     participant: str
@@ -85,6 +102,7 @@ class Channel:
     retention_s: int
     max_receives: int
     receipts: bool
+    when_full: WhenFull
 
     @property
     def address(self) -> str:
@@ -94,23 +112,39 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """Someone who sends through `outbox` and receives through `inbox`."""
+    """Someone who sends through `outbox` and receives through `inbox`.
+
+    `sends` are the types of its events, a prefix where one ends in `.*`; None where it does not say.
+    """
 
     name: str
     kind: ParticipantKind
     description: str
     inbox: Channel
     outbox: Channel
+    sends: tuple[str, ...] | None
+
+    def may_send(self, event_type: str) -> bool:
+        """Whether `sends` names the type; a participant that does not say counts as sending none."""
+        return any(
+            event_type.startswith(each[:-1]) if each.endswith(".*") else event_type == each
+            for each in self.sends or ()
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """One `type` of event: its priority (None: the channel's) and the JSON Schema of its payload."""
+    """One `type` of event: its priority (None: its events decide) and the JSON Schemas of its payload.
+
+    `schemas` are the versions of the payload by `$id`, which an event names in `dataschema`; one that names
+    none is of the first. A schema from a contract of format 1 may have no `$id`, and then stands under ''.
+    """
 
     name: str
     description: str
     priority: Priority | None
-    schema: Mapping[str, Any] | None = field(hash=False)
+    schemas: Mapping[str, Mapping[str, Any]] = field(hash=False)
+    schema_check: SchemaCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +195,13 @@ class Contract:
         return tuple(route for route in self.routes if route.place is place)
 
     def priority(self, event: Envelope, channel: Channel) -> Priority:
-        """How urgent `event` is: what its type says, otherwise what the `channel` it came from says."""
+        """How urgent `event` is: what its type says, else its severity, else the `channel` it came from.
+
+        The type goes first: what the operator decided for it, no producer can overrule with a number.
+        """
         declared = self.event_types.get(event.type)
-        return declared.priority if declared and declared.priority else channel.priority
+        if declared and declared.priority:
+            return declared.priority
+        severity = event.attributes.get("severitynumber")
+        # The envelope has checked that it is an Integer.
+        return channel.priority if severity is None else Priority(priority_of(int(severity)))

@@ -6,14 +6,35 @@ conditions that share an unknown attribute count as independent. So "it cannot m
 
 from __future__ import annotations
 
-from eventplane.filters import All, Any, Attributes, Filter, Not, Sql
+from collections.abc import Mapping
+
+from eventplane.filters import All, Any, Attributes, Exact, Filter, Not, Sql
+
+Takes = Mapping[str, frozenset[str]]
+"""The declared event types that each route can take, by its name."""
 
 _EITHER = frozenset({True, False})
+
+
+def of_type(event_type: str) -> Attributes:
+    """What one knows of every event of a type."""
+    return {"type": event_type, "specversion": "1.0"}
 
 
 def can_match(filter: Filter, known: Attributes) -> bool:
     """Whether some event with the `known` attributes, and any others, could match."""
     return True in possible(filter, known)
+
+
+def needed(filter: Filter) -> Attributes:
+    """Attributes without which nothing matches: two filters that ask for different ones share no event."""
+    if isinstance(filter, Exact):
+        # An attribute that reads 1 or true may be no String, and then an expression sees another value.
+        other = filter.value in ("true", "false") or filter.value.lstrip("-").isdigit()
+        return {} if other else {filter.attribute: filter.value}
+    if isinstance(filter, All):
+        return {name: value for each in filter.filters for name, value in needed(each).items()}
+    return {}
 
 
 def possible(filter: Filter, known: Attributes) -> frozenset[bool]:

@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from eventplane.contract import Contract, load_compiled
+from eventplane.contract import Contract, SchemaCheck, load_compiled
 from eventplane.ledger import CONTRACTS
 from glue_jobs.delivery_audit.errors import AlteredContractError, NoContractError
 from glue_jobs.delivery_audit.storage import Storage, join
@@ -41,6 +41,16 @@ class ContractHistory:
     def destinations(self) -> dict[str, str]:
         """Where each route leads; by the newest contract that has it."""
         return {route.name: route.destination for contract in self.contracts for route in contract.routes}
+
+    def has_check(self, version: Column, event_type: Column, *checks: SchemaCheck) -> Column:
+        """Whether one of `checks` is what the contract `version` has for the payloads of `event_type`."""
+        checked = [
+            f"{contract.version} {each.name}"
+            for contract in self.contracts
+            for each in contract.event_types.values()
+            if each.schema_check in checks
+        ]
+        return sf.concat_ws(" ", version, event_type).isin(checked)
 
     def in_force_at(self, milliseconds: Column) -> Column:
         """The version in force at a Unix time; before the first use it is the first.

@@ -9,8 +9,7 @@ from pyspark.sql import functions as sf
 
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from glue_jobs.delivery_audit.contracts import ContractHistory
-from glue_jobs.delivery_audit.ledger import EVERY_ROUTE
-from glue_jobs.delivery_audit.route_filters import NO_ROUTE
+from glue_jobs.delivery_audit.route_filters import EVERY_ROUTE, NO_ROUTE
 
 
 class Verdict(StrEnum):

@@ -8,12 +8,10 @@ from pyspark.sql import functions as sf
 from eventplane.delivery import Outcome
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.quarantine import any_missing, fault, line
-from glue_jobs.delivery_audit.route_filters import NO_ROUTE
+from glue_jobs.delivery_audit.refused_events import believed
+from glue_jobs.delivery_audit.route_filters import EVERY_ROUTE, NO_ROUTE
 from glue_jobs.delivery_audit.schema import CORRUPT, LEDGER_ROW
 from glue_jobs.delivery_audit.window import Window, day_of, is_time
-
-EVERY_ROUTE = "(every route)"
-"""Stands for a route where a row has none and yet is not `unrouted`: it ends the event on all its routes."""
 
 
 def is_no_event() -> Column:
@@ -64,7 +62,7 @@ def decisions(ledger: DataFrame, history: ContractHistory) -> DataFrame:
         "file",
     )
     return (
-        ledger.where(~is_no_event())
+        believed(ledger.where(~is_no_event()), history)
         .groupBy("source", "id")
         .agg(
             sf.collect_list(decision).alias("decisions"),

@@ -16,6 +16,9 @@ from glue_jobs.delivery_audit.attributes import NOT_ATTRIBUTES, Attributes
 NO_ROUTE = "(unrouted)"
 """What stands for a route where none matches. No route can be called so."""
 
+EVERY_ROUTE = "(every route)"
+"""Stands for a route where a ledger row has none and yet is not `unrouted`: every route ends so."""
+
 
 def to_column(filter: Filter, attributes: Attributes) -> Column:
     """Whether an event matches `filter`: true or false, never null.

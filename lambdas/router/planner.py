@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Route
-from eventplane.delivery import Outcome, Refusal, dead_letter
+from eventplane.delivery import Outcome, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.expiry import is_expired
 from eventplane.ingest import Accepted, parse_frame
 from eventplane.ledger import LedgerRecord
 from eventplane.router import Router
 from lambdas.common.queue import QueueMessage
+from lambdas.router.payload import PayloadCheck
 
 DEAD_LETTER_SOURCE: Final = "/eventplane/cloud/router"
 """The `source` of the dead letters that the cloud's routers write."""
@@ -46,6 +47,7 @@ class Planner:
     def __init__(self, contract: Contract, source: str) -> None:
         self._contract = contract
         self._router = Router(contract, Place.CLOUD)
+        self._payloads = PayloadCheck(contract)
         self._channel: Channel = contract.channel(source)
         kind = contract.participants[self._channel.participant].kind
         self._has_frames = kind is ParticipantKind.DEVICE
@@ -53,11 +55,17 @@ class Planner:
     def plan(self, message: QueueMessage, now_ms: int) -> Iterator[Step]:
         """The steps of one message, at least one for each item in it; `now_ms` in Unix milliseconds."""
         entry, items = self._open(message)
+        check = self._payloads.of_message()
         for item in items:
-            if item.event is not None:
-                yield from self._routed(entry, item.event, now_ms)
-            elif item.error is not None:
-                yield from self._refused(entry, item, item.error, now_ms)
+            if item.error is not None:
+                refusal = Refusal(item.error.reason, item.error.detail)
+                yield from self._refused(entry, item, refusal, now_ms)
+            elif item.event is not None:
+                # Before everything else: what is wrong is said of an event that nobody takes, or no longer.
+                if wrong := check(item.event):
+                    yield from self._refused(entry, item, wrong, now_ms)
+                else:
+                    yield from self._routed(entry, item.event, now_ms)
 
     def _open(self, message: QueueMessage) -> tuple[_Entry, Iterator[Accepted]]:
         entry = _Entry(message, message.sent_at_ms, None)
@@ -81,15 +89,15 @@ class Planner:
             else:
                 yield Step(self._record(entry, event, now_ms, route, Outcome.DELIVERED, None), event)
 
-    def _refused(self, entry: _Entry, item: Accepted, error: EnvelopeError, now_ms: int) -> Iterator[Step]:
+    def _refused(self, entry: _Entry, item: Accepted, refusal: Refusal, now_ms: int) -> Iterator[Step]:
         """The original is never tried again: it becomes a dead letter, which is routed like any event."""
-        yield Step(self._record(entry, None, now_ms, None, Outcome.DEAD_LETTERED, error.reason))
+        yield Step(self._record(entry, item.event, now_ms, None, Outcome.DEAD_LETTERED, refusal.reason))
         letter = dead_letter(
-            # The same message and place give the same id: a repetition is a duplicate, not a second letter.
-            id=f"{entry.message.id}.{item.index}",
+            # The same event, or message and place, give the same id: a repetition is not a second letter.
+            id=letter_id(*item.event.key) if item.event else f"{entry.message.id}.{item.index}",
             source=DEAD_LETTER_SOURCE,
             time=datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds"),
-            refusal=Refusal(error.reason, error.detail),
+            refusal=refusal,
             channel=self._channel.address,
             original=item.original,
             contract_version=self._contract.version,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +17,6 @@ from stacks.bundling import ROOT, compile_bytecode, copy_packages, installed, lo
 from stacks.config import Environment
 
 RUNTIME: Final = lambda_.Runtime.PYTHON_3_11
-ARCHITECTURE: Final = lambda_.Architecture.ARM_64
 
 CONTRACT_FILE: Final = "contract.json"
 """Where the functions expect the compiled contract, at the root of their code."""
@@ -24,6 +25,13 @@ LOCK: Final = ROOT / "lambdas" / "requirements.txt"
 
 AWS_SERVICES: Final = frozenset({"s3", "sqs"})
 """Services that the functions call. botocore brings models of 400, which are nine tenths of the layer."""
+
+
+def architecture(environment: Environment) -> lambda_.Architecture:
+    """What the functions run on, and so the layer's wheels are for; an emulator has its own machine only."""
+    if environment.is_emulated and platform.machine() == "x86_64":
+        return lambda_.Architecture.X86_64
+    return lambda_.Architecture.ARM_64
 
 
 def function_code(folder: str, contract: Contract) -> lambda_.Code:
@@ -46,6 +54,7 @@ class DependenciesLayer(Construct):
 
     def __init__(self, scope: Construct, id: str, *, environment: Environment) -> None:
         super().__init__(scope, id)
+        runs_on = architecture(environment)
         self.version = lambda_.LayerVersion(
             self,
             "Version",
@@ -53,16 +62,16 @@ class DependenciesLayer(Construct):
             code=lambda_.Code.from_asset(
                 str(ROOT / "lambdas" / "common"),
                 asset_hash_type=AssetHashType.OUTPUT,
-                bundling=local_bundling(_fill_layer),
+                bundling=local_bundling(partial(_fill_layer, runs_on.name)),
             ),
             compatible_runtimes=[RUNTIME],
-            compatible_architectures=[ARCHITECTURE],
+            compatible_architectures=[runs_on],
             removal_policy=environment.removal_policy,
         )
 
 
-def _fill_layer(target: Path) -> None:
-    packages = installed(LOCK)
+def _fill_layer(runs_on: str, target: Path) -> None:
+    packages = installed(LOCK, runs_on)
     models = packages / "botocore" / "data"
 
     def unused(directory: str, names: list[str]) -> set[str]:

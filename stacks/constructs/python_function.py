@@ -13,7 +13,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from stacks.config import PROJECT, Environment, FunctionSize
-from stacks.constructs.function_assets import ARCHITECTURE, RUNTIME
+from stacks.constructs.function_assets import RUNTIME, architecture
 from stacks.constructs.service_role import service_role
 from stacks.findings import accept
 
@@ -55,7 +55,7 @@ class PythonFunction(Construct):
             "Function",
             function_name=function_name,
             runtime=RUNTIME,
-            architecture=ARCHITECTURE,
+            architecture=architecture(environment),
             handler=f"lambdas.{folder}.handler.handle",
             code=code,
             layers=[layer],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from eventplane.contract import Contract, Place
 from stacks import bundling
 from stacks.application import build
 from stacks.config import environment
+from stacks.constructs.function_assets import LOCK
 from tests.infrastructure.templates import Resource
 
 START = """
@@ -24,6 +26,24 @@ handler = importlib.import_module(module)
 assert callable(getattr(handler, function))
 handler.service()
 print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "boto3")]))
+"""
+
+CHECK = """
+from eventplane.contract import compile_contract
+from eventplane.envelope import write_event
+from lambdas.router.payload import PayloadCheck
+contract = compile_contract({
+    "format": 2, "name": "small",
+    "participants": {"d": {"kind": "device", "description": "d"}},
+    "event_types": {"t": {
+        "description": "d", "schema_check": "known",
+        "schemas": [{"$id": "https://a.example/1", "type": "integer"}],
+    }},
+    "routes": {"up": {"filter": {"exact": {"type": "t"}}, "to": "d.outbox"}},
+}, "small")
+event = write_event({"id": "1", "source": "/s", "type": "t"}, "x")
+refusal = PayloadCheck(contract).of_message()(event)
+print(refusal.reason, refusal.detail)
 """
 
 
@@ -102,10 +122,12 @@ def test_every_source_comes_with_its_bytecode(assembly: Path) -> None:
         assert sources == compiled
 
 
-def test_the_layer_is_pure_python_and_small(assembly: Path) -> None:
+def test_the_layer_is_small_and_its_machine_code_is_for_the_functions(assembly: Path) -> None:
     (layer,) = resources(assembly, "Routing", "AWS::Lambda::LayerVersion")
     files = [each for each in asset(assembly, layer).rglob("*") if each.is_file()]
-    assert not [each for each in files if each.suffix in {".so", ".dll", ".dylib"}]
+    (library,) = (each for each in files if each.suffix in {".so", ".dll", ".dylib"})
+    assert library.name == "rpds.cpython-311-aarch64-linux-gnu.so"
+    assert layer.find("CompatibleArchitectures") == ["arm64"]
     # Its share of what a function may have unpacked (250 MB) is also what a cold start has to load.
     assert sum(each.stat().st_size for each in files) < 30_000_000
 
@@ -120,13 +142,27 @@ def test_the_audit_gets_its_script_and_its_packages(assembly: Path) -> None:
     assert [each.suffix for each in sources if each.is_file()].count(".py") == 1
 
 
+def test_the_router_checks_payloads_with_the_layer_of_this_machine(tmp_path: Path) -> None:
+    packages = bundling.installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64")
+    started = subprocess.run(
+        [sys.executable, "-S", "-W", "error", "-c", CHECK],
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{bundling.ROOT}{os.pathsep}{packages}", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert started.returncode == 0, started.stderr
+    assert started.stdout == "payload_invalid $: 'x' is not of type 'integer' (schema https://a.example/1)\n"
+
+
 def test_two_syntheses_at_once_share_one_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text("")
 
-    def install(_lock: Path, _interpreter: str, target: Path) -> None:
+    def install(_lock: Path, _interpreter: str, _platform: str, target: Path) -> None:
         target.mkdir()
         faster = tmp_path / "cache" / target.name
         faster.mkdir()
@@ -134,5 +170,5 @@ def test_two_syntheses_at_once_share_one_installation(
 
     monkeypatch.setattr(bundling, "CACHE", tmp_path / "cache")
     monkeypatch.setattr(bundling, "_install", install)
-    assert [each.name for each in bundling.installed(lock).iterdir()] == ["package.py"]
+    assert [each.name for each in bundling.installed(lock, "arm64").iterdir()] == ["package.py"]
     assert len(list((tmp_path / "cache").iterdir())) == 1

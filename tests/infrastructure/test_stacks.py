@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 
 import aws_cdk as cdk
 import pytest
@@ -11,6 +12,7 @@ from aws_cdk import aws_s3 as s3
 from eventplane.contract import Contract
 from stacks.application import build
 from stacks.config import environment
+from stacks.constructs.function_assets import architecture
 from tests.infrastructure.templates import NO_BUNDLING, Templates
 
 STATEFUL = {
@@ -83,11 +85,23 @@ def test_every_log_has_an_end(templates: Templates) -> None:
     assert all(each.find("LoggingConfig", "LogGroup") for each in functions)
 
 
-def test_functions_run_on_arm_with_the_one_python(templates: Templates) -> None:
+def test_functions_run_on_the_one_python(templates: Templates) -> None:
     for function in templates.of("AWS::Lambda::Function"):
         assert function.find("Runtime") == "python3.11"
-        assert function.find("Architectures") == ["arm64"]
         assert len(function.find("Layers")) == 1
+
+
+def test_functions_run_on_arm(prod: Templates) -> None:
+    assert {str(each.find("Architectures")) for each in prod.of("AWS::Lambda::Function")} == {"['arm64']"}
+
+
+@pytest.mark.parametrize(("machine", "runs_on"), [("x86_64", "x86_64"), ("aarch64", "arm64")])
+def test_an_emulator_s_functions_run_on_its_own_machine(
+    machine: str, runs_on: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert architecture(environment("local")).name == runs_on
+    assert architecture(environment("dev")).name == "arm64"
 
 
 def test_the_routers_share_their_code(templates: Templates) -> None:

@@ -1,9 +1,10 @@
-"""What the checks call impossible never happens, and an explanation is the router's own answer."""
+"""What the checks call impossible never happens, loops are found, an explanation is the router's answer."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.cesql import parse
+from eventplane.contract import check, compile_contract, load_compiled
 from eventplane.contract.possibilities import possible
 from eventplane.explain import explain_filter
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
@@ -61,3 +62,44 @@ def test_an_explanation_agrees_with_itself(filter: Filter, event: dict[str, str 
                 answers
             )
         waiting += term.terms
+
+
+SERVICES = "pqrs"
+SENT = st.dictionaries(st.sampled_from(SERVICES), st.sets(st.sampled_from("abc")))
+READ = st.sets(st.tuples(st.sampled_from("abc"), st.sampled_from(SERVICES)), min_size=1)
+
+
+@given(SENT, READ)
+def test_a_service_is_named_in_a_loop_if_and_only_if_its_events_can_come_back(
+    sent: dict[str, set[str]], read: set[tuple[str, str]]
+) -> None:
+    contract = compile_contract(
+        {
+            "format": 2,
+            "name": "small",
+            "participants": {
+                "home": {"kind": "device", "description": "d"},
+                **{
+                    each: {
+                        "kind": "cloud_service",
+                        "description": "d",
+                        "sends": sorted(sent[each]) if each in sent else None,
+                    }
+                    for each in SERVICES
+                },
+            },
+            "event_types": {each: {"description": "d"} for each in "abc"},
+            "routes": {
+                f"{type}-to-{reader}": {"filter": {"exact": {"type": type}}, "to": f"{reader}.inbox"}
+                for type, reader in read
+            },
+        },
+        "small",
+    )
+    assert load_compiled(contract.canonical) == contract
+    reached = {each: {reader for type, reader in read if type in sent.get(each, ())} for each in SERVICES}
+    for _ in SERVICES:
+        reached = {each: known.union(*(reached[other] for other in known)) for each, known in reached.items()}
+    loops = [each.message for each in check(contract) if each.message.startswith("a loop")]
+    named = {each for each in SERVICES if any(f"{each} sends" in message for message in loops)}
+    assert named == {each for each in SERVICES if each in reached[each]}

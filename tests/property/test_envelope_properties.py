@@ -7,14 +7,30 @@ from cloudevents.core.v1.event import CloudEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventplane.attributes import KNOWN
 from eventplane.batch import pack, unpack
 from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn"]), min_size=1, max_size=20)
-NAME = st.from_regex(r"[a-z][a-z0-9]{0,10}", fullmatch=True).filter(
-    lambda name: name not in {"data", "time", "source", "type", "id", "specversion", "dataschema"}
+NAME = st.from_regex(r"[a-z][a-z0-9]{0,10}", fullmatch=True).filter(lambda name: name not in {"data", *KNOWN})
+EXTENSIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "severitynumber": st.integers(1, 24),
+        "severitytext": st.sampled_from(["TRACE", "Fatal", "bad"]),
+        "traceparent": st.builds(
+            "00-{:032x}-{:016x}-{:02x}".format,
+            st.integers(1, 2**128 - 1),
+            st.integers(1, 2**64 - 1),
+            st.integers(0, 255),
+        ),
+        "tracestate": TEXT | st.just(""),
+        "sequence": TEXT,
+        "partitionkey": TEXT,
+        "expirytime": st.datetimes().map(lambda at: f"{at.isoformat()}Z"),
+        "dataschema": st.just("urn:a:b"),
+    },
 )
-RESERVED = {"datacontenttype", "expirytime", "subject", "sequence", "partitionkey", "traceparent"}
 VALUE = TEXT | st.integers(-(2**31), 2**31 - 1) | st.booleans()
 JSON = st.recursive(
     st.none()
@@ -26,9 +42,10 @@ JSON = st.recursive(
     max_leaves=10,
 )
 EVENTS = st.builds(
-    lambda id, extensions, data: write_event(
+    lambda id, known, extensions, data: write_event(
         {
-            **{name: value for name, value in extensions.items() if name not in RESERVED},
+            **known,
+            **extensions,
             "id": id,
             "source": "/homes/1/voice",
             "type": "org.example.thing.v1",
@@ -36,6 +53,7 @@ EVENTS = st.builds(
         data,
     ),
     TEXT,
+    EXTENSIONS,
     st.dictionaries(NAME, VALUE, max_size=4),
     JSON,
 )

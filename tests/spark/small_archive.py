@@ -11,7 +11,7 @@ from typing import Any
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Place, compile_contract
-from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame
 from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord, tap_records, to_line
@@ -28,11 +28,14 @@ DEVICE_MS = 1_000
 ALARM, READING, DIARY = "org.example.alarm.v1", "org.example.reading.v1", "org.example.diary.v1"
 
 
-def small_contract(**routes: dict[str, Any]) -> Contract:
-    """One device, two cloud services, two routes: alarms and readings; `routes` adds or replaces."""
+def small_contract(schema_check: str = "none", **routes: dict[str, Any]) -> Contract:
+    """One device, two cloud services, two routes: alarms and readings; `routes` adds or replaces.
+
+    Readings have a schema, which is used as `schema_check` says.
+    """
     return compile_contract(
         {
-            "format": 1,
+            "format": 2,
             "name": "small",
             "participants": {
                 "device": {"kind": "device", "description": "A device."},
@@ -41,7 +44,11 @@ def small_contract(**routes: dict[str, Any]) -> Contract:
             },
             "event_types": {
                 ALARM: {"description": "An alarm.", "priority": "urgent"},
-                READING: {"description": "A reading."},
+                READING: {
+                    "description": "A reading.",
+                    "schemas": [{"$id": "https://schemas.example.org/reading", "type": "object"}],
+                    "schema_check": schema_check,
+                },
             },
             "routes": {
                 "alarms": {"filter": {"exact": {"type": ALARM}}, "to": "help.inbox"},
@@ -102,6 +109,17 @@ class SmallArchive:
             outcome=Outcome.DEAD_LETTERED,
             reason=tapped.refusal,
         )
+        self.ledger += [refused, sent]
+        return [refused, sent]
+
+    def refuse_event(
+        self, event: Envelope, reason: str, home: str = "home-1", **more: Any
+    ) -> list[LedgerRecord]:
+        """The tap sees an event that the router refuses; its dead letter goes to `help`."""
+        self.accept(event, home)
+        refused = self.record(event, home, outcome=Outcome.DEAD_LETTERED, reason=reason, **more)
+        letter = write_event({"id": letter_id(*event.key), "source": "//router", "type": DEAD_LETTER_TYPE})
+        sent = self.record(letter, home, route="letters", destination="help.inbox", outcome=Outcome.DELIVERED)
         self.ledger += [refused, sent]
         return [refused, sent]
 

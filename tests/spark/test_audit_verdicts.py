@@ -143,7 +143,7 @@ def test_calling_a_routed_event_unrouted_is_a_loss_and_a_wrong_decision(
     assert faults(audit()) == {"lost": 1, "misrouted": 1}
 
 
-@pytest.mark.parametrize("outcome", [Outcome.EXPIRED, Outcome.DROPPED, Outcome.DEAD_LETTERED])
+@pytest.mark.parametrize("outcome", [Outcome.EXPIRED, Outcome.DROPPED])
 @pytest.mark.parametrize("route", ["readings", None])
 def test_an_end_by_policy_is_not_a_loss(
     archive: SmallArchive, audit: Audit, outcome: Outcome, route: str | None
@@ -154,6 +154,85 @@ def test_an_end_by_policy_is_not_a_loss(
     report = audit()
     assert faults(report) == {str(outcome): 1}
     assert by_route(report, "readings")[str(outcome)] == by_route(report, "readings")["expected"] == 1
+
+
+def with_check(archive: SmallArchive, schema_check: str) -> SmallArchive:
+    archive.contract = small_contract(schema_check)
+    archive.contracts = [archive.contract]
+    return archive
+
+
+@pytest.mark.parametrize(
+    ("schema_check", "reason"),
+    [("known", "payload_invalid"), ("strict", "payload_invalid"), ("strict", "unknown_dataschema")],
+)
+def test_an_event_that_was_refused_by_its_payload_is_dead_lettered(
+    archive: SmallArchive, audit: Audit, schema_check: str, reason: str
+) -> None:
+    with_check(archive, schema_check).refuse_event(archive.event(), reason)
+    archive.send(ALARM)
+    report = audit()
+    assert faults(report) == {"dead_lettered": 1}
+    assert by_route(report, "readings")["dead_lettered"] == by_route(report, "readings")["expected"] == 1
+    assert report["dead_letters"] == [{"place": "cloud", "reason": reason, "count": 1, "missing": 0}]
+    assert report["totals"]["internal"] == 1
+
+
+@pytest.mark.parametrize(
+    ("schema_check", "reason"),
+    [
+        ("none", "payload_invalid"),
+        ("known", "unknown_dataschema"),
+        ("strict", "because"),
+        ("strict", None),
+    ],
+)
+def test_a_router_is_not_believed_that_the_contract_let_it_refuse_an_event(
+    archive: SmallArchive, audit: Audit, schema_check: str, reason: str
+) -> None:
+    with_check(archive, schema_check).refuse_event(archive.event(), reason)
+    report = audit()
+    assert faults(report) == {"lost": 1, "dead_lettered": 1}
+    assert report["findings"][0]["route"] == "readings"
+    assert report["findings"][0]["file"].startswith("ledger/")
+
+
+def test_a_refused_type_that_the_contract_does_not_check_is_lost(archive: SmallArchive, audit: Audit) -> None:
+    with_check(archive, "strict").refuse_event(archive.event(ALARM), "payload_invalid")
+    assert faults(audit()) == {"lost": 1, "dead_lettered": 1}
+
+
+@pytest.mark.parametrize("route", ["readings", None])
+def test_a_dead_lettered_event_whose_letter_reached_nobody_is_lost(
+    archive: SmallArchive, audit: Audit, route: str | None
+) -> None:
+    with_check(archive, "strict").refuse_event(archive.event(), "payload_invalid", route=route)
+    archive.refuse_event(archive.event(), "payload_invalid", route=route)
+    archive.ledger[-1] = replace(archive.ledger[-1], outcome=Outcome.EXPIRED)
+    report = audit()
+    assert faults(report) == {"lost": 1, "dead_lettered": 2}
+    assert report["findings"][0]["id"] == archive.ledger[-2].id
+
+
+def test_one_route_that_ended_in_a_dead_letter_says_nothing_of_the_others(
+    archive: SmallArchive, audit: Audit
+) -> None:
+    archive.contract = small_contract(copies={"filter": {"exact": {"type": READING}}, "to": "help.inbox"})
+    archive.contracts = [archive.contract]
+    archive.refuse_event(archive.event(), "no_room", route="copies", destination="help.inbox")
+    report = audit()
+    assert faults(report) == {"lost": 1, "dead_lettered": 1}
+    assert report["findings"][0]["route"] == "readings"
+
+
+def test_a_copy_that_was_delivered_goes_before_one_that_was_refused(
+    archive: SmallArchive, audit: Audit
+) -> None:
+    event = archive.event()
+    with_check(archive, "strict").refuse_event(event, "payload_invalid")
+    archive.route(event)
+    report = audit()
+    assert (report["totals"]["delivered"], report["totals"]["lost"]) == (1, 0)
 
 
 @pytest.mark.parametrize("expiry", [{}, {"expirytime": "2026-03-01T12:00:00.041Z"}])

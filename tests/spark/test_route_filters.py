@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from eventplane import filters
+from eventplane.cesql import parse
 from eventplane.envelope import parse_event, write_event
+from eventplane.limits import MAX_DEPTH, MAX_NUMBER_CHARACTERS
 from tests.spark.matching import by_spark
 
 NAMES = ("type", "subject", "floor", "data")
@@ -72,3 +74,32 @@ def test_numbers_are_compared_in_canonical_form(spark: SparkSession) -> None:
     zero = filters.Exact("floor", "0")
     assert zero.matches(parse_event(text).attributes)
     assert by_spark(spark, [zero], [text]) == [[True]]
+
+
+def test_no_data_that_the_routers_accept_hides_the_attributes_from_spark(spark: SparkSession) -> None:
+    longest = MAX_NUMBER_CHARACTERS
+    awkward = [
+        *(
+            "9" * longest,
+            f"-{'9' * (longest - 1)}",
+            f"0.{'1' * (longest - 2)}",
+            "1e400",
+            "1e99999999999",
+            "-0",
+        ),
+        *(
+            "[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1),
+            '{"":1,"type":"x"}',
+            "{" + f'"{"k" * 60_000}":1' + "}",
+        ),
+        *('"\\u0000"', '"\x7f\u2028\ufffe\U0001ffff"', '"\\ud83d\\ude00"', f'"{"y" * 90_000}"', "null"),
+    ]
+    texts = [
+        f'{{"data":{data},"t\\u0079pe":"t","id":"1","source":"s","specversion":"1.0","severitynumber":17}}'
+        for data in awkward
+    ]
+    tried = [filters.Exact("type", "t"), filters.Sql(parse("severitynumber >= 17"))]
+    assert [[each.matches(parse_event(text).attributes) for each in tried] for text in texts] == (
+        [[True, True]] * len(awkward)
+    )
+    assert by_spark(spark, tried, texts) == [[True, True]] * len(awkward)

@@ -37,11 +37,13 @@ def found(contract: Contract) -> dict[str, str]:
     return {each.path: each.message for each in check(contract) if not each.path.endswith(".inbox")}
 
 
-def test_every_inbox_without_a_route_is_named() -> None:
-    assert [each.path for each in check(plane(to_desk({"exact": {"type": RING}})))] == [
-        "participants.device.inbox",
-        "participants.bell.inbox",
-    ]
+def test_an_inbox_without_a_route_is_named_where_somebody_counts_on_it() -> None:
+    up = {"up": {"filter": {"exact": {"type": RING}}, "to": "device.outbox"}}
+    assert [each.path for each in check(plane(up))] == ["participants.desk.inbox"]
+    bell = {"kind": "device_service", "description": "rings", "inbox": {"receipts": True}}
+    device = {"kind": "device", "description": "a device", "inbox": {"priority": "normal"}}
+    contract = plane(up, participants={"device": device, "bell": bell})
+    assert [each.path for each in check(contract)] == ["participants.bell.inbox"]
 
 
 def test_a_plane_without_an_uplink_is_named() -> None:

@@ -38,7 +38,7 @@ def test_compile_is_the_default_and_writes_the_compiled_form(
     assert output.read_bytes() == contract.canonical
     printed = capsys.readouterr().out
     assert contract.version in printed
-    assert "5 warnings\n  participants.device.inbox: no route leads here" in printed
+    assert "warning" not in printed
 
 
 @pytest.mark.parametrize("command", [[], ["diagram"], ["diff", "other.json"]])
@@ -59,6 +59,13 @@ def test_the_diagram_has_every_participant_and_every_route(contract: Contract) -
     assert all(f'"{name}"' in text for name in contract.participants)
     assert all(f'"{route.name}"' in text for route in contract.routes)
     assert 'device_router == "alarms-to-call-service" ==> p_call_service' in text
+    assert 'p_activity_service -- "org.eventplane.activity.*" --> device_router' in text
+    assert "p_operations --" not in text
+
+
+def test_who_does_not_say_what_it_sends_has_an_arrow_without_a_name(contract: Contract) -> None:
+    desk = contract_document(contract)["participants"]["operations"] | {"sends": None}
+    assert "  p_operations --> cloud_router" in diagram(changed(contract, participants={"operations": desk}))
 
 
 def test_best_effort_is_dotted_and_the_downlink_ends_at_the_home(contract: Contract) -> None:
@@ -85,12 +92,23 @@ def test_changes_are_named_field_by_field(contract: Contract) -> None:
     family = document["participants"]["family-app"]
     family["inbox"] |= {"max_receives": 9, "expiry_s": 60}
     motion = document["event_types"]["org.eventplane.activity.motion.v1"]
-    motion["schema"] = {"type": "object", "additionalProperties": False}
+    old_id = "https://schemas.eventplane.org/activity.v1.json"
+    new_id = "https://schemas.eventplane.org/activity.v1.1.json"
+    (old_schema,) = motion["schemas"]
+    # Both types that have the schema have the same.
+    door = document["event_types"]["org.eventplane.activity.door.v1"]
+    changed_schema = {key: value for key, value in old_schema.items() if key != "required"}
+    motion["schemas"] = [changed_schema | {"additionalProperties": False}, {"$id": new_id}]
+    motion["schema_check"] = "known"
+    door["schemas"] = motion["schemas"][:1]
     up = {"filter": {"prefix": {"type": "org."}}, "to": "device.outbox"}
     new = changed(
         contract,
         participants={"family-app": family, "neighbour": {"kind": "cloud_service", "description": "x"}},
-        event_types={"org.eventplane.activity.motion.v1": motion},
+        event_types={
+            "org.eventplane.activity.motion.v1": motion,
+            "org.eventplane.activity.door.v1": door,
+        },
         routes={"everything-to-cloud": up, "dead-letters-to-operations": None},
     )
     changes = diff(contract, new)
@@ -103,9 +121,12 @@ def test_changes_are_named_field_by_field(contract: Contract) -> None:
         '~ routes.everything-to-cloud.filter: {"prefix": {"type": "org.eventplane."}} -> '
         '{"prefix": {"type": "org."}}'
     ) in texts
-    schema = "event_types.org.eventplane.activity.motion.v1.schema"
-    assert f"~ {schema}.additionalProperties: true -> false" in texts
-    assert any(each.startswith(f"- {schema}.required: ") for each in texts)
+    motion_path = "event_types.org.eventplane.activity.motion.v1"
+    assert f'~ {motion_path}.schemas: ["{old_id}"] -> ["{old_id}", "{new_id}"]' in texts
+    assert f'+ {motion_path}.schemas[{new_id}]: {{"$id": "{new_id}"}}' in texts
+    assert f"~ {motion_path}.schemas[{old_id}].additionalProperties: true -> false" in texts
+    assert f'~ {motion_path}.schema_check: "none" -> "known"' in texts
+    assert any(each.startswith(f"- {motion_path}.schemas[{old_id}].required: ") for each in texts)
     assert {each.path for each in diff(new, contract)} == {each.path for each in changes}
 
 

@@ -15,10 +15,13 @@ from eventplane.contract import (
     DeliveryGuarantee,
     Place,
     Priority,
+    SchemaCheck,
     Transport,
+    WhenFull,
     compile_contract,
     load_compiled,
 )
+from eventplane.contract.canonical import FORMAT
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.envelope import write_event
 from eventplane.router import Router
@@ -33,7 +36,7 @@ def contract() -> Contract:
 
 def small() -> dict[str, Any]:
     return {
-        "format": 1,
+        "format": 2,
         "name": "small",
         "participants": {
             "device": {"kind": "device", "description": "a device"},
@@ -138,7 +141,7 @@ def put(path: str, value: object) -> Change:
 @pytest.mark.parametrize(
     ("change", "path"),
     [
-        (put("format", 2), "format"),
+        (put("format", 0), "format"),
         (put("format", "1"), "format"),
         (put("format", True), "format"),
         (put("name", ""), "name"),
@@ -165,10 +168,26 @@ def put(path: str, value: object) -> Change:
         (put("participants/device/outbox/ordering", "source"), "participants.device.outbox.ordering"),
         (put("participants/second", {"kind": "device", "description": "x"}), "participants"),
         (put("event_types/org.example.ring.v1/priority", "asap"), "event_types.org.example.ring.v1.priority"),
+        (put(f"event_types/{RING}/schema", {"$id": "https://a.example/1"}), f"event_types.{RING}.schema"),
+        (put(f"event_types/{RING}/schemas", {"$id": "https://a.example/1"}), f"event_types.{RING}.schemas"),
+        (put(f"event_types/{RING}/schemas", ["file.json"]), f"event_types.{RING}.schemas[0]"),
+        (put(f"event_types/{RING}/schemas", [{"$id": 1}]), f"event_types.{RING}.schemas[0]"),
+        (put(f"event_types/{RING}/schemas", [{"$id": "ring.json"}]), f"event_types.{RING}.schemas[0]"),
         (
-            put("event_types/org.example.ring.v1/schema", "file.json"),
-            "event_types.org.example.ring.v1.schema",
+            put(f"event_types/{RING}/schemas", [{"$id": "a:1#b"}]),
+            f"event_types.{RING}.schemas[0]",
         ),
+        (put(f"event_types/{RING}/schemas", [{"$id": "a:1"}, {}]), f"event_types.{RING}.schemas[1]"),
+        (put(f"event_types/{RING}/schemas", [{"$id": "a:1"}] * 2), f"event_types.{RING}.schemas[1]"),
+        (put(f"event_types/{RING}/schema_check", "known"), f"event_types.{RING}.schema_check"),
+        (put(f"event_types/{RING}/schema_check", "always"), f"event_types.{RING}.schema_check"),
+        (put("participants/desk/sends", RING), "participants.desk.sends"),
+        (put("participants/desk/sends", [7]), "participants.desk.sends[0]"),
+        (put("participants/desk/sends", [RING, "org.*.ring"]), "participants.desk.sends[1]"),
+        (put("participants/desk/sends", ["*"]), "participants.desk.sends[0]"),
+        (put("participants/bell/outbox/when_full", "explode"), "participants.bell.outbox.when_full"),
+        (put("participants/bell/inbox/when_full", "drop_oldest"), "participants.bell.inbox.when_full"),
+        (put("participants/desk/outbox/when_full", "drop_oldest"), "participants.desk.outbox.when_full"),
         (put("routes/to-desk/to", "nobody.inbox"), "routes.to-desk.to"),
         (put("routes/to-desk/to", "desk.outbox"), "routes.to-desk.to"),
         (put("routes/to-desk/to", "bell.cupboard"), "routes.to-desk.to"),
@@ -203,6 +222,54 @@ def test_what_no_transport_can_give_is_answered_with_what_it_can(change: Change,
     with pytest.raises(ContractError) as caught:
         compile_contract(document, "some.yaml")
     assert remedy in caught.value.problems[0].remedy
+
+
+def test_two_types_may_share_a_schema_but_not_its_name() -> None:
+    document = small()
+    schema = {"$id": "https://a.example/1", "type": "object"}
+    put(f"event_types/{RING}/schemas", [schema])(document)
+    put("event_types/other", {"description": "x", "schemas": [dict(schema)]})(document)
+    compile_contract(document, "shared")
+    put("event_types/other/schemas", [schema | {"type": "array"}])(document)
+    with pytest.raises(ContractError, match="another schema has the `\\$id`") as caught:
+        compile_contract(document, "two of a name")
+    assert [each.path for each in caught.value.problems] == ["event_types.other.schemas[0]"]
+
+
+def test_versions_keep_their_order_and_the_first_is_the_one_of_old_events() -> None:
+    document = small()
+    put(f"event_types/{RING}/schemas", [{"$id": "a:2"}, {"$id": "a:1"}])(document)
+    put(f"event_types/{RING}/schema_check", "known")(document)
+    contract = compile_contract(document, "versions")
+    again = load_compiled(contract.canonical)
+    assert again.version == contract.version
+    for each in (contract, again):
+        assert list(each.event_types[RING].schemas) == ["a:2", "a:1"]
+        assert each.event_types[RING].schema_check is SchemaCheck.KNOWN
+    document["event_types"][RING]["schemas"].reverse()
+    assert compile_contract(document, "versions").version != contract.version
+
+
+def test_what_is_sent_is_a_type_or_a_family() -> None:
+    document = small()
+    put("participants/bell/sends", ["org.example.door.*", RING, RING])(document)
+    contract = compile_contract(document, "sends")
+    bell, desk = contract.participants["bell"], contract.participants["desk"]
+    assert (bell.sends, desk.sends) == (("org.example.door.*", RING), None)
+    assert [bell.may_send(each) for each in (RING, "org.example.door.v1", "org.example.doors.v1")] == [
+        True,
+        True,
+        False,
+    ]
+    assert not desk.may_send(RING)
+    assert load_compiled(contract.canonical) == contract
+
+
+def test_a_full_store_refuses_unless_the_channel_says_otherwise() -> None:
+    document = small()
+    assert compile_contract(document, "small").channel("bell.outbox").when_full is WhenFull.REFUSE
+    put("participants/bell/outbox/when_full", "drop_oldest")(document)
+    assert compile_contract(document, "small").channel("bell.outbox").when_full is WhenFull.DROP_OLDEST
 
 
 def test_all_faults_are_reported_at_once() -> None:
@@ -275,8 +342,8 @@ def test_faults_of_the_files_and_of_the_contract_come_together(tmp_path: Path) -
 
 
 def test_every_event_type_of_the_plane_has_a_schema(contract: Contract) -> None:
-    assert [each.name for each in contract.event_types.values() if each.schema is None] == []
+    assert [each.name for each in contract.event_types.values() if not each.schemas] == []
 
 
 def test_the_file_is_in_the_documents_format() -> None:
-    assert yaml.safe_load(CONTRACT_FILE.read_text())["format"] == 1
+    assert yaml.safe_load(CONTRACT_FILE.read_text())["format"] == FORMAT

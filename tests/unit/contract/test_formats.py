@@ -12,13 +12,18 @@ from eventplane.contract import (
     ContractFormatError,
     DeliveryGuarantee,
     Ordering,
+    SchemaCheck,
+    WhenFull,
     compile_contract,
     contract_document,
     load_compiled,
 )
+from eventplane.contract.canonical import FORMAT
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
 GOLDEN_VERSION = "d17fe94bbe13b478"
+GOLDEN_2 = Path(__file__).parent / "golden" / "format-2.json"
+GOLDEN_2_VERSION = "2fcb59749438eb3a"
 
 
 def test_a_contract_of_format_1_is_readable_for_ever() -> None:
@@ -30,6 +35,44 @@ def test_a_contract_of_format_1_is_readable_for_ever() -> None:
     assert contract.channel("desk.inbox").ordering is Ordering.SOURCE
     assert contract.channel("desk.outbox").delivery_guarantee is DeliveryGuarantee.BEST_EFFORT
     assert contract.channel("bell.inbox").receipts
+    # What came later has its defaults.
+    assert contract.channel("bell.outbox").when_full is WhenFull.REFUSE
+    assert {each.sends for each in contract.participants.values()} == {None}
+    ring = contract.event_types["org.example.ring.v1"]
+    assert (ring.schemas, ring.schema_check) == (
+        {"": {"required": ["door"], "type": "object"}},
+        SchemaCheck.NONE,
+    )
+    assert contract.event_types["org.example.quiet.v1"].schemas == {}
+
+
+def test_a_contract_of_format_2_is_readable_for_ever() -> None:
+    raw = GOLDEN_2.read_bytes()
+    contract = load_compiled(raw)
+    assert contract.version == GOLDEN_2_VERSION == hashlib.sha256(raw).hexdigest()[:16]
+    assert contract.canonical == raw
+    assert contract.channel("bell.outbox").when_full is WhenFull.DROP_OLDEST
+    assert contract.participants["bell"].sends == ("org.example.ring.v1",)
+    ring = contract.event_types["org.example.ring.v1"]
+    assert list(ring.schemas) == ["https://schemas.example.org/ring.2", "https://schemas.example.org/ring.1"]
+    assert ring.schema_check is SchemaCheck.STRICT
+
+
+def test_a_file_of_format_1_is_read_and_compiled_to_todays_form(tmp_path: Path) -> None:
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "ring.json").write_text('{"required": ["door"]}')
+    file = tmp_path / "plane.yaml"
+    file.write_text(
+        "format: 1\nname: old\n"
+        "participants: {home: {kind: device, description: x}}\n"
+        "event_types: {ring: {description: x, schema: ring.json}, mute: {description: x, schema: }}\n"
+        "routes: {up: {filter: {exact: {type: ring}}, to: home.outbox}}\n"
+    )
+    contract = load_contract(file)
+    assert contract.event_types["ring"].schemas == {"": {"required": ["door"]}}
+    assert contract.event_types["mute"].schemas == {}
+    assert json.loads(contract.canonical)["format"] == FORMAT
+    assert load_compiled(contract.canonical) == contract
 
 
 def test_the_version_is_of_what_stands_there_so_that_later_settings_do_not_change_it() -> None:
@@ -48,17 +91,17 @@ def test_layout_does_not_count() -> None:
 
 
 def test_a_newer_format_is_refused_with_one_named_error() -> None:
-    document = json.loads(GOLDEN.read_bytes()) | {"format": 2, "something": "new"}
+    document = json.loads(GOLDEN.read_bytes()) | {"format": 3, "something": "new"}
     with pytest.raises(ContractFormatError, match="update the program") as caught:
         load_compiled(json.dumps(document), "device.json")
-    assert (caught.value.found, caught.value.readable) == (2, 1)
+    assert (caught.value.found, caught.value.readable) == (3, 2)
     assert len(caught.value.problems) == 1
     assert "device.json" in str(caught.value)
 
 
 def test_a_newer_format_in_the_file_people_write_is_the_same_error(tmp_path: Path) -> None:
     file = tmp_path / "plane.yaml"
-    file.write_text("format: 2\nname: a\nname: b\n")
+    file.write_text("format: 3\nname: a\nname: b\n")
     with pytest.raises(ContractFormatError):
         load_contract(file)
 

@@ -26,14 +26,24 @@ def test_simpler_clients_send_one_event_or_a_plain_batch() -> None:
     ]
 
 
-def test_a_bad_item_is_refused_alone_with_its_bytes() -> None:
-    bad = '{"id":"x","id":"y"}'
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ('{"id":"x","id":"y"}', "duplicate_key"),
+        ('{"id":' + "9" * 5_000 + "}", "number_too_long"),
+        ('{"id":NaN}', "not_json"),
+        ("[" * 5_000 + '"]",{"\\"}":"["}' + "]" * 5_000, "too_deep"),
+        ('{"a":' * 5_000 + "1" + "}" * 5_000, "too_deep"),
+        ("7", "not_an_object"),
+    ],
+)
+def test_a_bad_item_is_refused_alone_with_its_bytes(bad: str, reason: str) -> None:
     first, second, third = unpack(f"[{ONE},{bad},{TWO}]".encode())
     assert first == parse_event(ONE)
     assert third == parse_event(TWO)
     assert isinstance(second, tuple)
     assert second[0] == bad.encode()
-    assert second[1].reason == "duplicate_key"
+    assert second[1].reason == reason
 
 
 @pytest.mark.parametrize(
@@ -44,6 +54,7 @@ def test_a_bad_item_is_refused_alone_with_its_bytes() -> None:
         (b"[1,]", "not_json"),
         (b"[] x", "not_json"),
         (b"[" * 90_000, "not_json"),
+        (b'[{"a":' + b"[" * 5_000 + b'"', "not_json"),
         (b"[\xff]", "not_utf8"),
         (b"\x78\x9cnonsense", "not_zlib"),
         (zlib.compress(b"[1]")[:-1], "not_zlib"),

@@ -20,6 +20,15 @@ def reason_of(raw: bytes | str) -> str:
     return caught.value.reason
 
 
+@pytest.mark.parametrize("before", ["", "x" * 250, "x" * 499, "é" * 500])
+def test_a_number_has_1000_characters_at_most_wherever_it_stands(before: str) -> None:
+    def data(digits: int) -> str:
+        return text(note=f"x{before}")[:-1] + ',"data":[' + "7" * digits + ',"' + "7" * 3_000 + '"]}'
+
+    assert parse_event(data(1_000)).json == data(1_000)
+    assert reason_of(data(1_001)) == "number_too_long"
+
+
 def test_text_passes_through_untouched() -> None:
     raw = b' { "type":"t" ,"source" : "/a","id":"\\u00e9","specversion":"1.0", "data" : [1.0, 1e400,  "x"]}\n'
     assert parse_event(raw).json.encode() == raw
@@ -61,7 +70,10 @@ def test_listing_1_of_the_router_paper_is_an_event_with_contenttype_as_extension
         (text() + "x", "not_json"),
         (text()[:-1] + ',"x":NaN}', "not_json"),
         (text()[:-1] + ',"x":-Infinity}', "not_json"),
-        (text()[:-1] + ',"x":' + "9" * 5000 + "}", "not_json"),
+        (text()[:-1] + ',"x":' + "9" * 5_000 + "}", "number_too_long"),
+        (text()[:-1] + ',"data":' + "9" * 1_001 + "}", "number_too_long"),
+        (text()[:-1] + ',"data":[{"a":-0.' + "1" * 998 + "}]}", "number_too_long"),
+        (text()[:-1] + ',"data":1e' + "0" * 999 + "}", "number_too_long"),
         (text()[:-1] + ',"id":"2"}', "duplicate_key"),
         (text()[:-1] + ',"data":{"a":1,"a":2}}', "duplicate_key"),
         (text()[:-1] + ',"data":"\\ud800"}', "lone_surrogate"),
@@ -111,6 +123,31 @@ def test_listing_1_of_the_router_paper_is_an_event_with_contenttype_as_extension
         (text(dataschema="relative/schema"), "attribute_value"),
         (text(datacontenttype="json"), "attribute_value"),
         (text(subject=""), "attribute_value"),
+        (text(source="http://[::1"), "attribute_value"),
+        (text(dataschema="1:2"), "attribute_value"),
+        (text(time="2023-13-01T00:00:00Z"), "attribute_value"),
+        (text(time="2023-02-29T00:00:00Z"), "attribute_value"),
+        (text(time="2023-04-31T00:00:00Z"), "attribute_value"),
+        (text(time="2023-01-00T00:00:00Z"), "attribute_value"),
+        (text(time="2023-01-32T00:00:00Z"), "attribute_value"),
+        (text(severitynumber=0), "attribute_value"),
+        (text(severitynumber=25), "attribute_value"),
+        (text(severitynumber=-1), "attribute_value"),
+        (text(severitynumber="17"), "attribute_value"),
+        (text(severitynumber=True), "attribute_value"),
+        (text(severitynumber=17.0), "attribute_value"),
+        (text(severitytext=""), "attribute_value"),
+        (text(severitytext=17), "attribute_value"),
+        (text(traceparent="4bf92f3577b34da6"), "attribute_value"),
+        (text(traceparent=True), "attribute_value"),
+        (text(tracestate=1), "attribute_value"),
+        (text(sequence=""), "attribute_value"),
+        (text(sequence=1), "attribute_value"),
+        (text(partitionkey=""), "attribute_value"),
+        (text(expirytime=0), "attribute_value"),
+        (text(recordedtime="12:00"), "attribute_value"),
+        ("\ufeff" + text(), "byte_order_mark"),
+        (text(data="~").replace("~", "\ud800"), "lone_surrogate"),
         (text(id=None), "missing_attribute"),
         ("{}", "missing_attribute"),
     ],
@@ -124,6 +161,53 @@ def test_what_is_no_event_is_refused_with_a_reason(raw: bytes | str, reason: str
 )
 def test_timestamps_of_any_precision_pass(time: str) -> None:
     assert parse_event(text(time=time)).attributes["time"] == time
+
+
+@pytest.mark.parametrize(
+    "time", ["2024-02-29T00:00:00Z", "2023-12-31T23:59:59-00:00", "0001-01-01T00:00:00Z"]
+)
+def test_every_day_of_the_calendar_passes(time: str) -> None:
+    assert parse_event(text(time=time)).attributes["time"] == time
+
+
+@pytest.mark.parametrize(
+    "extensions",
+    [
+        {"severitynumber": 1, "severitytext": "TRACE"},
+        {"severitynumber": 24},
+        {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "a=1,b=2"},
+        {"tracestate": ""},
+        {"sequence": "0001", "partitionkey": "room"},
+    ],
+)
+def test_known_extensions_pass_with_their_types(extensions: dict[str, object]) -> None:
+    assert extensions.items() <= parse_event(text(**extensions)).attributes.items()
+
+
+@pytest.mark.parametrize(
+    ("extension", "says"),
+    [
+        ({"severitynumber": "17"}, "'severitynumber': a String stands where an Integer is needed"),
+        ({"severitynumber": 25}, r"'severitynumber': a severity is 1 \(TRACE\) to 24 \(FATAL\)"),
+        ({"sequence": True}, "'sequence': a Boolean stands where a String is needed"),
+    ],
+)
+def test_a_refusal_names_the_attribute_and_what_it_must_be(extension: dict[str, object], says: str) -> None:
+    with pytest.raises(EnvelopeError, match=says):
+        parse_event(text(**extension))
+
+
+@pytest.mark.parametrize(
+    "media_type",
+    [
+        "application/json",
+        "Application/vnd.a-b.c+json; charset=utf-8",
+        'multipart/mixed; boundary="a;\\\\\\" b"; q=1',
+        "text/plain; title*=utf-8'en'a%20b",
+    ],
+)
+def test_media_types_with_any_parameters_pass(media_type: str) -> None:
+    assert parse_event(text(datacontenttype=media_type)).attributes["datacontenttype"] == media_type
 
 
 def test_texts_of_any_script_pass() -> None:

@@ -40,6 +40,13 @@ def test_binary_mode_is_attributes_as_texts_and_data_as_bytes() -> None:
     assert message.payload == "é\n".encode()
 
 
+def test_an_attribute_that_is_always_an_integer_stays_one_in_binary_mode() -> None:
+    message = to_binary(parse_event(event(severitynumber=17)))
+    assert message.user_properties == (*GOOD, ("severitynumber", "17"))
+    again = from_message(message.content_type, message.user_properties, message.payload)
+    assert again.attributes["severitynumber"] == 17
+
+
 @pytest.mark.parametrize(
     ("content_type", "payload"),
     [
@@ -84,7 +91,9 @@ def test_data_without_a_content_type_is_json_and_says_so() -> None:
         (None, (*GOOD, ("data_base64", "AA==")), b"", "attribute_name"),
         (None, (*GOOD, ("datacontenttype", "text/plain")), b"", "attribute_name"),
         (None, (*GOOD, ("subject", "")), b"", "attribute_value"),
-        (None, (*GOOD, ("room", "\ud800")), b"", "attribute_value"),
+        (None, (*GOOD, ("room", "\ud800")), b"", "lone_surrogate"),
+        (None, (*GOOD, ("severitynumber", "017")), b"", "attribute_value"),
+        (None, (*GOOD, ("severitynumber", "ERROR")), b"", "attribute_value"),
         ("nonsense", GOOD, b"", "attribute_value"),
         ("application/json", GOOD, b"{", "not_json"),
         ("application/json", GOOD, b'1,"subject":"x"', "not_json"),

@@ -56,6 +56,13 @@ def test_hints_that_sqs_refuses_are_refused_before(hints: dict[str, str], reason
         to_message(event(), hints)
 
 
+def test_what_traces_and_orders_travels_in_the_body_alone() -> None:
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    traced = event(traceparent=parent, tracestate="a=1", sequence="7", partitionkey="kitchen")
+    assert to_message(traced).hints == to_message(event()).hints
+    assert from_message(to_message(traced).body) == traced
+
+
 def test_order_is_by_partition_key_or_source_and_copies_are_known_by_source_and_id() -> None:
     one, other = to_message(event(id="1")), to_message(event(id="2"))
     assert one.group == other.group != to_message(event(partitionkey="b")).group

@@ -11,6 +11,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.envelope import Envelope, write_event
 from lambdas.common.queue import QueueMessage
@@ -24,7 +25,7 @@ ALARM = "org.eventplane.alarm.keyword.v1"
 READING = "org.eventplane.health.reading.v1"
 
 
-def event(id: str, type: str = READING, **attributes: str) -> Envelope:
+def event(id: str, type: str = READING, **attributes: AttributeValue) -> Envelope:
     return write_event({"id": id, "source": "/homes/1", "type": type, **attributes}, {"value": 1})
 
 

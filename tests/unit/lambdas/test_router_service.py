@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from eventplane.batch import pack
+from eventplane.batch import pack, pack_texts
 from eventplane.contract import Contract
 from tests.unit.lambdas.support import ALARM, BUCKET, NOW_MS, READING, Cloud, Run, event, frame, message
 
@@ -41,6 +41,33 @@ def test_a_message_carries_hints_but_the_body_is_the_event(
         "route": "readings-to-care-analytics",
         "contract": contract.version,
     }
+
+
+def test_extensions_come_through_batch_router_and_queue_as_they_were_written(cloud: Cloud, run: Run) -> None:
+    text = (
+        f' {{"specversion":"1.0", "type":"{READING}","id":"1","source":"/homes/1",\n "sequence" : "0\\u0037",'
+        '"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",'
+        '  "tracestate":"a=1 , b=\\u0032",'
+        '"partitionkey":"k\\u00fcche","severitynumber" : 24,"data":1.0}'
+    )
+    assert run(message("m1", frame(pack_texts([text])))) == frozenset()
+
+    (received,) = cloud.received("care-analytics.inbox")
+    assert received["Body"] == text.strip()
+
+
+def test_the_ledger_names_the_severity_s_priority_where_the_contract_leaves_it_open(
+    cloud: Cloud, run: Run
+) -> None:
+    events = [
+        event("1", READING, severitynumber=24),
+        event("2", READING, severitynumber=1),
+        event("3", ALARM, severitynumber=1),
+    ]
+    run(message("m1", frame(pack(events))))
+
+    priorities = {line["id"]: line["priority"] for line in cloud.lines("ledger/")}
+    assert priorities == {"1": "urgent", "2": "low", "3": "urgent"}
 
 
 def test_the_ledger_says_who_sent_what_when_and_how_urgent_it_was(

@@ -1,0 +1,51 @@
+"""Warnings about what participants say that they send."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eventplane.contract.channel_reader import is_default
+from eventplane.contract.errors import Problem
+from eventplane.contract.model import Contract, Participant, ParticipantKind
+from eventplane.delivery import DEAD_LETTER_TYPE
+
+
+def misnamed_sends(contract: Contract) -> Iterator[Problem]:
+    """Types under `sends` that are none of the contract's. A family may still be without members."""
+    if not contract.event_types:
+        return
+    for participant in contract.participants.values():
+        for each in participant.sends or ():
+            if each not in contract.event_types and not each.endswith(".*"):
+                yield Problem(
+                    f"participants.{participant.name}.sends",
+                    f"{each} is no event type of the contract",
+                    "correct the type, or declare the event type",
+                )
+
+
+def unsent_types(contract: Contract) -> Iterator[Problem]:
+    """Event types that nobody sends; nothing is said while a participant that sends does not say what."""
+    participants = contract.participants.values()
+    written = {route.destination for route in contract.routes}
+    silent = [each for each in participants if each.sends is None]
+    if len(silent) == len(participants) or any(_is_sender(each, written) for each in silent):
+        return
+    for name in contract.event_types:
+        # Dead letters are the routers' own.
+        if name != DEAD_LETTER_TYPE and not any(each.may_send(name) for each in participants):
+            yield Problem(
+                f"event_types.{name}",
+                "no participant declares that it sends it",
+                "add it to the `sends` of who does, or remove the type",
+            )
+
+
+def _is_sender(participant: Participant, written: set[str]) -> bool:
+    """Whether its outbox is in use: it has settings, or the participant receives nothing and so must send.
+
+    A device's outbox is the uplink, which routes write, whether the device has events of its own or not.
+    """
+    if participant.kind is ParticipantKind.DEVICE:
+        return False
+    return participant.inbox.address not in written or not is_default(participant.outbox, participant.kind)

@@ -1,0 +1,43 @@
+"""A bound on computing time, for code whose effort depends on what strangers send."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from eventplane.errors import EventPlaneError
+
+
+class CpuLimitError(EventPlaneError):
+    """The block computed for longer than `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"it takes longer than {seconds:g} s to compute; bound what it works on")
+        self.seconds = seconds
+
+
+@contextmanager
+def cpu_limit(seconds: float) -> Iterator[None]:
+    """Raises `CpuLimitError` inside the block once this process has computed for `seconds` in it.
+
+    Computing time, since a machine that stands still proves nothing about the input. A regular expression is
+    interrupted as well. Signals belong to the main thread, where Lambda calls handlers; others are not bound.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise CpuLimitError(seconds)
+
+    earlier = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, earlier)

@@ -1,0 +1,125 @@
+"""The check of payloads against the contract's JSON Schemas: this is the only file that knows the library.
+
+`known` and `strict` event types are checked; every other event is passed without being read again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from eventplane import strict_json
+from eventplane.contract import Contract, EventType, SchemaCheck
+from eventplane.data_member import data_of, is_json
+from eventplane.delivery import PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Refusal
+from eventplane.envelope import Envelope, EnvelopeError
+from eventplane.errors import EventPlaneError
+from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
+
+EVENT_SECONDS: Final = 0.5
+"""Most computing time for one payload, seconds. Ours: 97 KB of numbers take a fifth of it."""
+
+MESSAGE_SECONDS: Final = 5.0
+"""Most computing time for the payloads of one queue message, seconds. Ours: a batch of ten messages with one
+that is made to be slow still fits the function's timeout."""
+
+_QUOTED: Final = 200
+"""Most characters of a path, and of a message, in a refusal's detail: both may quote the payload."""
+
+Check = Callable[[Envelope], Refusal | None]
+"""Why an event is refused, or None."""
+
+
+class SlowPayloadsError(EventPlaneError):
+    """The payloads of one queue message take longer than `MESSAGE_SECONDS`: somebody has to look at it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the payloads of one message take longer than {MESSAGE_SECONDS:g} s to check; "
+            "find the slow schema or the sender, then redrive the message"
+        )
+
+
+class PayloadCheck:
+    """Checks the payloads of the event types that `contract` has checked; the schemas are compiled once."""
+
+    def __init__(self, contract: Contract) -> None:
+        types = [each for each in contract.event_types.values() if each.schema_check is not SchemaCheck.NONE]
+        self._types = {each.name: each for each in types}
+        self._validators = _validators(contract) if types else {}
+
+    def of_message(self) -> Check:
+        """The check of one queue message's events, which share a bound on computing time.
+
+        The check raises `SlowPayloadsError`.
+        """
+        spent = 0.0
+
+        def check(event: Envelope) -> Refusal | None:
+            nonlocal spent
+            if event.type not in self._types:
+                return None
+            if spent >= MESSAGE_SECONDS:
+                raise SlowPayloadsError
+            before = time.thread_time()
+            try:
+                return self._refusal(event, self._types[event.type])
+            finally:
+                spent += time.thread_time() - before
+
+        return check
+
+    def _refusal(self, event: Envelope, event_type: EventType) -> Refusal | None:
+        named = event.attributes.get("dataschema")
+        id = next(iter(event_type.schemas)) if named is None else str(named)
+        if id not in event_type.schemas:
+            if event_type.schema_check is SchemaCheck.KNOWN:
+                return None
+            known = ", ".join(event_type.schemas)
+            return Refusal(UNKNOWN_DATASCHEMA, f"{_short(id)} is none of the contract's: {known}")
+        try:
+            with cpu_limit(EVENT_SECONDS):
+                problem = _problem(event, self._validators[id])
+        except CpuLimitError as error:
+            problem = str(error)
+        return Refusal(PAYLOAD_INVALID, f"{problem} (schema {id})") if problem else None
+
+
+def _validators(contract: Contract) -> dict[str, Any]:
+    """A validator for each schema by `$id`."""
+    # A fifth of a second of a cold start, for the contracts that need it.
+    from jsonschema import Draft202012Validator
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012
+
+    schemas = {id: schema for each in contract.event_types.values() for id, schema in each.schemas.items()}
+    # Without a registry of its own the library would fetch what a `$ref` names from the network.
+    registry = Registry().with_resources(
+        (id, DRAFT202012.create_resource(schema)) for id, schema in schemas.items()
+    )
+    return {id: Draft202012Validator(schema, registry=registry) for id, schema in schemas.items()}
+
+
+def _problem(event: Envelope, validator: Any) -> str | None:
+    """What is wrong with the payload, where, by the first of its faults."""
+    try:
+        data, content_type = data_of(event)
+        if content_type is not None and not is_json(content_type):
+            return f"data of {_short(content_type)} is not JSON, which the schema speaks of"
+        if not data:
+            return "there is no data"
+        value = strict_json.loads(strict_json.decode_text(data))
+        error = next(validator.iter_errors(value), None)
+    except (EnvelopeError, strict_json.StrictJsonError) as refused:
+        return f"the data is not JSON: {refused.detail}"
+    except RecursionError:
+        return "it is nested too deeply for its schema"
+    except ArithmeticError:
+        return "it has a number that is too large to check"
+    return None if error is None else f"{_short(error.json_path)}: {_short(error.message)}"
+
+
+def _short(text: str) -> str:
+    """Both ends of a long text: a message begins with the value and ends with what is wrong with it."""
+    return text if len(text) <= _QUOTED else f"{text[: _QUOTED // 2]} ... {text[-_QUOTED // 2 :]}"

@@ -1,0 +1,275 @@
+"""Payloads against the contract's schemas: what the cloud's router refuses, and with which words."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import subprocess
+import sys
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from eventplane.attributes import AttributeValue
+from eventplane.contract import Contract, SchemaCheck, compile_contract
+from eventplane.delivery import Refusal, letter_id
+from eventplane.envelope import Envelope, parse_event, write_event
+from lambdas.router import payload
+from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
+from lambdas.router.payload import PayloadCheck, SlowPayloadsError
+from lambdas.router.planner import Planner, Step
+from tests.unit.lambdas.support import NOW_MS, frame, message
+
+V1, V2, OTHER = (
+    "https://schemas.example.org/v1",
+    "https://schemas.example.org/v2",
+    "https://elsewhere.example/v3",
+)
+NUMBER = {"$id": V1, "type": "object", "properties": {"value": {"type": "number"}}, "required": ["value"]}
+UNIT = {"$id": V2, "allOf": [{"$ref": "v1"}], "required": ["unit"]}
+
+
+def plane(*schemas: dict[str, Any], check: str = "strict") -> Contract:
+    """Type `t` is checked, type `free` is not."""
+    listed = list(schemas) or [NUMBER, UNIT]
+    return compile_contract(
+        {
+            "format": 2,
+            "name": "small",
+            "participants": {
+                "device": {"kind": "device", "description": "d"},
+                "desk": {"kind": "cloud_service", "description": "d"},
+                "letters": {"kind": "cloud_service", "description": "d"},
+            },
+            "event_types": {
+                "t": {"description": "d", "priority": "urgent", "schemas": listed, "schema_check": check},
+                "free": {"description": "d", "schemas": listed},
+            },
+            "routes": {
+                "to-desk": {"filter": {"exact": {"type": "t"}}, "to": "desk.inbox"},
+                "dead": {"filter": {"prefix": {"type": "org.eventplane.deadletter."}}, "to": "letters.inbox"},
+            },
+        },
+        "small",
+    )
+
+
+def event(data: Any = None, **attributes: AttributeValue) -> Envelope:
+    return write_event({"id": "1", "source": "/s", "type": "t", **attributes}, data)
+
+
+def refusal(event: Envelope, *schemas: dict[str, Any], check: str = "strict") -> Refusal | None:
+    return PayloadCheck(plane(*schemas, check=check)).of_message()(event)
+
+
+@pytest.mark.parametrize(
+    ("check", "dataschema", "data", "reason"),
+    [
+        ("none", None, {}, None),
+        ("none", OTHER, {}, None),
+        ("known", None, {"value": 1}, None),
+        ("known", None, {}, "payload_invalid"),
+        ("known", V1, {}, "payload_invalid"),
+        ("known", V2, {"value": 1}, "payload_invalid"),
+        ("known", V2, {"value": 1, "unit": "m"}, None),
+        ("known", OTHER, {}, None),
+        ("strict", None, {"value": 1}, None),
+        ("strict", None, {}, "payload_invalid"),
+        ("strict", V2, {"unit": "m"}, "payload_invalid"),
+        ("strict", OTHER, {"value": 1, "unit": "m"}, "unknown_dataschema"),
+        ("strict", V1 + "#", {"value": 1}, "unknown_dataschema"),
+    ],
+)
+def test_the_check_and_the_version_decide(
+    check: str, dataschema: str | None, data: Any, reason: str | None
+) -> None:
+    attributes = {"dataschema": dataschema} if dataschema else {}
+    found = refusal(event(data, **attributes), check=check)
+    assert (found.reason if found else None) == reason
+
+
+def test_a_refusal_says_where_what_and_by_which_schema() -> None:
+    found = refusal(event({"value": "much"}))
+    assert found == Refusal("payload_invalid", f"$.value: 'much' is not of type 'number' (schema {V1})")
+    unknown = refusal(event({}, dataschema=OTHER))
+    assert unknown == Refusal("unknown_dataschema", f"{OTHER} is none of the contract's: {V1}, {V2}")
+
+
+def test_a_type_that_is_not_checked_passes_and_so_does_one_that_is_not_declared() -> None:
+    check = PayloadCheck(plane()).of_message()
+    assert check(event({}, type="free")) is None
+    assert check(event({}, type="never.seen")) is None
+
+
+@pytest.mark.parametrize(
+    ("members", "detail"),
+    [
+        ('"datacontenttype":"text/plain","data":"1"', "data of text/plain is not JSON"),
+        ('"datacontenttype":"text/plain","data":{"value":1}', "the data is not JSON"),
+        ('"datacontenttype":"application/octet-stream","data_base64":"MQ=="', "is not JSON"),
+        ('"datacontenttype":"application/json"', "there is no data"),
+        ('"subject":"no data"', "there is no data"),
+        ('"data":null', "None is not of type 'object'"),
+        ('"data_base64":"/w=="', "the data is not JSON: byte 0 is not UTF-8"),
+        ('"data_base64":"' + base64.b64encode(b'{"value":1,"value":2}').decode() + '"', "more than once"),
+        ('"data_base64":"' + base64.b64encode(b'{"value":"x"}').decode() + '"', "$.value: 'x' is not"),
+    ],
+)
+def test_what_is_no_json_is_invalid_under_a_checked_type(members: str, detail: str) -> None:
+    found = refusal(parse_event('{"specversion":"1.0","id":"1","source":"/s","type":"t",' + members + "}"))
+    assert found is not None
+    assert found.reason == "payload_invalid"
+    assert detail in found.detail
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        '"datacontenttype":"application/vnd.example+json","data":{"value":1}',
+        '"datacontenttype":"application/json;charset=utf-8","data":{"value":1}',
+        '"data_base64":"' + base64.b64encode(b'{"value":1}').decode() + '"',
+    ],
+)
+def test_json_is_known_in_every_dress(members: str) -> None:
+    assert (
+        refusal(parse_event('{"specversion":"1.0","id":"1","source":"/s","type":"t",' + members + "}"))
+        is None
+    )
+
+
+def test_a_detail_is_bounded_and_keeps_what_is_wrong() -> None:
+    found = refusal(event({"value": "x" * 90_000}))
+    assert found is not None
+    assert len(found.detail) < 500
+    assert "is not of type 'number'" in found.detail
+    deep = refusal(event({"x" * 90_000: 1}), {"$id": V1, "additionalProperties": False})
+    assert deep is not None
+    assert len(deep.detail) < 500
+
+
+SLOW = {"$id": V1, "pattern": "^(a+)+$"}
+HARMLESS = "a" * 40
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        (SLOW, HARMLESS + "b"),
+        ({"$id": V1, "uniqueItems": True}, [{"a": number} for number in range(9_000)]),
+    ],
+)
+def test_a_payload_that_takes_for_ever_is_interrupted_and_the_next_one_is_not(
+    schema: dict[str, Any], data: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(payload, "EVENT_SECONDS", 0.05)
+    check = PayloadCheck(plane(schema)).of_message()
+    found = check(event(data))
+    assert found is not None
+    assert (found.reason, "takes longer than 0.05 s" in found.detail) == ("payload_invalid", True)
+    assert check(event(HARMLESS)) is None
+
+
+def test_a_message_full_of_slow_payloads_has_to_be_seen_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload, "EVENT_SECONDS", 0.02)
+    monkeypatch.setattr(payload, "MESSAGE_SECONDS", 0.01)
+    checks = PayloadCheck(plane(SLOW))
+    check = checks.of_message()
+    assert check(event(HARMLESS + "b")) is not None
+    assert check(event(HARMLESS, type="free")) is None
+    with pytest.raises(SlowPayloadsError, match="redrive"):
+        check(event(HARMLESS))
+    assert checks.of_message()(event(HARMLESS)) is None
+
+
+def test_outside_the_main_thread_nothing_is_bound_and_nothing_breaks() -> None:
+    found: list[Refusal | None] = []
+    thread = Thread(target=lambda: found.append(refusal(event({"value": 1}))))
+    thread.start()
+    thread.join()
+    assert found == [None]
+
+
+def test_the_limit_is_over_with_its_block() -> None:
+    handler = signal.getsignal(signal.SIGVTALRM)
+
+    def work() -> None:
+        with cpu_limit(0.01):
+            while True:
+                pass
+
+    with pytest.raises(CpuLimitError) as caught:
+        work()
+    assert caught.value.seconds == 0.01
+    with cpu_limit(60):
+        assert signal.getitimer(signal.ITIMER_VIRTUAL)[0] > 0
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+    assert signal.getsignal(signal.SIGVTALRM) is handler
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "detail"),
+    [
+        ({"multipleOf": 0.01}, "1e400", "too large"),
+        ({"multipleOf": 0.01}, "1" + "0" * 400, "too large"),
+        ({"$ref": "#"}, "1", "nested too deeply"),
+    ],
+)
+def test_what_the_library_stumbles_over_is_invalid(schema: dict[str, Any], text: str, detail: str) -> None:
+    sent = parse_event('{"specversion":"1.0","id":"1","source":"/s","type":"t","data":' + text + "}")
+    found = refusal(sent, {"$id": V1, **schema})
+    assert found is not None
+    assert detail in found.detail
+
+
+def plan(contract: Contract, *events: Envelope, attempt: int = 1) -> list[Step]:
+    body = frame(("[" + ",".join(each.json for each in events) + "]").encode())
+    return list(Planner(contract, "device.outbox").plan(message("m1", body, attempt), NOW_MS))
+
+
+def test_a_refused_event_is_recorded_by_name_and_becomes_a_dead_letter_with_its_original() -> None:
+    bad, good = event({"value": "x"}), event({"value": 1}, id="2")
+    refused, letter, delivered = plan(plane(), bad, good)
+    assert refused.event is None
+    record = refused.record
+    assert (record.source, record.id, record.type) == ("/s", "1", "t")
+    assert (record.outcome, record.reason, record.route) == ("dead_lettered", "payload_invalid", None)
+    assert (record.priority, record.client_id) == ("urgent", "home-1")
+    assert letter.event is not None
+    assert (letter.record.destination, letter.event.id) == ("letters.inbox", letter_id("/s", "1"))
+    data = letter.event.data()
+    assert base64.b64decode(data["original_base64"]).decode() == bad.json
+    assert data["detail"].startswith("$.value: 'x' is not of type 'number'")
+    assert letter.event.attributes["deadletterreason"] == "payload_invalid"
+    assert (delivered.record.id, delivered.record.outcome) == ("2", "delivered")
+
+
+def test_the_payload_is_judged_before_route_and_expiry() -> None:
+    late = event({}, expirytime="2020-01-01T00:00:00Z")
+    assert [each.record.outcome for each in plan(plane(), late)] == ["dead_lettered", "delivered"]
+
+
+def test_a_copy_of_a_refused_event_is_the_same_dead_letter() -> None:
+    first, second = plan(plane(), event({})), plan(plane(), event({"value": []}), attempt=2)
+    assert first[1].record.id == second[1].record.id
+
+
+def test_a_service_outbox_is_checked_as_well() -> None:
+    steps = Planner(plane(), "desk.outbox").plan(message("m1", event({}).json), NOW_MS)
+    assert [each.record.reason for each in steps] == ["payload_invalid", None]
+
+
+def test_a_contract_that_checks_nothing_never_loads_the_library(contract: Contract) -> None:
+    assert {each.schema_check for each in contract.event_types.values()} == {SchemaCheck.NONE}
+    code = (
+        "import sys; from eventplane.contract import load_compiled; "
+        "from lambdas.router.planner import Planner; "
+        "Planner(load_compiled(sys.stdin.read()), 'device.outbox'); "
+        "print([name for name in sys.modules if name in ('jsonschema', 'referencing', 'rpds')])"
+    )
+    for compiled, loaded in ((contract, []), (plane(), ["rpds", "referencing", "jsonschema"])):
+        done = subprocess.run(
+            [sys.executable, "-c", code], input=compiled.canonical, capture_output=True, check=True
+        )
+        assert sorted(json.loads(done.stdout.decode().replace("'", '"'))) == sorted(loaded)
