@@ -14,10 +14,12 @@ from local.cloud import CloudEndpoint
 from local.demo.plane import deploy_plane
 from local.process import Supervisor
 from local.things import Thing
+from tests.eventually import eventually
 from tests.integration.mqtt import TestClient
 
 NAME = "flatmate-1"
 REFUSAL_SECONDS = 5.0
+PROVISIONING_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +67,8 @@ def test_a_device_with_a_claim_becomes_a_thing_and_fills_its_outbox(
         'claim_key = "claim.key"\nretry_min_s = 0.1\nretry_max_s = 0.1\n'
     )
     command = [sys.executable, "-m", "edge.provisioning", "--settings", str(settings)]
-    # Without the pair in time it fails with the end of the log.
-    child = supervisor.start("provisioning", command, ready=pair.exists)
+    child = supervisor.start("provisioning", command)
+    assert eventually(lambda: not child.running, PROVISIONING_SECONDS), child.log.read_text()
     assert child.wait() == 0
 
     thing = replace(claim, name=NAME, certificate=pair, key=pair)

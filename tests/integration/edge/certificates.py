@@ -38,11 +38,11 @@ class Authority:
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, common_name: str, age: timedelta = timedelta()) -> Identity:
-        """A certificate for `common_name` at 127.0.0.1, good for an hour around `age` ago."""
+        """A certificate for `common_name` at 127.0.0.1; with an `age`, one for an hour around `age` ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
         certificate = (
-            self._builder(_name(common_name), key.public_key(), authority=False, age=age)
+            self._builder(_name(common_name), key.public_key(), age=age, life=_HOUR if age else _LIFE)
             .add_extension(addresses, critical=False)
             .sign(self._key, hashes.SHA256())
         )
@@ -63,7 +63,7 @@ class Authority:
         asked = x509.load_pem_x509_csr(request.encode())
         key = asked.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)
-        builder = self._builder(asked.subject, key, authority=False, life=life)
+        builder = self._builder(asked.subject, key, life=life)
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
     def _builder(
@@ -71,7 +71,7 @@ class Authority:
         subject: x509.Name,
         key: ec.EllipticCurvePublicKey,
         *,
-        authority: bool,
+        authority: bool = False,
         age: timedelta = timedelta(),
         life: timedelta = _LIFE,
     ) -> x509.CertificateBuilder:
