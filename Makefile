@@ -17,10 +17,11 @@ export EVENTPLANE_SHARED ?= ../shared
 ENV ?= dev
 TYPED := contract edge eventplane glue_jobs lambdas local stacks
 
-.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables bench-router clean
+.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables crash-test \
+  bench-router bench-edge bench-spool device-image device-image-check clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-13s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install the locked tools (repeats in an instant)
 	@tools/setup.sh
@@ -73,8 +74,24 @@ explain: setup ## Tell which routes an event takes, and why not the others: EVEN
 lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 	tools/lock.sh
 
+crash-test: setup ## Cut the power 10,000 times under the spool; writes build/bench/crash.json (half a minute)
+	@python -m benchmarks.crash
+
+bench-spool: setup ## Measure what the spool writes; writes build/bench/spool.json
+	@python -m benchmarks.spool
+
 bench-router: setup ## Measure the router; writes build/bench/router.json (half a minute)
 	@python -m benchmarks.router
+
+bench-edge: setup ## Measure the forwarder beside Mosquitto's bridge; writes build/bench/edge.json (some minutes)
+	@python -m benchmarks.edge
+
+device-image: setup ## Build what a device runs: build/device/eventplane-forwarder.pyz
+	@python tools/device_image.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)"
+
+device-image-check: device-image ## Run it under Debian's armv7l Python, emulated (as root; a minute, 20 MB of packages)
+	@tools/device-userland.sh
+	@python -m benchmarks.device
 
 clean: ## Delete everything that setup, builds and runs made
 	rm -rf .venv .venv-emulator node_modules build cdk.out .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -83,13 +83,15 @@ def _timed(action: Callable[[], object], number: int) -> float:
     return timeit.timeit(action, number=number, timer=process_time)
 
 
-def write(name: str, figures: Sequence[Figure], command: str) -> None:
-    """Write build/bench/`name`.json and print its figures."""
+def write(
+    name: str, figures: Sequence[Figure], command: str, clock: str = "CPU time of one process, median of runs"
+) -> None:
+    """Write build/bench/`name`.json and print its figures; `clock` says what was timed with what."""
     document = {
         "figures": [each.document() for each in figures],
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, "
         f"Python {platform.python_version()}",
-        "clock": "CPU time of one process, median of runs",
+        "clock": clock,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,
     }

@@ -1,140 +1,80 @@
-"""`python -m edge --settings FILE`: the forwarder of one device.
+"""`python -m edge --settings FILE [--check]`: the forwarder of one device.
 
 Exit status: 0 stopped by SIGTERM or SIGINT, 2 wrong command line, 74 the spool failed (EX_IOERR), 78 wrong
-settings or contract (EX_CONFIG); anything else is a bug and leaves a traceback.
+settings or contract (EX_CONFIG); anything else is a bug and leaves a traceback. On SIGHUP it reads the
+contract again.
 """
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
-import signal
 import sys
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
 
-from edge.errors import SettingsError, SpoolError
-from edge.forwarder import Forwarder, ForwarderOptions
-from edge.link import Backoff, Link
-from edge.local_bus import local_topics
-from edge.mailbox import Mailbox
-from edge.messages import LinkName, Message, Stop
-from edge.mqtt import Connection, Endpoint, TlsFiles
+from edge.command_line import end, read_command_line
+from edge.contract_file import read_contract
+from edge.daemon import run
+from edge.errors import SettingProblem, SettingsError, SpoolError
+from edge.journal import start_logging
 from edge.settings import Settings, load_settings
-from edge.spool import Spool
-from edge.uplink import UplinkLimits
-from eventplane.contract import Contract, ContractError, load_compiled
+from eventplane.contract import Contract
+
+USAGE = """usage: python -m edge --settings FILE [--check]
+
+  --settings FILE  TOML, see docs/device.md
+  --check          say what is wrong with settings, contract and certificate, and end
+"""
 
 _log = logging.getLogger("edge")
 
 
 def main() -> int:
     """Run until told to stop."""
-    parser = argparse.ArgumentParser(
-        prog="python -m edge", description="The Event Plane's forwarder on a device."
-    )
-    parser.add_argument("--settings", type=Path, required=True, help="TOML file, see edge/settings.py")
-    arguments = parser.parse_args()
+    file, flags = read_command_line(USAGE, "--check")
+    environment = dict(os.environ)
     try:
-        settings = load_settings(arguments.settings, dict(os.environ))
-        contract = load_compiled(settings.contract.read_bytes(), str(settings.contract))
-    except (SettingsError, ContractError) as error:
-        print(error, file=sys.stderr)
-        return os.EX_CONFIG
-    except OSError as error:
-        print(
-            SettingsError("contract", str(error), "name a compiled contract (make contract)"), file=sys.stderr
-        )
-        return os.EX_CONFIG
-    logging.basicConfig(
-        level=settings.log_level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+        settings = load_settings(file, environment)
+    except SettingsError as error:
+        return _refuse(error.problems)
+    contract = read_contract(settings.contract)
+    if "--check" in flags:
+        return _check(settings, contract)
+    if isinstance(contract, SettingProblem):
+        return _refuse([contract])
+    start_logging(settings.log_level, environment)
     try:
-        run(settings, contract)
+        run(settings, contract, environment)
     except SpoolError as error:
         _log.critical("%s", error)
         return os.EX_IOERR
     return os.EX_OK
 
 
-def run(settings: Settings, contract: Contract) -> None:
-    """Forward until a signal comes. Raises `SpoolError`."""
-    mailbox: Mailbox[Message] = Mailbox()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: mailbox.put(Stop()))
-    with Spool(settings.spool) as spool:
-        _log.info(
-            "thing %s, contract %s, spool epoch %s at sequence %d",
-            settings.thing, contract.version, spool.epoch, spool.next_sequence,
-        )  # fmt: skip
-        Forwarder(
-            contract,
-            _options(settings),
-            spool,
-            _local_link(settings, contract, mailbox),
-            _cloud_link(settings, mailbox),
-            mailbox.wait,
-        ).run()
-        _log.info("stopped at sequence %d", spool.next_sequence)
+def _check(settings: Settings, contract: Contract | SettingProblem) -> int:
+    """Say whether the device could run like this."""
+    from edge.check import awaits_provisioning, expires_soon, identity_problems, utc_now  # not for what runs
+
+    now = utc_now()
+    awaited = awaits_provisioning(settings)
+    problems = identity_problems(settings.cloud, now, awaited=awaited)
+    if isinstance(contract, SettingProblem):
+        return _refuse([contract, *problems])
+    if problems:
+        return _refuse(problems)
+    print(f"thing {settings.thing}, contract {contract.version}: the forwarder can start")
+    if awaited:
+        print("warning: there is no certificate yet; provisioning has to bring it")
+    elif warning := expires_soon(settings.cloud, now):
+        print(f"warning: {warning}")
+    return os.EX_OK
 
 
-def _options(settings: Settings) -> ForwarderOptions:
-    cloud = settings.cloud
-    return ForwarderOptions(
-        thing=settings.thing,
-        rule=cloud.rule,
-        uplink=UplinkLimits(
-            cloud.max_unacknowledged, cloud.payload_bytes, cloud.batch_events, cloud.puback_timeout_s
-        ),
-        inbox_window=settings.local.inbox_window,
-        receipt_timeout_s=settings.local.receipt_timeout_s,
-        stop_grace_s=settings.stop_grace_s,
-    )
-
-
-def _local_link(settings: Settings, contract: Contract, mailbox: Mailbox[Message]) -> Link:
-    local = settings.local
-    endpoint = Endpoint(
-        host=local.host,
-        port=local.port,
-        client_id=local.client_id,
-        # A lasting session: the broker keeps our messages while we restart.
-        clean_session=False,
-        keepalive_s=local.keepalive_s,
-        connect_timeout_s=local.connect_timeout_s,
-        subscriptions=tuple(local_topics(contract)),
-    )
-    backoff = Backoff(local.reconnect_min_s, local.reconnect_max_s)
-    return _link(LinkName.LOCAL, endpoint, backoff, mailbox)
-
-
-def _cloud_link(settings: Settings, mailbox: Mailbox[Message]) -> Link:
-    cloud = settings.cloud
-    endpoint = Endpoint(
-        host=cloud.host,
-        port=cloud.port,
-        client_id=settings.thing,
-        # Nothing is subscribed and the spool remembers what was sent: no session to keep.
-        clean_session=True,
-        keepalive_s=cloud.keepalive_s,
-        connect_timeout_s=cloud.connect_timeout_s,
-        tls=TlsFiles(cloud.ca, cloud.certificate, cloud.key),
-    )
-    backoff = Backoff(cloud.reconnect_min_s, cloud.reconnect_max_s)
-    return _link(LinkName.CLOUD, endpoint, backoff, mailbox)
-
-
-def _link(name: LinkName, endpoint: Endpoint, backoff: Backoff, mailbox: Mailbox[Message]) -> Link:
-    dial = partial(_dial, endpoint, name, mailbox)
-    return Link(name, dial, backoff, endpoint.connect_timeout_s)
-
-
-def _dial(endpoint: Endpoint, name: LinkName, mailbox: Mailbox[Message], generation: int) -> Connection:
-    return Connection(endpoint, name, generation, mailbox.put)
+def _refuse(problems: Sequence[SettingProblem]) -> int:
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return os.EX_CONFIG
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from eventplane.errors import EventPlaneError
@@ -11,14 +13,24 @@ class EdgeError(EventPlaneError):
     """Base of the device's errors."""
 
 
-class SettingsError(EdgeError):
-    """A setting cannot be used: `setting` is its name, `problem` what is wrong, `remedy` what to do."""
+@dataclass(frozen=True, slots=True)
+class SettingProblem:
+    """One setting that cannot be used: its name, what is wrong, and what to do."""
 
-    def __init__(self, setting: str, problem: str, remedy: str) -> None:
-        super().__init__(f"setting {setting!r}: {problem}; {remedy}")
-        self.setting = setting
-        self.problem = problem
-        self.remedy = remedy
+    setting: str
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"setting {self.setting!r}: {self.problem}; {self.remedy}"
+
+
+class SettingsError(EdgeError):
+    """The device cannot run like this. `problems` are all that was found, so that one correction suffices."""
+
+    def __init__(self, problems: Sequence[SettingProblem]) -> None:
+        super().__init__("\n".join(str(each) for each in problems))
+        self.problems = tuple(problems)
 
 
 class SpoolError(EdgeError):
@@ -29,6 +41,18 @@ class SpoolError(EdgeError):
         self.path = path
         self.problem = problem
         self.remedy = remedy
+
+
+class SpoolFullError(SpoolError):
+    """The disk, its quota or the spool's capacity has no room: nothing changed, later commits may succeed."""
+
+
+class SpoolCorruptError(SpoolError):
+    """The file is damaged, `damage` says where. Opening the spool again recovers what is readable."""
+
+    def __init__(self, path: Path, damage: str) -> None:
+        super().__init__(path, f"is damaged: {damage}", "open it again, which sets it aside and recovers")
+        self.damage = damage
 
 
 class WindowFullError(EdgeError):

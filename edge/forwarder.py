@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from time import monotonic
-from typing import Protocol
+from contextlib import suppress
 
-from edge.inbox import InboxPump
-from edge.intake import Intake
+from edge.assembly import Assembly, Surroundings
+from edge.counts import Counts
+from edge.errors import SpoolCorruptError, SpoolError
 from edge.link import Link
-from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Stop
-from edge.reception import Reception, Turn
+from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
+from edge.options import Clock, ForwarderOptions
+from edge.reporter import Figures
 from edge.spool import Spool
-from edge.uplink import Uplink, UplinkLimits
-from eventplane.contract import Channel, Contract, Place, Priority
+from edge.turn import Turn
+from edge.uplink import Settled, Uplink
+from eventplane.contract import Contract
 from eventplane.receipts import write_receipts
-from eventplane.topics import basic_ingest_topic, receipt_topic
+from eventplane.topics import receipt_topic
 
 _log = logging.getLogger(__name__)
 
@@ -31,39 +31,13 @@ _CLOSE_S = 1.0
 """How long saying goodbye to one broker may take, seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """`monotonic` seconds for every interval, the wall clock's `now` only for time stamps."""
-
-    monotonic: Callable[[], float] = monotonic
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class ForwarderOptions:
-    """Who we are and how much may be under way; see `edge.settings` for each."""
-
-    thing: str
-    rule: str
-    uplink: UplinkLimits
-    inbox_window: int
-    receipt_timeout_s: float
-    stop_grace_s: float
-
-
-class _Part(Protocol):
-    """Something with a timer; times are monotonic seconds."""
-
-    def tick(self, now: float) -> None: ...
-
-    def deadline(self) -> float | None: ...
-
-
 class Forwarder:
     """Joins the home's broker (`local`), the `spool` and the `cloud`'s broker under a `contract`.
 
     `wait` gives the messages reported so far, after at most the seconds it is given (None: for ever).
-    Raises `SpoolError` from `run` when the disk fails; what was not committed was not acknowledged.
+    `figures` are what a heartbeat tells. A damaged spool is opened again, which recovers it; `spool` is the
+    one in use. Raises `SpoolError` from `run` when the disk fails otherwise; what was not committed was not
+    acknowledged.
     """
 
     def __init__(
@@ -75,75 +49,134 @@ class Forwarder:
         cloud: Link,
         wait: Callable[[float | None], Sequence[Message]],
         clock: Clock | None = None,
+        figures: Figures = dict,
     ) -> None:
+        self.counts = Counts()
         self._clock = clock or Clock()
         self._options = options
-        self._spool = spool
         self._local = local
         self._cloud = cloud
         self._wait = wait
-        topic = basic_ingest_topic(options.rule, options.thing)
-        self._uplink = Uplink(spool, contract.device.outbox, cloud, topic, options.uplink)
-        self._inboxes = {
-            channel.address: InboxPump(spool, channel, local, options.inbox_window, options.receipt_timeout_s)
-            for channel in _local_inboxes(contract)
-        }
-        intake = Intake(contract, options.thing, spool.epoch, self._clock.now)
-        self._reception = Reception(contract, intake, self._inboxes)
-        self._parts: tuple[_Part, ...] = (local, cloud, *self._inboxes.values(), self._uplink)
+        self._contract = contract
+        self._around = Surroundings(options, local, cloud, self._clock, figures, self.counts)
+        self._given_spool = spool
+        self._assembly = self._assemble(spool)
+        self._next_contract: Contract | None = None
         self._stopping = False
-        _warn_of_strangers(spool, {*self._inboxes, contract.device.outbox.address})
+
+    @property
+    def spool(self) -> Spool:
+        """The store in use."""
+        return self._assembly.spool
+
+    @property
+    def uplink(self) -> Uplink:
+        """The way to the cloud in use."""
+        return self._assembly.uplink
 
     def run(self) -> None:
         """Work until a `Stop` is reported, then let unacknowledged publishes end within the grace."""
-        self.turn([])
-        while not self._stopping:
-            self.turn(self._wait(self._patience()))
-        self._finish()
+        try:
+            self.turn([])
+            while not self._stopping:
+                self.turn(self._wait(self._patience()))
+            self._finish()
+        finally:
+            if self.spool is not self._given_spool:
+                self.spool.close()
 
     def turn(self, messages: Sequence[Message]) -> None:
         """One round: take in, commit, acknowledge, send."""
         now = self._clock.monotonic()
-        turn = Turn(self._spool.next_sequence)
+        try:
+            turn = self._take_in(messages, now)
+        except SpoolCorruptError as error:
+            self._recover(error)
+            # Nothing of them is kept yet, and nobody will report them again.
+            turn = self._take_in(messages, now)
+        self._confirm(turn)
+        if self._next_contract is not None:
+            self.reload(self._next_contract)
+        try:
+            self._send(now)
+        except SpoolCorruptError as error:
+            self._recover(error)
+
+    def reload(self, contract: Contract) -> None:
+        """Work under `contract` from the next turn on; what is stored stays stored."""
+        self._next_contract = None
+        self._contract = contract
+        self._assembly.adopt(contract)
+
+    def _take_in(self, messages: Sequence[Message], now: float) -> Turn:
+        """Up to the commit."""
+        assembly = self._assembly
+        turn = assembly.keeper.begin()
         for message in messages:
             self._take(message, turn, now)
-        if turn.arrivals or turn.done:
-            self._spool.commit(turn.arrivals, turn.done)
-        self._confirm(turn)
-        for part in self._parts:
-            part.tick(now)
-        # The home first: an emergency call must not wait for the cloud's compression.
-        for inbox in self._inboxes.values():
+        return assembly.keeper.keep(turn, assembly.reception, assembly.intake, now)
+
+    def _send(self, now: float) -> None:
+        assembly = self._assembly
+        self._local.tick(now)
+        # The home first: an emergency call must not wait for the cloud's line or compression.
+        for inbox in assembly.inboxes.values():
+            inbox.tick(now)
             inbox.pump(now)
+        self._cloud.tick(now)
+        assembly.uplink.tick(now)
         if not self._stopping:
-            self._uplink.pump(now)
+            assembly.uplink.pump(now)
+        assembly.keeper.tidy(now)
 
     def _patience(self) -> float | None:
         """Seconds until something is due without a message, None for never."""
-        due = [each for each in (part.deadline() for part in self._parts) if each is not None]
+        deadlines = (each.deadline() for each in self._assembly.timers)
+        due = [each for each in deadlines if each is not None]
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
 
     def _finish(self) -> None:
         give_up = self._clock.monotonic() + self._options.stop_grace_s
         self._local.close(_CLOSE_S)
-        while not self._uplink.idle and self._cloud.up:
+        while not self.uplink.idle and self._cloud.up:
             left = give_up - self._clock.monotonic()
             if left <= 0:
                 break
             self.turn(self._wait(left))
         self._cloud.close(_CLOSE_S)
 
+    def _recover(self, error: SpoolCorruptError) -> None:
+        """Go on with what is readable."""
+        self._assembly = Assembly(self._around, self._reopened(self.spool, error), self._contract)
+        # What was under way belongs to the old spool's numbers.
+        self._cloud.reset("the spool was recovered", self._clock.monotonic())
+
+    def _assemble(self, spool: Spool) -> Assembly:
+        try:
+            return Assembly(self._around, spool, self._contract)
+        except SpoolCorruptError as error:
+            return Assembly(self._around, self._reopened(spool, error), self._contract)
+
+    def _reopened(self, damaged: Spool, error: SpoolCorruptError) -> Spool:
+        """Opening the spool again sets the damaged file aside and saves what is readable."""
+        _log.error("%s", error)
+        with suppress(SpoolError):
+            damaged.close()
+        return Spool(damaged.path, capacity_bytes=damaged.capacity_bytes, now_life=self._clock.uptime)
+
     def _take(self, message: Message, turn: Turn, now: float) -> None:
         match message:
             case Received():
-                self._reception.take(message, turn)
+                self._assembly.reception.take(message, turn)
             case Acknowledged():
                 self._take_acknowledged(message, turn, now)
             case Connected(link, generation):
-                self._link(link).connected(generation)
+                self._link(link).connected(generation, now)
             case Disconnected(link, generation, reason):
                 if self._link(link).disconnected(generation, reason, now):
-                    self._rewind(link)
+                    self._rewind(link, turn)
+            case Reload(contract):
+                self._next_contract = contract
             case Stop():
                 self._stopping = True
 
@@ -151,9 +184,10 @@ class Forwarder:
         if message.generation != self._link(message.link).generation:
             return
         if message.link is LinkName.CLOUD:
-            turn.done.extend(self._uplink.acknowledged(message.mid, message.failure, now))
+            self.counts.acknowledged += 1
+            self._settle(self.uplink.acknowledged(message.mid, message.failure, now), turn)
         else:
-            for inbox in self._inboxes.values():
+            for inbox in self._assembly.inboxes.values():
                 turn.done.extend(inbox.acknowledged(message.mid))
 
     def _confirm(self, turn: Turn) -> None:
@@ -163,28 +197,23 @@ class Forwarder:
         if self._local.up:
             for service, receipts in turn.receipts.items():
                 self._local.publish(receipt_topic(service, "outbox"), write_receipts(receipts))
+        self._assembly.send_fleeting(turn.fleeting)
         for (address, reason), count in turn.refused.items():
+            self.counts.dead_letters[reason] += count
             _log.warning("%d message(s) of %s became dead letters: %s", count, address, reason)
+        for (address, type_, reason), count in turn.turned_away.items():
+            _log.warning("%d event(s) of %s refused: %s (%s)", count, address, reason, type_)
 
     def _link(self, name: LinkName) -> Link:
         return self._local if name is LinkName.LOCAL else self._cloud
 
-    def _rewind(self, name: LinkName) -> None:
+    def _settle(self, settled: Settled, turn: Turn) -> None:
+        turn.done.extend(settled.done)
+        for waiting, refusal in settled.refused:
+            self._assembly.reception.give_up(waiting, self._contract.device.outbox, refusal, turn)
+
+    def _rewind(self, name: LinkName, turn: Turn) -> None:
         if name is LinkName.CLOUD:
-            self._uplink.rewind()
+            self._settle(self.uplink.disconnected(), turn)
         else:
-            for inbox in self._inboxes.values():
-                inbox.rewind()
-
-
-def _local_inboxes(contract: Contract) -> list[Channel]:
-    """The inboxes on this device that some route leads to."""
-    addresses = dict.fromkeys(route.destination for route in contract.routes_at(Place.DEVICE))
-    return [contract.channel(address) for address in addresses if address != contract.device.outbox.address]
-
-
-def _warn_of_strangers(spool: Spool, known: set[str]) -> None:
-    """Deliveries for a channel that the contract no longer routes to are kept; somebody has to know."""
-    for destination in spool.destinations():
-        if destination not in known and any(spool.newest(destination, each.rank) for each in Priority):
-            _log.warning("events wait for %s, which no route leads to; restore the route", destination)
+            self._assembly.rewind_inboxes()

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from edge.lane import Lane
 from edge.link import Link
-from edge.spool import Delivery, Spool, Waiting
+from edge.outgoing import Outgoing
+from edge.spool import Delivery, Waiting
 from eventplane.contract import Channel, Priority
 from eventplane.receipts import Receipt, digest
 from eventplane.topics import local_topic
+
+_URGENT_SHARE = 10
+"""One in so many deliveries of the window is kept free for urgent events."""
 
 _MOST_DOUBLINGS = 5
 """How often the timeout doubles while nothing is confirmed. The broker keeps what we send for a service that
@@ -33,13 +36,16 @@ class InboxPump:
     twice as long, and so on, until something is confirmed.
     """
 
-    def __init__(self, spool: Spool, channel: Channel, link: Link, window: int, timeout_s: float) -> None:
+    def __init__(
+        self, outgoing: Outgoing, channel: Channel, link: Link, window: int, timeout_s: float
+    ) -> None:
         self.channel = channel
         self._link = link
         self._window = window
+        self._ordinary_window = window - window // _URGENT_SHARE
         self._timeout_s = timeout_s
         self._topic = local_topic(channel.participant, channel.box)
-        self._lanes = [Lane(spool, channel.address, each.rank) for each in Priority]
+        self._lanes = outgoing.lanes(channel.address)
         # By packet id or, with receipts, by the payload's digest.
         self._under_way: dict[Hashable, _UnderWay] = {}
         self._repetitions = 0
@@ -47,7 +53,7 @@ class InboxPump:
     def rewind(self) -> None:
         """The connection is gone: all that the spool still holds is to be sent over the next one."""
         self._under_way.clear()
-        for lane in self._lanes:
+        for lane in self._lanes.values():
             lane.rewind()
 
     def acknowledged(self, mid: int) -> tuple[Delivery, ...]:
@@ -76,8 +82,9 @@ class InboxPump:
         """Send what may be sent, the most urgent first."""
         if not self._link.up:
             return
-        for lane in self._lanes:
-            for waiting in lane.peek(self._window - len(self._under_way)):
+        for rank, lane in self._lanes.items():
+            room = self._window if rank == Priority.URGENT.rank else self._ordinary_window
+            for waiting in lane.peek(max(0, room - len(self._under_way))):
                 payload = waiting.json.encode("utf-8")
                 mid = self._link.publish(self._topic, payload)
                 key = digest(payload) if self.channel.receipts else mid

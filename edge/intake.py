@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from edge.recent import RecentKeys
+from edge.best_effort import Fleeting
+from edge.lifetimes import expires_ms, lifetime_ms
+from edge.recent import RecentKeys, key_digest
 from edge.spool import Arrival
 from edge.stamps import stamp
-from eventplane.contract import Channel, Contract, Place
+from eventplane.contract import Channel, Contract, DeliveryGuarantee, Place
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.router import Router
@@ -22,53 +25,75 @@ unacknowledged. About half a megabyte."""
 _ID_DIGITS = 32
 
 
+class Slot(NamedTuple):
+    """The number that an event gets, and when in the device's life it is stored."""
+
+    sequence: int
+    life_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a message: `arrival` to store (None: it is there already), `refused` reason or None."""
+    """What becomes of a message: `arrival` to store, `fleeting` to send without, `refused` reason or None.
 
-    arrival: Arrival | None
+    `key` is what to remember once that is done; a repetition has none, and nothing is to be done for it.
+    """
+
+    key: bytes | None = None
+    arrival: Arrival | None = None
+    fleeting: tuple[Fleeting, ...] = ()
     refused: str | None = None
+    type: str = ""
 
 
 class Intake:
     """Decides for the device `thing`, under `contract`, in the spool's `epoch`.
 
-    `now` tells the wall-clock time, only for the `time` of dead letters.
+    `now` tells the wall-clock time, only for time stamps. `recent` knows what was stored before; the caller
+    adds to it.
     """
 
-    def __init__(self, contract: Contract, thing: str, epoch: str, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        thing: str,
+        epoch: str,
+        now: Callable[[], datetime],
+        recent: RecentKeys,
+    ) -> None:
         self._contract = contract
         self._router = Router(contract, Place.DEVICE)
-        self._uplink = contract.device.outbox.address
+        self._uplink = contract.device.outbox
         self._source = f"/devices/{thing}/router"
         self._epoch = epoch
         self._now = now
-        self._recent = RecentKeys(RECENT_EVENTS)
+        self._recent = recent
 
-    def accept(self, payload: bytes, channel: Channel, sequence: int) -> Verdict:
-        """The verdict on a message that came over `channel`; `sequence` is the number an event gets.
-
-        The caller commits what it is told to store before it asks about another message, or all in one
-        transaction: a repetition within it is recognised as well.
-        """
+    def accept(self, payload: bytes, channel: Channel, slot: Slot) -> Verdict:
+        """The verdict on a message that came over `channel`; `slot` is what an event gets."""
         try:
             event = parse_event(payload)
-            if event.key in self._recent:
-                return Verdict(None)
-            stamped = stamp(event, self._epoch, sequence)
+            key = key_digest(event.key)
+            if key in self._recent:
+                return Verdict()
+            stamped = stamp(event, self._epoch, slot.sequence)
         except EnvelopeError as error:
-            return self.refuse(
-                payload, channel.address, channel, Refusal(error.reason, error.detail), sequence
-            )
-        destinations = self._destinations(stamped)
+            return self.refuse(payload, channel.address, channel, Refusal(error.reason, error.detail), slot)
+        destinations = self._destinations(event)
         if not destinations:
             refusal = Refusal("unrouted", f"no route of the device takes type {event.type!r}")
-            return self.refuse(payload, channel.address, channel, refusal, sequence)
-        self._recent.add(event.key)
-        return Verdict(self._arrival(stamped, channel, sequence, destinations))
+            return self.refuse(payload, channel.address, channel, refusal, slot)
+        promised = [each for each in destinations if _is_promised(channel) and _is_promised(each)]
+        fleeting = tuple(
+            Fleeting(each.address, event.type, event.json) for each in destinations if each not in promised
+        )
+        lifetime = lifetime_ms(event)
+        expiries = {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised}
+        arrival = self._arrival(stamped, key, channel, slot, expiries) if promised else None
+        return Verdict(key, arrival, fleeting, None, event.type)
 
     def refuse(
-        self, original: bytes, address: str, channel: Channel, refusal: Refusal, sequence: int
+        self, original: bytes, address: str, channel: Channel, refusal: Refusal, slot: Slot
     ) -> Verdict:
         """The dead letter of `original`, which came over or was meant for `address`.
 
@@ -78,25 +103,43 @@ class Intake:
             # From the content, so that the same refusal after a crash is recognisably the same dead letter.
             id=hashlib.sha256(address.encode() + b"\n" + original).hexdigest()[:_ID_DIGITS],
             source=self._source,
-            time=self._now().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            time=self.timestamp(),
             refusal=refusal,
             channel=address,
             original=original,
             contract_version=self._contract.version,
         )
-        if letter.key in self._recent:
-            return Verdict(None, refusal.reason)
-        self._recent.add(letter.key)
-        stamped = stamp(letter, self._epoch, sequence)
-        # A contract that forgets dead letters does not make them vanish.
-        destinations = self._destinations(stamped) or (self._uplink,)
-        return Verdict(self._arrival(stamped, channel, sequence, destinations), refusal.reason)
+        key = key_digest(letter.key)
+        if key in self._recent:
+            return Verdict(refused=refusal.reason)
+        return Verdict(key, self._kept(letter, channel, slot), (), refusal.reason, letter.type)
 
-    def _destinations(self, event: Envelope) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(route.destination for route in self._router.route(event)))
+    def own(self, report: Envelope, slot: Slot, lifetime: int | None = None) -> Arrival:
+        """The forwarder's own `report`, which expires after `lifetime` milliseconds (None: never)."""
+        return self._kept(report, self._uplink, slot, lifetime)
+
+    def timestamp(self) -> str:
+        """The time for a `time` attribute."""
+        return self._now().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def _kept(self, event: Envelope, channel: Channel, slot: Slot, lifetime: int | None = None) -> Arrival:
+        """Of an event that tells about others: it is stored whatever its channels promise."""
+        stamped = stamp(event, self._epoch, slot.sequence)
+        # A contract that forgets such events does not make them vanish.
+        destinations = self._destinations(event) or [self._uplink]
+        expiries = {each.address: expires_ms(slot.life_ms, lifetime, each) for each in destinations}
+        return self._arrival(stamped, key_digest(event.key), channel, slot, expiries)
+
+    def _destinations(self, event: Envelope) -> list[Channel]:
+        addresses: Iterable[str] = dict.fromkeys(route.destination for route in self._router.route(event))
+        return [self._contract.channel(each) for each in addresses]
 
     def _arrival(
-        self, event: Envelope, channel: Channel, sequence: int, destinations: tuple[str, ...]
+        self, event: Envelope, key: bytes, channel: Channel, slot: Slot, expiries: Mapping[str, int | None]
     ) -> Arrival:
         rank = self._contract.priority(event, channel).rank
-        return Arrival(sequence, rank, event.json, destinations)
+        return Arrival(slot.sequence, rank, event.json, expiries, key)
+
+
+def _is_promised(channel: Channel) -> bool:
+    return channel.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE

@@ -47,12 +47,17 @@ class Backoff:
 
 
 class Link:
-    """The line to one broker. All times are seconds of one monotonic clock."""
+    """The line to one broker. All times are seconds of one monotonic clock.
+
+    `up_since` is when the connection that stands was made, `connects` how many have been.
+    """
 
     def __init__(self, name: LinkName, dial: Dial, backoff: Backoff, connect_timeout_s: float) -> None:
         self.name = name
         self.generation = 0
         self.up = False
+        self.up_since = 0.0
+        self.connects = 0
         self._dial = dial
         self._backoff = backoff
         # The connection has timeouts of its own; this one does not trust them.
@@ -78,13 +83,13 @@ class Link:
         self._act_at = now + self._patience_s
         self._wire = self._dial(self.generation)
 
-    def connected(self, generation: int) -> bool:
+    def connected(self, generation: int, now: float) -> bool:
         """Note that a connection stands; False when it is a bygone one."""
         if not self._is_current(generation):
             return False
         self.up = True
-        self._failures = 0
-        self._last_reason = ""
+        self.up_since = now
+        self.connects += 1
         _log.info("%s broker connected (connection %d)", self.name, generation)
         return True
 
@@ -127,6 +132,10 @@ class Link:
         return self._wire is not None and generation == self.generation
 
     def _drop(self, reason: str, now: float) -> None:
+        # A line that connects and drops at once fails like one that does not connect.
+        if self.up and now - self.up_since >= self._backoff.max_s:
+            self._failures = 0
+            self._last_reason = ""
         self.up = False
         self._wire = None
         self._failures += 1

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from eventplane.contract import Contract
+
 
 class LinkName(StrEnum):
     """Who is at the other end: the home's broker or the cloud's."""
@@ -61,4 +63,11 @@ class Stop:
     """End in good order."""
 
 
-Message = Connected | Disconnected | Received | Acknowledged | Stop
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """Work under another contract from now on."""
+
+    contract: Contract
+
+
+Message = Connected | Disconnected | Received | Acknowledged | Reload | Stop

@@ -1,12 +1,18 @@
-"""How many waiting events fit one publish."""
+"""What one publish holds of the events that wait."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, takewhile
 
 from eventplane.batch import pack_texts
 from eventplane.limits import MAX_BATCH_BYTES
+
+Pack = Callable[[Sequence[str], int], tuple[bytes, int]]
+"""From the texts of events and a limit in bytes to a payload and how many of the first events it holds."""
+
+PROBE = b"[]"
+"""A batch of no events: readers take it like any other, and the broker has to acknowledge it."""
 
 _MOST_CHARACTERS = (MAX_BATCH_BYTES - 1) // 4
 """Text of one batch: what decompresses within the readers' bound whatever it is, at 4 bytes a character."""
@@ -28,3 +34,8 @@ def pack_first(texts: Sequence[str], limit: int) -> tuple[bytes, int]:
         count = max(1, min(count - 1, int(count * limit / len(payload) * _HEADROOM)))
         payload = pack_texts(texts[:count])
     return payload, count
+
+
+def pack_one(texts: Sequence[str], _limit: int) -> tuple[bytes, int]:
+    """The first event alone, as it is: what any reader of CloudEvents understands."""
+    return texts[0].encode("utf-8"), 1

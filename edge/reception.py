@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from edge.inbox import InboxPump
-from edge.intake import Intake, Verdict
+from edge.intake import Intake, Slot, Verdict
 from edge.local_bus import InboxReceipts, local_topics
 from edge.messages import Received
-from edge.spool import Arrival, Delivery
-from eventplane.contract import Channel, Contract
-from eventplane.delivery import Refusal
+from edge.outgoing import SPOOL_FULL, Outgoing
+from edge.pressure import Pressure
+from edge.recent import RecentKeys
+from edge.reports import NotStored
+from edge.spool import Waiting
+from edge.turn import Offer, Turn
+from eventplane.contract import Channel, Contract, Priority
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts
 
 _log = logging.getLogger(__name__)
@@ -22,69 +25,114 @@ _log = logging.getLogger(__name__)
 NO_WORD = "refused"
 """The reason of a dead letter whose service gave none that can be routed and counted."""
 
+_LETTER_BYTES = 4096
+"""What is kept of a dead letter that the cloud refuses: if it was too large, its own must be smaller."""
+
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
-@dataclass(slots=True)
-class Turn:
-    """To commit: `arrivals`, numbered from `first_sequence`, and `done`. To send afterwards: the rest.
+class Reception:
+    """Takes messages of the home's broker into a `Turn`: services' events, and receipts for `inboxes`.
 
-    `receipts` are by service, `refused` counts dead letters by channel address and reason.
+    `pressure` says what finds room, `recent` remembers what did, `outgoing` ends what cannot be kept.
     """
 
-    first_sequence: int
-    arrivals: list[Arrival] = field(default_factory=list)
-    done: list[Delivery] = field(default_factory=list)
-    acknowledge: list[Received] = field(default_factory=list)
-    receipts: dict[str, list[Receipt]] = field(default_factory=dict)
-    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    @property
-    def sequence(self) -> int:
-        """The number of the next arrival."""
-        return self.first_sequence + len(self.arrivals)
-
-    def add(self, verdict: Verdict, address: str) -> None:
-        """Keep what `verdict` says about a message of the channel `address`."""
-        if verdict.arrival is not None:
-            self.arrivals.append(verdict.arrival)
-        if verdict.refused is not None:
-            self.refused[address, verdict.refused] += 1
-
-
-class Reception:
-    """Takes messages of the home's broker into a `Turn`: services' events, and receipts for `inboxes`."""
-
-    def __init__(self, contract: Contract, intake: Intake, inboxes: Mapping[str, InboxPump]) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        intake: Intake,
+        inboxes: Mapping[str, InboxPump],
+        pressure: Pressure,
+        recent: RecentKeys,
+        outgoing: Outgoing,
+    ) -> None:
         self._topics = local_topics(contract)
         self._device_outbox = contract.device.outbox
         self._intake = intake
         self._inboxes = inboxes
+        self._pressure = pressure
+        self._recent = recent
+        self._outgoing = outgoing
 
     def take(self, message: Received, turn: Turn) -> None:
         """Whatever the message is, it is acknowledged once the turn is committed."""
         turn.acknowledge.append(message)
         role = self._topics.get(message.topic)
         if role is None:
-            self._take_stray(message, turn)
+            self._take_offer(self._stray(message), turn)
         elif isinstance(role, InboxReceipts):
             self._take_receipts(message.payload, role.channel, turn)
         else:
-            self._take_event(message.payload, role.channel, turn)
+            channel = role.channel
+            self._take_offer(
+                Offer(message.payload, channel.address, channel, answer=channel.participant), turn
+            )
 
-    def _take_event(self, payload: bytes, channel: Channel, turn: Turn) -> None:
-        verdict = self._intake.accept(payload, channel, turn.sequence)
-        turn.add(verdict, channel.address)
-        receipt = Receipt(digest(payload), verdict.refused)
-        turn.receipts.setdefault(channel.participant, []).append(receipt)
+    def give_up(self, waiting: Waiting, channel: Channel, refusal: Refusal, turn: Turn) -> None:
+        """A delivery over `channel` that can never succeed ends, and becomes a dead letter."""
+        original = waiting.json.encode("utf-8")
+        if channel.address == self._device_outbox.address and DEAD_LETTER_TYPE in waiting.json:
+            original = original[:_LETTER_BYTES]
+        offer = Offer(original, channel.address, channel, refusal, ends=waiting.delivery)
+        self._take_offer(offer, turn)
 
-    def _take_stray(self, message: Received, turn: Turn) -> None:
+    def again(self, turn: Turn) -> Turn:
+        """`turn` as it is under the pressure of now: what it had taken in is judged and numbered anew."""
+        for key in turn.keys:
+            self._recent.forget(key)
+        retry = Turn(turn.first_sequence, turn.life_ms, done=turn.done, acknowledge=turn.acknowledge)
+        for offer in turn.offers:
+            self._take_offer(offer, retry)
+        return retry
+
+    def _take_offer(self, offer: Offer, turn: Turn) -> None:
+        turn.offers.append(offer)
+        verdict = self._verdict(offer, turn)
+        refused = verdict.refused
+        if verdict.arrival is not None and not self._finds_room(offer, verdict):
+            refused = SPOOL_FULL
+            if offer.ends is None:
+                turn.turned_away[NotStored(offer.address, verdict.type, SPOOL_FULL)] += 1
+        else:
+            self._keep(verdict, turn)
+            if refused is not None:
+                turn.refused[offer.address, refused] += 1
+        self._end(offer, refused, turn)
+        if offer.answer is not None:
+            turn.receipts.setdefault(offer.answer, []).append(Receipt(digest(offer.payload), refused))
+
+    def _verdict(self, offer: Offer, turn: Turn) -> Verdict:
+        slot = Slot(turn.sequence, turn.life_ms)
+        if offer.refusal is None:
+            return self._intake.accept(offer.payload, offer.channel, slot)
+        return self._intake.refuse(offer.payload, offer.address, offer.channel, offer.refusal, slot)
+
+    def _finds_room(self, offer: Offer, verdict: Verdict) -> bool:
+        assert verdict.arrival is not None  # noqa: S101 - the caller has asked
+        # A dead letter in the place of a delivery takes little more than that leaves.
+        rank = verdict.arrival.rank if offer.ends is None else Priority.URGENT.rank
+        return self._pressure.admits(rank, len(verdict.arrival.json), offer.channel.when_full)
+
+    def _keep(self, verdict: Verdict, turn: Turn) -> None:
+        turn.fleeting.extend(verdict.fleeting)
+        if verdict.arrival is not None:
+            turn.arrivals.append(verdict.arrival)
+        if verdict.key is not None:
+            self._recent.add(verdict.key)
+            turn.keys.append(verdict.key)
+
+    def _end(self, offer: Offer, refused: str | None, turn: Turn) -> None:
+        if offer.ends is None:
+            return
+        if refused == SPOOL_FULL:
+            self._outgoing.discard(offer.ends, Outcome.DROPPED, SPOOL_FULL)
+        else:
+            turn.replaced.append(offer.ends)
+
+    def _stray(self, message: Received) -> Offer:
         """A subscription of an earlier contract, which the broker's session remembers."""
         refusal = Refusal("unknown_channel", "no box of the contract has this topic")
-        verdict = self._intake.refuse(
-            message.payload, message.topic, self._device_outbox, refusal, turn.sequence
-        )
-        turn.add(verdict, message.topic)
+        return Offer(message.payload, message.topic, self._device_outbox, refusal)
 
     def _take_receipts(self, payload: bytes, channel: Channel, turn: Turn) -> None:
         inbox = self._inboxes.get(channel.address)
@@ -102,14 +150,11 @@ class Reception:
         ended = inbox.receipted(receipt)
         if ended is None:
             return
-        turn.done.append(ended.delivery)
-        if receipt.refused is not None:
-            channel = inbox.channel
-            refusal = _refusal(receipt.refused, channel.participant)
-            verdict = self._intake.refuse(
-                ended.json.encode("utf-8"), channel.address, channel, refusal, turn.sequence
-            )
-            turn.add(verdict, channel.address)
+        if receipt.refused is None:
+            turn.done.append(ended.delivery)
+            return
+        channel = inbox.channel
+        self.give_up(ended, channel, _refusal(receipt.refused, channel.participant), turn)
 
 
 def _refusal(reason: str, service: str) -> Refusal:

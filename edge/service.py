@@ -201,7 +201,7 @@ class ServiceClient:
                     self._link.publish(receipt_topic(self.service, "inbox"), write_receipts([receipt]))
                 self._link.acknowledge(received.generation, received.mid)
             case Connected(_, generation):
-                if self._link.connected(generation):
+                if self._link.connected(generation, monotonic()):
                     self._window.resend()
             case Disconnected(_, generation, reason):
                 self._link.disconnected(generation, reason, monotonic())

@@ -1,18 +1,28 @@
 """The forwarder's settings: one typed place, each with its unit, range and default.
 
-A TOML file holds them, at the top level and in the tables `[local]` and `[cloud]`. The environment
-overrides it: `EVENTPLANE_THING`, `EVENTPLANE_CLOUD_HOST`, ... Relative paths start at the file's directory.
+A TOML file holds them, at the top level and in the tables `[local]`, `[cloud]`, `[health]` and, for a device
+that gets its certificate by itself, `[provisioning]`. The environment overrides it: `EVENTPLANE_THING`,
+`EVENTPLANE_CLOUD_HOST`, ... Relative paths start at the file's directory.
 """
 
 # ruff: noqa: RUF009 -- the functions below make dataclass fields, one for each class
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any, Literal
 
-from edge.settings_reader import choice, number, path, read_settings, text, whole, word
+from edge.errors import SettingProblem, SettingsError
+from edge.mqtt import TlsFiles
+from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
+from edge.settings_reader import SettingsReader, choice, flag, number, path, text, variable_of, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
+from eventplane.topics import basic_ingest_topic
+
+_LOOPBACK = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +43,26 @@ class LocalSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudSettings:
-    """The cloud's broker: AWS IoT Core. Client id and certificate are the thing's."""
+    """The cloud's broker: AWS IoT Core, or another one. Client id and certificate are the thing's."""
 
     host: str = text()
     port: int = whole(8883, 1, 65_535, "TCP port")
-    ca: Path = path()
-    certificate: Path = path()
-    key: Path = path()
+    # Without it everybody on the way can read and change everything: only for a broker on this device.
+    tls: bool = flag(True)
+    ca: Path | None = path(None, "a path; needed for TLS")
+    certificate: Path | None = path(None, "a path; needed for TLS")
+    key: Path | None = path(None, "a path; needed for TLS")
+    protocol: Literal["3.1.1", "5"] = choice("3.1.1", ("3.1.1", "5"))  # of MQTT
+    # Where events are published to; by default IoT Core's Basic Ingest.
+    topic: str = word(
+        r"([^#+{}\x00]|\{thing\}|\{rule\}){1,256}",
+        "a topic, in which {thing} and {rule} are replaced",
+        basic_ingest_topic("{rule}", "{thing}"),
+    )
     # The topic rule that Basic Ingest publishes go to. Like the thing's name it becomes a part of the topic.
-    rule: str = word(r"[A-Za-z0-9_]{1,128}", "a topic rule's name")
+    rule: str | None = word(r"[A-Za-z0-9_]{1,128}", "a topic rule's name; needed for {rule}", None)
+    # Compressed batches, or one plain event a publish, for readers that know CloudEvents and nothing of ours.
+    mode: str = choice("batch", ("batch", "single"))
     keepalive_s: int = whole(60, 30, 1_200, "seconds")  # IoT Core takes 30 to 1,200
     connect_timeout_s: float = number(10.0, 0.1, 120.0, "seconds")
     # IoT Core takes one CONNECT a second from one client.
@@ -49,9 +70,48 @@ class CloudSettings:
     reconnect_max_s: float = number(60.0, 0.01, 3_600.0, "seconds")
     max_unacknowledged: int = whole(100, 2, 100, "publishes")  # IoT Core's own limit is 100
     puback_timeout_s: float = number(30.0, 0.1, 600.0, "seconds")
+    # The quotas of one connection, see edge/pacing.py.
+    publishes_per_s: int = whole(PUBLISHES_PER_S, 1, 1_000, "publishes a second")
+    bytes_per_s: int = whole(BYTES_PER_S, 16 * 1024, 1024**3, "bytes a second")
+    # After so long without a PUBACK the broker is asked for one: a line may be dead and look alive.
+    probe_interval_s: float = number(300.0, 0.1, 86_400.0, "seconds")
     # Never below the largest event, so that each one fits a publish.
     payload_bytes: int = whole(MAX_PAYLOAD_BYTES, MAX_EVENT_BYTES + 1024, MAX_PAYLOAD_BYTES, "bytes")
     batch_events: int = whole(250, 1, MAX_BATCH_EVENTS, "events")
+
+    @property
+    def identity(self) -> TlsFiles | None:
+        """Who the device is and whom it trusts, None without TLS."""
+        if not self.tls or self.ca is None or self.certificate is None or self.key is None:
+            return None
+        return TlsFiles(self.ca, self.certificate, self.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthSettings:
+    """The health endpoint. Nothing protects it, so it is for programs on this device."""
+
+    host: str = text("127.0.0.1")
+    port: int = whole(9464, 0, 65_535, "TCP port, 0 for no endpoint,")
+    # When the oldest event that waits for a reachable destination is too old to be called healthy.
+    urgent_age_s: float = number(60.0, 1.0, 86_400.0, "seconds")
+    normal_age_s: float = number(900.0, 1.0, 604_800.0, "seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvisioningSettings:
+    """Fleet provisioning by claim: how the device gets the key and certificate that `[cloud]` names."""
+
+    template: str = word(r"[0-9A-Za-z_-]{1,36}", "a provisioning template's name")
+    claim_certificate: Path = path()
+    claim_key: Path = path()
+    # Who makes the private key. The device needs the openssl program for it; the cloud sends it.
+    keys: str = choice("device", ("device", "cloud"))
+    # A certificate is replaced when a third of its life is left, and at this age in any case.
+    max_age_days: int = whole(365, 1, 36_500, "days")
+    answer_timeout_s: float = number(30.0, 0.1, 600.0, "seconds")
+    retry_min_s: float = number(10.0, 0.1, 3_600.0, "seconds")
+    retry_max_s: float = number(3_600.0, 0.1, 86_400.0, "seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +120,57 @@ class Settings:
 
     local: LocalSettings
     cloud: CloudSettings
+    health: HealthSettings
+    provisioning: ProvisioningSettings | None
     thing: str = word(r"[A-Za-z0-9:_-]{1,128}", "a thing's name")
     contract: Path = path()  # in its compiled form
     spool: Path = path()
-    stop_grace_s: float = number(
-        2.0, 0.0, 3.0, "seconds"
-    )  # for unacknowledged publishes, within systemd's patience
+    # Room for events that wait; about 700,000 readings. What is full refuses, so it never fills the disk.
+    spool_capacity_bytes: int = whole(256 * 1024**2, 1024**2, 1024**4, "bytes")
+    # How often the device reports its health, and what it sent, to the cloud.
+    heartbeat_s: float = number(300.0, 1.0, 86_400.0, "seconds")
+    manifest_interval_s: float = number(900.0, 1.0, 86_400.0, "seconds")
+    # For unacknowledged publishes, within systemd's patience.
+    stop_grace_s: float = number(2.0, 0.0, 3.0, "seconds")
     log_level: str = choice("info", ("debug", "info", "warning", "error"))
+
+
+TABLES = {
+    "local": LocalSettings,
+    "cloud": CloudSettings,
+    "health": HealthSettings,
+    "provisioning": ProvisioningSettings,
+}
+OPTIONAL = frozenset({"provisioning"})
+"""Tables that a file may leave out as a whole; otherwise what is required in them is missed."""
 
 
 def load_settings(file: Path, environment: dict[str, str]) -> Settings:
     """The settings of a TOML `file`, overridden by `environment`. Raises `SettingsError`."""
-    top, tables = read_settings(file, environment, Settings, {"local": LocalSettings, "cloud": CloudSettings})
-    return Settings(local=LocalSettings(**tables["local"]), cloud=CloudSettings(**tables["cloud"]), **top)
+    reader = SettingsReader(file, environment)
+    top = reader.read(Settings, tables=TABLES)
+    present = {name: kind for name, kind in TABLES.items() if name not in OPTIONAL or reader.has(name)}
+    tables = {name: reader.read(kind, name) for name, kind in present.items()}
+    known = {each.setting for each in reader.problems}
+    reader.problems += [each for each in cloud_problems(tables["cloud"]) if each.setting not in known]
+    if reader.problems:
+        raise SettingsError(reader.problems)
+    made: dict[str, Any] = dict.fromkeys(TABLES)
+    made |= {name: kind(**tables[name]) for name, kind in present.items()}
+    return Settings(**made, **top)
+
+
+def cloud_problems(given: Mapping[str, Any]) -> Iterator[SettingProblem]:
+    """What is wrong with the settings of the cloud together."""
+    cloud: dict[str, Any] = {**{each.name: each.default for each in fields(CloudSettings)}, **given}
+    for name in ("ca", "certificate", "key"):
+        if cloud["tls"] and cloud[name] is None:
+            remedy = f"set it, or {variable_of(f'cloud.{name}')}, to a path"
+            yield SettingProblem(f"cloud.{name}", "it is missing", remedy)
+    if not cloud["tls"] and "host" in given and not _LOOPBACK.fullmatch(cloud["host"]):
+        remedy = "set it to true, or use a broker at 127.0.0.1"
+        yield SettingProblem("cloud.tls", f"{cloud['host']} is not on this device", remedy)
+    if cloud["rule"] is None and "{rule}" in cloud["topic"]:
+        remedy = "to a topic rule's name, or cloud.topic to one without {rule}"
+        remedy = f"set it, or {variable_of('cloud.rule')}, {remedy}"
+        yield SettingProblem("cloud.rule", "it is missing", remedy)

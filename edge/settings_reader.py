@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edge.errors import SettingsError
+from edge.errors import SettingProblem, SettingsError
 
 _Number = TypeVar("_Number", int, float)
 
@@ -24,7 +24,7 @@ def text(default: Any = MISSING) -> Any:
     return _setting(default, "a non-empty text", _as_text)
 
 
-def word(pattern: str, accepts: str) -> Any:
+def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
     """A text that is `pattern` from end to end, which `accepts` says for people."""
 
     def check(raw: Any) -> str:
@@ -32,12 +32,24 @@ def word(pattern: str, accepts: str) -> Any:
             raise ValueError
         return str(raw)
 
-    return _setting(MISSING, accepts, check)
+    return _setting(default, accepts, check)
 
 
-def path(default: Any = MISSING) -> Any:
+def path(default: Any = MISSING, accepts: str = "a path") -> Any:
     """A path; it need not exist yet."""
-    return _setting(default, "a path", lambda raw: Path(_as_text(raw)))
+    return _setting(default, accepts, lambda raw: Path(_as_text(raw)))
+
+
+def flag(default: bool) -> Any:
+    """Yes or no."""
+    words = {"true": True, "false": False}
+
+    def check(raw: Any) -> bool:
+        if raw is not True and raw is not False and raw not in words:
+            raise ValueError
+        return words.get(raw, raw is True)
+
+    return _setting(default, "true or false", check)
 
 
 def choice(default: str, options: tuple[str, ...]) -> Any:
@@ -63,19 +75,86 @@ def number(default: float, low: float, high: float, unit: str) -> Any:
     )
 
 
-def read_settings(
-    file: Path, environment: Mapping[str, str], top: type, tables: Mapping[str, type]
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The checked members of the dataclass `top` and of each of `tables`. Raises `SettingsError`."""
-    document = _parse(file)
-    found = {}
-    for name, kind in tables.items():
-        raw = document.pop(name, {})
-        if not isinstance(raw, dict):
-            raise SettingsError(name, f"{raw!r} is not a table", f"write it as [{name}]")
-        found[name] = _read(kind, raw, f"{name}.", environment, file.parent)
-    own = _read(top, document, "", environment, file.parent, ignore=tables)
-    return own, found
+class SettingsReader:
+    """A TOML `file` under an `environment` that overrides it; gathers what is wrong as `problems`."""
+
+    def __init__(self, file: Path, environment: Mapping[str, str]) -> None:
+        self.problems: list[SettingProblem] = []
+        self._folder = file.parent
+        self._environment = environment
+        self._document = self._parse(file)
+
+    def read(self, kind: type, table: str = "", *, tables: Collection[str] = ()) -> dict[str, Any]:
+        """The members of the dataclass `kind` in `[table]` (without one: the top level) that have no problem.
+
+        `tables` are members of the top level that are read by themselves.
+        """
+        known = {each.name: each for each in fields(kind) if each.name not in tables}
+        prefix = f"{table}." if table else ""
+        raw = self._table(table) if table else self._document
+        for name in raw:
+            if name not in known and name not in tables:
+                remedy = f"remove it{_nearest(prefix, name, known)}"
+                self.complain(prefix + name, "it is unknown", remedy)
+        self._refuse_unknown_variables(prefix, known)
+        values: dict[str, Any] = {}
+        for name, each in known.items():
+            variable = variable_of(prefix + name)
+            given = self._environment.get(variable, raw.get(name))
+            if given is not None:
+                values |= self._checked(each, given, prefix)
+            elif each.default is MISSING:
+                self.complain(prefix + name, "it is missing", f"set it, or {variable}, to {_accepts(each)}")
+        return values
+
+    def has(self, table: str) -> bool:
+        """Whether the file has `[table]`; the environment alone does not make it."""
+        return table in self._document
+
+    def complain(self, setting: str, problem: str, remedy: str) -> None:
+        """Note a problem."""
+        self.problems.append(SettingProblem(setting, problem, remedy))
+
+    def _parse(self, file: Path) -> dict[str, Any]:
+        try:
+            return tomllib.loads(file.read_text("utf-8"))
+        except OSError as error:
+            problem = SettingProblem(
+                "--settings", f"{file}: {error.strerror}", "name a file that can be read"
+            )
+            raise SettingsError([problem]) from error
+        except ValueError as error:
+            problem = SettingProblem("--settings", f"{file}: not TOML: {error}", "correct it at that place")
+            raise SettingsError([problem]) from error
+
+    def _table(self, name: str) -> Mapping[str, Any]:
+        raw = self._document.get(name, {})
+        if isinstance(raw, dict):
+            return raw
+        self.complain(name, f"{raw!r} is not a table", f"write it as [{name}]")
+        return {}
+
+    def _checked(self, each: Field[Any], given: Any, prefix: str) -> dict[str, Any]:
+        try:
+            value = each.metadata["check"](given)
+        except ValueError:
+            self.complain(prefix + each.name, f"{given!r} does not fit", f"give {_accepts(each)}")
+            return {}
+        return {each.name: self._folder / value if isinstance(value, Path) else value}
+
+    def _refuse_unknown_variables(self, prefix: str, known: Collection[str]) -> None:
+        """Only those of a table: other programs of the plane have variables with our prefix as well."""
+        start = variable_of(prefix)
+        variables = {variable_of(prefix + name) for name in known}
+        for variable in sorted(self._environment):
+            if prefix and variable.startswith(start) and variable not in variables:
+                remedy = f"remove it{_nearest('', variable, variables)}"
+                self.complain(variable, "no setting has this variable", remedy)
+
+
+def variable_of(setting: str) -> str:
+    """The environment variable that overrides a setting."""
+    return ENVIRONMENT_PREFIX + setting.replace(".", "_").upper()
 
 
 def _setting(default: Any, accepts: str, check: _Check) -> Any:
@@ -83,48 +162,13 @@ def _setting(default: Any, accepts: str, check: _Check) -> Any:
     return field(metadata=metadata) if default is MISSING else field(default=default, metadata=metadata)
 
 
-def _parse(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise SettingsError(
-            "--settings", f"{file}: {error.strerror}", "name a file that can be read"
-        ) from error
-    except ValueError as error:
-        raise SettingsError("--settings", f"{file}: not TOML: {error}", "correct it at that place") from error
+def _nearest(prefix: str, name: str, known: Collection[str]) -> str:
+    """What was probably meant."""
+    from difflib import get_close_matches  # over a megabyte of memory, for a program that is about to end
 
-
-def _read(
-    kind: type,
-    raw: Mapping[str, Any],
-    prefix: str,
-    environment: Mapping[str, str],
-    folder: Path,
-    ignore: Iterable[str] = (),
-) -> dict[str, Any]:
-    known = {each.name: each for each in fields(kind) if each.name not in ignore}
-    for name in raw:
-        if name not in known:
-            raise SettingsError(
-                prefix + name, "it is unknown", f"remove it or use one of: {', '.join(known)}"
-            )
-    values = {}
-    for name, each in known.items():
-        variable = ENVIRONMENT_PREFIX + (prefix + name).replace(".", "_").upper()
-        given = environment.get(variable, raw.get(name))
-        if given is not None:
-            values[name] = _checked(each, given, prefix + name, folder)
-        elif each.default is MISSING:
-            raise SettingsError(prefix + name, "it is missing", f"set it, or {variable}, to {_accepts(each)}")
-    return values
-
-
-def _checked(each: Field[Any], given: Any, name: str, folder: Path) -> Any:
-    try:
-        value = each.metadata["check"](given)
-    except ValueError:
-        raise SettingsError(name, f"{given!r} does not fit", f"give {_accepts(each)}") from None
-    return folder / value if isinstance(value, Path) else value
+    near = get_close_matches(name, known, 1)
+    others = f", or use one of: {', '.join(sorted(known))}"
+    return f", or did you mean {prefix}{near[0]}?" if near else others
 
 
 def _accepts(each: Field[Any]) -> str:

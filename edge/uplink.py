@@ -1,9 +1,10 @@
 """The way to the cloud: what waits in the spool, in compressed batches, at most so many unacknowledged.
 
 An urgent event goes at once, in its own publish, ahead of all that waits. The rest forms batches by itself
-while earlier publishes are unacknowledged, or for as long as the channel allows. Only the broker's PUBACK
-ends a delivery; a connection that ends takes its unacknowledged publishes with it and the next one sends
-them again from the spool.
+while earlier publishes are unacknowledged, or for as long as the channel allows, and keeps to the pace that
+the cloud allows. Only the broker's PUBACK ends a delivery, or its word that it will never take the event; a
+connection that ends takes its unacknowledged publishes with it and the next one sends them again from the
+spool.
 """
 
 from __future__ import annotations
@@ -11,11 +12,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edge.lane import Lane
+from edge.backlog import Backlog
+from edge.in_flight import InFlight, Publish
 from edge.link import Link
-from edge.packing import pack_first
-from edge.spool import Delivery, Spool, Waiting
+from edge.outgoing import Outgoing
+from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S, Pace, wire_size
+from edge.packing import PROBE, pack_first, pack_one
+from edge.refusals import Remedy, remedy
+from edge.spool import Delivery, Waiting
+from edge.suspicion import Suspicion
 from eventplane.contract import Channel, Priority
+from eventplane.delivery import Refusal
+
+REFUSED_BY_CLOUD = "refused_by_cloud"
+"""The reason of a dead letter that the cloud's broker does not take."""
 
 _URGENT_SHARE = 10
 """One in so many publishes of the window is kept free for urgent events."""
@@ -23,125 +33,247 @@ _URGENT_SHARE = 10
 
 @dataclass(frozen=True, slots=True)
 class UplinkLimits:
-    """`window` unacknowledged publishes of `payload_bytes` and `batch_events` each; `puback_timeout_s`."""
+    """`window` unacknowledged publishes of `payload_bytes` and `batch_events` each; `puback_timeout_s`.
+
+    `single` for one uncompressed event a publish. After `probe_interval_s` without a PUBACK the broker is
+    asked for one.
+    """
 
     window: int
     payload_bytes: int
     batch_events: int
     puback_timeout_s: float
+    publishes_per_s: int = PUBLISHES_PER_S
+    bytes_per_s: int = BYTES_PER_S
+    probe_interval_s: float = 300.0
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Publish:
-    deliveries: tuple[Delivery, ...]
-    sent_at: float
-    urgent: bool
+class Settled:
+    """What ends: deliveries that are `done`, and those that the cloud will never take."""
+
+    done: Sequence[Delivery] = ()
+    refused: Sequence[tuple[Waiting, Refusal]] = ()
 
 
 class Uplink:
-    """Carries one `channel` (the device's outbox) over `link` to `topic`. Times are monotonic seconds."""
+    """Carries one `channel` (the device's outbox) over `link` to `topic`. Times are monotonic seconds.
 
-    def __init__(self, spool: Spool, channel: Channel, link: Link, topic: str, limits: UplinkLimits) -> None:
+    It counts, since the start: publishes sent as `published`, with `published_events` and
+    `published_bytes` of payload, all with repetitions; `probes`; `overdue` PUBACKs; events `refused`.
+    """
+
+    def __init__(
+        self, outgoing: Outgoing, channel: Channel, link: Link, topic: str, limits: UplinkLimits
+    ) -> None:
+        self.published = self.published_events = self.published_bytes = 0
+        self.probes = self.overdue = self.refused = 0
         self._link = link
         self._topic = topic
         self._limits = limits
         self._delay_s = channel.batching_delay_ms / 1000
-        self._lanes = {each.rank: Lane(spool, channel.address, each.rank) for each in Priority}
-        self._urgent, *self._ordinary = self._lanes.values()
+        self._pack = pack_one if limits.single else pack_first
+        self._most = 1 if limits.single else limits.batch_events
         self._ordinary_window = limits.window - max(1, limits.window // _URGENT_SHARE)
-        self._under_way: dict[int, _Publish] = {}
-        self._ordinary_under_way = 0
+        self._backlog = Backlog(outgoing, channel.address)
+        self._pace = Pace(limits.publishes_per_s, limits.bytes_per_s)
+        self._suspicion = Suspicion()
+        self._under_way = InFlight()
+        self._usual_size = 0
         self._waiting_since: float | None = None
+        self._heard_at = 0.0
+        self._wake_at: float | None = None
 
     @property
     def idle(self) -> bool:
         """Whether no publish is unacknowledged."""
         return not self._under_way
 
-    def rewind(self) -> None:
-        """The connection is gone: all that the spool still holds is to be sent over the next one."""
-        self._under_way.clear()
-        self._ordinary_under_way = 0
-        self._waiting_since = None
-        for lane in self._lanes.values():
-            lane.rewind()
+    @property
+    def unacknowledged(self) -> int:
+        """Publishes without a PUBACK."""
+        return len(self._under_way)
 
-    def acknowledged(self, mid: int, failure: str | None, now: float) -> tuple[Delivery, ...]:
-        """The deliveries that PUBACK `mid` ends; none for an unknown one or a failure."""
-        if mid not in self._under_way:
-            return ()
-        if failure is not None:
-            self._link.reset(f"publish refused: {failure}", now)
-            self.rewind()
-            return ()
+    @property
+    def slowed(self) -> int:
+        """How often the cloud's quota made the pace slower."""
+        return self._pace.slowed
+
+    def disconnected(self) -> Settled:
+        """The connection is gone: all that the spool still holds is to be sent over the next one."""
+        convicted = self._suspicion.dropped(self._under_way.all)
+        self._forget()
+        return self._refuse(convicted, "the cloud's broker ends every connection at it")
+
+    def acknowledged(self, mid: int, failure: str | None, now: float) -> Settled:
+        """What PUBACK `mid` ends; nothing for an unknown one."""
         publish = self._under_way.pop(mid)
-        if not publish.urgent:
-            self._ordinary_under_way -= 1
-        return publish.deliveries
+        if publish is None:
+            return Settled()
+        self._heard_at = now
+        if failure is None:
+            self._suspicion.acknowledged(publish)
+            return Settled(publish.deliveries)
+        return self._failed(publish, failure, now)
 
     def tick(self, now: float) -> None:
         """Reconnect when a PUBACK is overdue: a throttled publish gets none, and nobody says so."""
-        overdue = self._overdue_at()
-        if overdue is not None and now >= overdue:
-            self._link.reset(f"no PUBACK within {self._limits.puback_timeout_s} s", now)
-            self.rewind()
+        oldest = self._under_way.oldest
+        if oldest is None or now < oldest.sent_at + self._limits.puback_timeout_s:
+            return
+        self.overdue += 1
+        if self._heard_at > oldest.sent_at:
+            self._pace.slow_down(now)  # others were answered: the line works, this one was too much
+        self._link.reset(f"no PUBACK within {self._limits.puback_timeout_s} s", now)
+        self._suspicion.restarted()
+        self._forget()
 
     def deadline(self) -> float | None:
         """When `tick` or `pump` has something to do by itself, None for never."""
-        due = [self._overdue_at()]
-        if self._link.up and self._waiting_since is not None and not self._ordinary_under_way:
-            due.append(self._waiting_since + self._delay_s)
+        oldest = self._under_way.oldest
+        due = [
+            oldest.sent_at + self._limits.puback_timeout_s if oldest else None,
+            self._wake_at if self._link.up else None,
+        ]
         return min((each for each in due if each is not None), default=None)
 
     def pump(self, now: float) -> None:
         """Send what may be sent."""
-        if self._link.up:
+        self._wake_at = None
+        if not self._link.up:
+            return
+        if not self._suspicion.needs_proof:
             self._pump_urgent(now)
+            self._pump_repeated(now)
             self._pump_ordinary(now)
+        self._pump_probe(now)
 
     def _pump_urgent(self, now: float) -> None:
-        while len(self._under_way) < self._limits.window:
-            waiting = self._urgent.peek(self._limits.batch_events)
-            if not waiting:
+        tried = self._suspicion.size if self._suspicion.urgent else None
+        window = 1 if tried else self._limits.window
+        while len(self._under_way) < window:
+            waiting = self._backlog.urgent(tried or self._most)
+            if not waiting or not (sent := self._send(waiting, now, urgent=True)):
                 return
-            self._publish(waiting, now, urgent=True)
+            self._backlog.take(sent)
+
+    def _pump_repeated(self, now: float) -> None:
+        while self._has_room() and (waiting := self._backlog.repeated()):
+            urgent = waiting[0].delivery.rank == Priority.URGENT.rank
+            sent = self._send(waiting, now, urgent=urgent)
+            self._backlog.repeat(tuple(each.delivery for each in waiting[len(sent) :]))
+            if not sent:
+                return
 
     def _pump_ordinary(self, now: float) -> None:
-        while len(self._under_way) < self._ordinary_window:
-            waiting = self._peek_ordinary()
+        while self._has_room():
+            waiting = self._backlog.ordinary(self._suspicion.size or self._most)
             if not waiting:
                 self._waiting_since = None
                 return
             if self._waiting_since is None:
                 self._waiting_since = now
-            if not self._is_due(len(waiting), now):
+            if not self._is_due(len(waiting), now) or not self._is_paced(self._usual_size, now, urgent=False):
                 return
-            self._publish(waiting, now, urgent=False)
+            sent = self._send(waiting, now, urgent=False)
+            if not sent:
+                return
+            self._backlog.take(sent)
             self._waiting_since = None
 
+    def _pump_probe(self, now: float) -> None:
+        """Ask for a sign of life when there was none for long, or when the connection has to prove itself."""
+        if self._under_way:
+            return
+        due_at = max(self._heard_at, self._link.up_since) + self._limits.probe_interval_s
+        if now < due_at and not self._suspicion.needs_proof:
+            self._wake(due_at)
+        elif self._is_paced(self._size(PROBE), now, urgent=True):
+            self.probes += 1
+            self._publish(PROBE, (), now, urgent=True)
+
+    def _has_room(self) -> bool:
+        """Whether an ordinary publish may be under way beside those that are.
+
+        Beyond one payload's worth of bytes they would only queue in front of the next urgent event.
+        """
+        window = 1 if self._suspicion.size else self._ordinary_window
+        return len(self._under_way) < window and self._under_way.ordinary_bytes < self._limits.payload_bytes
+
     def _is_due(self, waiting: int, now: float) -> bool:
-        full = waiting >= self._limits.batch_events or any(lane.more for lane in self._ordinary)
-        waited = self._waiting_since is not None and now >= self._waiting_since + self._delay_s
-        return full or (waited and not self._ordinary_under_way)
+        if waiting >= self._most or self._backlog.more or self._suspicion.size:
+            return True
+        if self._under_way.ordinary or self._waiting_since is None:
+            return False
+        due_at = self._waiting_since + self._delay_s
+        if now < due_at:
+            self._wake(due_at)
+        return now >= due_at
 
-    def _peek_ordinary(self) -> list[Waiting]:
-        waiting: list[Waiting] = []
-        for lane in self._ordinary:
-            waiting += lane.peek(self._limits.batch_events - len(waiting))
-            if lane.more:
-                break  # a lower priority waits until this one is empty
-        return waiting
+    def _is_paced(self, size: int, now: float, *, urgent: bool) -> bool:
+        ready_at = self._pace.ready_at(size, now, urgent=urgent)
+        if ready_at > now:
+            self._wake(ready_at)
+        return ready_at <= now
 
-    def _publish(self, waiting: Sequence[Waiting], now: float, *, urgent: bool) -> None:
-        """Send as many of `waiting` as fit one payload."""
-        payload, count = pack_first([each.json for each in waiting], self._limits.payload_bytes)
-        mid = self._link.publish(self._topic, payload)
+    def _send(self, waiting: Sequence[Waiting], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
+        """Send as many of `waiting` as fit one payload, none when the pace does not allow it."""
+        payload, count = self._pack([each.json for each in waiting], self._limits.payload_bytes)
+        if not urgent:
+            self._usual_size = self._size(payload)  # so that a batch too large for now is packed only once
+        if not self._is_paced(self._size(payload), now, urgent=urgent):
+            return ()
         deliveries = tuple(each.delivery for each in waiting[:count])
-        self._under_way[mid] = _Publish(deliveries, now, urgent)
-        self._ordinary_under_way += not urgent
-        for delivery in deliveries:
-            self._lanes[delivery.rank].take()
+        self._publish(payload, deliveries, now, urgent=urgent)
+        return deliveries
 
-    def _overdue_at(self) -> float | None:
-        oldest = next(iter(self._under_way.values()), None)
-        return oldest.sent_at + self._limits.puback_timeout_s if oldest else None
+    def _publish(self, payload: bytes, deliveries: tuple[Delivery, ...], now: float, *, urgent: bool) -> None:
+        size = self._size(payload)
+        self._pace.take(size, now)
+        mid = self._link.publish(self._topic, payload)
+        self._under_way.add(mid, Publish(deliveries, size, now, urgent))
+        self.published += 1
+        self.published_events += len(deliveries)
+        self.published_bytes += len(payload)
+
+    def _failed(self, publish: Publish, failure: str, now: float) -> Settled:
+        deliveries = publish.deliveries
+        match remedy(failure):
+            case Remedy.SLOW_DOWN:
+                self._pace.slow_down(now)
+                self._backlog.repeat(deliveries)
+            case Remedy.SPLIT:
+                if len(deliveries) == 1:
+                    return self._refuse(deliveries[0], failure)
+                half = len(deliveries) // 2
+                self._backlog.repeat(deliveries[:half], deliveries[half:])
+            case Remedy.CONFIGURE:
+                advice = "see that the device's policy and the setting cloud.topic agree"
+                self._link.reset(f"publish to {self._topic} refused: {failure}; {advice}", now)
+                self._suspicion.restarted()
+                self._forget()
+            case Remedy.RECONNECT:
+                self._link.reset(f"publish refused: {failure}", now)
+                convicted = self._suspicion.dropped([publish, *self._under_way.all])
+                self._forget()
+                return self._refuse(convicted, failure)
+        return Settled()
+
+    def _refuse(self, delivery: Delivery | None, detail: str) -> Settled:
+        waiting = self._backlog.text_of(delivery) if delivery else None
+        if waiting is None:
+            return Settled()
+        self.refused += 1
+        return Settled((), ((waiting, Refusal(REFUSED_BY_CLOUD, detail)),))
+
+    def _forget(self) -> None:
+        self._under_way.clear()
+        self._waiting_since = None
+        self._backlog.rewind()
+
+    def _size(self, payload: bytes) -> int:
+        return wire_size(self._topic, payload)
+
+    def _wake(self, at: float) -> None:
+        self._wake_at = at if self._wake_at is None else min(self._wake_at, at)

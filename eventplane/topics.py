@@ -27,3 +27,24 @@ def device_topic(thing: str, box: str) -> str:
 def basic_ingest_topic(rule: str, thing: str) -> str:
     """Where a device publishes its outbox: straight into the rule, without the broker's messaging charge."""
     return f"$aws/rules/{rule}/{device_topic(thing, 'outbox')}"
+
+
+CLAIM_CLIENT_PREFIX = "claim-"
+"""What the client ids of devices without a certificate start with. No device is called so: no claim can push
+one out of its connection."""
+
+CREATE_FROM_REQUEST_TOPIC = "$aws/certificates/create-from-csr/json"
+"""Asks for a certificate for a key that the device made (AWS IoT, device provisioning MQTT API)."""
+
+CREATE_WITH_KEY_TOPIC = "$aws/certificates/create/json"
+"""Asks for a certificate and its key."""
+
+
+def register_topic(template: str) -> str:
+    """Where a provisioning template is asked to make a certificate the device's own."""
+    return f"$aws/provisioning-templates/{template}/provision/json"
+
+
+def answer_topics(request: str) -> tuple[str, str]:
+    """Where a provisioning request is answered: accepted, rejected."""
+    return f"{request}/accepted", f"{request}/rejected"

@@ -14,6 +14,7 @@ from cloudevents.core.exceptions import BaseCloudEventException
 from cloudevents.core.formats.json import JSONFormat
 
 from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.device_reports import REPORT_PREFIX, STARTED
 from local.oracle import Arrived
 from local.sent import Key
 
@@ -31,12 +32,14 @@ class Consumer:
 
     `received` has every event's key once, in the order of first reception; a dead letter's key is its reason
     and its original's SHA-256. `duplicates` counts repetitions. A body that is no CloudEvent has `UNREADABLE`
-    and its SHA-256 as its key, which the oracle never expects.
+    and its SHA-256 as its key, which the oracle never expects. `reports` has the keys of what devices report
+    of themselves in their own time; that one started is in `received`.
     """
 
     def __init__(self, service: str, sqs: Any, queue_url: str, tick: threading.Condition) -> None:
         self.service = service
         self.received: dict[Key, None] = {}
+        self.reports: dict[Key, None] = {}
         self.duplicates = 0
         self.failure: Exception | None = None
         self._sqs = sqs
@@ -50,7 +53,7 @@ class Consumer:
     def arrived(self) -> Arrived:
         """What the oracle compares, as of now."""
         with self._tick:
-            return Arrived(frozenset(self.received), self.duplicates)
+            return Arrived(frozenset(self.received), self.duplicates, frozenset(self.reports))
 
     def start(self) -> None:
         self._thread.start()
@@ -92,15 +95,19 @@ class Consumer:
             )
 
     def _count(self, body: str) -> None:
+        counted = self.received
         try:
-            key = _key(self._format.read(None, body))
+            event = self._format.read(None, body)
+            key = _key(event)
+            if event.get_type().startswith(REPORT_PREFIX) and event.get_type() != STARTED:
+                counted = self.reports
         except (BaseCloudEventException, ValueError, TypeError, AttributeError, KeyError):
             # The SDK raises all of these for a text that is no event.
             key = (UNREADABLE, sha256(body.encode()).hexdigest())
-        if key in self.received:
+        if key in counted:
             self.duplicates += 1
         else:
-            self.received[key] = None
+            counted[key] = None
 
 
 class Consumers:
@@ -164,6 +171,8 @@ class Consumers:
 
 
 def _key(event: BaseCloudEvent) -> Key:
+    if event.get_type() == STARTED:
+        return STARTED, event.get_source()
     if event.get_type() != DEAD_LETTER_TYPE:
         return event.get_source(), event.get_id()
     data = event.get_data()

@@ -12,15 +12,20 @@ from dataclasses import dataclass
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Place
 from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.device_reports import STARTED, forwarder_source
 from local.sent import Key, SentEvent, SentPoison
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """What a service received: every key once, and how often one came again."""
+    """What a service received: every key once, and how often one came again.
+
+    `reports` are what devices report of themselves in their own time: nobody can say how many there must be.
+    """
 
     received: Set[Key]
     duplicates: int
+    reports: Set[Key] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Verdict:
     lost: tuple[Key, ...]
     unexpected: tuple[Key, ...]
     duplicates: int
+    reports: int = 0
 
     @property
     def good(self) -> bool:
@@ -44,11 +50,15 @@ class Verdict:
 
 
 def expected_by_service(
-    contract: Contract, events: Iterable[SentEvent], malformed: Iterable[SentPoison] = ()
+    contract: Contract,
+    events: Iterable[SentEvent],
+    malformed: Iterable[SentPoison] = (),
+    devices: Iterable[str] = (),
 ) -> dict[str, set[Key]]:
     """The keys that each inbox of the contract's routes must get, by participant.
 
-    A malformed message is expected as a dead letter, by its reason and digest (see `local.sent.Key`).
+    A malformed message is expected as a dead letter, by its reason and digest (see `local.sent.Key`), and of
+    each of `devices`, things with a forwarder, the report that it started.
     """
     uplink = contract.device.outbox.address
     expected: dict[str, set[Key]] = {
@@ -62,7 +72,16 @@ def expected_by_service(
     dead_letters = {each.key for each in malformed}
     for destination in _matching(contract, Place.CLOUD, {"type": DEAD_LETTER_TYPE}):
         expected[contract.channel(destination).participant] |= dead_letters
+    started = {(STARTED, forwarder_source(device)) for device in devices}
+    for destination in _matching(contract, Place.CLOUD, {"type": STARTED}):
+        expected[contract.channel(destination).participant] |= started
     return expected
+
+
+def dead_lettered(malformed: Iterable[SentPoison], arrived: Mapping[str, Arrived]) -> int:
+    """How many of the `malformed` messages arrived somewhere as dead letters."""
+    received = frozenset[Key]().union(*(each.received for each in arrived.values()))
+    return len({each.key for each in malformed} & received)
 
 
 def judge(expected: Mapping[str, Set[Key]], arrived: Mapping[str, Arrived]) -> list[Verdict]:
@@ -79,6 +98,7 @@ def _verdict(service: str, expected: Set[Key], arrived: Arrived) -> Verdict:
         lost=tuple(sorted(expected - arrived.received)),
         unexpected=tuple(sorted(arrived.received - expected)),
         duplicates=arrived.duplicates,
+        reports=len(arrived.reports),
     )
 
 

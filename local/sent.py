@@ -14,7 +14,8 @@ from eventplane.envelope import Envelope
 from local.poison import CloudPayload, Poison
 
 Key = tuple[str, str]
-"""What identifies an event: `source` and `id`. Of a dead letter: its reason and its original's SHA-256."""
+"""What identifies an event: `source` and `id`. Of a dead letter: its reason and its original's SHA-256. Of
+the report that a device started: its `type` and `source`, because one device starts but once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,8 @@ class Environment:
         inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
         audit_workers: Glue workers of the delivery audit.
         audit_timeout_min: minutes after which the delivery audit is stopped.
+        provisions_devices: devices get their certificates by claim; otherwise somebody registers each one.
+        provisioning_hook: the Lambda function, in the same account, that is asked before each registration.
     """
 
     name: str
@@ -107,6 +109,8 @@ class Environment:
     inbox_visibility_s: int
     audit_workers: int
     audit_timeout_min: int
+    provisions_devices: bool = False
+    provisioning_hook: str | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -115,6 +119,10 @@ class Environment:
             )
         if self.audit_workers < 2:
             raise EnvironmentSettingError("audit_workers", f"is {self.audit_workers}; Spark on Glue needs 2")
+        if self.provisions_devices and self.keeps_data and not self.provisioning_hook:
+            raise EnvironmentSettingError(
+                "provisioning_hook", "is missing: without it whoever has a claim could become any device"
+            )
 
     @property
     def keeps_data(self) -> bool:
@@ -153,6 +161,7 @@ ENVIRONMENTS: Final = {
             inbox_visibility_s=30,
             audit_workers=2,
             audit_timeout_min=15,
+            provisions_devices=True,
         ),
         Environment(
             name="dev",
@@ -163,6 +172,7 @@ ENVIRONMENTS: Final = {
             inbox_visibility_s=60,
             audit_workers=2,
             audit_timeout_min=30,
+            provisions_devices=True,
         ),
         Environment(
             name="prod",

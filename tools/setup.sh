@@ -22,6 +22,9 @@ debian_packages() {
   has_venv || missing+=(python3-venv)
   has_mosquitto || missing+=(mosquitto)
   has_java_17 || missing+=(openjdk-17-jre-headless)
+  command -v strace >/dev/null || missing+=(strace)
+  command -v systemd-analyze >/dev/null || missing+=(systemd)
+  command -v openssl >/dev/null || missing+=(openssl)
   command -v setpriv >/dev/null && command -v flock >/dev/null || missing+=(util-linux)
   [ ${#missing[@]} -eq 0 ] && return
   if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then

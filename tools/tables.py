@@ -15,8 +15,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from edge.settings import CloudSettings, LocalSettings, Settings  # noqa: E402 - after the path it needs
-from edge.settings_reader import ENVIRONMENT_PREFIX  # noqa: E402
+from edge.health.metrics import METRICS  # noqa: E402 - after the path it needs
+from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
+from edge.settings import Settings  # noqa: E402
+from edge.settings_reader import variable_of  # noqa: E402
 from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
 
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -25,14 +27,20 @@ _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 def settings_table() -> str:
     """The forwarder's settings: name, environment variable, default, what it accepts."""
     rows = []
-    for prefix, kind in (("", Settings), ("local.", LocalSettings), ("cloud.", CloudSettings)):
+    for table, kind in {"": Settings, **SETTINGS_TABLES}.items():
         for each in dataclasses.fields(kind):
             if "accepts" in each.metadata:
-                name = prefix + each.name
-                variable = ENVIRONMENT_PREFIX + name.replace(".", "_").upper()
-                default = "required" if each.default is dataclasses.MISSING else f"`{each.default}`"
-                rows.append([f"`{name}`", f"`{variable}`", default, each.metadata["accepts"]])
+                name = f"{table}.{each.name}" if table else each.name
+                default = _default(each.default)
+                rows.append([f"`{name}`", f"`{variable_of(name)}`", default, each.metadata["accepts"]])
     return _table(["setting", "environment", "default", "accepts"], rows)
+
+
+def _default(value: object) -> str:
+    if value is dataclasses.MISSING:
+        return "required"
+    # As TOML and the environment write it.
+    return "none" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def limits_table() -> str:
@@ -64,7 +72,18 @@ def channel_table() -> str:
     return _table(["setting", "default", "accepts", "meaning"], rows)
 
 
-TABLES = {"settings": settings_table, "limits": limits_table, "channel": channel_table}
+def metrics_table() -> str:
+    """What `/metrics` of a device tells."""
+    rows = [[f"`{each.name}`", each.kind, each.help] for each in METRICS]
+    return _table(["metric", "kind", "meaning"], rows)
+
+
+TABLES = {
+    "metrics": metrics_table,
+    "settings": settings_table,
+    "limits": limits_table,
+    "channel": channel_table,
+}
 
 
 def current(text: str) -> str:

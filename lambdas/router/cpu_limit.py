@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
 
 from eventplane.errors import EventPlaneError
 
@@ -31,13 +30,20 @@ def cpu_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
-        raise CpuLimitError(seconds)
+    ended = False
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        if not ended:
+            raise CpuLimitError(seconds)
 
     earlier = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    # Again and again: Python swallows what is raised while it collects garbage.
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, seconds)
     try:
-        yield
+        try:
+            yield
+        finally:
+            ended = True  # one more signal would keep the lines below from being done
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, earlier)

@@ -159,4 +159,7 @@ ca = "{thing.ca.name}"
 certificate = "{thing.certificate.name}"
 key = "{thing.key.name}"
 rule = "{rule}"
+
+[health]
+port = 0
 """

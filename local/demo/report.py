@@ -55,7 +55,8 @@ def print_table(summary: Mapping[str, Any], console: Console) -> None:
         )
     console.print(
         f"  {summary['urgent_sent']:,} urgent events; {summary['malformed_sent']} malformed messages, "
-        f"{summary['dead_lettered']} dead letters; {summary['wall_seconds']} s in all"
+        f"{summary['dead_lettered']} dead letters, {summary['device_reports']} device reports; "
+        f"{summary['wall_seconds']} s in all"
     )
 
 

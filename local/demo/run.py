@@ -37,7 +37,7 @@ from local.emulator import start_emulator
 from local.errors import LoggedError
 from local.input import Input, InputEvent
 from local.network import Network
-from local.oracle import Arrived, Verdict, expected_by_service, judge
+from local.oracle import Arrived, Verdict, dead_lettered, expected_by_service, judge
 from local.players import Players
 from local.poison import cloud_payloads
 from local.process import Supervisor
@@ -84,7 +84,7 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
     with Supervisor(run_dir) as supervisor, _bars(console) as progress:
         plane = _start_plane(supervisor, progress)
         sent = SentLog(plane.contract)
-        verdicts, faults = _play(options.input, supervisor, plane, sent, progress, tamper)
+        verdicts, faults, letters = _play(options.input, supervisor, plane, sent, progress, tamper)
         archive = _fetch_archive(plane, run_dir, progress)
         with _step(progress, "Spark audits the archive"):
             audit = _audit(supervisor, archive, run_dir / "audit")
@@ -100,6 +100,7 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
             "urgent_sent": sent.urgent_sent,
             "malformed_sent": sent.malformed_sent,
         },
+        dead_lettered=letters,
         verdicts=verdicts,
         faults=faults,
         audit=audit,
@@ -125,7 +126,7 @@ def _play(
     sent: SentLog,
     progress: Progress,
     tamper: Tamper | None,
-) -> tuple[list[Verdict], list[Fault]]:
+) -> tuple[list[Verdict], list[Fault], int]:
     rule, policy = plane.outputs["IngestRule"], plane.outputs["DevicePolicy"]
     sqs = plane.cloud.client("sqs")
     with ExitStack() as stack:
@@ -157,7 +158,7 @@ def _play(
             _wait_for_queues(plane, progress, ["IngestUrl"])
             tamper(sqs, plane.inboxes)
             stack.enter_context(consumers)
-        expected = expected_by_service(plane.contract, sent.events, sent.malformed)
+        expected = expected_by_service(plane.contract, sent.events, sent.malformed, devices=homes)
         to_cloud = sum(len(keys) for service, keys in expected.items() if service != CALL_SERVICE)
 
         def unread() -> int:
@@ -170,7 +171,7 @@ def _play(
             **consumers.arrived,
             CALL_SERVICE: arrived_at_call_services(home.services for home in homes.values()),
         }
-    return judge(expected, arrived), injected
+    return judge(expected, arrived), injected, dead_lettered(sent.malformed, arrived)
 
 
 def _send(

@@ -10,7 +10,6 @@ from local.demo.faults import Fault
 from local.oracle import Verdict
 from local.services import CALL_SERVICE
 
-DEAD_LETTER_SERVICE: Final = "operations"
 IRREGULAR: Final = ("misrouted", "unexplained", "quarantined")
 """Totals of the audit that a healthy plane leaves at 0: rows that it cannot read are judged by nobody."""
 
@@ -24,25 +23,29 @@ def summarise(
     sent: Mapping[str, int],
     verdicts: Sequence[Verdict],
     faults: Sequence[Fault],
+    dead_lettered: int,
     audit: Mapping[str, Any],
     wall_seconds: float,
 ) -> dict[str, Any]:
     """The document of `summary.json`.
 
     `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
-    urgent_sent, malformed_sent), `audit` is the Spark job's report. A run has `passed` when nothing is lost
-    by either count, both agree, and the archive holds nothing irregular.
+    urgent_sent, malformed_sent), `dead_lettered` of the malformed ones arrived, `audit` is the Spark job's
+    report. A run has `passed` when nothing is lost by either count, both agree, the archive holds nothing
+    irregular, and no number of a home's forwarder is missing: in a run everything is routed to the cloud,
+    so a gap is a loss, be it of a report that nobody else counts.
     """
     lost = sum(len(verdict.lost) for verdict in verdicts)
     unexpected = sum(len(verdict.unexpected) for verdict in verdicts)
     audited = audited_by_service(audit)
     agrees = all(
-        verdict.delivered + len(verdict.unexpected) == audited.get(verdict.service, 0)
+        verdict.delivered + len(verdict.unexpected) + verdict.reports == audited.get(verdict.service, 0)
         for verdict in verdicts
         if verdict.service != CALL_SERVICE  # its events never see the cloud, nor its archive
     )
     audit_lost = audit["totals"]["lost"]
     irregular = {name: audit["totals"][name] for name in IRREGULAR}
+    irregular["numbers missing"] = sum(device["gaps"] or 0 for device in audit["devices"])
     passed = not lost and not unexpected and not audit_lost and not any(irregular.values()) and agrees
     received = {verdict.service: verdict.delivered for verdict in verdicts}
     return {
@@ -53,7 +56,8 @@ def summarise(
         "lost": lost,
         "unexpected": unexpected,
         "duplicates": sum(verdict.duplicates for verdict in verdicts),
-        "dead_lettered": received.get(DEAD_LETTER_SERVICE, 0),
+        "dead_lettered": dead_lettered,
+        "device_reports": sum(verdict.reports for verdict in verdicts),
         "faults_injected": len(faults),
         "faults": [asdict(fault) for fault in faults],
         "audit_lost": audit_lost,

@@ -41,7 +41,7 @@ class TestClient:
             clean_session=not persistent,
             reconnect_on_failure=False,
         )
-        self._client.on_connect = lambda *_: self.connected.set()
+        self._client.on_connect = self._on_connect
         self._client.on_disconnect = lambda *_: self.disconnected.set()
         self._client.on_subscribe = lambda *_: self._subscribed.set()
         self._client.on_message = self._on_message
@@ -59,6 +59,7 @@ class TestClient:
         assert self._client.connect(*self._address) == MQTTErrorCode.MQTT_ERR_SUCCESS
         self._client.loop_start()
         assert self.connected.wait(SECONDS)
+        assert not self._answer.is_failure, self._answer
         return self
 
     def __exit__(
@@ -100,6 +101,12 @@ class TestClient:
         # paho's own wait does not notice that the connection ends.
         eventually(lambda: sent.is_published() or self.disconnected.is_set(), seconds)
         return sent.is_published()
+
+    def _on_connect(
+        self, _client: Client, _data: Any, _flags: Any, answer: ReasonCode, _properties: Any
+    ) -> None:
+        self._answer = answer
+        self.connected.set()
 
     def _on_message(self, _client: Client, _userdata: Any, message: MQTTMessage) -> None:
         self.messages.append((message.topic, message.payload))

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.lane import Lane
-from edge.spool import Arrival, Delivery, Spool, read_backlog
+from edge.spool import Arrival, Delivery, Discard, Spool, Statement, read_backlog
+from eventplane.delivery import Outcome
+from tests.unit.edge.spools import key
 
 DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
 RANKS = (0, 1, 2)
@@ -31,7 +33,10 @@ class SpoolMachine(RuleBasedStateMachine):
         self.spool = Spool(self.path)
         self.epoch = self.spool.epoch
         self.pending: dict[Delivery, str] = {}
+        self.stated: dict[str, list[int]] = {}
+        self.discarded: dict[tuple[str, str], set[int]] = {}
         self.under_way: set[Delivery] = set()
+        self.gone: set[Delivery] = set()
         self.used = 0
         self._open_lanes()
 
@@ -41,23 +46,43 @@ class SpoolMachine(RuleBasedStateMachine):
 
     @rule(events=some_events, data=st.data())
     def commit(self, events: list[tuple[int, set[str]]], data: st.DataObject) -> None:
-        """New events, and some of what is under way ends, in one transaction."""
+        """New events, some of what is under way ends, reports are closed, in one transaction."""
         done = data.draw(st.sets(st.sampled_from(sorted(self.under_way)))) if self.under_way else set()
+        dropped = (
+            data.draw(st.sets(st.sampled_from(sorted(self.pending)), max_size=3)) if self.pending else set()
+        )
+        close_statements, close_discards = data.draw(st.booleans()), data.draw(st.booleans())
         arrivals = self._arrivals(events)
-        self.spool.commit(arrivals, done)
+        self.spool.commit(
+            arrivals,
+            done,
+            [Discard(each, Outcome.DROPPED, f"r{each.rank}") for each in dropped],
+            life_ms=0,
+            close_statements=close_statements,
+            close_discards=close_discards,
+        )
+        if close_statements:
+            self.stated.clear()
+        if close_discards:
+            self.discarded.clear()
         self.used += len(arrivals)
         for each in arrivals:
             for destination in each.destinations:
                 self.pending[Delivery(destination, each.rank, each.sequence)] = each.json
-        for delivery in done:
+                self.stated.setdefault(destination, []).append(each.sequence)
+        for delivery in dropped - done:
+            kind = (delivery.destination, f"r{delivery.rank}")
+            self.discarded.setdefault(kind, set()).add(delivery.sequence)
+        for delivery in done | dropped:
             del self.pending[delivery]
-        self.under_way -= done
+            self.under_way.discard(delivery)
+            self.gone.add(delivery)
 
     @rule(events=some_events)
     def crash_before_the_commit(self, events: list[tuple[int, set[str]]]) -> None:
         """The process dies with a transaction open: another one finds the files as they are."""
         self.spool._db.execute("BEGIN IMMEDIATE")
-        self.spool._insert(self._arrivals(events))
+        self.spool._contents._insert(self._arrivals(events), 0)
         crashed = self.directory / f"after-{self.used}"
         shutil.rmtree(crashed, ignore_errors=True)
         crashed.mkdir()
@@ -83,11 +108,14 @@ class SpoolMachine(RuleBasedStateMachine):
         lane = self.lanes[key]
         found = lane.peek(count)
         waiting = sorted(d for d in self.pending if d[:2] == key and d not in self.under_way)
-        assert [each.delivery for each in found] == waiting[:count]
-        assert [each.json for each in found] == [self.pending[each.delivery] for each in found]
+        ahead = [each for each in found if each.delivery not in self.gone]  # read before it was dropped
+        assert [each.delivery for each in ahead] == waiting[: len(ahead)]
+        assert len(found) == count or len(ahead) == len(waiting)
+        assert [each.json for each in ahead] == [self.pending[each.delivery] for each in ahead]
         for each in found:
             lane.take()
-            self.under_way.add(each.delivery)
+            if each in ahead:
+                self.under_way.add(each.delivery)
 
     @rule(destination=st.sampled_from(DESTINATIONS))
     def disconnect(self, destination: str) -> None:
@@ -103,8 +131,27 @@ class SpoolMachine(RuleBasedStateMachine):
 
     @invariant()
     def an_event_stays_only_while_it_is_needed(self) -> None:
-        (kept,) = self.spool._db.execute("SELECT COUNT(*) FROM event").fetchone()
-        assert kept == len({each.sequence for each in self.pending})
+        batches = self.spool._db.execute("SELECT last FROM batch UNION ALL SELECT last FROM delivery")
+        if not self.pending:
+            assert batches.fetchall() == []
+
+    @invariant()
+    def reports_tell_what_happened_since_they_were_closed(self) -> None:
+        expected = {
+            Statement(name, min(numbers), max(numbers), len(numbers), sum(numbers))
+            for name, numbers in self.stated.items()
+        }
+        assert {*self.spool.statements()} == expected
+        told = {
+            (each.destination, each.reason): {
+                n for first, last in each.ranges for n in range(first, last + 1)
+            }
+            for each in self.spool.discards()
+        }
+        assert told == self.discarded
+        assert all(
+            each.count == len(self.discarded[each.destination, each.reason]) for each in self.spool.discards()
+        )
 
     @invariant()
     def numbers_go_on(self) -> None:
@@ -114,7 +161,9 @@ class SpoolMachine(RuleBasedStateMachine):
     def _arrivals(self, events: list[tuple[int, set[str]]]) -> list[Arrival]:
         first = self.spool.next_sequence
         return [
-            Arrival(first + n, rank, f'{{"n":{first + n}}}', tuple(sorted(destinations)))
+            Arrival(
+                first + n, rank, f'{{"n":{first + n}}}', dict.fromkeys(sorted(destinations)), key(first + n)
+            )
             for n, (rank, destinations) in enumerate(events)
         ]
 

@@ -38,6 +38,8 @@ ca = "none.pem"
 certificate = "none.pem"
 key = "none.pem"
 rule = "none"
+[health]
+port = 0
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -39,12 +40,12 @@ class CloudBroker:
     def __init__(self, supervisor: Supervisor, directory: Path, authority: Authority) -> None:
         directory.mkdir(parents=True)
         server = authority.issue("cloud")
-        self.port, self._plain_port = free_port(), free_port()
+        self.port, self.plain_port = free_port(), free_port()
         configuration = directory / "cloud.conf"
         configuration.write_text(
             f"user {getpass.getuser()}\nallow_anonymous true\nper_listener_settings false\n"
             f"max_queued_messages 100000\npersistence true\npersistence_location {directory}/\n"
-            f"listener {self._plain_port} 127.0.0.1\n"
+            f"listener {self.plain_port} 127.0.0.1\n"
             f"listener {self.port} 127.0.0.1\ncafile {authority.ca}\ncertfile {server.certificate}\n"
             f"keyfile {server.key}\nrequire_certificate true\n"
         )
@@ -81,7 +82,7 @@ class CloudBroker:
         self._close_subscriber()
 
     def _open_subscriber(self) -> None:
-        self._subscriber = TestClient("counter", "127.0.0.1", self._plain_port, persistent=True)
+        self._subscriber = TestClient("counter", "127.0.0.1", self.plain_port, persistent=True)
         self._subscriber.__enter__()
         self._subscriber.subscribe(basic_ingest_topic(RULE, THING))
 
@@ -100,12 +101,13 @@ class CloudBroker:
 
 @dataclass
 class Home:
-    """A home; `forwarder` is its process, `spool` its file."""
+    """A home; `forwarder` is its process, `spool` and `settings` its files, `health_port` its endpoint."""
 
     broker: Broker
     forwarder: Child
-    cloud: CloudBroker
     spool: Path
+    settings: Path
+    health_port: int
     services: list[ServiceClient] = field(default_factory=list)
 
     def service(self, name: str, **options: object) -> ServiceClient:
@@ -117,6 +119,10 @@ class Home:
     def drained(self) -> bool:
         """Whether no delivery is pending."""
         return not any(read_backlog(self.spool).values())
+
+    def close(self) -> None:
+        for service in self.services:
+            service.close()
 
     def log(self) -> str:
         return self.forwarder.log.read_text()
@@ -142,25 +148,39 @@ def home(
     cloud: CloudBroker,
     authority: Authority,
 ) -> Iterator[Home]:
-    broker = mosquitto("home")
-    (tmp_path / "contract.json").write_bytes(load_contract().canonical)
+    it = start_home(supervisor, mosquitto("home"), tmp_path, cloud.port, authority)
+    yield it
+    it.close()
+
+
+def start_home(
+    supervisor: Supervisor,
+    broker: Broker,
+    directory: Path,
+    cloud_port: int,
+    authority: Authority,
+    **cloud_settings: object,
+) -> Home:
+    """A home at `broker` whose forwarder runs; `cloud_settings` are added to `[cloud]` or change it."""
+    (directory / "contract.json").write_bytes(load_contract().canonical)
     identity = authority.issue(THING)
-    settings = tmp_path / "edge.toml"
+    cloud = {
+        "host": "127.0.0.1", "port": cloud_port, "rule": RULE, "ca": str(authority.ca),
+        "certificate": str(identity.certificate), "key": str(identity.key),
+        "reconnect_min_s": 0.1, "reconnect_max_s": 0.5, "batch_events": 20, "puback_timeout_s": 10,
+    } | cloud_settings  # fmt: skip
+    settings, health_port = directory / "edge.toml", free_port()
     settings.write_text(
         f'thing = "{THING}"\ncontract = "contract.json"\nspool = "state/spool.db"\n'
-        f"[local]\nport = {broker.port}\nreceipt_timeout_s = 1\nreconnect_max_s = 0.2\n"
-        f'[cloud]\nhost = "127.0.0.1"\nport = {cloud.port}\nrule = "{RULE}"\nca = "{authority.ca}"\n'
-        f'certificate = "{identity.certificate}"\nkey = "{identity.key}"\n'
-        "reconnect_min_s = 0.1\nreconnect_max_s = 0.5\nbatch_events = 20\npuback_timeout_s = 10\n"
+        f"[local]\nport = {broker.port}\nreceipt_timeout_s = 1\nreconnect_max_s = 0.2\n[cloud]\n"
+        + "".join(f"{name} = {json.dumps(value)}\n" for name, value in cloud.items())
+        + f"[health]\nport = {health_port}\n"
     )
-    spool = tmp_path / "state" / "spool.db"
+    spool = directory / "state" / "spool.db"
     forwarder = supervisor.start(
         "forwarder", [sys.executable, "-m", "edge", "--settings", str(settings)], ready=spool.exists
     )
-    it = Home(broker, forwarder, cloud, spool)
-    yield it
-    for service in it.services:
-        service.close()
+    return Home(broker, forwarder, spool, settings, health_port)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 
 from edge.errors import RefusedError
 from edge.service import ServiceClient
 from edge.stamps import EPOCH, SEQUENCE
+from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.envelope import Envelope, write_event
 from local.process import Child
 from tests.integration.edge.certificates import Authority
-from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
+from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
 
 READING = "org.eventplane.health.reading.v1"
@@ -44,7 +46,10 @@ def test_events_reach_the_cloud_numbered_and_in_their_own_words(home: Home, clou
     first = next(each for each in cloud.events if each.id == "e7")
     assert first.json.endswith(event(7).json[1:])
     assert len({each.attributes[EPOCH] for each in cloud.events}) == 1
-    assert sorted({int(str(each.attributes[SEQUENCE])) for each in cloud.events}) == list(range(1, 101))
+    assert sorted({int(str(each.attributes[SEQUENCE])) for each in cloud.events}) == list(range(1, 102))
+    started = next(each for each in cloud.events if each.type == STARTED)
+    assert started.source == f"/devices/{THING}/forwarder"
+    assert int(str(started.attributes[SEQUENCE])) == 1
 
 
 def test_a_plain_publisher_needs_no_client_of_ours(home: Home, cloud: CloudBroker) -> None:
@@ -172,6 +177,33 @@ def test_a_certificate_that_the_cloud_refuses_is_reported_and_can_be_replaced(
     for file, content in right.items():
         file.write_bytes(content)
     wait_for(lambda: cloud.has({"e1"}))
+
+
+def test_a_full_spool_refuses_readings_and_still_lets_an_alarm_ring(home: Home, cloud: CloudBroker) -> None:
+    cloud.stop()
+    home.forwarder.kill()
+    settings = home.spool.parent.parent / "edge.toml"
+    settings.write_text("spool_capacity_bytes = 1048576\n" + settings.read_text())
+    home.forwarder.start()
+    refused: list[str] = []
+    calls: list[Envelope] = []
+    service = home.service("health-service", on_refused=lambda _, reason: refused.append(reason))
+    home.service("call-service", on_event=calls.append)
+    # 2 MB, more than there is room for.
+    for number in range(200):
+        service.put(event(number).stamped(pad=token_hex(5_000)), timeout_s=SECONDS)
+    service.flush(SECONDS)
+    assert set(refused) == {"spool_full"}
+    assert 50 < len(refused) < 150
+    home.service("voice-service").put(event(1000, ALARM))
+    wait_for(lambda: [each.id for each in calls] == ["e1000"])
+    cloud.start()
+    wait_for(home.drained)
+    wait_for(lambda: any(each.type == DISCARDED for each in cloud.events))
+    told = [each.data() for each in cloud.events if each.type == DISCARDED]
+    wait_for(lambda: cloud.has({"e0", "e1000"}))
+    assert told[0]["not_stored"][0]["reason"] == "spool_full"
+    assert told[0]["deliveries"] == []
 
 
 def test_it_stops_in_good_order(home: Home, cloud: CloudBroker) -> None:

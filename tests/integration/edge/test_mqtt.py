@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from queue import SimpleQueue
-from typing import TypeVar
+from typing import Literal
 
 import pytest
 
-from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
-from edge.mqtt import Connection, Endpoint, TlsFiles
+from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Received
+from edge.mqtt import Connection, Will
 from local.mosquitto import Broker
 from local.ports import free_port
-from tests.integration.edge.conftest import SECONDS
+from tests.integration.edge.conftest import SECONDS, wait_for
+from tests.integration.edge.line import Line
+from tests.integration.edge.scripted_broker import ScriptedBroker
+from tests.integration.mqtt import TestClient
+from tests.unit.edge import broker_packets
 
-Kind = TypeVar("Kind", Connected, Disconnected, Received, Acknowledged)
-
-
-class Line:
-    """A connection of generation 7 that is subscribed to `t`, and what it reports."""
-
-    def __init__(self, port: int) -> None:
-        self.reports: SimpleQueue[Message] = SimpleQueue()
-        endpoint = Endpoint("127.0.0.1", port, "c", False, 30, 5.0, ("t",))
-        self.connection = Connection(endpoint, LinkName.LOCAL, 7, self.reports.put)
-
-    def next(self, kind: type[Kind]) -> Kind:
-        """The next report, which must be of this kind."""
-        report = self.reports.get(timeout=SECONDS)
-        assert isinstance(report, kind)
-        assert (report.link, report.generation) == (LinkName.LOCAL, 7)
-        return report
+Protocol = Literal["3.1.1", "5"]
+both_protocols = pytest.mark.parametrize("protocol", ["3.1.1", "5"])
 
 
 @pytest.fixture
@@ -47,8 +37,9 @@ def black_hole() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_it_reports_what_happens(broker: Broker) -> None:
-    line = Line(broker.port)
+@both_protocols
+def test_it_reports_what_happens(broker: Broker, protocol: Protocol) -> None:
+    line = Line(broker.port, protocol=protocol)
     line.next(Connected)
     mid = line.connection.publish("t", b"hello")
     reports = [line.reports.get(timeout=SECONDS) for _ in range(2)]
@@ -60,14 +51,17 @@ def test_it_reports_what_happens(broker: Broker) -> None:
     line.next(Disconnected)
 
 
-def test_what_was_not_acknowledged_comes_again_on_the_next_connection(broker: Broker) -> None:
-    line = Line(broker.port)
+@both_protocols
+def test_what_was_not_acknowledged_comes_again_on_the_next_connection(
+    broker: Broker, protocol: Protocol
+) -> None:
+    line = Line(broker.port, protocol=protocol)
     line.next(Connected)
     line.connection.publish("t", b"hello")
     reports = [line.reports.get(timeout=SECONDS) for _ in range(2)]
     assert sum(isinstance(each, Received) for each in reports) == 1
     line.connection.close(SECONDS)
-    again = Line(broker.port)
+    again = Line(broker.port, protocol=protocol)
     # The broker's memory comes first, the confirmation of our subscriptions afterwards.
     assert again.next(Received).payload == b"hello"
     again.next(Connected)
@@ -103,17 +97,218 @@ def test_nobody_there_is_a_reason(broker: Broker) -> None:
     assert "refused" in line.next(Disconnected).reason
 
 
-def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    reports: SimpleQueue[Message] = SimpleQueue()
-    files = TlsFiles(tmp_path / "ca.pem", tmp_path / "device.pem", tmp_path / "device.key")
-    Connection(Endpoint("127.0.0.1", 1, "c", True, 30, 5.0, tls=files), LinkName.CLOUD, 1, reports.put)
-    report = reports.get(timeout=SECONDS)
-    assert isinstance(report, Disconnected)
-    assert str(files.ca) in report.reason
-
-
 @pytest.mark.parametrize("end", [Connection.abandon, lambda connection: connection.close(0.1)])
 def test_nobody_answers_is_no_reason_to_hang(black_hole: int, end: Callable[[Connection], None]) -> None:
     line = Line(black_hole)
     end(line.connection)
     line.next(Disconnected)
+
+
+@both_protocols
+def test_ten_thousand_messages_go_both_ways_and_each_is_acknowledged_once(
+    broker: Broker, protocol: Protocol
+) -> None:
+    line = Line(broker.port, protocol=protocol)
+    line.next(Connected)
+    payloads = [b"%d" % number for number in range(10_000)]
+    mids = [line.connection.publish("t", payload) for payload in payloads]
+    received: list[Received] = []
+    acknowledged: list[int] = []
+    while len(received) < len(payloads) or len(acknowledged) < len(mids):
+        report = line.reports.get(timeout=SECONDS)
+        if isinstance(report, Received):
+            received.append(report)
+            line.connection.acknowledge(report.mid)
+        elif isinstance(report, Acknowledged):
+            assert report.failure is None
+            acknowledged.append(report.mid)
+    assert [each.payload for each in received] == payloads
+    assert sorted(acknowledged) == sorted(mids)
+    line.close()
+    again = Line(broker.port, protocol=protocol)
+    again.next(Connected)
+    again.close()
+
+
+def test_paho_and_we_understand_each_other(broker: Broker) -> None:
+    payloads = [bytes([number]) * 5_000 for number in range(256)]
+    line = Line(broker.port, subscriptions=("from/paho",))
+    line.next(Connected)
+    with TestClient("paho", "127.0.0.1", broker.port) as paho:
+        paho.subscribe("to/paho")
+        assert paho.publish_all("from/paho", payloads)
+        for received in line.gather(Received, len(payloads)):
+            line.connection.acknowledge(received.mid)
+            line.connection.publish("to/paho", received.payload)
+        line.gather(Acknowledged, len(payloads))
+        wait_for(lambda: [payload for _, payload in paho.messages] == payloads)
+    line.close()
+
+
+@both_protocols
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 65_536, 256 * 1024])
+def test_a_payload_of_any_size_arrives_whole(broker: Broker, protocol: Protocol, size: int) -> None:
+    payload = bytes(number % 251 for number in range(size))
+    line = Line(broker.port, protocol=protocol)
+    line.next(Connected)
+    for _ in range(20):
+        line.connection.publish("t", payload)
+    assert [each.payload for each in line.gather(Received, 20)] == [payload] * 20
+    line.close()
+
+
+def test_at_qos_0_it_arrives_and_nothing_is_acknowledged(broker: Broker) -> None:
+    line = Line(broker.port)
+    line.next(Connected)
+    assert line.connection.publish("t", b"x", qos=0) == 0
+    received = line.next(Received)
+    assert (received.mid, received.payload) == (0, b"x")
+    line.close()
+
+
+def test_more_filters_than_fit_one_subscribe(broker: Broker) -> None:
+    topics = tuple(f"t/{number}" for number in range(30))
+    line = Line(broker.port, subscriptions=topics)
+    line.next(Connected)
+    for topic in topics:
+        line.connection.publish(topic, b"x")
+    assert {each.topic for each in line.gather(Received, 30)} == set(topics)
+    line.close()
+
+
+def test_mosquittos_window_is_kept_though_we_publish_more_at_once(broker: Broker) -> None:
+    # MQTT 5: Mosquitto announces a receive maximum and hangs up on who exceeds it.
+    line = Line(broker.port, protocol="5", subscriptions=())
+    line.next(Connected)
+    mids = [line.connection.publish("t", b"x") for _ in range(30_000)]
+    assert sorted(each.mid for each in line.gather(Acknowledged, len(mids))) == sorted(mids)
+    line.close()
+
+
+@both_protocols
+def test_a_will_is_published_when_the_line_is_cut_and_not_after_a_farewell(
+    broker: Broker, protocol: Protocol
+) -> None:
+    with TestClient("watcher", "127.0.0.1", broker.port) as watcher:
+        watcher.subscribe("will")
+        for end in ("close", "abandon"):
+            line = Line(broker.port, protocol=protocol, will=Will("will", end.encode()))
+            line.next(Connected)
+            if end == "close":
+                line.close()
+            else:
+                line.connection.abandon()
+        assert watcher.arrived.wait(SECONDS)
+        assert watcher.messages == [("will", b"abandon")]
+
+
+def test_an_idle_line_stays_up_by_its_pings() -> None:
+    with ScriptedBroker() as broker:
+        line = Line(broker.port, keepalive_s=1, subscriptions=())
+        broker.accept()
+        broker.received(15)
+        broker.send(broker_packets.connack())
+        line.next(Connected)
+        for _ in range(2):
+            assert broker.received(2) == b"\xc0\x00"
+            broker.send(broker_packets.PINGRESP)
+        assert broker.received(2) == b"\xc0\x00"
+        assert line.reports.empty()
+        assert "no answer to PINGREQ within 1 s" in line.next(Disconnected).reason
+
+
+def test_a_broker_that_stopped_is_noticed_though_there_is_much_to_send(broker: Broker) -> None:
+    line = Line(broker.port, keepalive_s=1, subscriptions=())
+    line.next(Connected)
+    os.kill(broker.child.pid or 0, signal.SIGSTOP)
+    try:
+        for _ in range(200):
+            line.connection.publish("t", bytes(100_000))
+        reason = line.next(Disconnected).reason
+        assert "no answer to PINGREQ" in reason or "timed out" in reason
+    finally:
+        os.kill(broker.child.pid or 0, signal.SIGCONT)
+
+
+def test_what_the_broker_says_in_parting_is_the_reason() -> None:
+    with ScriptedBroker() as broker:
+        line = Line(broker.port, protocol="5", subscriptions=())
+        broker.accept()
+        broker.send(broker_packets.connack(5))
+        line.next(Connected)
+        broker.send(broker_packets.disconnect(0x8E))
+        assert "session taken over; another connection uses client id 'c'" in line.next(Disconnected).reason
+
+
+def test_after_a_restart_of_the_broker_a_new_connection_stands(broker: Broker) -> None:
+    line = Line(broker.port)
+    line.next(Connected)
+    broker.child.restart()
+    assert "lost" in line.next(Disconnected).reason
+    again = Line(broker.port)
+    again.next(Connected)
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"", "hung up instead of CONNACK"),
+        (b"\x20", "hung up instead of CONNACK"),
+        (broker_packets.connack() + b"\x90\x03\x00", "hung up instead of SUBACK"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "broke the protocol"),
+        (broker_packets.connack() * 2, "CONNACK: a second one"),
+        (broker_packets.connack(reason=3), "CONNECT refused: server unavailable"),
+        (broker_packets.connack() + b"\x30\xff\xff\xff\x7f", "more than the limit"),
+    ],
+)
+def test_whatever_answers_has_a_reason(answer: bytes, reason: str) -> None:
+    with ScriptedBroker() as broker:
+        line = Line(broker.port)
+        broker.accept()
+        broker.received(15)
+        broker.send(answer)
+        broker.hang_up()
+        assert reason in line.next(Disconnected).reason
+
+
+def test_who_never_answers_is_given_up() -> None:
+    with ScriptedBroker() as broker:
+        line = Line(broker.port, connect_timeout_s=0.2)
+        assert "no answer to CONNECT within 0.2 s" in line.next(Disconnected).reason
+
+
+def test_a_name_that_is_not_there_is_a_reason() -> None:
+    line = Line(1, host="no-such-host.invalid")
+    assert "cannot connect to no-such-host.invalid:1" in line.next(Disconnected).reason
+
+
+def test_an_address_that_swallows_everything_does_not_hide_the_next(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        with socket.create_connection(full.getsockname()):  # from here on the kernel drops what comes
+            addresses = [full.getsockname(), ("127.0.0.1", broker.port)]
+            found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in addresses]
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
+            line = Line(broker.port, connect_timeout_s=1.0)
+            line.next(Connected)
+            line.close()
+
+
+def test_a_text_that_cannot_be_sent_is_a_reason_too(broker: Broker) -> None:
+    line = Line(broker.port, client_id="\0")
+    assert "U+0000" in line.next(Disconnected).reason
+
+
+def test_many_connections_leave_nothing_open(broker: Broker) -> None:
+    files = Path("/proc/self/fd")
+    before = len(list(files.iterdir()))
+    for port in [broker.port, free_port()] * 5:
+        line = Line(port)
+        line.connection.close(SECONDS)
+        line.gather(Disconnected, 1)
+        line.connection.publish("t", b"")
+    assert len(list(files.iterdir())) <= before

@@ -11,6 +11,7 @@ import pytest
 from moto import mock_aws
 
 from eventplane.delivery import Refusal, dead_letter
+from eventplane.device_reports import MANIFEST, STARTED
 from eventplane.envelope import Envelope, write_event
 from local.consumers import UNREADABLE, Consumers
 from local.oracle import judge
@@ -68,6 +69,21 @@ def test_a_dead_letter_is_known_by_its_reason_and_original(sqs: Any) -> None:
         assert consumers.wait_until(lambda: consumers.received_total == 1, TIMEOUT_SECONDS)
 
     assert consumers.arrived["operations"].received == {("not_json", sha256(b"no").hexdigest())}
+
+
+def test_what_a_device_reports_in_its_own_time_is_counted_apart(sqs: Any) -> None:
+    source = "/devices/h/forwarder"
+    started, manifest = (
+        write_event({"id": type_, "source": source, "type": type_}, {}).json for type_ in (STARTED, MANIFEST)
+    )
+    url = queue(sqs, "operations", manifest, manifest, started)
+    with Consumers(sqs, {"operations": url}) as consumers:
+        assert consumers.wait_until(lambda: consumers.received_total == 1, TIMEOUT_SECONDS)
+
+    arrived = consumers.arrived["operations"]
+    assert arrived.received == {(STARTED, source)}
+    assert arrived.reports == {(source, MANIFEST)}
+    assert arrived.duplicates == 1
 
 
 def test_bodies_that_are_no_events_are_unexpected_and_do_not_stop_the_rest(sqs: Any) -> None:

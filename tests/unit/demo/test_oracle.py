@@ -7,9 +7,10 @@ from hashlib import sha256
 import pytest
 
 from eventplane.contract import Contract, Place
+from eventplane.device_reports import STARTED
 from eventplane.envelope import Envelope, write_event
 from local.input import open_input
-from local.oracle import Arrived, expected_by_service, judge
+from local.oracle import Arrived, dead_lettered, expected_by_service, judge
 from local.poison import Poison
 from local.sent import Key, SentLog
 
@@ -68,6 +69,23 @@ def test_a_malformed_message_is_expected_as_a_dead_letter(contract: Contract) ->
     keys = expected_by_service(contract, log.events, log.malformed)
 
     assert keys["operations"] == {("not_json", sha256(b"no").hexdigest())}
+
+
+def test_of_every_device_it_is_expected_to_hear_that_it_started(contract: Contract) -> None:
+    keys = expected_by_service(contract, [], devices=["h1", "h2"])
+
+    assert {service for service, those in keys.items() if those} == {"operations"}
+    assert keys["operations"] == {(STARTED, "/devices/h1/forwarder"), (STARTED, "/devices/h2/forwarder")}
+
+
+def test_only_dead_letters_that_arrived_are_counted_as_such(contract: Contract) -> None:
+    log = SentLog(contract)
+    for payload in (b"no", b"nor this"):
+        log.poison(Poison("not_json", "not_json", payload))
+    letter = ("not_json", sha256(b"no").hexdigest())
+    arrived = {"operations": Arrived({letter, (STARTED, "/devices/h/forwarder")}, 0)}
+
+    assert dead_lettered(log.malformed, arrived) == 1
 
 
 def test_a_run_in_which_everything_arrived_is_good(contract: Contract) -> None:

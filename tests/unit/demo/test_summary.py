@@ -17,7 +17,7 @@ def verdict(service: str, delivered: int = 10, **changes: Any) -> Verdict:
     return Verdict(service=service, delivered=delivered, **{**known, **changes})
 
 
-def audit(lost: int = 0, irregular: str = "", **delivered: int) -> dict[str, Any]:
+def audit(lost: int = 0, irregular: str = "", gaps: int = 0, **delivered: int) -> dict[str, Any]:
     route = dict.fromkeys(("expected", "delivered", "lost", "duplicated", "dead_lettered", "misrouted"), 10)
     return {
         "totals": {"lost": lost, **{name: int(name == irregular) for name in IRREGULAR}},
@@ -41,7 +41,16 @@ def audit(lost: int = 0, irregular: str = "", **delivered: int) -> dict[str, Any
                 **dict.fromkeys(("epoch", "first", "last", "gaps")),
                 "events": 3,
                 "tap_copies": 0,
-            }
+            },
+            {
+                "client_id": "h",
+                "epoch": "e",
+                "first": 1,
+                "last": 3,
+                "gaps": gaps,
+                "events": 3,
+                "tap_copies": 0,
+            },
         ],
     }
 
@@ -51,6 +60,7 @@ def summary_of(verdicts: list[Verdict], report: dict[str, Any]) -> dict[str, Any
         run={"homes": 1, "input": "test", "seed": 1, "contract_version": "v"},
         sent={"events_sent": 10, "urgent_sent": 1, "malformed_sent": 2},
         verdicts=verdicts,
+        dead_lettered=2,
         faults=[Fault("network cut", "home-1", 5, 3.0)],
         audit=report,
         wall_seconds=1.23,
@@ -59,12 +69,13 @@ def summary_of(verdicts: list[Verdict], report: dict[str, Any]) -> dict[str, Any
 
 def test_a_run_passes_when_nothing_is_lost_and_the_audit_agrees() -> None:
     summary = summary_of(
-        [verdict("desk", duplicates=3), verdict("operations", 2)], audit(desk=10, operations=2)
+        [verdict("desk", duplicates=3), verdict("operations", 2, reports=4)], audit(desk=10, operations=6)
     )
     assert summary["verdict"] == "passed"
     assert summary["audit_agrees"]
     assert summary["delivered"] == {"desk": 10, "operations": 2}
     assert (summary["duplicates"], summary["dead_lettered"], summary["faults_injected"]) == (3, 2, 1)
+    assert summary["device_reports"] == 4
 
 
 @pytest.mark.parametrize(
@@ -76,7 +87,9 @@ def test_a_run_passes_when_nothing_is_lost_and_the_audit_agrees() -> None:
         ([verdict("desk")], audit(irregular="misrouted", desk=10), True),
         ([verdict("desk")], audit(irregular="unexplained", desk=10), True),
         ([verdict("desk")], audit(irregular="quarantined", desk=10), True),
+        ([verdict("desk")], audit(gaps=1, desk=10), True),
         ([verdict("desk")], audit(desk=9), False),
+        ([verdict("desk", reports=1)], audit(desk=10), False),
         ([verdict("desk")], audit(), False),
     ],
     ids=[
@@ -84,7 +97,9 @@ def test_a_run_passes_when_nothing_is_lost_and_the_audit_agrees() -> None:
         "unexpected",
         "lost by the audit",
         *IRREGULAR,
+        "a number is missing",
         "audit counts less",
+        "audit misses a report",
         "audit knows nothing",
     ],
 )

@@ -8,13 +8,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from edge.forwarder import Clock, Forwarder, ForwarderOptions
+from edge.forwarder import Forwarder
+from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
-from edge.spool import Spool
+from edge.options import Clock, ForwarderOptions
+from edge.recent import key_digest
+from edge.spool import Arrival, Delivery, Spool
 from edge.uplink import UplinkLimits
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
+from eventplane.device_reports import HEARTBEAT
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import Receipt, read_receipts
 from eventplane.topics import local_topic, receipt_topic
@@ -23,10 +27,17 @@ READING = "org.eventplane.reading.v1"
 ALARM = "org.eventplane.alarm.v1"
 CHORE = "org.eventplane.chore.v1"
 DEAD_LETTER = "org.eventplane.deadletter.v1"
+Boxes = dict[str, dict[str, object]]
+TOPIC = "$aws/rules/rule/devices/thing/outbox"
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
-def contract(uplink_prefix: str = "org.eventplane.", **device_outbox: object) -> Contract:
+def contract(
+    uplink_prefix: str = "org.eventplane.",
+    sensor: Boxes | None = None,
+    display: Boxes | None = None,
+    **device_outbox: object,
+) -> Contract:
     """A sender, a receiver with receipts and one without; `uplink_prefix` selects what goes to the cloud."""
     document = {
         "format": 1,
@@ -37,13 +48,14 @@ def contract(uplink_prefix: str = "org.eventplane.", **device_outbox: object) ->
                 "description": "d",
                 "outbox": {"batching_delay_ms": 250, **device_outbox},
             },
-            "sensor": {"kind": "device_service", "description": "d"},
+            "sensor": {"kind": "device_service", "description": "d", **(sensor or {})},
             "call": {"kind": "device_service", "description": "d", "inbox": {"receipts": True}},
-            "display": {"kind": "device_service", "description": "d"},
+            "display": {"kind": "device_service", "description": "d", **(display or {})},
         },
         "event_types": {
             ALARM: {"description": "d", "priority": "urgent"},
             CHORE: {"description": "d", "priority": "low"},
+            HEARTBEAT: {"description": "d", "priority": "low"},
         },
         "routes": {
             "calls": {"filter": {"exact": {"type": ALARM}}, "to": "call.inbox"},
@@ -58,6 +70,11 @@ def event(id: str, type: str = READING, **attributes: str) -> Envelope:
     return write_event({"id": id, "source": "/sensor", "type": type, **attributes}, {"n": id})
 
 
+def ids(payload: bytes) -> list[str]:
+    """The event ids in a payload of the uplink."""
+    return [each.id for each in unpack(payload) if isinstance(each, Envelope)]
+
+
 @dataclass
 class FakeWire:
     """A connection that records what was asked of it."""
@@ -65,6 +82,7 @@ class FakeWire:
     generation: int
     published: list[tuple[int, str, bytes]] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
+    answered: int = 0
     closed: bool = False
     abandoned: bool = False
 
@@ -98,51 +116,103 @@ class Wires:
 
 
 class FakeClock:
-    """Seconds since the start, moved by hand."""
+    """Seconds since the start, moved by hand; `wrong_by` is how far the wall clock is off."""
 
     def __init__(self) -> None:
         self.seconds = 1_000.0
+        self.wrong_by = timedelta()
 
     def clock(self) -> Clock:
-        return Clock(lambda: self.seconds, lambda: START + timedelta(seconds=self.seconds))
+        return Clock(lambda: self.seconds, self.now, self.uptime)
+
+    def uptime(self) -> Uptime:
+        return Uptime("boot", round(self.seconds * 1000))
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.seconds) + self.wrong_by
 
 
 class Device:
-    """A forwarder between two recorded brokers. `turn` hands it messages and lets it work."""
+    """A forwarder between two recorded brokers. `turn` hands it messages and lets it work.
+
+    A `settled` one has reported that it started, under sequence 1, and has nothing to say for a long time.
+    """
 
     def __init__(
-        self, path: Path, *, window: int = 10, batch_events: int = 5, **device_outbox: object
+        self,
+        path: Path,
+        *,
+        window: int = 10,
+        batch_events: int = 5,
+        capacity_bytes: int = 64 * 1024 * 1024,
+        heartbeat_s: float = 1e9,
+        settled: bool = True,
+        plane: Contract | None = None,
+        publishes_per_s: int = 100,
+        single: bool = False,
+        **device_outbox: object,
     ) -> None:
         self.path = path
-        self.contract = contract(**device_outbox)
+        self.contract = plane or contract(**device_outbox)
         self.time = FakeClock()
         self.local, self.cloud = Wires(), Wires()
         self.inbound: list[Sequence[Message]] = []
-        self._limits = UplinkLimits(window, 128 * 1024, batch_events, puback_timeout_s=30)
+        self._limits = UplinkLimits(
+            window, 128 * 1024, batch_events, 30, publishes_per_s=publishes_per_s, single=single
+        )
         self._mid = 0
+        self.capacity_bytes = capacity_bytes
+        self.heartbeat_s = heartbeat_s
+        if settled:
+            self._settle()
         self.start()
 
     def start(self) -> None:
         """Start, or start again after `crash`."""
-        self.spool = Spool(self.path)
+        self._first = self.open()
         backoff = Backoff(1.0, 60.0, Random(1))
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
-        options = ForwarderOptions("thing", "rule", self._limits, 3, receipt_timeout_s=10, stop_grace_s=2)
+        options = ForwarderOptions(
+            "thing", TOPIC, self._limits, 3, 10.0, 2.0, heartbeat_s=self.heartbeat_s, manifest_interval_s=1e6
+        )
         self.forwarder = Forwarder(
             self.contract,
             options,
-            self.spool,
+            self._first,
             self.local_link,
             self.cloud_link,
             self._wait,
             self.time.clock(),
+            figures=lambda: {"answer": 42},
         )
         self.turn()
+
+    def resize(self, capacity_bytes: int) -> None:
+        """Give the spool in use another capacity."""
+        self.spool._room.capacity_bytes = capacity_bytes
+        self.spool._room._build_wall(capacity_bytes)
+
+    def open(self) -> Spool:
+        """The spool's file, on the clock of the device."""
+        return Spool(self.path, capacity_bytes=self.capacity_bytes, now_life=self.time.uptime)
+
+    @property
+    def spool(self) -> Spool:
+        return self.forwarder.spool
 
     def crash(self) -> None:
         """Nothing is left but the file."""
         self.spool.close()
+
+    def _settle(self) -> None:
+        with self.open() as spool:
+            arrival = Arrival(
+                1, 1, "{}", {"device.outbox": None}, key_digest(("/devices/thing/forwarder", "1"))
+            )
+            spool.commit([arrival], life_ms=spool.life())
+            done = [Delivery("device.outbox", 1, 1)]
+            spool.commit([], done, life_ms=spool.life(), close_statements=True)
 
     def turn(self, *messages: Message, after: float = 0.0) -> None:
         """Let `after` seconds pass, then one round with `messages`."""
@@ -188,12 +258,39 @@ class Device:
             done += 1
             self.turn(self.puback(done), after=1.0)
 
+    def relay(self, poison: str, rounds: int = 100) -> None:
+        """The cloud acknowledges what comes, in order, but hangs up at a publish with the event `poison`."""
+        for _ in range(rounds):
+            if self.cloud_link.up and (left := self.cloud.last.published[self.cloud.last.answered :]):
+                mid, _, payload = left[0]
+                if poison in ids(payload):
+                    self.disconnect(LinkName.CLOUD)
+                else:
+                    self.cloud.last.answered = mid
+                    self.turn(self.puback(mid), after=0.1)
+            elif not self.cloud_link.up:
+                self.connect(LinkName.CLOUD)
+            else:
+                self.turn(after=1.0)
+
     def uplinked(self) -> list[list[str]]:
         """The event ids of each publish on the newest cloud connection."""
-        return [
-            [each.id for each in unpack(payload) if isinstance(each, Envelope)]
-            for _, _, payload in self.cloud.last.published
+        return [ids(payload) for _, _, payload in self.cloud.last.published]
+
+    @staticmethod
+    def unpacked(payload: bytes) -> list[Envelope]:
+        """The events of one publish."""
+        return [each for each in unpack(payload) if isinstance(each, Envelope)]
+
+    def letters(self) -> list[Envelope]:
+        """The dead letters among all that was published to the cloud."""
+        events = [
+            each
+            for wire in self.cloud.all
+            for _, _, payload in wire.published
+            for each in self.unpacked(payload)
         ]
+        return list({each.id: each for each in events if each.type == DEAD_LETTER}.values())
 
     def delivered(self, service: str) -> list[bytes]:
         """What was published to a service's inbox on the newest local connection."""

@@ -8,7 +8,8 @@ from edge.errors import SpoolError
 from edge.messages import Connected, LinkName, Received, Stop
 from edge.spool import Arrival
 from edge.stamps import EPOCH, SEQUENCE
-from eventplane.envelope import parse_event
+from eventplane.device_reports import MANIFEST
+from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event
 
@@ -29,7 +30,7 @@ def test_what_arrived_is_stored_then_acknowledged_in_order_with_one_message_of_r
 def test_nothing_is_acknowledged_when_the_commit_fails(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise SpoolError(device.path, "disk full", "make room")
 
     monkeypatch.setattr(device.spool, "commit", fail)
@@ -70,9 +71,9 @@ def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> Non
     device.start()
     device.connect()
     device.turn(device.from_service(event("c")))
-    rows = device.spool.read("device.outbox", 1, 0, 10)
-    stamps = [parse_event(row.json).attributes for row in rows]
-    assert [each[SEQUENCE] for each in stamps] == ["000000000001", "000000000002", "000000000003"]
+    stamps = [parse_event(row.json).attributes for row in device.spool.read("device.outbox", 1, 0, 10)]
+    assert [each[SEQUENCE] for each in stamps] == [f"{number:012d}" for number in (2, 3, 4, 5)]
+    assert [each["id"] for each in stamps] == ["a", "b", f"{epoch}-4", "c"]
     assert {each[EPOCH] for each in stamps} == {epoch}
 
 
@@ -104,15 +105,16 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter(device: Device, payload:
     assert data["original_bytes"] == len(payload)
 
 
-def test_the_same_refusal_after_a_crash_has_the_same_id(device: Device) -> None:
+@pytest.mark.parametrize("message", [b"garbage", event("e")])
+def test_a_repetition_is_known_after_a_crash(device: Device, message: bytes | Envelope) -> None:
     for _ in range(2):
-        device.turn(device.from_service(b"garbage"))
+        device.turn(device.from_service(message))
         device.crash()
         device.start()
         device.connect()
-    keys = [parse_event(row.json).key for row in device.spool.read("device.outbox", 1, 0, 10)]
-    assert len(keys) == 2
-    assert len(set(keys)) == 1
+    waiting = device.spool.read("device.outbox", 1, 0, 10)
+    # Each start after the first event has stored a manifest.
+    assert [parse_event(each.json).type == MANIFEST for each in waiting] == [False, True, True]
 
 
 def test_a_topic_of_an_earlier_contract_is_a_dead_letter(device: Device) -> None:
@@ -214,10 +216,10 @@ class TestInbox:
 def test_somebody_hears_of_events_that_no_route_takes_on(
     device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
-    device.spool.commit([Arrival(1, 1, "{}", ("retired.inbox",))], [])
+    device.spool.commit([Arrival(2, 1, "{}", {"retired.inbox": None}, bytes(16))], life_ms=0)
     device.crash()
     device.start()
-    assert "events wait for retired.inbox" in caplog.text
+    assert "1 event(s) wait for retired.inbox" in caplog.text
 
 
 def test_a_report_about_a_bygone_connection_changes_nothing(device: Device) -> None:

@@ -1,18 +1,30 @@
 from __future__ import annotations
 
-from edge.intake import Intake
+import pytest
+
+from edge.best_effort import Fleeting
+from edge.intake import Intake, Slot
+from edge.recent import RecentKeys
+from eventplane.contract import Contract
 from eventplane.delivery import Refusal
 from eventplane.envelope import parse_event
 from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, START, contract, event
 
+SLOT = Slot(1, life_ms=50_000)
+READING = "org.eventplane.reading.v1"
+
+
+def made(plane: Contract, recent: RecentKeys | None = None) -> Intake:
+    return Intake(plane, "thing", "epoch", lambda: START, recent or RecentKeys(10))
+
 
 def test_the_rank_is_the_types_and_else_the_channels() -> None:
     plane = contract()
-    intake = Intake(plane, "thing", "epoch", lambda: START)
+    intake = made(plane)
     channel = plane.channel("sensor.outbox")
     ranks = []
     for type_ in (ALARM, "org.eventplane.reading.v1", CHORE):
-        verdict = intake.accept(event(type_, type_).json.encode(), channel, 1)
+        verdict = intake.accept(event(type_, type_).json.encode(), channel, SLOT)
         assert verdict.arrival is not None
         ranks.append(verdict.arrival.rank)
     assert ranks == [0, 1, 2]
@@ -20,19 +32,85 @@ def test_the_rank_is_the_types_and_else_the_channels() -> None:
 
 def test_a_contract_that_routes_no_dead_letters_does_not_make_them_vanish() -> None:
     plane = contract(uplink_prefix="org.eventplane.reading.")
-    intake = Intake(plane, "thing", "epoch", lambda: START)
-    verdict = intake.accept(b"garbage", plane.channel("sensor.outbox"), 7)
+    intake = made(plane)
+    verdict = intake.accept(b"garbage", plane.channel("sensor.outbox"), SLOT)
     assert verdict.refused == "not_json"
     assert verdict.arrival is not None
-    assert verdict.arrival.destinations == ("device.outbox",)
+    assert dict(verdict.arrival.destinations) == {"device.outbox": None}
     assert parse_event(verdict.arrival.json).type == DEAD_LETTER
 
 
 def test_one_event_refused_at_two_places_is_two_dead_letters() -> None:
     plane = contract()
-    intake = Intake(plane, "thing", "epoch", lambda: START)
+    recent = RecentKeys(10)
+    intake = made(plane, recent)
     channel = plane.channel("sensor.outbox")
     places = ("sensor.outbox", "call.inbox", "call.inbox")
-    verdicts = [intake.refuse(b"x", place, channel, Refusal("no", "no"), 1) for place in places]
+    verdicts = []
+    for place in places:
+        verdicts.append(intake.refuse(b"x", place, channel, Refusal("no", "no"), SLOT))
+        recent.add(verdicts[-1].key or b"")
     assert [each.arrival is not None for each in verdicts] == [True, True, False]
     assert [each.refused for each in verdicts] == ["no"] * 3
+
+
+@pytest.mark.parametrize(
+    ("outbox", "uplink", "attributes", "expected"),
+    [
+        ({}, {}, {}, None),
+        ({"expiry_s": 10}, {}, {}, 60_000),
+        ({"expiry_s": 10}, {"expiry_s": 3}, {}, 53_000),
+        (
+            {"expiry_s": 10},
+            {},
+            {"time": "2001-01-01T00:00:00Z", "expirytime": "2001-01-01T00:00:02Z"},
+            52_000,
+        ),
+        ({"expiry_s": 1}, {}, {"time": "2001-01-01T00:00:00Z", "expirytime": "2001-01-01T00:00:02Z"}, 51_000),
+        # Without a clock of its own there is nothing to compare it with: the cloud does.
+        ({}, {}, {"expirytime": "2001-01-01T00:00:02Z"}, None),
+        ({}, {}, {"time": "2001-01-01T00:00:02Z", "expirytime": "2001-01-01T00:00:00Z"}, 50_000),
+    ],
+)
+def test_a_delivery_expires_by_the_strictest_word(
+    outbox: dict[str, object], uplink: dict[str, object], attributes: dict[str, str], expected: int | None
+) -> None:
+    plane = contract(sensor={"outbox": outbox}, **uplink)
+    verdict = made(plane).accept(event("e", **attributes).json.encode(), plane.channel("sensor.outbox"), SLOT)
+    assert verdict.arrival is not None
+    assert dict(verdict.arrival.destinations) == {"device.outbox": expected}
+
+
+def test_a_dead_letter_does_not_inherit_the_expiry_of_its_channel() -> None:
+    plane = contract(sensor={"outbox": {"expiry_s": 10}})
+    verdict = made(plane).accept(b"garbage", plane.channel("sensor.outbox"), SLOT)
+    assert verdict.arrival is not None
+    assert dict(verdict.arrival.destinations) == {"device.outbox": None}
+
+
+def test_a_best_effort_outbox_gives_no_number() -> None:
+    plane = contract(sensor={"outbox": {"delivery_guarantee": "best_effort"}})
+    sent = event("e", READING, subject="show")
+    verdict = made(plane).accept(sent.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    assert verdict.arrival is None
+    assert verdict.fleeting == (
+        Fleeting("display.inbox", READING, sent.json),
+        Fleeting("device.outbox", READING, sent.json),
+    )
+
+
+def test_a_best_effort_destination_takes_nothing_from_the_others() -> None:
+    plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
+    sent = event("e", READING, subject="show")
+    verdict = made(plane).accept(sent.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    assert verdict.arrival is not None
+    assert dict(verdict.arrival.destinations) == {"device.outbox": None}
+    assert verdict.fleeting == (Fleeting("display.inbox", READING, sent.json),)
+
+
+def test_what_is_no_event_is_a_dead_letter_also_where_nothing_is_promised() -> None:
+    plane = contract(sensor={"outbox": {"delivery_guarantee": "best_effort"}})
+    forged = event("e", deviceepoch="mine").json.encode()
+    verdict = made(plane).accept(forged, plane.channel("sensor.outbox"), SLOT)
+    assert verdict.refused == "reserved_attribute"
+    assert verdict.arrival is not None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from random import Random
 
 import pytest
@@ -40,7 +41,7 @@ def test_an_attempt_without_an_answer_is_given_up(link: Link, wires: Wires) -> N
 
 def test_a_lost_connection_is_dialled_again_after_the_backoff(link: Link, wires: Wires) -> None:
     link.tick(0.0)
-    assert link.connected(1)
+    assert link.connected(1, 0.0)
     assert link.deadline() is None
     assert link.disconnected(1, "gone", 50.0)
     due = link.deadline()
@@ -52,18 +53,47 @@ def test_a_lost_connection_is_dialled_again_after_the_backoff(link: Link, wires:
     assert wires.last.generation == 2
 
 
+def test_a_line_that_connects_and_drops_at_once_backs_off_like_one_that_does_not_connect(
+    link: Link, wires: Wires
+) -> None:
+    now, dialled = 0.0, []
+    for _ in range(12):
+        link.tick(now)
+        dialled.append(now)
+        link.connected(wires.last.generation, now)
+        link.disconnected(wires.last.generation, "gone", now)
+        now = link.deadline() or 0.0
+    waits = [later - earlier for earlier, later in itertools.pairwise(dialled)]
+    assert min(waits) >= 1.0
+    assert max(waits) > 10.0
+    assert link.connects == 12
+
+
+def test_a_line_that_stood_as_long_as_the_longest_wait_starts_again_with_the_shortest(
+    link: Link, wires: Wires
+) -> None:
+    now = 0.0
+    for stood in [0.0] * 10 + [60.0]:
+        link.tick(now)
+        link.connected(wires.last.generation, now)
+        now += stood
+        link.disconnected(wires.last.generation, "gone", now)
+        last, now = now, link.deadline() or 0.0
+    assert now - last <= 3.0
+
+
 def test_news_of_a_bygone_connection_is_no_news(link: Link) -> None:
     link.tick(0.0)
     link.disconnected(1, "gone", 0.0)
     link.tick(60.0)
-    assert not link.connected(1)
+    assert not link.connected(1, 0.0)
     assert not link.disconnected(1, "gone twice", 61.0)
-    assert link.connected(2)
+    assert link.connected(2, 61.0)
 
 
 def test_an_acknowledgement_goes_only_over_the_connection_of_its_message(link: Link, wires: Wires) -> None:
     link.tick(0.0)
-    link.connected(1)
+    link.connected(1, 0.0)
     link.acknowledge(1, 7)
     link.disconnected(1, "gone", 0.0)
     link.acknowledge(1, 8)
@@ -77,7 +107,7 @@ def test_an_acknowledgement_goes_only_over_the_connection_of_its_message(link: L
 def test_closed_is_for_good(link: Link, wires: Wires, up: bool) -> None:
     link.tick(0.0)
     if up:
-        link.connected(1)
+        link.connected(1, 0.0)
     link.close(1.0)
     assert (wires.last.closed, wires.last.abandoned) == (up, not up)
     link.tick(1_000.0)

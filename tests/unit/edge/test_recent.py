@@ -1,17 +1,22 @@
 from __future__ import annotations
 
-from edge.recent import RecentKeys
+from edge.recent import KEY_BYTES, RecentKeys, key_digest
 
 
-def test_it_knows_the_last_keys_only() -> None:
+def test_it_knows_the_last_keys_only_also_those_it_was_given() -> None:
+    recent = RecentKeys(2, [b"a", b"b"])
+    recent.add(b"c")
+    assert [each in recent for each in (b"a", b"b", b"c")] == [False, True, True]
+
+
+def test_what_was_not_stored_is_no_repetition() -> None:
     recent = RecentKeys(2)
-    for id in "abc":
-        recent.add(("/s", id))
-    assert [("/s", id) in recent for id in "abc"] == [False, True, True]
+    recent.add(b"a")
+    recent.forget(b"a")
+    assert b"a" not in recent
 
 
 def test_source_and_id_both_count() -> None:
-    recent = RecentKeys(10)
-    recent.add(("/s", "1"))
-    assert ("/s1", "") not in recent
-    assert ("/t", "1") not in recent
+    digests = {key_digest(key) for key in (("/s", "1"), ("/s1", ""), ("/t", "1"))}
+    assert len(digests) == 3
+    assert {len(each) for each in digests} == {KEY_BYTES}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from edge.errors import SettingsError
+from edge.errors import SettingProblem, SettingsError
 from edge.settings import Settings, load_settings
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 
@@ -55,14 +55,34 @@ OUT_OF_RANGE = [
     ("cloud.puback_timeout_s", 601),
     ("cloud.payload_bytes", MAX_EVENT_BYTES),
     ("cloud.payload_bytes", MAX_PAYLOAD_BYTES + 1),
+    ("cloud.tls", "yes"),
+    ("cloud.tls", 1),
+    ("cloud.protocol", "4"),
+    ("cloud.topic", "devices/#"),
+    ("cloud.topic", "devices/{name}"),
+    ("cloud.topic", "x" * 257),
+    ("cloud.mode", "bundle"),
+    ("cloud.publishes_per_s", 0),
+    ("cloud.publishes_per_s", 1_001),
+    ("cloud.bytes_per_s", 16_383),
+    ("cloud.probe_interval_s", 0),
     ("cloud.batch_events", 0),
     ("cloud.batch_events", MAX_BATCH_EVENTS + 1),
+    ("health.port", -1),
+    ("health.port", 65_536),
+    ("health.host", ""),
+    ("health.urgent_age_s", 0),
+    ("health.normal_age_s", 604_801),
+    ("spool_capacity_bytes", 1024**2 - 1),
+    ("spool_capacity_bytes", 1024**4 + 1),
+    ("heartbeat_s", 0),
+    ("manifest_interval_s", 86_401),
 ]
 
 
 def load(directory: Path, values: dict[str, Any], environment: dict[str, str] | None = None) -> Settings:
     """Settings of a file with `values`, by dotted name."""
-    lines: dict[str, list[str]] = {"": [], "local": [], "cloud": []}
+    lines: dict[str, list[str]] = {"": [], "local": [], "cloud": [], "health": []}
     for name, value in values.items():
         table, _, key = name.rpartition(".")
         text = f'"{value}"' if isinstance(value, str) else str(value).lower()
@@ -70,6 +90,15 @@ def load(directory: Path, values: dict[str, Any], environment: dict[str, str] | 
     file = directory / "edge.toml"
     file.write_text("\n".join([*lines.pop(""), *(f"[{t}]\n" + "\n".join(each) for t, each in lines.items())]))
     return load_settings(file, environment or {})
+
+
+def problems(
+    directory: Path, values: dict[str, Any], environment: dict[str, str] | None = None
+) -> list[SettingProblem]:
+    """What is wrong with `values`, which must be something."""
+    with pytest.raises(SettingsError) as caught:
+        load(directory, values, environment)
+    return list(caught.value.problems)
 
 
 def test_the_required_ones_are_enough(tmp_path: Path) -> None:
@@ -84,18 +113,32 @@ def test_the_required_ones_are_enough(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", COMPLETE)
 def test_a_missing_one_is_named_with_its_variable(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SettingsError, match="missing") as caught:
-        load(tmp_path, {key: value for key, value in COMPLETE.items() if key != name})
-    assert caught.value.setting == name
-    assert f"EVENTPLANE_{name.replace('.', '_').upper()}" in caught.value.remedy
+    (it,) = problems(tmp_path, {key: value for key, value in COMPLETE.items() if key != name})
+    assert (it.setting, it.problem) == (name, "it is missing")
+    assert f"EVENTPLANE_{name.replace('.', '_').upper()}" in it.remedy
 
 
 @pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE)
 def test_one_out_of_range_is_named_with_its_range(tmp_path: Path, name: str, value: object) -> None:
-    with pytest.raises(SettingsError) as caught:
-        load(tmp_path, {**COMPLETE, name: value})
-    assert caught.value.setting == name
-    assert caught.value.remedy.startswith("give ")
+    (it,) = problems(tmp_path, {**COMPLETE, name: value})
+    assert it.setting == name
+    assert it.remedy.startswith("give ")
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    values = {**COMPLETE, "thing": "", "cloud.port": 0, "cloud.prot": 8883, "health.port": "x"}
+    del values["cloud.host"], values["cloud.ca"]
+    environment = {"EVENTPLANE_LOCAL_PORT": "0"}
+    found = {each.setting for each in problems(tmp_path, values, environment)}
+    assert found == {
+        "thing",
+        "cloud.port",
+        "cloud.prot",
+        "cloud.host",
+        "cloud.ca",
+        "health.port",
+        "local.port",
+    }
 
 
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
@@ -112,16 +155,45 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
 
 
 def test_the_environment_is_checked_as_well(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="TCP port from 1 to 65535") as caught:
-        load(tmp_path, COMPLETE, {"EVENTPLANE_LOCAL_PORT": "70000"})
-    assert caught.value.setting == "local.port"
+    (it,) = problems(tmp_path, COMPLETE, {"EVENTPLANE_LOCAL_PORT": "70000"})
+    assert (it.setting, it.remedy) == ("local.port", "give TCP port from 1 to 65535")
 
 
-@pytest.mark.parametrize("name", ["tihng", "cloud.keep_alive", "local.rule"])
-def test_a_misspelt_one_is_not_ignored(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SettingsError, match="unknown") as caught:
-        load(tmp_path, {**COMPLETE, name: "x"})
-    assert caught.value.setting == name
+def test_a_broker_on_this_device_needs_no_tls_and_a_topic_of_ones_own_no_rule(tmp_path: Path) -> None:
+    values = {name: COMPLETE[name] for name in ("thing", "contract", "spool")}
+    plain = {"cloud.host": "127.0.0.1", "cloud.tls": False, "cloud.topic": "devices/{thing}/events"}
+    settings = load(tmp_path, {**values, **plain})
+    assert (settings.cloud.tls, settings.cloud.ca, settings.cloud.rule) == (False, None, None)
+    assert settings.cloud.topic == "devices/{thing}/events"
+
+
+@pytest.mark.parametrize("host", ["iot.example.com", "127.0.0.1.example.com", "10.0.0.1"])
+def test_without_tls_nothing_leaves_the_device(tmp_path: Path, host: str) -> None:
+    (it,) = problems(tmp_path, {**COMPLETE, "cloud.host": host}, {"EVENTPLANE_CLOUD_TLS": "false"})
+    assert (it.setting, it.problem) == ("cloud.tls", f"{host} is not on this device")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("tihng", "thing"), ("cloud.keep_alive", "cloud.keepalive_s"), ("health.prot", "health.port")],
+)
+def test_a_misspelt_one_is_not_ignored(tmp_path: Path, name: str, meant: str) -> None:
+    (it,) = problems(tmp_path, {**COMPLETE, name: "x"})
+    assert (it.setting, it.problem) == (name, "it is unknown")
+    assert it.remedy == f"remove it, or did you mean {meant}?"
+
+
+def test_one_that_is_like_no_other_gets_all_names(tmp_path: Path) -> None:
+    (it,) = problems(tmp_path, {**COMPLETE, "health.zzz": "x"})
+    assert it.remedy == "remove it, or use one of: host, normal_age_s, port, urgent_age_s"
+
+
+def test_a_misspelt_variable_is_not_ignored(tmp_path: Path) -> None:
+    (it,) = problems(tmp_path, COMPLETE, {"EVENTPLANE_CLOUD_HOTS": "x"})
+    assert (it.setting, it.remedy) == (
+        "EVENTPLANE_CLOUD_HOTS",
+        "remove it, or did you mean EVENTPLANE_CLOUD_HOST?",
+    )
 
 
 def test_a_table_must_be_a_table(tmp_path: Path) -> None:

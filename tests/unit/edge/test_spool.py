@@ -1,18 +1,30 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from edge.errors import SpoolError
-from edge.spool import READ_CHARACTERS, Arrival, Delivery, Spool, Waiting, read_backlog
-
-CLOUD, HOME = "device.outbox", "call.inbox"
-
-
-def arrival(sequence: int, rank: int = 1, to: tuple[str, ...] = (CLOUD,), json: str = "{}") -> Arrival:
-    return Arrival(sequence, rank, json, to)
+from edge.life_clock import Uptime
+from edge.recent import KEY_BYTES
+from edge.spool import (
+    BEFORE_EVERYTHING,
+    READ_CHARACTERS,
+    Delivery,
+    Discard,
+    DiscardTally,
+    Spool,
+    Statement,
+    Waiting,
+    read_backlog,
+)
+from edge.spool.contents import Contents
+from edge.spool.discards import MOST_RANGES
+from edge.spool.ring import KEPT_KEYS
+from eventplane.delivery import Outcome
+from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, fill, key, waiting
 
 
 @pytest.fixture
@@ -22,23 +34,23 @@ def path(tmp_path: Path) -> Path:
 
 def test_events_wait_for_each_destination_apart(path: Path) -> None:
     with Spool(path) as spool:
-        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2)], [])
-        assert spool.read(HOME, 0, 0, 10) == [Waiting(Delivery(HOME, 0, 1), "{}")]
-        spool.commit([], [Delivery(HOME, 0, 1)])
+        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2)], life_ms=0)
+        assert spool.read(HOME, 0, 0, 10) == [Waiting(Delivery(HOME, 0, 1), "{}", None, 0)]
+        spool.commit([], [Delivery(HOME, 0, 1)], life_ms=0)
         assert spool.backlog() == {HOME: 0, CLOUD: 2}
         assert [each.delivery.sequence for each in spool.read(CLOUD, 0, 0, 10)] == [1]
-        spool.commit([], [Delivery(CLOUD, 0, 1), Delivery(CLOUD, 1, 2)])
+        spool.commit([], [Delivery(CLOUD, 0, 1), Delivery(CLOUD, 1, 2)], life_ms=0)
         assert spool.backlog() == {HOME: 0, CLOUD: 0}
     with sqlite3.connect(path) as db:
-        assert db.execute("SELECT COUNT(*) FROM event").fetchone() == (0,)
+        assert db.execute("SELECT COUNT(*) FROM batch").fetchone() == (0,)
     db.close()
 
 
 def test_a_number_is_never_used_again_and_the_epoch_stays(path: Path) -> None:
     with Spool(path) as spool:
         epoch = spool.epoch
-        spool.commit([arrival(1), arrival(2)], [])
-        spool.commit([], [Delivery(CLOUD, 1, 1), Delivery(CLOUD, 1, 2)])
+        spool.commit([arrival(1), arrival(2)], life_ms=0)
+        spool.commit([], [Delivery(CLOUD, 1, 1), Delivery(CLOUD, 1, 2)], life_ms=0)
     with Spool(path) as spool:
         assert spool.epoch == epoch
         assert spool.next_sequence == 3
@@ -51,26 +63,28 @@ def test_a_new_file_is_a_new_epoch(tmp_path: Path) -> None:
 
 
 def test_a_commit_is_all_or_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_self: Spool, _done: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
     with Spool(path) as spool:
-        spool.commit([arrival(1)], [])
+        spool.commit([arrival(1)], life_ms=0)
         with monkeypatch.context() as broken:
-            broken.setattr(Spool, "_delete", fail)
+            broken.setattr(Contents, "_write_device", fail)
             with pytest.raises(SpoolError, match="disk is full"):
-                spool.commit([arrival(2, to=("new.inbox",))], [Delivery(CLOUD, 1, 1)])
+                spool.commit([arrival(2, to=("new.inbox",))], [Delivery(CLOUD, 1, 1)], life_ms=0)
         assert spool.backlog() == {CLOUD: 1}
         assert spool.next_sequence == 2
-        assert spool.newest("new.inbox", 1) == 0
-        spool.commit([arrival(2, to=("new.inbox",))], [])
+        assert spool.newest("new.inbox", 1) == BEFORE_EVERYTHING
+        spool.commit([arrival(2, to=("new.inbox",))], life_ms=0)
         assert spool.backlog() == {CLOUD: 1, "new.inbox": 1}
 
 
 def test_reading_goes_on_behind_a_sequence_and_stops_at_the_limit_or_the_size(path: Path) -> None:
     large = "x" * (READ_CHARACTERS // 2)
     with Spool(path) as spool:
-        spool.commit([arrival(n) for n in range(1, 6)] + [arrival(n, json=large) for n in range(6, 9)], [])
+        spool.commit(
+            [arrival(n) for n in range(1, 6)] + [arrival(n, json=large) for n in range(6, 9)], life_ms=0
+        )
         assert [each.delivery.sequence for each in spool.read(CLOUD, 1, 2, 2)] == [3, 4]
         assert [each.delivery.sequence for each in spool.read(CLOUD, 1, 5, 10)] == [6, 7]
         assert spool.read("unknown", 1, 0, 10) == []
@@ -78,16 +92,16 @@ def test_reading_goes_on_behind_a_sequence_and_stops_at_the_limit_or_the_size(pa
 
 def test_the_newest_is_known_after_a_restart(path: Path) -> None:
     with Spool(path) as spool:
-        spool.commit([arrival(1), arrival(2, 0)], [])
+        spool.commit([arrival(1), arrival(2, 0)], life_ms=0)
     with Spool(path) as spool:
-        assert [spool.newest(CLOUD, rank) for rank in range(3)] == [2, 1, 0]
+        assert [spool.newest(CLOUD, rank) for rank in range(3)] == [2, 1, BEFORE_EVERYTHING]
 
 
 def test_what_was_not_committed_is_not_there(path: Path) -> None:
     with Spool(path) as spool:
-        spool.commit([arrival(1)], [])
+        spool.commit([arrival(1)], life_ms=0)
         spool._db.execute("BEGIN")
-        spool._insert([arrival(2)])
+        spool._contents._insert([arrival(2)], 0)
     with Spool(path) as spool:
         assert spool.backlog() == {CLOUD: 1}
         assert spool.next_sequence == 2
@@ -114,18 +128,180 @@ def test_a_file_of_another_format_is_left_alone(path: Path) -> None:
         Spool(path)
 
 
-def test_a_file_that_is_no_database_is_an_error_with_a_remedy(path: Path) -> None:
-    path.parent.mkdir()
-    path.write_bytes(b"something else entirely" * 100)
-    with pytest.raises(SpoolError, match="cannot be opened"):
-        Spool(path)
-
-
 def test_anybody_may_look_at_the_backlog_meanwhile_and_afterwards(path: Path) -> None:
     with pytest.raises(SpoolError, match="cannot be read"):
         read_backlog(path)
     with Spool(path) as spool:
         assert read_backlog(path) == {}
-        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2)], [])
+        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2)], life_ms=0)
         assert read_backlog(path) == {HOME: 1, CLOUD: 2}
     assert read_backlog(path) == {HOME: 1, CLOUD: 2}
+
+
+def test_counters_are_known_after_a_restart(path: Path) -> None:
+    with Spool(path) as spool:
+        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2), arrival(3)], life_ms=50)
+        spool.commit([arrival(4)], [cloud(2), cloud(2), cloud(99)], life_ms=60)
+    with Spool(path) as spool:
+        assert [spool.pending(CLOUD, rank) for rank in range(3)] == [1, 2, 0]
+        assert spool.pending(HOME, 0) == 1
+        assert spool.oldest_stored_ms(CLOUD, 1) == 50
+        assert spool.oldest_stored_ms(CLOUD, 2) is None
+        assert spool.destinations() == [HOME, CLOUD]
+        spool.commit([], [cloud(3)], life_ms=70)
+        assert spool.oldest_stored_ms(CLOUD, 1) == 60
+
+
+def test_order_holds_whatever_goes_where(path: Path) -> None:
+    ways = [(CLOUD,), (HOME, CLOUD), (CLOUD,), (HOME,), (CLOUD, HOME), (CLOUD,)]
+    with Spool(path) as spool:
+        spool.commit([arrival(n, to=way) for n, way in enumerate(ways, 1)], life_ms=0)
+        for destination in (CLOUD, HOME):
+            found = [each.delivery.sequence for each in spool.read(destination, 1, BEFORE_EVERYTHING, 10)]
+            assert found == [n for n, way in enumerate(ways, 1) if destination in way]
+
+
+def test_each_destination_has_its_own_expiry(path: Path) -> None:
+    with Spool(path) as spool:
+        spool.commit([arrival(1, 0, {HOME: 900, CLOUD: None}), arrival(2, 0, {HOME: 0})], life_ms=7)
+        assert [each.expires_ms for each in spool.read(HOME, 0, BEFORE_EVERYTHING, 9)] == [900, 0]
+        assert spool.read(CLOUD, 0, BEFORE_EVERYTHING, 9) == [Waiting(Delivery(CLOUD, 0, 1), "{}", None, 7)]
+
+
+def test_statements_tell_what_was_stored_since_the_closing(path: Path) -> None:
+    top = b"\xff" * KEY_BYTES
+    with Spool(path) as spool:
+        spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2), replace(arrival(3), key=top)], life_ms=0)
+        spool.commit([], [cloud(2)], life_ms=0)  # delivered or not: it was stored
+        expected = [
+            Statement(HOME, 1, 1, 1, 1),
+            Statement(CLOUD, 1, 3, 3, (1 + 2 + (1 << 128) - 1) % (1 << 128)),
+        ]
+        assert spool.statements() == expected
+    with Spool(path) as spool:
+        assert spool.statements() == expected
+        spool.commit([arrival(4)], life_ms=0, close_statements=True)
+        assert spool.statements() == [Statement(CLOUD, 4, 4, 1, 4)]
+
+
+def test_discards_are_counted_until_they_are_closed(path: Path) -> None:
+    def expired(sequence: int) -> Discard:
+        return Discard(cloud(sequence), Outcome.EXPIRED, "ttl")
+
+    with Spool(path) as spool:
+        spool.commit([arrival(n) for n in range(1, 10)], life_ms=0)
+        spool.commit([], [], [expired(n) for n in (1, 3, 4)], life_ms=0)
+        spool.commit([], [cloud(5)], [expired(2), expired(5), expired(2), expired(77)], life_ms=0)
+        spool.commit([], [], [Discard(cloud(9), Outcome.DROPPED, "spool_full")], life_ms=0)
+        expected = [
+            DiscardTally(CLOUD, Outcome.DROPPED, "spool_full", 1, ((9, 9),)),
+            DiscardTally(CLOUD, Outcome.EXPIRED, "ttl", 4, ((1, 4),)),
+        ]
+        assert spool.discards() == expected
+        assert spool.pending(CLOUD, 1) == 3
+    with Spool(path) as spool:
+        assert spool.discards() == expected
+        spool.commit([], [], [expired(7)], life_ms=0, close_discards=True)
+        assert spool.discards() == [DiscardTally(CLOUD, Outcome.EXPIRED, "ttl", 1, ((7, 7),))]
+
+
+def test_a_very_long_list_of_discards_comes_in_parts(path: Path) -> None:
+    numbers = range(1, 2 * MOST_RANGES + 201, 2)
+    with Spool(path) as spool:
+        spool.commit([arrival(n) for n in range(1, numbers[-1] + 1)], life_ms=0)
+        spool.commit([], [], [Discard(cloud(n), Outcome.DROPPED, "old") for n in numbers], life_ms=0)
+        (first,) = spool.discards()
+        spool.commit([], life_ms=0, close_discards=True)
+        (second,) = spool.discards()
+        assert [*first.ranges, *second.ranges] == [(n, n) for n in numbers]
+        assert (first.count, second.count) == (MOST_RANGES, 100)
+        spool.commit([], life_ms=0, close_discards=True)
+        assert spool.discards() == []
+
+
+def test_the_keys_of_the_last_events_outlive_them(path: Path) -> None:
+    with Spool(path) as spool:
+        for first in range(1, KEPT_KEYS + 2_000, 1_000):
+            spool.commit([arrival(n) for n in range(first, first + 1_000)], life_ms=0)
+        spool.commit([], [cloud(n) for n in range(1, spool.next_sequence)], life_ms=0)
+        spool.commit([arrival(spool.next_sequence)], life_ms=0)
+        last = spool.next_sequence - 1
+    with Spool(path) as spool:
+        assert spool.recent_keys(3) == [key(n) for n in (last - 2, last - 1, last)]
+        assert spool.recent_keys(10**6) == [key(n) for n in range(last - KEPT_KEYS + 1, last + 1)]
+
+
+def test_the_birth_is_told_until_something_is_stored(path: Path) -> None:
+    kinds = []
+    for _ in range(3):
+        with Spool(path) as spool:
+            kinds.append(spool.birth.kind)
+            if len(kinds) == 2:
+                fill(spool, 1)
+    assert kinds == ["created", "created", "resumed"]
+
+
+def test_life_goes_on_with_the_boot_and_stands_still_without_power(path: Path) -> None:
+    with Spool(path, now_life=lambda: Uptime("a", 100)) as spool:
+        assert spool.life_ms == 0
+        spool.commit([arrival(1)], life_ms=40)
+    with Spool(path, now_life=lambda: Uptime("a", 350)) as spool:
+        assert spool.life_ms == 290
+        spool.commit([], life_ms=300)
+    with Spool(path, now_life=lambda: Uptime("b", 999_999)) as spool:
+        assert spool.life_ms == 300
+        spool.commit([], life_ms=1)  # never back
+    with Spool(path, now_life=lambda: Uptime("c", 1)) as spool:
+        assert spool.life_ms == 300
+
+
+def test_a_start_reads_the_same_whatever_waits(path: Path) -> None:
+    reads = []
+    for _ in range(2):
+        with Spool(path) as spool:
+            fill(spool, 500 if not reads else 20_000, a_commit=500)
+        before = _read_bytes()
+        Spool(path).close()
+        reads.append(_read_bytes() - before)
+    assert reads[1] < 1.5 * reads[0]  # forty times as much waits; a tree is a little higher
+
+
+def test_format_1_is_brought_up_to_date(path: Path) -> None:
+    path.parent.mkdir()
+    db = sqlite3.connect(path, isolation_level=None)
+    for statement in FORMAT_1.split(";"):
+        db.execute(statement)
+    db.executemany("INSERT INTO event VALUES (?, ?, ?)", [(n, n % 2, f"text {n}") for n in range(1, 400)])
+    db.executemany("INSERT INTO delivery VALUES (1, ?, ?)", [(n % 2, n) for n in range(1, 400)])
+    db.execute("INSERT INTO delivery VALUES (2, 1, 399)")
+    db.execute("INSERT INTO event VALUES (500, 1, 'delivered')")
+    db.execute("DELETE FROM event WHERE sequence = 500")
+    db.close()
+    with Spool(path) as spool:
+        assert (spool.birth.kind, spool.epoch, spool.next_sequence) == ("resumed", "0123456789abcdef", 501)
+        assert spool.backlog() == {CLOUD: 399, HOME: 1}
+        assert waiting(spool) == [f"text {n}" for n in range(1, 400, 2)]
+        assert waiting(spool, HOME) == ["text 399"]
+        assert spool.statements() == []
+        assert spool.recent_keys(10) == []
+        spool.commit([arrival(501)], [Delivery(HOME, 1, 399)], life_ms=0)
+        assert spool.recent_keys(10) == [key(501)]
+
+
+FORMAT_1 = """
+CREATE TABLE device (epoch TEXT NOT NULL);
+INSERT INTO device VALUES ('0123456789abcdef');
+CREATE TABLE destination (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+INSERT INTO destination VALUES (1, 'device.outbox'), (2, 'call.inbox');
+CREATE TABLE event (sequence INTEGER PRIMARY KEY AUTOINCREMENT, rank INTEGER NOT NULL, json TEXT NOT NULL);
+CREATE TABLE delivery (
+    destination INTEGER NOT NULL, rank INTEGER NOT NULL, sequence INTEGER NOT NULL,
+    PRIMARY KEY (destination, rank, sequence)
+) WITHOUT ROWID;
+PRAGMA user_version = 1
+"""
+
+
+def _read_bytes() -> int:
+    line = Path("/proc/self/io").read_text().splitlines()[0]
+    return int(line.removeprefix("rchar: "))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import random
 from pathlib import Path
 
+import pytest
+
 from edge.messages import Acknowledged, Disconnected, LinkName
-from tests.unit.edge.fakes import ALARM, CHORE, Device, event
+from eventplane.envelope import parse_event
+from tests.unit.edge.fakes import ALARM, CHORE, READING, TOPIC, Device, event, ids
 
 CLOUD = LinkName.CLOUD
 
@@ -135,13 +140,6 @@ def test_a_missing_puback_forces_a_new_connection(device: Device) -> None:
     assert device.uplinked() == [["fire"]]
 
 
-def test_a_puback_that_says_no_does_not_end_a_delivery(device: Device) -> None:
-    device.turn(device.from_service(event("fire", ALARM)))
-    device.turn(device.puback(1, failure="Not authorized"))
-    assert device.spool.backlog()["device.outbox"] == 1
-    assert device.cloud.last.abandoned
-
-
 def test_a_backlog_found_at_start_is_drained(device: Device) -> None:
     device.disconnect(CLOUD)
     device.turn(*(device.from_service(event(f"e{n}")) for n in range(23)))
@@ -149,10 +147,182 @@ def test_a_backlog_found_at_start_is_drained(device: Device) -> None:
     device.start()
     device.connect()
     device.acknowledge_all()
-    assert [id for batch in device.uplinked() for id in batch] == [f"e{n}" for n in range(23)]
+    *ids, manifest = [id for batch in device.uplinked() for id in batch]
+    assert ids == [f"e{n}" for n in range(23)]
+    assert manifest == f"{device.spool.epoch}-25"
     assert device.spool.backlog() == {"device.outbox": 0}
 
 
-def test_it_publishes_to_basic_ingest(device: Device) -> None:
+def test_it_publishes_to_its_topic(device: Device) -> None:
     device.turn(device.from_service(event("fire", ALARM)))
-    assert device.cloud.last.published[0][1] == "$aws/rules/rule/devices/thing/outbox"
+    assert device.cloud.last.published[0][1] == TOPIC
+
+
+class TestRefusal:
+    """MQTT 5 says why a publish failed."""
+
+    @pytest.mark.parametrize("failure", ["Not authorized", "topic name invalid", "unspecified error"])
+    def test_what_is_not_the_events_fault_ends_no_delivery(self, device: Device, failure: str) -> None:
+        for _ in range(10):
+            device.turn(device.from_service(event("fire", ALARM)))
+            device.turn(device.puback(1, failure=failure))
+            assert device.cloud.last.abandoned
+            device.turn(after=61.0)
+            device.connect(CLOUD)
+        assert device.spool.backlog()["device.outbox"] == 1
+
+    def test_the_quota_slows_it_down_and_the_publish_comes_again(self, device: Device) -> None:
+        device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))
+        device.turn(device.puback(1, failure="Quota exceeded"))
+        assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]] * 2
+        assert not device.cloud.last.abandoned
+        device.turn(device.puback(2))
+        assert device.spool.backlog() == {"device.outbox": 0}
+        assert device.forwarder.uplink.slowed == 1
+
+    def test_a_batch_is_split_until_the_one_that_is_refused_is_found(self, device: Device) -> None:
+        device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))
+        device.turn(device.puback(1, failure="payload format invalid"))
+        mid = 1
+        while mid < len(device.uplinked()):
+            failure = "payload format invalid" if "e3" in device.uplinked()[mid] else None
+            mid += 1
+            device.turn(device.puback(mid, failure=failure))
+        letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
+        assert letter.attributes["deadletterreason"] == "refused_by_cloud"
+        assert '"id":"e3"' in base64.b64decode(letter.data()["original_base64"]).decode()
+
+
+class TestPoison:
+    """MQTT 3.1.1 has no refusal: the broker hangs up."""
+
+    @pytest.mark.parametrize("type", [READING, ALARM, CHORE])
+    def test_the_event_that_ends_every_connection_becomes_a_dead_letter(
+        self, device: Device, type: str
+    ) -> None:
+        device.disconnect(CLOUD)
+        device.turn(*(device.from_service(event(f"e{n}", type)) for n in range(12)))
+        device.relay(poison="e7")
+        sent = {id for wire in device.cloud.all for _, _, payload in wire.published for id in ids(payload)}
+        assert {f"e{n}" for n in range(12)} <= sent
+        assert device.spool.backlog()["device.outbox"] == 0
+        (letter,) = device.letters()
+        assert letter.attributes["deadletterreason"] == "refused_by_cloud"
+        assert '"id":"e7"' in base64.b64decode(letter.data()["original_base64"]).decode()
+
+    def test_the_dead_letter_of_a_dead_letter_is_small(self, device: Device) -> None:
+        device.turn(device.from_service(b"x" * 60_000))
+        for mid in range(1, 3):
+            device.turn(after=1.0)
+            device.turn(device.puback(mid, failure="packet too large"), after=1.0)
+        assert max(len(each.json) for each in device.spool.read("device.outbox", 1, 0, 10)) < 10_000
+
+    def test_an_outage_makes_no_dead_letter(self, device: Device) -> None:
+        device.turn(*(device.from_service(event(f"e{n}")) for n in range(7)))
+        for _ in range(40):
+            device.disconnect(CLOUD)
+            device.connect(CLOUD)
+        assert device.spool.backlog() == {"device.outbox": 7}
+        assert device.uplinked() == [[]]
+        device.acknowledge_all()
+        device.turn(after=1.0)
+        device.acknowledge_all()
+        assert device.spool.backlog() == {"device.outbox": 0}
+        assert device.spool.next_sequence == 9
+
+    def test_neither_does_a_line_that_swallows_everything(self, device: Device) -> None:
+        device.turn(*(device.from_service(event(f"e{n}")) for n in range(7)))
+        for _ in range(40):
+            device.turn(after=30.0)
+            device.turn(after=61.0)
+            device.connect(CLOUD)
+        assert device.spool.backlog() == {"device.outbox": 7}
+        assert device.spool.next_sequence == 9
+
+
+class TestPace:
+    def test_it_keeps_to_the_publishes_of_a_second_and_wakes_up_for_more(self, tmp_path: Path) -> None:
+        device = Device(tmp_path / "spool.db", window=100, batch_events=1, publishes_per_s=20)
+        device.disconnect(CLOUD)
+        device.turn(*(device.from_service(event(f"e{n}")) for n in range(50)))
+        device.connect(CLOUD)
+        assert len(device.uplinked()) == 18
+        assert device.forwarder._patience() == pytest.approx(1.0)
+        device.turn(after=0.9)
+        assert len(device.uplinked()) == 18
+        device.turn(after=0.1)
+        assert len(device.uplinked()) == 36
+        device.crash()
+
+    def test_urgent_goes_while_the_rest_has_to_wait(self, tmp_path: Path) -> None:
+        device = Device(tmp_path / "spool.db", window=100, batch_events=1, publishes_per_s=20)
+        device.connect()
+        device.turn(*(device.from_service(event(f"e{n}")) for n in range(50)))
+        device.turn(device.from_service(event("fire", ALARM)))
+        assert device.uplinked()[18:] == [["fire"]]
+        device.crash()
+
+    def test_bytes_beyond_one_payload_do_not_queue_in_front_of_what_is_urgent(self, device: Device) -> None:
+        noise = random.Random(7)
+        device.turn(
+            *(device.from_service(event(f"e{n}", pad=noise.randbytes(40_000).hex())) for n in range(10))
+        )
+        assert len(device.uplinked()) == 2
+
+    def test_it_never_asks_to_be_woken_in_the_past(self, device: Device) -> None:
+        """That would be a loop at full speed. Here an ordinary event is due and alarms fill the window."""
+        device.turn(*(device.from_service(event(f"a{n}", ALARM)) for n in range(2)))
+        device.turn(*(device.from_service(event(f"b{n}", ALARM)) for n in range(50)))
+        device.turn(device.from_service(event("late")))
+        device.turn(after=1.0)
+        assert (device.forwarder._patience() or 0) > 0
+
+    def test_a_publish_without_an_answer_among_answered_ones_was_throttled(self, device: Device) -> None:
+        device.turn(*(device.from_service(event(f"e{n}")) for n in range(10)))
+        device.turn(device.puback(2), after=1.0)
+        device.turn(after=29.0)
+        uplink = device.forwarder.uplink
+        assert (uplink.overdue, uplink.slowed) == (1, 1)
+
+
+class TestProbe:
+    def test_a_silent_line_is_asked_for_a_sign_of_life(self, device: Device) -> None:
+        device.turn(after=299.0)
+        assert device.uplinked() == []
+        device.turn(after=1.0)
+        assert device.cloud.last.published[0][2] == b"[]"
+        device.turn(device.puback(1), after=1.0)
+        device.turn(after=299.0)
+        assert len(device.uplinked()) == 1
+        device.turn(after=1.0)
+        assert len(device.uplinked()) == 2
+
+    def test_a_dead_line_is_found_out(self, device: Device) -> None:
+        device.turn(after=300.0)
+        device.turn(after=30.0)
+        assert device.cloud.last.abandoned
+
+    def test_the_loop_wakes_up_for_both(self, device: Device) -> None:
+        stuck = device.cloud.last
+        for _ in range(2):
+            device.turn(*device.forwarder._wait(device.forwarder._patience()))
+        assert stuck.published
+        assert stuck.abandoned
+
+
+def test_single_mode_is_one_plain_event_a_publish_without_delay(tmp_path: Path) -> None:
+    device = Device(tmp_path / "spool.db", single=True)
+    device.connect()
+    device.turn(device.from_service(event("a")), device.from_service(event("b")))
+    payloads = [payload for _, _, payload in device.cloud.last.published]
+    assert [parse_event(each).id for each in payloads] == ["a", "b"]
+    device.crash()
+
+
+def test_it_counts(device: Device) -> None:
+    device.turn(*(device.from_service(event(f"e{n}")) for n in range(10)))
+    uplink = device.forwarder.uplink
+    assert (uplink.published, uplink.published_events, uplink.unacknowledged) == (2, 10, 2)
+    assert uplink.published_bytes == sum(len(payload) for _, _, payload in device.cloud.last.published)
+    device.turn(device.puback(1, failure="payload format invalid"), device.puback(2))
+    assert (uplink.unacknowledged, device.cloud_link.connects) == (2, 1)

@@ -153,6 +153,7 @@ SLOW = {"$id": V1, "pattern": "^(a+)+$"}
 HARMLESS = "a" * 40
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # swallowed in a collection
 @pytest.mark.parametrize(
     ("schema", "data"),
     [

@@ -1,0 +1,158 @@
+"""The artifact on a device's processor, emulated: `make device-image-check` writes build/bench/device.json.
+
+The forwarder runs in Debian's armv7l user-land (tools/device-userland.sh) with nothing but Debian's Python
+beside it, between a real Mosquitto with our profile and a second one that plays IoT Core, over mutual TLS.
+Every event has to arrive character for character as it was sent. Times are the emulator's, many times
+slower than a device's processor; sizes and memory are the device's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.emulated_memory import guest_rss_mib, total_rss_mib
+from benchmarks.results import Figure, write
+from contract.loader import load_contract
+from edge.service import ServiceClient
+from eventplane.envelope import Envelope, write_event
+from local.mosquitto import start_mosquitto
+from local.process import Child, Supervisor
+from tests.eventually import eventually
+from tests.integration.edge.certificates import Authority
+from tests.integration.edge.conftest import RULE, THING, CloudBroker
+
+BUILD = Path(__file__).parents[1] / "build" / "device"
+ARTIFACT = BUILD / "eventplane-forwarder.pyz"
+USERLAND = BUILD / "userland"
+EVENTS = 1_000
+SERVICE = "health-service"
+SOURCE = "/check"
+PATIENCE_S = 300.0
+"""For any one step, seconds: the emulator is slow, and the machine may be busy."""
+
+_STAMPS = re.compile(r'^\{"deviceepoch":"[^"]*","devicesequence":"[^"]*",')
+_EMULATED = "wall clock under qemu-arm"
+
+
+def main() -> int:
+    """Check, measure, write; 1 when an event did not arrive as it was sent."""
+    if os.geteuid() != 0:
+        sys.exit("device-image-check enters another root directory: repeat it as root")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory(dir=USERLAND, prefix="run-") as place,
+        Supervisor(Path(folder)) as supervisor,
+    ):
+        return _check(supervisor, Path(folder), Path(place))
+
+
+def _check(supervisor: Supervisor, folder: Path, place: Path) -> int:
+    bare_mib = _bare_python(supervisor, place)
+    cloud, port = _brokers(supervisor, folder, place)
+    sent = {each.json for each in map(_event, range(EVENTS))}
+    began = time.monotonic()
+    device = supervisor.start(
+        "device", _emulated(f"/{place.name}/image.pyz", "--settings", f"/{place.name}/forwarder.toml")
+    )
+    # Before the forwarder's first subscription nobody hears a service: this one asks often.
+    with ServiceClient(SERVICE, port=port, receipt_timeout_s=0.1) as service:
+        service.put(_event(EVENTS))
+        service.flush(PATIENCE_S)
+    start_s = time.monotonic() - began
+    with ServiceClient(SERVICE, port=port, window=EVENTS) as service:
+        began = time.monotonic()
+        for number in range(EVENTS):
+            service.put(_event(number))
+        service.flush(PATIENCE_S)
+        stored_s = time.monotonic() - began
+        _wait(device, lambda: cloud.has({str(number) for number in range(EVENTS + 1)}))
+        forwarded_s = time.monotonic() - began
+    own_mib, with_emulator_mib = guest_rss_mib(device.pid or 0, "python3"), total_rss_mib(device.pid or 0)
+    received = {_as_sent(each) for each in cloud.events if each.source == SOURCE} - {_event(EVENTS).json}
+    device.stop()
+    cloud.close()
+    write(
+        "device",
+        [
+            Figure("artifact", ARTIFACT.stat().st_size / 1024, "KiB", higher_is_better=False),
+            Figure("events as sent", len(sent & received), "events", EVENTS),
+            Figure("start to first receipt", start_s, "s", note=_EMULATED),
+            Figure("events stored", EVENTS / stored_s, "events/s", note=f"receipts are back; {_EMULATED}"),
+            Figure("events forwarded", EVENTS / forwarded_s, "events/s", note=f"in the cloud; {_EMULATED}"),
+            Figure("resident memory", own_mib, "MiB", note="the armv7l process alone, libraries included"),
+            Figure("resident memory, bare Python", bare_mib, "MiB", note="python3 -c, the same way"),
+            Figure("resident memory with emulator", with_emulator_mib, "MiB", note="what VmRSS says"),
+        ],
+        "make device-image-check",
+        clock=_EMULATED,
+    )  # fmt: skip
+    if received != sent:
+        print(f"{len(sent - received)} events missing, {len(received - sent)} not as sent", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _brokers(supervisor: Supervisor, folder: Path, place: Path) -> tuple[CloudBroker, int]:
+    """The cloud's broker and the port of the home's; what the device needs to know stands in `place`."""
+    authority = Authority(folder / "certificates")
+    cloud = CloudBroker(supervisor, folder / "cloud", authority)
+    port = start_mosquitto(supervisor, "home", folder / "home").port
+    identity = authority.issue(THING)
+    shutil.copy(ARTIFACT, place / "image.pyz")
+    shutil.copy(authority.ca, place / "ca.pem")
+    shutil.copy(identity.certificate, place / "certificate.pem")
+    shutil.copy(identity.key, place / "key.pem")
+    (place / "contract.json").write_bytes(load_contract().canonical)
+    (place / "forwarder.toml").write_text(
+        f'thing = "{THING}"\ncontract = "contract.json"\nspool = "spool.db"\n[local]\nport = {port}\n'
+        f'[cloud]\nhost = "127.0.0.1"\nport = {cloud.port}\nrule = "{RULE}"\nca = "ca.pem"\n'
+        'certificate = "certificate.pem"\nkey = "key.pem"\n'
+    )
+    return cloud, port
+
+
+def _bare_python(supervisor: Supervisor, place: Path) -> float:
+    """Memory of a Python that has done nothing but say so, MiB."""
+    program = f"import time; open('/{place.name}/up', 'w').close(); time.sleep({PATIENCE_S})"
+    child = supervisor.start("bare", _emulated("-c", program), ready=(place / "up").exists)
+    memory = guest_rss_mib(child.pid or 0, "python3")
+    child.stop()
+    return memory
+
+
+def _emulated(*arguments: str) -> list[str]:
+    """Runs the user-land's Python in one process: unshare and the shell become the emulator."""
+    enter = 'mount --rbind /proc "$0/proc" && exec chroot "$0" /qemu-arm-static /usr/bin/python3 -I "$@"'
+    return ["unshare", "--mount", "sh", "-c", enter, str(USERLAND), *arguments]
+
+
+def _event(number: int) -> Envelope:
+    return write_event(
+        {
+            "id": str(number),
+            "source": SOURCE,
+            "type": "org.eventplane.health.reading.v1",
+            "time": "2026-01-01T00:00:00Z",
+        },
+        {"patient": f"Zoë {number % 7}", "kind": "heart_rate", "value": 60 + number / 10, "unit": "1/min"},
+    )
+
+
+def _as_sent(event: Envelope) -> str:
+    return _STAMPS.sub("{", event.json)
+
+
+def _wait(device: Child, condition: Callable[[], bool]) -> None:
+    if not eventually(lambda: condition() or not device.running, PATIENCE_S) or not device.running:
+        sys.exit(f"the forwarder did not do it:\n{device.log.read_text()}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""A spool as a long outage leaves it, written through the spool itself."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from benchmarks.edge.parts import CAPACITY, event
+from contract.loader import load_contract
+from edge.spool import Arrival, Spool
+from edge.stamps import stamp
+from eventplane.contract import Priority
+from eventplane.envelope import Envelope
+
+_COMMIT = 1_000
+
+
+def fill(path: Path, count: int, size: int, first: int = 0) -> Path:
+    """`path`, with `count` events of `size` bytes, from id `first` on, that wait for the cloud."""
+    uplink = load_contract().device.outbox.address
+    with Spool(path, capacity_bytes=CAPACITY) as spool:
+        for begin in range(first, first + count, _COMMIT):
+            arrivals = [
+                _arrival(spool, spool.next_sequence + offset, number, size, uplink)
+                for offset, number in enumerate(range(begin, min(begin + _COMMIT, first + count)))
+            ]
+            spool.commit(arrivals, life_ms=spool.life_ms)
+    return path
+
+
+def _arrival(spool: Spool, sequence: int, number: int, size: int, uplink: str) -> Arrival:
+    text = event(number, size).decode()
+    # Checking a million events that were made well would take longer than all the rest.
+    stamped = stamp(Envelope({}, text), spool.epoch, sequence)
+    key = hashlib.blake2b(f"/homes/1/health-service\n{number}".encode(), digest_size=16).digest()
+    return Arrival(sequence, Priority.NORMAL.rank, stamped.json, {uplink: None}, key)

@@ -1,0 +1,226 @@
+"""The two that are compared, each with a home's Mosquitto in front and the same sink behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.edge import wire
+from contract.loader import load_contract
+from local.mosquitto import start_mosquitto
+from local.ports import LOOPBACK, free_port, is_listening
+from local.process import Child, Supervisor
+from tests.integration.edge.certificates import Authority
+
+ROOT = Path(__file__).parents[2]
+TOPIC = "eventplane/health-service/outbox"
+CAPACITY = 2**32
+"""Bytes that a spool may take; no run here is about a full one."""
+
+_WINDOW = 1_000
+_REPORT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """One run's directory, its children, its certificates, and the port where the cloud will be."""
+
+    supervisor: Supervisor
+    directory: Path
+    authority: Authority
+    port: int
+
+    @classmethod
+    def create(cls, supervisor: Supervisor, directory: Path) -> Site:
+        directory.mkdir(parents=True)
+        return cls(supervisor, directory, Authority(directory / "certificates"), free_port())
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+class SinkProcess:
+    """The cloud's end, until `report`. Use it in a `with` block."""
+
+    def __init__(self, site: Site, expect: int, *, quota: bool = False) -> None:
+        server = site.authority.issue("cloud")
+        files = {"ca": site.authority.ca, "certificate": server.certificate, "key": server.key}
+        options = [part for name, file in files.items() for part in (f"--{name}", str(file))]
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "benchmarks.edge.sink", *options),
+                *("--port", str(site.port), "--expect", str(expect), *(["--quota"] if quota else [])),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=site.environment(),
+        )
+        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
+        self._output = self._process.stdout
+        self._until("listening")
+
+    def __enter__(self) -> SinkProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._output.close()
+
+    def report(self) -> dict[str, Any]:
+        """What came, once all of it is there."""
+        return dict(json.loads(self._until("{")))
+
+    def until_connected(self) -> None:
+        """Wait for the next CONNECT."""
+        self._until("connected")
+
+    def _until(self, start: str) -> str:
+        for line in self._output:
+            if line.startswith(start):
+                return line
+        raise SystemExit(f"the sink ended before it said {start!r}")
+
+    def stop(self) -> dict[str, Any]:
+        """What came so far."""
+        self._process.send_signal(signal.SIGTERM)
+        return self.report()
+
+
+class Publisher:
+    """A service on the device, as fast as the broker takes it: QoS 1, at most a window unacknowledged."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection((LOOPBACK, port), timeout=_REPORT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._packets = wire.Packets()
+        self._mid = 0
+        self._unacknowledged = 0
+        self._socket.sendall(wire.connect("benchmark"))
+        self._receive()
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def send(self, payload: bytes, topic: str = TOPIC) -> None:
+        """One message, acknowledged before it returns."""
+        self.send_all([payload], topic)
+
+    def send_all(self, payloads: Iterable[bytes], topic: str = TOPIC) -> None:
+        """All of them, acknowledged before it returns."""
+        waiting: deque[bytes] = deque()
+        for payload in payloads:
+            self._mid = self._mid % 65_535 + 1
+            waiting.append(wire.publish(topic, payload, self._mid))
+            if len(waiting) == _WINDOW:
+                self._flush(waiting)
+        self._flush(waiting)
+
+    def _flush(self, waiting: deque[bytes]) -> None:
+        self._unacknowledged = len(waiting)
+        self._socket.sendall(b"".join(waiting))
+        waiting.clear()
+        while self._unacknowledged:
+            self._receive()
+
+    def _receive(self) -> None:
+        data = self._socket.recv(65_536)
+        if not data:
+            raise SystemExit("the broker hung up on the publisher")
+        self._unacknowledged -= sum(wire.kind(first) == wire.PUBACK for first, _ in self._packets.feed(data))
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`child` is the process that is measured, `port` where a service publishes."""
+
+    child: Child
+    port: int
+    spool: Path
+
+    @property
+    def pid(self) -> int:
+        if self.child.pid is None:
+            raise SystemExit(f"{self.child.name} has ended; see {self.child.log}")
+        return self.child.pid
+
+
+def start_forwarder(site: Site, name: str, *, spool: Path | None = None, settings: str = "") -> Contender:
+    """A home's Mosquitto with the device's profile, and our forwarder behind it."""
+    directory = site.directory / name
+    broker = start_mosquitto(site.supervisor, f"{name}-mosquitto", directory / "mosquitto")
+    (directory / "contract.json").write_bytes(load_contract().canonical)
+    identity = site.authority.issue(name)
+    file = directory / "edge.toml"
+    spool = spool or directory / "spool.db"
+    file.write_text(
+        f'thing = "{name}"\ncontract = "contract.json"\nspool = "{spool}"\n'
+        f"spool_capacity_bytes = {CAPACITY}\n[health]\nport = 0\n[local]\nport = {broker.port}\n"
+        f'[cloud]\nhost = "{LOOPBACK}"\nport = {site.port}\n'
+        f'rule = "ingest"\nca = "{site.authority.ca}"\ncertificate = "{identity.certificate}"\n'
+        f'key = "{identity.key}"\nreconnect_max_s = 1.0\n{settings}'
+    )
+    log = site.supervisor.run_dir / f"{name}.log"
+    child = site.supervisor.start(
+        name,
+        [sys.executable, "-m", "edge", "--settings", str(file)],
+        env=site.environment(),
+        ready=lambda: "local broker connected" in log.read_text(),
+    )
+    return Contender(child, broker.port, spool)
+
+
+def start_bridge(site: Site, name: str) -> Contender:
+    """A home's Mosquitto that carries its outboxes to the cloud by itself."""
+    directory = site.directory / name
+    directory.mkdir(parents=True)
+    identity = site.authority.issue(name)
+    port = free_port()
+    file = directory / "mosquitto.conf"
+    file.write_text(
+        f"user root\nlistener {port} {LOOPBACK}\nallow_anonymous true\npersistence false\n"
+        "max_queued_messages 1000000\nmax_queued_bytes 4294967296\nmax_inflight_messages 100\n"
+        "set_tcp_nodelay true\nlog_type error\nlog_type notice\nlog_dest stderr\n"
+        f"connection cloud\naddress {LOOPBACK}:{site.port}\nbridge_protocol_version mqttv311\n"
+        f"bridge_cafile {site.authority.ca}\nbridge_certfile {identity.certificate}\n"
+        f"bridge_keyfile {identity.key}\nremote_clientid {name}\ncleansession false\n"
+        "restart_timeout 1\ntry_private false\nnotifications false\ntopic eventplane/# out 1\n"
+    )
+    child = site.supervisor.start(name, [mosquitto(), "-c", str(file)], ready=lambda: is_listening(port))
+    return Contender(child, port, directory)
+
+
+def mosquitto() -> str:
+    """The broker's program; Debian installs it where only root's PATH looks."""
+    return shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"
+
+
+def event(number: int, size: int, type: str = "org.eventplane.health.reading.v1") -> bytes:
+    """An event of `size` bytes whose id is `number`. Its payload does not shrink to nothing."""
+    head = (
+        f'{{"specversion":"1.0","id":"{number}","source":"/homes/1/health-service","type":"{type}",'
+        '"subject":"/homes/1/persons/1","time":"2026-01-01T00:00:00.000Z",'
+        '"datacontenttype":"application/json","data":{"property":"heart_rate",'
+        f'"value":{number % 97 + 40}.{number % 1_000:03},"unit":"bpm","text":"'
+    )
+    fill = size - len(head) - 3
+    digits = f"{number * 2_654_435_761 % 2**64:020d}" * (fill // 20 + 1)
+    return f'{head}{digits[: max(0, fill)]}"}}}}'.encode()
+
+
+def events(numbers: Sequence[int], size: int) -> Iterable[bytes]:
+    """Several of them, made as they are asked for."""
+    return (event(number, size) for number in numbers)

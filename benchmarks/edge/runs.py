@@ -1,0 +1,251 @@
+"""What is measured. Each run has a cloud of its own; the forwarder and the bridge take turns."""
+
+from __future__ import annotations
+
+import time
+from statistics import median, quantiles
+
+from benchmarks.edge.backlog import fill
+from benchmarks.edge.parts import (
+    Contender,
+    Publisher,
+    SinkProcess,
+    Site,
+    event,
+    events,
+    start_bridge,
+    start_forwarder,
+)
+from benchmarks.edge.processes import cpu_s, peak_rss_mib, rss_mib, written_bytes
+from benchmarks.results import Figure
+
+EVENTS = 100_000
+SIZE = 512
+"""Bytes of an event in a drain."""
+
+REALISTIC = 349
+"""Bytes of an average reading as a CloudEvent, of the fleet's real data."""
+
+REPEATS = 3
+BRIDGE_LIMIT_S = 20.0
+"""How long the bridge is watched under the quota; at its rate the rest is known."""
+
+UNTHROTTLED = "publishes_per_s = 1000\nbytes_per_s = 1073741824\n"
+BRIDGE = "Mosquitto's bridge"
+ALARM = "org.eventplane.alarm.keyword.v1"
+
+
+def drain(site: Site) -> list[Figure]:
+    """A backlog from the connection to its last event, as fast as it goes."""
+    ours, theirs = [], []
+    cpu, bridge_cpu = [], []
+    for repeat in range(REPEATS):
+        rate, spent = _drain_forwarder(site, f"forwarder-{repeat}")
+        ours.append(rate)
+        cpu.append(spent)
+        rate, spent = _drain_bridge(site, f"bridge-{repeat}")
+        theirs.append(rate)
+        bridge_cpu.append(spent)
+    return [
+        Figure(
+            "drain_unthrottled",
+            median(ours),
+            "events/s",
+            median(theirs),
+            peer=BRIDGE,
+            peer_value=median(theirs),
+            note=f"{EVENTS} x {SIZE} B over TLS; the aim is the bridge's rate in this run",
+        ),
+        Figure(
+            "drain_cpu",
+            median(cpu),
+            "ms/1000",
+            higher_is_better=False,
+            peer=BRIDGE,
+            peer_value=median(bridge_cpu),
+            note="CPU milliseconds per 1,000 events while a backlog drains",
+        ),
+    ]
+
+
+def quota(site: Site) -> list[Figure]:
+    """The same within IoT Core's quotas: 100 publishes/s and 512 KiB/s."""
+    spool = fill(site.directory / "quota" / "spool.db", EVENTS, REALISTIC)
+    with SinkProcess(site, EVENTS, quota=True) as sink:
+        contender = start_forwarder(site, "quota", spool=spool)
+        found = sink.report()
+    contender.child.stop()
+    bridge = start_bridge(site, "quota-bridge")
+    with Publisher(bridge.port) as publisher:
+        publisher.send_all(events(range(EVENTS), REALISTIC))
+    with SinkProcess(site, EVENTS, quota=True) as sink:
+        sink.until_connected()
+        time.sleep(BRIDGE_LIMIT_S)
+        partial = sink.stop()
+    bridge.child.stop()
+    rate = partial["events"] / ((partial["last_ns"] - partial["first_ns"]) / 1e9)
+    return [
+        Figure(
+            "drain_under_quota",
+            (found["last_ns"] - found["first_ns"]) / 1e9,
+            "s",
+            12.0,
+            higher_is_better=False,
+            peer=BRIDGE,
+            peer_value=EVENTS / rate,
+            note=f"{EVENTS} readings of {REALISTIC} B in {found['publishes']} publishes, {found['bytes']} B; "
+            f"the bridge was watched for {BRIDGE_LIMIT_S:.0f} s, its time is what its rate comes to",
+        )
+    ]
+
+
+def flow(site: Site) -> list[Figure]:
+    """Events that come and go in bulk: what the way through the spool costs."""
+    contender = start_forwarder(site, "flow", settings=UNTHROTTLED)
+    with SinkProcess(site, EVENTS) as sink, Publisher(contender.port) as publisher:
+        written, used = written_bytes(contender.pid), cpu_s(contender.pid)
+        began = time.monotonic()
+        publisher.send_all(events(range(EVENTS), SIZE))
+        found = sink.report()
+        took = found["last_ns"] / 1e9 - began
+        written = written_bytes(contender.pid) - written
+        used = cpu_s(contender.pid) - used
+    contender.child.stop()
+    return [
+        Figure(
+            "bytes_written_per_byte",
+            written / (EVENTS * SIZE),
+            "ratio",
+            2.0,
+            higher_is_better=False,
+            note=f"to storage, per byte of event; {EVENTS} x {SIZE} B in bulk, delivered as they come",
+        ),
+        Figure("flow", EVENTS / took, "events/s", note="service to Mosquitto, spool and cloud"),
+        Figure(
+            "flow_cpu",
+            used * 1e6 / EVENTS,
+            "ms/1000",
+            higher_is_better=False,
+            note="CPU milliseconds per 1,000 events",
+        ),
+    ]
+
+
+def latency(site: Site) -> list[Figure]:
+    """From a service's publish to the cloud, at one and at a hundred events a second."""
+    figures = []
+    for rate, count in ((1, 20), (100, 1_000)):
+        ours = _latencies(site, start_forwarder(site, f"latency-{rate}"), rate, count, ALARM)
+        theirs = _latencies(site, start_bridge(site, f"latency-bridge-{rate}"), rate, count, ALARM)
+        for name, place in (("p50", 49), ("p99", 98)):
+            figures.append(
+                Figure(
+                    f"latency_{name}_at_{rate}_per_s",
+                    quantiles(ours, n=100)[place],
+                    "ms",
+                    higher_is_better=False,
+                    peer=BRIDGE,
+                    peer_value=quantiles(theirs, n=100)[place],
+                    note=f"{count} urgent events; the forwarder's are on the disk before they leave",
+                )
+            )
+    return figures
+
+
+def urgent(site: Site) -> list[Figure]:
+    """An alarm while 100,000 readings drain under the quota."""
+    spool = fill(site.directory / "urgent" / "spool.db", EVENTS, REALISTIC, first=EVENTS)
+    alarms = 40
+    with SinkProcess(site, EVENTS + alarms, quota=True) as sink:
+        contender = start_forwarder(site, "urgent", spool=spool)
+        with Publisher(contender.port) as publisher:
+            _paced(publisher, 10, alarms, ALARM, "eventplane/voice-service/outbox")
+        found = sink.stop()
+    contender.child.stop()
+    waits = [
+        (at - number) / 1e6 for at, numbers in found["arrivals"] for number in numbers if number > 10 * EVENTS
+    ]
+    return [
+        Figure(
+            f"urgent_behind_backlog_{name}",
+            quantiles(waits, n=100)[place],
+            "ms",
+            higher_is_better=False,
+            note=f"{len(waits)} alarms at 10/s while the backlog drains under the quota",
+        )
+        for name, place in (("p50", 49), ("p99", 98))
+    ]
+
+
+def memory(site: Site) -> list[Figure]:
+    """Resident memory: idle with TLS, and with a million events waiting."""
+    with SinkProcess(site, 2) as sink:
+        idle = start_forwarder(site, "idle")
+        with Publisher(idle.port) as publisher:
+            publisher.send(event(0, SIZE))
+            publisher.send(event(1, SIZE))
+        sink.report()
+        resting = rss_mib(idle.pid)
+    idle.child.stop()
+    million = 1_000_000
+    spool = fill(site.directory / "million" / "spool.db", million, SIZE)
+    began = time.monotonic()
+    loaded = start_forwarder(site, "million", spool=spool)
+    started = time.monotonic() - began
+    with SinkProcess(site, million // 10) as sink:
+        sink.report()
+        peak = peak_rss_mib(loaded.pid)
+    loaded.child.stop()
+    return [
+        Figure("rss_idle", resting, "MiB", 18.0, higher_is_better=False, note="over TLS, after traffic"),
+        Figure(
+            "rss_backlog",
+            peak,
+            "MiB",
+            26.0,
+            higher_is_better=False,
+            note=f"the most while {million} x {SIZE} B wait and the first {million // 10} leave",
+        ),
+        Figure("start_with_backlog", started, "s", higher_is_better=False, note="process to home's broker"),
+    ]
+
+
+def _drain_forwarder(site: Site, name: str) -> tuple[float, float]:
+    spool = fill(site.directory / name / "spool.db", EVENTS, SIZE)
+    contender = start_forwarder(site, name, spool=spool, settings=UNTHROTTLED)
+    return _drained(site, contender)
+
+
+def _drain_bridge(site: Site, name: str) -> tuple[float, float]:
+    contender = start_bridge(site, name)
+    with Publisher(contender.port) as publisher:
+        publisher.send_all(events(range(EVENTS), SIZE))
+    return _drained(site, contender)
+
+
+def _drained(site: Site, contender: Contender) -> tuple[float, float]:
+    """Events a second, and CPU milliseconds per 1,000 events."""
+    used = cpu_s(contender.pid)
+    with SinkProcess(site, EVENTS) as sink:
+        found = sink.report()
+        used = cpu_s(contender.pid) - used
+    contender.child.stop()
+    return EVENTS / ((found["last_ns"] - found["first_ns"]) / 1e9), used * 1e6 / EVENTS
+
+
+def _latencies(site: Site, contender: Contender, rate: int, count: int, type: str) -> list[float]:
+    with SinkProcess(site, count) as sink, Publisher(contender.port) as publisher:
+        sink.until_connected()
+        _paced(publisher, rate, count, type, "eventplane/voice-service/outbox")
+        found = sink.report()
+    contender.child.stop()
+    return [(at - number) / 1e6 for at, numbers in found["arrivals"] for number in numbers]
+
+
+def _paced(publisher: Publisher, rate: int, count: int, type: str, topic: str) -> None:
+    """`count` events, each at its time; the id is the moment of sending."""
+    due = time.monotonic()
+    for _ in range(count):
+        time.sleep(max(0.0, due - time.monotonic()))
+        publisher.send(event(time.monotonic_ns(), REALISTIC, type), topic)
+        due += 1 / rate

@@ -1,0 +1,159 @@
+"""The cloud's end of the line: accepts the forwarder and the bridge alike, acknowledges, counts.
+
+`python -m benchmarks.edge.sink` is a process of its own, so that it does not share its core's time with who
+drives the run. It prints one JSON object once `expect` different events are in, or when it is told to stop.
+
+With `--quota` it keeps IoT Core's limits by acknowledging no faster than they allow. IoT Core itself leaves
+what is beyond them unacknowledged, which would leave the bridge stuck for ever.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import socket
+import ssl
+import sys
+import time
+import zlib
+from pathlib import Path
+
+from benchmarks.edge import wire
+
+PUBLISHES_PER_S = 100
+BYTES_PER_S = 512 * 1024
+_CHUNK = 256 * 1024
+_ZLIB_FIRST = 0x78
+
+_NUMBER = re.compile(rb'"id":"(\d+)"')
+"""The benchmark's events have decimal ids, which no data of theirs repeats."""
+
+
+class Sink:
+    """Serves one connection after the other until `expect` different events came, or `stop`."""
+
+    def __init__(self, expect: int, quota: bool) -> None:
+        self._expect = expect
+        self._quota = quota
+        self._stopped = False
+        self._numbers: set[bytes] = set()
+        self._arrivals: list[tuple[int, bytes]] = []
+        self._first = 0
+        self._publishes = self._bytes = self._events = self._connections = 0
+        self._free_at = 0.0
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def serve(self, server: socket.socket, context: ssl.SSLContext) -> None:
+        """Accept and count."""
+        while not self._done():
+            try:
+                accepted, _ = server.accept()
+            except TimeoutError:
+                continue
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                with context.wrap_socket(accepted, server_side=True) as connection:
+                    self._converse(connection)
+            except OSError:
+                continue  # it hangs up; the next connection goes on
+
+    def report(self) -> dict[str, object]:
+        """Times are nanoseconds of the machine's monotonic clock; latencies from an event's id to here."""
+        return {
+            "first_ns": self._first,
+            "last_ns": self._arrivals[-1][0] if self._arrivals else 0,
+            "events": self._events,
+            "different": len(self._numbers),
+            "publishes": self._publishes,
+            "bytes": self._bytes,
+            "connections": self._connections,
+            "arrivals": [(at, [int(each) for each in _NUMBER.findall(text)]) for at, text in self._sample()],
+        }
+
+    def _sample(self) -> list[tuple[int, bytes]]:
+        # Latency runs are small; a drain's arrivals would be megabytes that nobody reads.
+        return self._arrivals if len(self._numbers) <= 20_000 else []
+
+    def _converse(self, connection: ssl.SSLSocket) -> None:
+        self._connections += 1
+        packets = wire.Packets()
+        connection.settimeout(0.2)
+        while not self._done():
+            try:
+                data = connection.recv(_CHUNK)
+            except TimeoutError:
+                continue
+            if not data:
+                return
+            answers = b"".join(self._answer(first, body) for first, body in packets.feed(data))
+            if answers:
+                connection.sendall(answers)
+
+    def _answer(self, first: int, body: bytes) -> bytes:
+        match wire.kind(first):
+            case wire.CONNECT:
+                _say("connected")
+                return wire.CONNACK_OK
+            case wire.SUBSCRIBE:
+                return wire.suback(body)
+            case wire.PINGREQ:
+                return wire.PINGRESP
+            case wire.PUBLISH if first & 6:
+                mid, payload = wire.read_publish(body)
+                self._count(payload)
+                return wire.puback(mid)
+        return b""
+
+    def _count(self, payload: bytes) -> None:
+        if self._quota:
+            self._wait(len(payload))
+        now = time.monotonic_ns()
+        self._first = self._first or now
+        text = zlib.decompress(payload) if payload[:1] and payload[0] == _ZLIB_FIRST else payload
+        numbers = _NUMBER.findall(text)
+        self._events += len(numbers)
+        self._numbers.update(numbers)
+        self._publishes += 1
+        self._bytes += len(payload)
+        self._arrivals.append((now, text if len(numbers) <= 1 or self._expect <= 20_000 else b""))
+
+    def _wait(self, size: int) -> None:
+        self._free_at = max(self._free_at, time.monotonic()) + max(1 / PUBLISHES_PER_S, size / BYTES_PER_S)
+        time.sleep(max(0.0, self._free_at - time.monotonic()))
+
+    def _done(self) -> bool:
+        return self._stopped or len(self._numbers) >= self._expect
+
+
+def main() -> None:
+    """Listen, say so on standard output, and report."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--expect", type=int, required=True)
+    parser.add_argument("--quota", action="store_true")
+    for name in ("ca", "certificate", "key"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    arguments = parser.parse_args()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=arguments.ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(arguments.certificate, arguments.key)
+    sink = Sink(arguments.expect, arguments.quota)
+    signal.signal(signal.SIGTERM, lambda *_: sink.stop())
+    with socket.create_server(("127.0.0.1", arguments.port)) as server:
+        server.settimeout(0.2)
+        _say("listening")
+        sink.serve(server, context)
+    _say(json.dumps(sink.report()))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""As much MQTT 3.1.1 as both ends of a benchmark need, written apart from the forwarder's own layer.
+
+A benchmark that spoke through the code it measures would share its faults and its speed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+CONNECT, PUBLISH, PUBACK, SUBSCRIBE, PINGREQ, DISCONNECT = 1, 3, 4, 8, 12, 14
+CONNACK_OK = b"\x20\x02\x00\x00"
+PINGRESP = b"\xd0\x00"
+_RETAIN_QOS_DUP_BITS = 4
+_LENGTH_BITS = 7
+
+
+class Packets:
+    """Cuts what a connection brings, in whatever pieces, into `(first byte, body)`."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """The packets that `data` completes."""
+        rest = self._rest + data
+        at = 0
+        while (packet := _packet(rest, at)) is not None:
+            first, body, at = packet
+            yield first, body
+        self._rest = rest[at:]
+
+
+def kind(first: int) -> int:
+    """The packet's type, of its first byte."""
+    return first >> _RETAIN_QOS_DUP_BITS
+
+
+def connect(client_id: str) -> bytes:
+    """CONNECT with a clean session and without keepalive."""
+    body = struct.pack("!H4sBBH", 4, b"MQTT", 4, 2, 0) + _text(client_id)
+    return bytes([CONNECT << 4]) + _length(len(body)) + body
+
+
+def publish(topic: str, payload: bytes, mid: int) -> bytes:
+    """PUBLISH at QoS 1."""
+    body = _text(topic) + struct.pack("!H", mid) + payload
+    return bytes([PUBLISH << 4 | 2]) + _length(len(body)) + body
+
+
+def read_publish(body: bytes) -> tuple[bytes, bytes]:
+    """The two bytes of the packet id, and the payload, of a PUBLISH at QoS 1."""
+    at = 2 + int.from_bytes(body[:2], "big")
+    return body[at : at + 2], body[at + 2 :]
+
+
+def puback(mid: bytes) -> bytes:
+    """PUBACK of the packet id in two bytes."""
+    return b"\x40\x02" + mid
+
+
+def suback(body: bytes) -> bytes:
+    """SUBACK that grants QoS 1 to every filter of a SUBSCRIBE."""
+    filters, at = 0, 2
+    while at < len(body):
+        at += 2 + int.from_bytes(body[at : at + 2], "big") + 1
+        filters += 1
+    return bytes([0x90, 2 + filters]) + body[:2] + b"\x01" * filters
+
+
+def _packet(data: bytes, at: int) -> tuple[int, bytes, int] | None:
+    length = shift = 0
+    place = at + 1
+    while True:
+        if place >= len(data):
+            return None
+        byte = data[place]
+        length |= (byte & 0x7F) << shift
+        place += 1
+        if byte < 0x80:
+            break
+        shift += _LENGTH_BITS
+    end = place + length
+    return (data[at], data[place:end], end) if end <= len(data) else None
+
+
+def _length(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= _LENGTH_BITS
+    return bytes(encoded) + bytes([value])
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack("!H", len(raw)) + raw

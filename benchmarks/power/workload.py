@@ -1,0 +1,105 @@
+"""The process that is recorded: `python -m benchmarks.power.workload SPOOL SEED COMMITS`.
+
+Before and after each commit it writes a line to its standard output: what the spool holds if the commit is
+there. Reopening, housekeeping, reports and a small log, so that checkpoints come often, are part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+
+import edge.spool.file
+from edge.recent import KEY_BYTES
+from edge.spool import BEFORE_EVERYTHING, Arrival, Delivery, Discard, Spool
+from eventplane.delivery import Outcome
+
+_DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
+_RANKS = (0, 1, 2)
+_LOG_BYTES = 96 * 1024
+_LARGEST = 3_000
+_REOPEN, _TIDY, _REPORT = 0.02, 0.1, 0.1
+
+
+def state(spool: Spool) -> dict[str, object]:
+    """All that must not be lost or come back, for comparison."""
+    waiting = {}
+    for destination in _DESTINATIONS:
+        for rank in _RANKS:
+            rows = spool.read(destination, rank, BEFORE_EVERYTHING, 10_000)
+            if len(rows) != spool.pending(destination, rank):
+                raise AssertionError(f"{len(rows)} wait, counted {spool.pending(destination, rank)}")
+            waiting[f"{destination} {rank}"] = [[each.delivery.sequence, hash_of(each.json)] for each in rows]
+    return {
+        "epoch": spool.epoch,
+        "next": spool.next_sequence,
+        "waiting": waiting,
+        "statements": [str(each) for each in spool.statements()],
+        "discards": [str(each) for each in spool.discards()],
+        "recent": [each.hex() for each in spool.recent_keys(5)],
+    }
+
+
+def hash_of(text: str) -> int:
+    """A number that depends on the text only, in every process."""
+    return sum(text.encode("utf-8")) * len(text)
+
+
+class Workload:
+    """Random commits to the spool at `path`."""
+
+    def __init__(self, path: Path, random: Random) -> None:
+        self._path = path
+        self._random = random
+        self._spool = Spool(path)
+
+    def run(self, commits: int) -> None:
+        """Do it, and close the spool."""
+        for _ in range(commits):
+            self._say({"begin": True})
+            self._commit()
+            self._say({"state": state(self._spool)})
+            if self._random.random() < _TIDY:
+                self._spool.tidy()
+            if self._random.random() < _REOPEN:
+                self._spool.close()
+                self._spool = Spool(self._path)
+        self._spool.close()
+
+    def _commit(self) -> None:
+        random, first = self._random, self._spool.next_sequence
+        arrivals = [self._arrival(first + n) for n in range(random.choice((0, 1, 1, 2, 8)))]
+        ending = self._some_waiting()
+        dropped = [Discard(each, Outcome.DROPPED, "full") for each in ending[::5]]
+        done = [each for n, each in enumerate(ending) if n % 5]
+        report = random.random() < _REPORT
+        self._spool.commit(
+            arrivals, done, dropped, life_ms=first, close_statements=report, close_discards=report
+        )
+
+    def _arrival(self, sequence: int) -> Arrival:
+        random = self._random
+        text = json.dumps({"n": sequence, "pad": random.choice("abc") * random.randrange(_LARGEST)})
+        destinations = random.sample(_DESTINATIONS, random.choice((1, 1, 2)))
+        key = random.randbytes(KEY_BYTES)
+        return Arrival(sequence, random.choice(_RANKS), text, dict.fromkeys(destinations), key)
+
+    def _some_waiting(self) -> list[Delivery]:
+        ways = [(destination, rank) for destination in _DESTINATIONS for rank in _RANKS]
+        return [
+            each.delivery
+            for destination, rank in self._random.sample(ways, 4)
+            for each in self._spool.read(destination, rank, BEFORE_EVERYTHING, self._random.randrange(12))
+        ]
+
+    def _say(self, line: Mapping[str, object]) -> None:
+        os.write(1, json.dumps(line).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    edge.spool.file.WAL_BYTES = _LOG_BYTES
+    Workload(Path(sys.argv[1]), Random(int(sys.argv[2]))).run(int(sys.argv[3]))

@@ -1,0 +1,149 @@
+"""The parts that hang on one spool, and of these the ones that hang on one contract."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from edge.best_effort import OFFLINE, Fleeting
+from edge.counts import Counts
+from edge.inbox import InboxPump
+from edge.intake import RECENT_EVENTS, Intake
+from edge.keeper import Keeper
+from edge.link import Link
+from edge.local_bus import local_topics
+from edge.options import Clock, ForwarderOptions
+from edge.outgoing import Outgoing
+from edge.pressure import Pressure
+from edge.recent import RecentKeys
+from edge.reception import Reception
+from edge.reporter import Figures, Reporter, ReportOptions
+from edge.reports import NotStored
+from edge.spool import Spool
+from edge.uplink import Uplink
+from eventplane.contract import Channel, Contract, Place
+
+_log = logging.getLogger(__name__)
+
+
+class Timer(Protocol):
+    """Something that may be due without a message, at monotonic seconds."""
+
+    def deadline(self) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What stays whatever becomes of spool and contract."""
+
+    options: ForwarderOptions
+    local: Link
+    cloud: Link
+    clock: Clock
+    figures: Figures
+    counts: Counts
+
+
+class Assembly:
+    """Parts over `spool` under `contract`; `adopt` follows another contract and changes what it must."""
+
+    uplink: Uplink
+    intake: Intake
+    reception: Reception
+
+    def __init__(self, around: Surroundings, spool: Spool, contract: Contract) -> None:
+        self.spool = spool
+        self.inboxes: dict[str, InboxPump] = {}
+        self._around = around
+        self._outgoing = Outgoing(spool, self._lost)
+        self._recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
+        self._pressure = Pressure(spool, self._outgoing)
+        options, now = around.options, around.clock.monotonic()
+        reports = ReportOptions(options.thing, options.heartbeat_s, options.manifest_interval_s)
+        reporter = Reporter(reports, spool, around.counts, around.figures, now)
+        self.keeper = Keeper(spool, self._outgoing, self._pressure, reporter, around.counts)
+        self._make_uplink(contract.device.outbox)
+        self._follow(contract)
+
+    @property
+    def timers(self) -> Iterator[Timer]:
+        """All that may be due without a message."""
+        yield from (self._around.local, self._around.cloud, self.uplink, self.keeper)
+        yield from self.inboxes.values()
+
+    def adopt(self, contract: Contract) -> None:
+        """Work under `contract`. What goes on over a channel that is as before goes on."""
+        before, now = self._contract, self._around.clock.monotonic()
+        if contract.device.outbox != before.device.outbox:
+            # The broker counts what is unacknowledged; a new uplink does not know of it.
+            self._around.cloud.reset("the contract changed the uplink", now)
+            self._outgoing.retire(before.device.outbox.address)
+            self._make_uplink(contract.device.outbox)
+        self._follow(contract)
+        if set(local_topics(contract)) != set(local_topics(before)):
+            self._around.local.reset("the contract changed the subscriptions", now)
+            self.rewind_inboxes()
+
+    def rewind_inboxes(self) -> None:
+        """The home's broker is gone."""
+        for inbox in self.inboxes.values():
+            inbox.rewind()
+
+    def send_fleeting(self, events: list[Fleeting]) -> None:
+        """Hand over what nobody keeps, to lines that stand."""
+        for event in events:
+            is_up = (
+                self._around.cloud.up if event.destination == self._uplink_address else self._around.local.up
+            )
+            if is_up:
+                self._outgoing.best_effort[event.destination].put(event)
+            else:
+                self._lost(event, OFFLINE)
+
+    def _follow(self, contract: Contract) -> None:
+        around = self._around
+        self._contract = contract
+        self._make_inboxes(_local_inboxes(contract))
+        self.intake = Intake(contract, around.options.thing, self.spool.epoch, around.clock.now, self._recent)
+        self.reception = Reception(
+            contract, self.intake, self.inboxes, self._pressure, self._recent, self._outgoing
+        )
+        self._warn_of_strangers()
+
+    def _make_uplink(self, channel: Channel) -> None:
+        around, options = self._around, self._around.options
+        self._uplink_address = channel.address
+        self.uplink = Uplink(self._outgoing, channel, around.cloud, options.topic, options.uplink)
+
+    def _make_inboxes(self, channels: list[Channel]) -> None:
+        kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}
+        for address in self.inboxes.keys() - kept.keys():
+            self._outgoing.retire(address)
+        self.inboxes = {each.address: kept.get(each.address) or self._inbox(each) for each in channels}
+
+    def _inbox(self, channel: Channel) -> InboxPump:
+        options = self._around.options
+        return InboxPump(
+            self._outgoing, channel, self._around.local, options.inbox_window, options.receipt_timeout_s
+        )
+
+    def _lost(self, event: Fleeting, reason: str) -> None:
+        self._around.counts.lost(NotStored(event.destination, event.type, reason))
+
+    def _warn_of_strangers(self) -> None:
+        """Deliveries for a channel that the contract no longer routes to are kept; somebody has to know."""
+        for destination, waiting in self.spool.backlog().items():
+            if waiting and destination not in self.inboxes and destination != self._uplink_address:
+                _log.warning(
+                    "%d event(s) wait for %s, which no route leads to; restore the route",
+                    waiting,
+                    destination,
+                )
+
+
+def _local_inboxes(contract: Contract) -> list[Channel]:
+    """The inboxes on this device that some route leads to."""
+    addresses = dict.fromkeys(route.destination for route in contract.routes_at(Place.DEVICE))
+    return [contract.channel(address) for address in addresses if address != contract.device.outbox.address]

@@ -1,0 +1,57 @@
+"""What the forwarder counts about itself since it started, for its figures and its reports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from edge.reports import NotStored
+from edge.spool import Discard
+from eventplane.delivery import Outcome
+
+MOST_KINDS = 200
+"""Different kinds of events that are told apart in `not_stored`; a report of them has to fit an event."""
+
+OTHER_TYPES = "(other types)"
+
+
+@dataclass(slots=True)
+class Counts:
+    """`dead_letters` by reason, `discards` by outcome and reason, `refused` for want of room, `acknowledged`
+    publishes to the cloud.
+
+    `not_stored` is what the next report has to tell, `untold` how much of it and of the discards there is.
+    """
+
+    dead_letters: Counter[str] = field(default_factory=Counter)
+    discards: Counter[tuple[Outcome, str]] = field(default_factory=Counter)
+    refused: int = 0
+    acknowledged: int = 0
+    not_stored: Counter[NotStored] = field(default_factory=Counter)
+    untold: int = 0
+
+    def lost(self, kind: NotStored, count: int = 1) -> None:
+        """Events never got a number."""
+        if kind not in self.not_stored and len(self.not_stored) >= MOST_KINDS:
+            kind = kind._replace(type=OTHER_TYPES)
+        self.not_stored[kind] += count
+        self.untold += count
+
+    def turned_away(self, kinds: Mapping[NotStored, int]) -> None:
+        """Services were refused for want of room."""
+        for kind, count in kinds.items():
+            self.refused += count
+            self.lost(kind, count)
+
+    def discarded(self, discards: Iterable[Discard]) -> None:
+        """Deliveries ended without being made."""
+        for each in discards:
+            self.discards[each.outcome, each.reason] += 1
+            self.untold += 1
+
+    def told(self, not_stored: Mapping[NotStored, int]) -> None:
+        """A report is stored that tells of all discards before it, and of these."""
+        self.not_stored.subtract(not_stored)
+        self.not_stored = +self.not_stored
+        self.untold = self.not_stored.total()

@@ -1,0 +1,86 @@
+"""The forwarder as a process: its signals, its health endpoint, and the loop between them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import closing, nullcontext
+from time import monotonic
+
+from edge.certificate import CertificateFile
+from edge.collector import Collector
+from edge.figures import heartbeat
+from edge.forwarder import Forwarder
+from edge.health.pages import pages
+from edge.health.server import HealthServer
+from edge.health.snapshots import Snapshots
+from edge.health.verdict import Thresholds
+from edge.mailbox import Mailbox
+from edge.messages import Stop
+from edge.monitor import Hangup, Monitor, MonitorOptions, Posted
+from edge.settings import HealthSettings, Settings
+from edge.spool import Spool
+from edge.systemd import ServiceManager
+from edge.wiring import cloud_link, forwarder_options, local_link
+from eventplane.contract import Contract
+
+_log = logging.getLogger(__name__)
+
+
+def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) -> None:
+    """Forward until a signal comes. Raises `SpoolError`."""
+    mailbox: Mailbox[Posted] = Mailbox()
+    _listen_to_signals(mailbox)
+    with _spool(settings) as spool:
+        _log.info(
+            "thing %s, contract %s, spool epoch %s at sequence %d",
+            settings.thing, contract.version, spool.epoch, spool.next_sequence,
+        )  # fmt: skip
+        local = local_link(settings, lambda: collector.contract, mailbox.put)
+        cloud = cloud_link(settings, mailbox.put)
+        forwarder = Forwarder(
+            contract,
+            forwarder_options(settings),
+            spool,
+            local,
+            cloud,
+            lambda timeout_s: monitor.wait(timeout_s),
+            figures=lambda: heartbeat(collector.collect(monotonic())),
+        )
+        identity = settings.cloud.identity
+        certificate = CertificateFile(identity.certificate) if identity else None
+        collector = Collector(settings.thing, contract, forwarder, local, cloud, certificate, monotonic())
+        options = MonitorOptions(
+            settings.contract,
+            Thresholds(settings.health.urgent_age_s, settings.health.normal_age_s),
+            settings.cloud.puback_timeout_s,
+        )
+        monitor = Monitor(mailbox, collector, ServiceManager(environment, os.getpid()), options)
+        with _endpoint(settings.health, monitor.snapshots):
+            forwarder.run()
+        _log.info("stopped at sequence %d", forwarder.spool.next_sequence)
+
+
+def _listen_to_signals(mailbox: Mailbox[Posted]) -> None:
+    """Signals become messages, to the very end: a second SIGTERM changes nothing."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: mailbox.put(Stop()))
+    signal.signal(signal.SIGHUP, lambda *_: mailbox.put(Hangup()))
+
+
+def _spool(settings: Settings) -> Spool:
+    return Spool(settings.spool, capacity_bytes=settings.spool_capacity_bytes)
+
+
+def _endpoint(health: HealthSettings, snapshots: Snapshots) -> closing[HealthServer] | nullcontext[None]:
+    """The health endpoint, if there is to be one. A device that cannot offer it still forwards."""
+    if not health.port:
+        return nullcontext()
+    try:
+        return closing(HealthServer(health.host, health.port, pages(snapshots)))
+    except OSError as error:
+        problem = f"no health endpoint at {health.host} port {health.port}: {error}"
+        _log.error("%s; set health.port to a free port", problem)
+        return nullcontext()

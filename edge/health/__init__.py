@@ -1,0 +1,1 @@
+"""What the device says about itself: health, metrics, heartbeat, and its word to systemd."""

@@ -1,0 +1,94 @@
+"""From a host's name to a line that stands."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from errno import EINPROGRESS
+from os import strerror
+from select import POLLOUT
+from time import monotonic
+from typing import Any
+
+from edge.mqtt.endpoint import Endpoint
+from edge.mqtt.line import Line
+
+_ALPN_OF_AWS = "x-amzn-mqtt-ca"
+
+_Address = tuple[int, int, int, str, Any]
+
+Wait = Callable[[int, int, float], None]
+"""Waits until the file descriptor has one of the poll events. Raises TimeoutError at the deadline, in
+monotonic seconds."""
+
+
+def dial(endpoint: Endpoint, wait: Wait) -> Line:
+    """Look up, connect and, with TLS, shake hands, within the endpoint's timeout.
+
+    Each of the host's addresses gets its share of the time, so that one that swallows everything (IPv6 in
+    many homes) does not hide the next. The look-up itself has the system's own timeout.
+
+    Raises:
+        OSError: nobody there, no such name, no trust, or no time left.
+        TlsFileError: a certificate or key cannot be used.
+    """
+    context = None
+    if endpoint.tls:
+        # IoT Core takes MQTT with certificates on the port of HTTPS, if asked by name.
+        context = endpoint.tls.context((_ALPN_OF_AWS,) if endpoint.port == 443 else ())
+    addresses = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    deadline = monotonic() + endpoint.connect_timeout_s
+    connected = _connect_first(addresses, deadline, wait)
+    try:
+        _tune(connected, endpoint.keepalive_s)
+        if context is None:
+            return Line(connected)
+        from edge.mqtt.tls_line import TlsLine  # only now: it costs memory
+
+        wrapped = context.wrap_socket(connected, server_hostname=endpoint.host, do_handshake_on_connect=False)
+        connected = wrapped
+        line = TlsLine(wrapped)
+        while events := line.handshake():
+            wait(line.fileno(), events, deadline)
+    except BaseException:
+        connected.close()
+        raise
+    return line
+
+
+def _connect_first(addresses: Sequence[_Address], deadline: float, wait: Wait) -> socket.socket:
+    failure: OSError = OSError("the name has no address")
+    for index, (family, kind, protocol, _, address) in enumerate(addresses):
+        now = monotonic()
+        share = now + (deadline - now) / (len(addresses) - index)
+        attempt = socket.socket(family, kind, protocol)
+        try:
+            attempt.setblocking(False)
+            _connect(attempt, address, share, wait)
+        except OSError as error:
+            attempt.close()
+            failure = error
+        except BaseException:
+            attempt.close()
+            raise
+        else:
+            return attempt
+    raise failure
+
+
+def _connect(attempt: socket.socket, address: Any, deadline: float, wait: Wait) -> None:
+    code = attempt.connect_ex(address)
+    if code == EINPROGRESS:
+        wait(attempt.fileno(), POLLOUT, deadline)
+        code = attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, strerror(code))
+
+
+def _tune(connected: socket.socket, keepalive_s: int) -> None:
+    # Otherwise a small packet waits up to 40 ms for the acknowledgement of the one before (Nagle).
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # What is sent into a dead line fails after this time, instead of a quarter of an hour. An idle line needs
+    # no TCP keepalive: MQTT's own PINGREQ is such bytes.
+    if keepalive_s and hasattr(socket, "TCP_USER_TIMEOUT"):
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, keepalive_s * 1000)

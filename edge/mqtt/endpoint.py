@@ -1,0 +1,48 @@
+"""Whom to connect to and as whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from edge.mqtt.tls_files import TlsFiles
+
+MAX_PACKET_BYTES = 1024 * 1024
+"""Largest packet that we take, bytes. Four times what our Mosquitto profile lets through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Will:
+    """What the broker shall publish when the connection ends without a farewell."""
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    retain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`keepalive_s` (0: none, at most 65535), `connect_timeout_s` and `session_expiry_s` in seconds.
+
+    In MQTT 3.1.1 a session that is not clean lasts as long as the broker likes, in MQTT 5 for
+    `session_expiry_s` after the connection.
+    """
+
+    host: str
+    port: int
+    client_id: str
+    clean_session: bool
+    keepalive_s: int
+    connect_timeout_s: float
+    subscriptions: tuple[str, ...] = ()
+    tls: TlsFiles | None = None
+    protocol: Literal["3.1.1", "5"] = "3.1.1"
+    session_expiry_s: int = 7 * 24 * 3600
+    will: Will | None = None
+    max_packet_bytes: int = MAX_PACKET_BYTES
+
+    @property
+    def version(self) -> int:
+        """The protocol level of CONNECT."""
+        return 5 if self.protocol == "5" else 4

@@ -1,0 +1,116 @@
+"""Provisioning over real connections: asks as the claim, tries as the thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from edge.mailbox import Mailbox
+from edge.messages import Connected, Disconnected, LinkName, Message, Received
+from edge.mqtt import Connection, Endpoint, TlsFiles
+from edge.provisioning.errors import NoAnswerError, UnreachableError
+from edge.provisioning.exchange import Created, Exchange, Registered, Request
+from edge.settings import CloudSettings
+from eventplane.topics import CLAIM_CLIENT_PREFIX
+
+_CLOSE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """AWS IoT Core, as the device called `thing` sees it. `timeout_s` is for each answer."""
+
+    settings: CloudSettings
+    thing: str
+    claim: TlsFiles
+    timeout_s: float
+
+    def converse(self, exchange: Exchange, on_created: Callable[[Created], None]) -> None:
+        """Run `exchange` with the claim's certificate. Raises `ProvisioningError`.
+
+        `on_created` is called before the certificate is registered, and has to store it.
+        """
+        with self._line(CLAIM_CLIENT_PREFIX + self.thing, self.claim, exchange.topics) as line:
+            line.wait_connected(self.settings.connect_timeout_s)
+            request = exchange.first
+            while True:
+                step = line.ask(request, exchange, self.timeout_s)
+                if isinstance(step, Registered):
+                    return
+                on_created(step)
+                request = step.then
+
+    def try_pair(self, pair: Path) -> None:
+        """Connect as the device itself with the key and certificate in `pair`. Raises `UnreachableError`.
+
+        IoT Core has room for one connection of a name, so the forwarder's is cut; it dials again by itself.
+        """
+        with self._line(self.thing, TlsFiles(self.claim.ca, pair, pair), ()) as line:
+            line.wait_connected(self.settings.connect_timeout_s)
+
+    def _line(self, client_id: str, tls: TlsFiles, topics: tuple[str, ...]) -> _Line:
+        return _Line(
+            Endpoint(
+                host=self.settings.host,
+                port=self.settings.port,
+                client_id=client_id,
+                clean_session=True,
+                keepalive_s=self.settings.keepalive_s,
+                connect_timeout_s=self.settings.connect_timeout_s,
+                subscriptions=topics,
+                tls=tls,
+            )
+        )
+
+
+class _Line:
+    """One connection whose user waits for what it reports."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._client_id = endpoint.client_id
+        self._mailbox: Mailbox[Message] = Mailbox()
+        self._reports: list[Message] = []
+        self._connection = Connection(endpoint, LinkName.CLOUD, 1, self._mailbox.put)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close(_CLOSE_S)
+
+    def wait_connected(self, connect_timeout_s: float) -> None:
+        """Raises `UnreachableError`."""
+        # The connection has timeouts of its own; this one does not trust them.
+        deadline = monotonic() + 2 * connect_timeout_s
+        while not isinstance(report := self._next(deadline), Connected):
+            if report is None:
+                raise UnreachableError(self._client_id, "no answer to CONNECT or SUBSCRIBE")
+
+    def ask(self, request: Request, exchange: Exchange, timeout_s: float) -> Created | Registered:
+        """Send `request` and wait for what follows. Raises `ProvisioningError`."""
+        self._connection.publish(request.topic, request.payload)
+        deadline = monotonic() + timeout_s
+        while (report := self._next(deadline)) is not None:
+            if isinstance(report, Received):
+                if report.mid:
+                    self._connection.acknowledge(report.mid)
+                if step := exchange.answer(report.topic, report.payload):
+                    return step
+        raise NoAnswerError(request.step, timeout_s)
+
+    def _next(self, deadline: float) -> Message | None:
+        """The next report, None when there is none by `deadline`. Raises `UnreachableError` at the end."""
+        if not self._reports:
+            self._reports = self._mailbox.wait(max(0.0, deadline - monotonic()))
+        if not self._reports:
+            return None
+        report = self._reports.pop(0)
+        if isinstance(report, Disconnected):
+            raise UnreachableError(self._client_id, report.reason)
+        return report

@@ -1,0 +1,134 @@
+"""When the forwarder has something to say of itself. Reports are stored and sent like any event.
+
+A report that tells of losses is due at the first of them, and then once a minute: a flood must not be made
+worse by what is said about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edge import reports
+from edge.counts import Counts
+from edge.intake import Intake, Slot
+from edge.pressure import ROOM
+from edge.reports import Heading, NotStored
+from edge.spool import Arrival, Spool
+from eventplane.contract import Priority
+from eventplane.envelope import Envelope
+
+LOSSES_EVERY_S = 60.0
+"""Seconds between two reports of losses."""
+
+MANY_LOSSES = 10_000
+"""So many losses are told without waiting for the minute to end."""
+
+HEARTBEAT_LIVES = 2
+"""After so many intervals a heartbeat is not worth delivering: newer ones say more."""
+
+Figures = Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """`thing` names the source; how often to report health and what was stored, in seconds."""
+
+    thing: str
+    heartbeat_s: float
+    manifest_interval_s: float
+
+
+@dataclass(slots=True)
+class Reports:
+    """Reports to store in one commit, and what that commit closes because they tell it."""
+
+    arrivals: list[Arrival] = field(default_factory=list)
+    started: bool = False
+    losses: bool = False
+    not_stored: Mapping[NotStored, int] = field(default_factory=dict)
+    manifest: bool = False
+    heartbeat: bool = False
+
+
+class Reporter:
+    """Makes the reports of one `spool` as they fall due, from `now` on. Times are monotonic seconds."""
+
+    def __init__(
+        self, options: ReportOptions, spool: Spool, counts: Counts, figures: Figures, now: float
+    ) -> None:
+        self._options = options
+        self._spool = spool
+        self._counts = counts
+        self._figures = figures
+        self._started_due = spool.birth.kind != "resumed"
+        self._losses_at = now
+        self._losses_left = bool(spool.discards())
+        self._manifest_at = now
+        self._heartbeat_at = now + options.heartbeat_s
+        self._not_before = now
+
+    def deadline(self) -> float:
+        """When the next report is due."""
+        due = [self._manifest_at, self._heartbeat_at]
+        if self._started_due:
+            due.append(self._not_before)
+        if self._has_losses:
+            due.append(self._losses_due_at())
+        return max(self._not_before, min(due))
+
+    def due(self, intake: Intake, slot: Slot, now: float) -> Reports:
+        """What to store now, numbered from `slot` on."""
+        made = Reports()
+        if now < self._not_before:
+            return made
+
+        def add(write: Callable[[Heading], Envelope], lifetime: int | None = None) -> None:
+            place = Slot(slot.sequence + len(made.arrivals), slot.life_ms)
+            heading = Heading(self._options.thing, self._spool.epoch, place.sequence, intake.timestamp())
+            made.arrivals.append(intake.own(write(heading), place, lifetime))
+
+        if self._started_due:
+            made.started = True
+            add(lambda heading: reports.started(heading, self._spool.birth))
+        if self._has_losses and now >= self._losses_due_at():
+            made.losses, made.not_stored = True, dict(self._counts.not_stored)
+            add(lambda heading: reports.discarded(heading, self._spool.discards(), made.not_stored))
+        if now >= self._manifest_at:
+            made.manifest = True
+            if statements := self._spool.statements():
+                add(lambda heading: reports.manifest(heading, statements))
+        if now >= self._heartbeat_at:
+            made.heartbeat = True
+            every_s = self._options.heartbeat_s
+            # It is only worth room that nobody else wants.
+            if self._spool.pressure < ROOM[Priority.LOW.rank]:
+                lifetime = round(HEARTBEAT_LIVES * every_s * 1000)
+                add(lambda heading: reports.heartbeat(heading, every_s, self._figures()), lifetime)
+        return made
+
+    def stored(self, made: Reports, now: float) -> None:
+        """The commit with `made` is on the disk."""
+        if made.started:
+            self._started_due = False
+        if made.losses:
+            self._counts.told(made.not_stored)
+            self._losses_at = now + LOSSES_EVERY_S
+            # Of a very long list only a part was told.
+            self._losses_left = bool(self._spool.discards())
+        if made.manifest:
+            self._manifest_at = now + self._options.manifest_interval_s
+        if made.heartbeat:
+            self._heartbeat_at = now + self._options.heartbeat_s
+
+    def put_off(self, now: float) -> None:
+        """There is no room for reports."""
+        self._not_before = now + LOSSES_EVERY_S
+
+    @property
+    def _has_losses(self) -> bool:
+        return self._losses_left or self._counts.untold > 0
+
+    def _losses_due_at(self) -> float:
+        return self._not_before if self._counts.untold >= MANY_LOSSES else self._losses_at

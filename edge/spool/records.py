@@ -1,0 +1,86 @@
+"""What goes into the spool and what it tells. All times are milliseconds of the device's life."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from eventplane.delivery import Outcome
+
+BEFORE_EVERYTHING: Final = -(1 << 62)
+"""Lower than any sequence: where a cursor starts. Salvaged events have negative sequences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An event to keep until each of `destinations` has it; `rank` 0 goes first.
+
+    `destinations` says for each address when the delivery expires (None: never). `key` is
+    `edge.recent.key_digest` of the event.
+    """
+
+    sequence: int
+    rank: int
+    json: str
+    destinations: Mapping[str, int | None]
+    key: bytes
+
+
+class Delivery(NamedTuple):
+    """One event's way to one destination."""
+
+    destination: str
+    rank: int
+    sequence: int
+
+
+class Waiting(NamedTuple):
+    """A pending delivery with the event's text; it was stored at `stored_ms`."""
+
+    delivery: Delivery
+    json: str
+    expires_ms: int | None
+    stored_ms: int
+
+
+class Discard(NamedTuple):
+    """Ends `delivery` without a delivery: `outcome` is EXPIRED or DROPPED, `reason` a word."""
+
+    delivery: Delivery
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardTally:
+    """`count` deliveries that were discarded since the last closing; `ranges` of their sequences."""
+
+    destination: str
+    outcome: Outcome
+    reason: str
+    count: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What was stored for a destination since the last closing: `count` events from `first` to `last`.
+
+    `digest` is the sum of their keys modulo 2**128, so it does not depend on the order.
+    """
+
+    destination: str
+    first: int
+    last: int
+    count: int
+    digest: int
+
+
+class Birth(NamedTuple):
+    """How the spool came to be. A recovered one has `salvaged` events of `lost_epoch`, as far as known."""
+
+    kind: Literal["created", "resumed", "recovered"]
+    damage: str = ""
+    salvaged: int = 0
+    lost_epoch: str = ""

@@ -1,0 +1,123 @@
+"""A damaged spool is set aside and what is readable of it becomes a new one; the forwarder always starts.
+
+The new file is made completely before the two change places, and an exchange that is cut off is finished at
+the next start. The damaged ones are kept for inspection: the newest, and of the older ones as many as are
+within `KEPT` and, together, within the capacity. All that was readable of them is in the spool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+
+from edge.life_clock import LifeClock
+from edge.spool.file import connect, create, sync_directory, transaction
+from edge.spool.records import Birth
+from edge.spool.room import START_BYTES, reserve_of
+from edge.spool.salvage import salvage
+
+KEPT = 3
+"""Damaged files that are kept."""
+
+SALVAGE_S = 60.0
+"""A start may take so long, seconds; what has not been read by then is in the file that is set aside."""
+
+_SIDES = ("", "-wal", "-shm")
+_NUMBER = re.compile(r"\.damaged-(\d+)-\d+T\d+Z$")
+
+
+def marker_of(path: Path) -> Path:
+    """Exists from when damage shows until the spool has been recovered."""
+    return path.with_name(path.name + ".damaged")
+
+
+def recover(path: Path, damage: str, life: LifeClock) -> None:
+    """Replace the spool at `path`. Raises `sqlite3.Error` and `OSError` when the disk fails as well."""
+    new = path.with_name(path.name + ".recovering")
+    _remove(new)
+    # The salvage may have most of the reserve; the start that follows needs some.
+    with contextlib.suppress(OSError):
+        os.truncate(reserve_of(path), START_BYTES)
+    with contextlib.closing(connect(new)) as db:
+        # Nobody needs it before it is complete; and without a log it takes no more room than what it holds.
+        db.execute("PRAGMA journal_mode = MEMORY")
+        db.execute("PRAGMA synchronous = OFF")
+        with transaction(db):
+            create(db, Birth("recovered"), life)
+        give_up = monotonic() + SALVAGE_S
+        result = salvage(path, db, lambda: monotonic() < give_up)
+        notes = [damage]
+        notes += [f"{result.lost} texts lost"] if result.lost else []
+        notes += [f"salvage ended early: {result.stopped}"] if result.stopped else []
+        birth = Birth("recovered", ", ".join(notes), result.events, result.epoch)
+        db.execute(
+            "UPDATE device SET birth = ?, life_ms = ?", (json.dumps(birth), max(life(), result.life_ms))
+        )
+    _sync(new)
+    new.replace(_recovered(path))
+    sync_directory(path.parent)
+
+
+def finish_recovery(path: Path, capacity_bytes: int) -> None:
+    """Exchange a damaged spool for its recovered one, if there is one. Repeats what was cut off."""
+    recovered = _recovered(path)
+    if not recovered.exists():
+        _remove(path.with_name(path.name + ".recovering"))
+        return
+    aside = _aside(path)
+    for side in ("-wal", ""):
+        with contextlib.suppress(FileNotFoundError):
+            Path(f"{path}{side}").replace(f"{aside}{side}")
+    Path(f"{path}-shm").unlink(missing_ok=True)
+    marker_of(path).unlink(missing_ok=True)
+    # The recovered file must never meet the damaged one's log.
+    sync_directory(path.parent)
+    recovered.replace(path)
+    sync_directory(path.parent)
+    _prune(path, capacity_bytes)
+
+
+def _recovered(path: Path) -> Path:
+    return path.with_name(path.name + ".recovered")
+
+
+def _aside(path: Path) -> Path:
+    number = max((number for number, _ in _asides(path)), default=0) + 1
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return path.with_name(f"{path.name}.damaged-{number:04d}-{stamp}")
+
+
+def _asides(path: Path) -> list[tuple[int, Path]]:
+    """The damaged files by number, which tells their age: a device's wall clock may not."""
+    found = ((_NUMBER.search(each.name), each) for each in path.parent.glob(f"{path.name}.damaged-*"))
+    return sorted((int(match[1]), each) for match, each in found if match)
+
+
+def _prune(path: Path, capacity_bytes: int) -> None:
+    size = 0
+    for place, (_, aside) in enumerate(reversed(_asides(path))):
+        size += sum(each.stat().st_size for each in _files(aside))
+        if place and (place >= KEPT or size > capacity_bytes):
+            _remove(aside)
+
+
+def _files(database: Path) -> list[Path]:
+    return [each for each in (Path(f"{database}{side}") for side in _SIDES) if each.exists()]
+
+
+def _remove(database: Path) -> None:
+    for each in _files(database):
+        each.unlink()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,119 @@
+"""The space that the spool may take, and what it gives back.
+
+The capacity counts what is stored. Beside it there is the write-ahead log and the reserve: a file that is
+given up when the disk is full, because ending deliveries, which makes room, needs room first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+from edge.spool.file import PAGE_BYTES, WAL_BYTES
+
+RESERVE_BYTES = WAL_BYTES + 512 * 1024
+"""Enough for the log to be written to the main file, all of it new there; after that the log starts anew."""
+
+START_BYTES = 512 * 1024
+"""Enough for a start on a disk that is full but for it."""
+
+KEPT_FREE_BYTES = 1024 * 1024
+"""Free pages that stay in the file, to be used again."""
+
+_STEP_PAGES = 256
+
+
+class Room:
+    """Measures and bounds the database `db` at `path`."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection, capacity_bytes: int) -> None:
+        self._db = db
+        self._reserve = reserve_of(path)
+        self.capacity_bytes = capacity_bytes
+        self.used_bytes = 0
+        self._free_bytes = 0
+        self._shrunk = False
+        self.refused = False
+        self._build_wall(capacity_bytes)
+        if not self._reserve.exists() or self._reserve.stat().st_size < RESERVE_BYTES:
+            self._make_reserve()
+        self.measure()
+
+    @property
+    def pressure(self) -> float:
+        """Used share of the capacity; at least 1.0 while there is no room on the disk."""
+        used = self.used_bytes / self.capacity_bytes
+        return max(1.0, used) if self.refused else used
+
+    def measure(self) -> None:
+        """Look how much is used now."""
+        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
+        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
+        self.used_bytes = (pages - free) * PAGE_BYTES
+        self._free_bytes = free * PAGE_BYTES
+
+    def give_up_reserve(self) -> None:
+        """Let what ends deliveries be written."""
+        self._reserve.unlink(missing_ok=True)
+        # The log goes back to its beginning; when there is no room for that either, the next try will tell.
+        with contextlib.suppress(sqlite3.Error):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._build_wall(self.capacity_bytes + RESERVE_BYTES)
+
+    def tidy(self) -> bool:
+        """A bounded step: give free pages back, remake the reserve. Whether there is more to do."""
+        if self._free_bytes > self._kept_free():
+            before = self._free_bytes
+            # As a script: `execute` takes only the first step of it, a single page.
+            self._db.executescript(f"PRAGMA incremental_vacuum({_STEP_PAGES})")
+            self.measure()
+            self._shrunk = True
+            if self._kept_free() < self._free_bytes < before:
+                return True
+        if self._shrunk:
+            # The file gets shorter only now.
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._shrunk = False
+        if self.refused and self._make_reserve():
+            self._build_wall(self.capacity_bytes)
+            self.refused = False
+        return False
+
+    def _kept_free(self) -> int:
+        return KEPT_FREE_BYTES + self.used_bytes // 4
+
+    def _build_wall(self, size: int) -> None:
+        # SQLite never goes below what the file has: a smaller capacity deletes nothing.
+        self._db.execute(f"PRAGMA max_page_count = {max(1, size // PAGE_BYTES)}").fetchone()
+
+    def _make_reserve(self) -> bool:
+        """Whether the disk had room for a whole new one, also when there is one already."""
+        new = self._reserve.with_name(self._reserve.name + ".new")
+        try:
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+            finally:
+                os.close(descriptor)
+            new.replace(self._reserve)
+        except OSError:
+            with contextlib.suppress(OSError):
+                new.unlink()
+            return False
+        return True
+
+
+def reserve_of(path: Path) -> Path:
+    """The reserve of the spool at `path`."""
+    return path.with_name(path.name + ".reserve")
+
+
+def written_bytes() -> int:
+    """What this process has caused to be written to disks, as the kernel counts it (0: it does not)."""
+    try:
+        lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(each.split()[1]) for each in lines if each.startswith("write_bytes:")), 0)

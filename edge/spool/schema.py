@@ -1,0 +1,42 @@
+"""The spool's tables, format 2. Every commit writes few pages: that is why there are few tables."""
+
+from __future__ import annotations
+
+FORMAT = 2
+"""Version of the tables, kept in SQLite's `user_version`; 0 is an empty file."""
+
+EPOCH_BYTES = 8
+"""Random bytes in an epoch id, which names one life of the spool."""
+
+SCHEMA = f"""
+CREATE TABLE device (
+    epoch TEXT NOT NULL, next_sequence INTEGER NOT NULL,
+    life_ms INTEGER NOT NULL, boot TEXT NOT NULL, uptime_ms INTEGER NOT NULL,
+    birth TEXT NOT NULL -- JSON of a Birth until it has been reported, then ''
+);
+-- A destination at a rank: how many deliveries wait, and what was stored since the last closing.
+CREATE TABLE lane (
+    number INTEGER PRIMARY KEY, destination TEXT NOT NULL, rank INTEGER NOT NULL,
+    pending INTEGER NOT NULL, newest INTEGER NOT NULL,
+    first INTEGER NOT NULL, last INTEGER NOT NULL, count INTEGER NOT NULL, digest BLOB NOT NULL
+);
+-- Events of one rank and one way. A batch is known by its last sequence. It says by itself where it goes
+-- (addresses, one a line), so that it survives damage to the other tables.
+CREATE TABLE batch (
+    last INTEGER PRIMARY KEY, rank INTEGER NOT NULL, stored_ms INTEGER NOT NULL,
+    destinations TEXT NOT NULL, texts BLOB NOT NULL
+);
+-- Which events of a batch a lane still waits for. For one lane batches never overlap.
+CREATE TABLE delivery (
+    lane INTEGER NOT NULL, last INTEGER NOT NULL, waiting BLOB NOT NULL, PRIMARY KEY (lane, last)
+) WITHOUT ROWID;
+CREATE TABLE recent (block INTEGER PRIMARY KEY, keys BLOB NOT NULL);
+CREATE TABLE discard (
+    destination TEXT NOT NULL, outcome TEXT NOT NULL, reason TEXT NOT NULL,
+    first INTEGER NOT NULL, last INTEGER NOT NULL,
+    PRIMARY KEY (destination, outcome, reason, first)
+) WITHOUT ROWID;
+PRAGMA user_version = {FORMAT}
+""".split(";")
+
+BACKLOG = "SELECT destination, SUM(pending) FROM lane GROUP BY destination"

@@ -1,0 +1,59 @@
+"""One turn of the loop: what it takes in, what it commits, and what it sends when that is on the disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from edge.best_effort import Fleeting
+from edge.messages import Received
+from edge.reports import NotStored
+from edge.spool import Arrival, Delivery
+from eventplane.contract import Channel
+from eventplane.delivery import Refusal
+from eventplane.receipts import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Bytes that somebody wants to be kept; with a `refusal` it is their dead letter.
+
+    They came over or were meant for `address`; `channel` gives priority and `when_full`. `answer` is the
+    service that gets a receipt, `ends` the delivery in whose place the dead letter comes.
+    """
+
+    payload: bytes
+    address: str
+    channel: Channel
+    refusal: Refusal | None = None
+    answer: str | None = None
+    ends: Delivery | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """To commit at `life_ms` of the device's life: `arrivals`, numbered from `first_sequence`, the deliveries
+    that are `done`, and those `replaced` by dead letters. To send afterwards: the rest.
+
+    `offers` and `keys` (what is remembered as stored) allow for taking the turn again when the disk is full.
+    `receipts` are by service, `refused` counts dead letters by channel address and reason, `turned_away` what
+    found no room.
+    """
+
+    first_sequence: int
+    life_ms: int
+    arrivals: list[Arrival] = field(default_factory=list)
+    done: list[Delivery] = field(default_factory=list)
+    replaced: list[Delivery] = field(default_factory=list)
+    acknowledge: list[Received] = field(default_factory=list)
+    fleeting: list[Fleeting] = field(default_factory=list)
+    receipts: dict[str, list[Receipt]] = field(default_factory=dict)
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    turned_away: Counter[NotStored] = field(default_factory=Counter)
+    offers: list[Offer] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+
+    @property
+    def sequence(self) -> int:
+        """The number of the next arrival."""
+        return self.first_sequence + len(self.arrivals)

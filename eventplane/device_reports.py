@@ -1,0 +1,15 @@
+"""The names of what a forwarder reports of itself: events like any other, from a source of their own."""
+
+from __future__ import annotations
+
+REPORT_PREFIX = "org.eventplane.device."
+
+STARTED = REPORT_PREFIX + "started.v1"
+DISCARDED = REPORT_PREFIX + "discarded.v1"
+MANIFEST = REPORT_PREFIX + "manifest.v1"
+HEARTBEAT = REPORT_PREFIX + "heartbeat.v1"
+
+
+def forwarder_source(thing: str) -> str:
+    """The `source` of the reports of the device `thing`."""
+    return f"/devices/{thing}/forwarder"

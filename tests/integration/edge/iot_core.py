@@ -1,0 +1,240 @@
+"""A small MQTT broker of the tests' own that behaves like IoT Core, and badly when it is told to.
+
+It knows nothing of `edge`: its few packets are written out here. What the quotas forbid is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import struct
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from eventplane.batch import unpack
+from eventplane.device_reports import REPORT_PREFIX
+from eventplane.envelope import Envelope
+from local.ports import free_port
+
+_CONNECT, _PUBLISH, _PINGREQ, _DISCONNECT = 1, 3, 12, 14
+_SECONDS = 10.0
+
+
+class Answer(Enum):
+    """What becomes of a publish, besides a failure code of MQTT 5."""
+
+    TAKE = auto()
+    TAKE_TWICE = auto()  # two PUBACKs
+    TAKE_LATE = auto()  # its PUBACK comes after that of the next publish: late and out of order
+    TAKE_AND_CUT = auto()  # half a PUBACK, then the end
+    CONFUSE = auto()  # a PUBACK for a stranger first
+    IGNORE = auto()  # throttled: no PUBACK, ever
+    HANG_UP = auto()
+    GO_DEAF = auto()  # nothing is answered on this connection any more
+
+
+@dataclass(frozen=True)
+class Published:
+    """One PUBLISH, numbered from 1 over all connections; `events` are those in its payload."""
+
+    number: int
+    connection: int
+    topic: str
+    payload: bytes
+    events: tuple[Envelope, ...]
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Of one connection; a CONNECT of the same client is `connect_every_s` after the last or later."""
+
+    publishes_per_s: int = 100
+    bytes_per_s: int = 512 * 1024
+    in_flight: int = 100
+    connect_every_s: float = 1.0
+
+
+@dataclass(eq=False)
+class _Connection:
+    number: int
+    writer: asyncio.StreamWriter
+    version: int = 4
+    deaf: bool = False
+    recent: deque[tuple[float, int]] = field(default_factory=deque)
+    unanswered: set[int] = field(default_factory=set)
+    late: list[int] = field(default_factory=list)
+
+
+Script = Callable[[Published], Answer | int]
+
+
+class IotCore:
+    """Listens on `port`, with TLS. `script` answers each publish; one beyond the quota is ignored.
+
+    `accepted` is what the cloud has got; `violations` counts what the quota forbids. While `deaf` it
+    accepts connections and answers nothing.
+    """
+
+    def __init__(
+        self, tls: ssl.SSLContext, script: Script = lambda _: Answer.TAKE, quota: Quota | None = None
+    ) -> None:
+        self.port = free_port()
+        self.script = script
+        self.deaf = False
+        self.accepted: list[Published] = []
+        self.received: list[Published] = []
+        self.violations: Counter[str] = Counter()
+        self.connections = 0
+        self.quota = quota or Quota()
+        self._tls = tls
+        self._open: set[_Connection] = set()
+        self._connected_at = -10.0
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.start()
+
+    @property
+    def events(self) -> list[Envelope]:
+        """What has arrived, in order, with repetitions; the forwarder's own reports are left out."""
+        events = (event for published in list(self.accepted) for event in published.events)
+        return [each for each in events if not each.type.startswith(REPORT_PREFIX)]
+
+    def has(self, ids: set[str]) -> bool:
+        """Whether events with all `ids` arrived."""
+        return ids <= {event.id for event in self.events}
+
+    def start(self) -> None:
+        self._run(self._listen())
+
+    def stop(self) -> None:
+        """End at once, like a broker that is killed."""
+        self._run(self._end())
+
+    def close(self) -> None:
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_SECONDS)
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(_SECONDS)
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
+
+    async def _end(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._open):
+            connection.writer.transport.abort()
+        while self._open:
+            await asyncio.sleep(0)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        connection = _Connection(self.connections, writer, deaf=self.deaf)
+        self._open.add(connection)
+        try:
+            while True:
+                kind, body = await _read_packet(reader)
+                if kind >> 4 == _DISCONNECT:
+                    break
+                if not connection.deaf:
+                    self._take(connection, kind, body)
+                    await writer.drain()
+        except (asyncio.IncompleteReadError, OSError, EOFError):
+            pass
+        finally:
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+            self._open.discard(connection)
+
+    def _take(self, connection: _Connection, kind: int, body: bytes) -> None:
+        if kind >> 4 == _CONNECT:
+            now = time.monotonic()
+            if now - self._connected_at < self.quota.connect_every_s:
+                self.violations["connects"] += 1
+            self._connected_at = now
+            connection.version = body[6]
+            connection.writer.write(b"\x20\x03\0\0\0" if connection.version == 5 else b"\x20\x02\0\0")
+        elif kind >> 4 == _PUBLISH:
+            self._take_publish(connection, body)
+        elif kind >> 4 == _PINGREQ:
+            connection.writer.write(b"\xd0\0")
+
+    def _take_publish(self, connection: _Connection, body: bytes) -> None:
+        length = struct.unpack_from("!H", body)[0]
+        topic, (mid,) = body[2 : 2 + length].decode(), struct.unpack_from("!H", body, 2 + length)
+        payload = body[4 + length + (connection.version == 5) :]
+        events = tuple(each for each in unpack(payload) if isinstance(each, Envelope))
+        published = Published(len(self.received) + 1, connection.number, topic, payload, events)
+        self.received.append(published)
+        connection.unanswered.add(mid)
+        throttled = self._exceeds(connection, len(body))
+        answer = Answer.IGNORE if throttled else self.script(published)
+        self._answer(connection, mid, published, answer)
+
+    def _exceeds(self, connection: _Connection, size: int) -> bool:
+        now, recent = time.monotonic(), connection.recent
+        while recent and recent[0][0] <= now - 1.0:
+            recent.popleft()
+        found = {
+            "publishes": len(recent) >= self.quota.publishes_per_s,
+            "bytes": sum(each for _, each in recent) + size > self.quota.bytes_per_s,
+            "in flight": len(connection.unanswered) > self.quota.in_flight,
+        }
+        self.violations.update(name for name, exceeded in found.items() if exceeded)
+        if not any(found.values()):
+            recent.append((now, size))
+        return any(found.values())
+
+    def _answer(self, connection: _Connection, mid: int, published: Published, answer: Answer | int) -> None:
+        late, connection.late = connection.late, []
+        match answer:
+            case int(code):
+                self._acknowledge(connection, mid, code)
+            case Answer.TAKE | Answer.TAKE_TWICE | Answer.CONFUSE:
+                self.accepted.append(published)
+                if answer is Answer.CONFUSE:
+                    self._acknowledge(connection, 65_000)
+                self._acknowledge(connection, mid)
+                if answer is Answer.TAKE_TWICE:
+                    self._acknowledge(connection, mid)
+            case Answer.TAKE_LATE:
+                self.accepted.append(published)
+                connection.late.append(mid)
+            case Answer.TAKE_AND_CUT:
+                self.accepted.append(published)
+                connection.writer.write(b"\x40\x02\0")
+                connection.writer.close()
+            case Answer.HANG_UP:
+                connection.writer.close()
+            case Answer.GO_DEAF:
+                connection.deaf = True
+        for each in late:
+            self._acknowledge(connection, each)
+
+    def _acknowledge(self, connection: _Connection, mid: int, code: int = 0) -> None:
+        connection.unanswered.discard(mid)
+        tail = struct.pack("!HB", mid, code) if code else struct.pack("!H", mid)
+        connection.writer.write(bytes((0x40, len(tail))) + tail)
+
+
+async def _read_packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    (kind,) = await reader.readexactly(1)
+    length = shift = 0
+    while True:
+        (byte,) = await reader.readexactly(1)
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return kind, await reader.readexactly(length)

@@ -1,0 +1,233 @@
+"""Provisioning over a real broker with client certificates; a part of the test plays AWS IoT."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paho.mqtt.client import Client, MQTTMessage
+
+from contract.loader import load_contract
+from edge.certificate import read_validity
+from edge.mqtt import TlsFiles
+from edge.provisioning.conversation import Cloud
+from edge.provisioning.errors import NoAnswerError, RejectedError, UnreachableError
+from edge.provisioning.exchange import Created, Exchange
+from edge.provisioning.signing_request import make_signing_request
+from edge.service import ServiceClient
+from edge.settings import CloudSettings
+from eventplane.envelope import write_event
+from local.mosquitto import Broker
+from local.ports import free_port
+from local.process import Child, Supervisor
+from tests.integration.edge.certificates import Authority
+from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, wait_for
+from tests.integration.mqtt import TestClient
+
+TEMPLATE = "fleet"
+CREATE = "$aws/certificates/create-from-csr/json"
+REGISTER = f"$aws/provisioning-templates/{TEMPLATE}/provision/json"
+REFUSAL = {"statusCode": 403, "errorCode": "AccessDenied", "errorMessage": "the hook said no"}
+
+
+class FakeAws(TestClient):
+    """Answers provisioning requests with certificates of `authority`; refuses once what `refuses` names."""
+
+    def __init__(self, cloud: CloudBroker, authority: Authority) -> None:
+        super().__init__("aws", "127.0.0.1", cloud.plain_port)
+        self.life = timedelta(days=300)
+        self.refuses: list[str] = []
+        self.silent = False
+        self.created = 0
+        self.registered: list[dict[str, Any]] = []
+        self._authority = authority
+
+    def _on_message(self, client: Client, _data: Any, message: MQTTMessage) -> None:
+        if self.silent:
+            return
+        if message.topic in self.refuses:
+            self.refuses.remove(message.topic)
+            client.publish(f"{message.topic}/rejected", json.dumps(REFUSAL), qos=1)
+            return
+        asked = json.loads(message.payload)
+        answer = self._created(asked) if message.topic == CREATE else self._registered(asked)
+        client.publish(f"{message.topic}/accepted", json.dumps(answer), qos=1)
+
+    def _created(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.created += 1
+        certificate = self._authority.sign(asked["certificateSigningRequest"], self.life)
+        return {"certificatePem": certificate, "certificateOwnershipToken": f"token-{self.created}"}
+
+    def _registered(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.registered.append(asked)
+        return {"thingName": asked["parameters"]["SerialNumber"], "deviceConfiguration": {}}
+
+
+@pytest.fixture
+def aws(cloud: CloudBroker, authority: Authority) -> Iterator[FakeAws]:
+    with FakeAws(cloud, authority) as it:
+        for topic in (CREATE, REGISTER):
+            it.subscribe(topic)
+        yield it
+
+
+@pytest.fixture
+def claim(authority: Authority) -> TlsFiles:
+    files = authority.issue("claim")
+    return TlsFiles(authority.ca, files.certificate, files.key)
+
+
+@pytest.fixture
+def line(cloud: CloudBroker, claim: TlsFiles) -> Cloud:
+    """What the program uses, to be tried step by step."""
+    unused = Path("unused")
+    settings = CloudSettings(
+        host="127.0.0.1",
+        port=cloud.port,
+        ca=claim.ca,
+        certificate=unused,
+        key=unused,
+        rule="ingest",
+        connect_timeout_s=SECONDS,
+    )
+    return Cloud(settings, THING, claim, SECONDS)
+
+
+class Device:
+    """A device that has nothing but a claim; `provision` runs the program to its end."""
+
+    def __init__(
+        self, supervisor: Supervisor, folder: Path, port: int, claim: TlsFiles, settings: str = ""
+    ) -> None:
+        self.pair = folder / "identity" / "identity.pem"
+        self.settings = folder / "device.toml"
+        self._supervisor = supervisor
+        self.settings.write_text(
+            f'thing = "{THING}"\ncontract = "contract.json"\nspool = "spool.db"\n'
+            f'[cloud]\nhost = "127.0.0.1"\nport = {port}\nrule = "ingest"\nca = "{claim.ca}"\n'
+            f'certificate = "{self.pair}"\nkey = "{self.pair}"\nconnect_timeout_s = {SECONDS}\n'
+            f'[provisioning]\ntemplate = "{TEMPLATE}"\nclaim_certificate = "{claim.certificate}"\n'
+            f'claim_key = "{claim.key}"\nretry_min_s = 0.1\nretry_max_s = 0.1\n{settings}'
+        )
+
+    def start(self) -> Child:
+        command = [sys.executable, "-m", "edge.provisioning", "--settings", str(self.settings)]
+        return self._supervisor.start("provisioning", command)
+
+    def provision(self) -> str:
+        """Its log, when it has ended well."""
+        child = self.start()
+        wait_for(lambda: not child.running)
+        assert child.wait() == 0
+        return child.log.read_text()
+
+
+@pytest.fixture
+def device(supervisor: Supervisor, tmp_path: Path, cloud: CloudBroker, claim: TlsFiles) -> Device:
+    return Device(supervisor, tmp_path, cloud.port, claim)
+
+
+def test_a_device_with_a_claim_comes_to_a_certificate_that_connects(
+    device: Device, aws: FakeAws, line: Cloud
+) -> None:
+    assert "a new certificate is in use" in device.provision()
+    assert aws.registered == [{"certificateOwnershipToken": "token-1", "parameters": {"SerialNumber": THING}}]
+    # It is good: the pair fits, and a connection stands with it.
+    ssl.create_default_context().load_cert_chain(device.pair)
+    line.try_pair(device.pair)
+
+
+def test_it_asks_again_only_when_it_is_time_to(device: Device, aws: FakeAws) -> None:
+    device.provision()
+    first = device.pair.read_text()
+    assert "good for a while" in device.provision()
+    assert (aws.created, device.pair.read_text()) == (1, first)
+
+
+def test_a_certificate_near_its_end_is_replaced(device: Device, aws: FakeAws) -> None:
+    # The authority dates it an hour back: ten minutes are less than a third of its life.
+    aws.life = timedelta(minutes=10)
+    device.provision()
+    first = device.pair.read_text()
+    aws.life = timedelta(days=300)
+    device.provision()
+    assert read_validity(device.pair.read_text()).end > read_validity(first).end
+    assert aws.created == 2
+
+
+@pytest.mark.parametrize("topic", [CREATE, REGISTER])
+def test_a_refusal_is_logged_and_tried_again(device: Device, aws: FakeAws, topic: str) -> None:
+    aws.refuses = [topic]
+    log = device.provision()
+    assert "403 AccessDenied: the hook said no" in log
+    assert device.pair.exists()
+
+
+def test_sigterm_ends_the_waiting(supervisor: Supervisor, tmp_path: Path, claim: TlsFiles) -> None:
+    child = Device(supervisor, tmp_path, free_port(), claim).start()
+    wait_for(lambda: "next attempt in" in child.log.read_text())
+    child.terminate()
+    assert child.wait() == 0
+
+
+def test_silence_has_an_end(aws: FakeAws, line: Cloud) -> None:
+    aws.silent = True
+    with pytest.raises(NoAnswerError) as caught:
+        replace(line, timeout_s=0.1).converse(Exchange(TEMPLATE, THING, "csr"), _unexpected)
+    assert caught.value.step == "create"
+
+
+def test_the_certificate_is_in_hand_before_it_is_registered(aws: FakeAws, line: Cloud) -> None:
+    aws.refuses = [REGISTER]
+    kept: list[Created] = []
+    with pytest.raises(RejectedError):
+        line.converse(Exchange(TEMPLATE, THING, make_signing_request(THING).request), kept.append)
+    assert len(kept) == 1
+
+
+def test_a_claim_that_the_broker_does_not_know_is_named(
+    line: Cloud, tmp_path: Path, authority: Authority
+) -> None:
+    stranger = Authority(tmp_path / "elsewhere").issue("claim")
+    claim = TlsFiles(authority.ca, stranger.certificate, stranger.key)
+    with pytest.raises(UnreachableError, match=f"claim-{THING}"):
+        replace(line, claim=claim).converse(Exchange(TEMPLATE, THING, "csr"), _unexpected)
+
+
+def _unexpected(created: Created) -> None:
+    pytest.fail(f"nothing was created: {created}")
+
+
+def test_a_forwarder_waits_for_its_certificate_and_outlives_its_replacement(
+    supervisor: Supervisor,
+    mosquitto: Callable[[str], Broker],
+    tmp_path: Path,
+    cloud: CloudBroker,
+    claim: TlsFiles,
+    aws: FakeAws,
+) -> None:
+    port = mosquitto("home").port
+    local = f"[local]\nport = {port}\nreceipt_timeout_s = 1\nreconnect_max_s = 0.2\n"
+    device = Device(supervisor, tmp_path, cloud.port, claim, local)
+    fast = 'rule = "ingest"\nreconnect_min_s = 0.1\nreconnect_max_s = 0.5\n'
+    device.settings.write_text(device.settings.read_text().replace('rule = "ingest"\n', fast))
+    (tmp_path / "contract.json").write_bytes(load_contract().canonical)
+    forwarder = supervisor.start(
+        "forwarder", [sys.executable, "-m", "edge", "--settings", str(device.settings)]
+    )
+    aws.life = timedelta(minutes=10)
+    with ServiceClient("voice-service", port=port, receipt_timeout_s=1) as voice:
+        for number in ("before", "with the first", "with the second"):
+            voice.put(write_event({"id": number, "source": "/s", "type": "org.eventplane.alarm.keyword.v1"}))
+            voice.flush(SECONDS)  # stored, with or without a cloud
+            device.provision()
+            wait_for(lambda number=number: cloud.has({number}))
+    assert aws.created == 3
+    assert forwarder.running

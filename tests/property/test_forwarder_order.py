@@ -1,0 +1,148 @@
+"""Whatever arrives, whatever breaks: nothing is lost, and first deliveries keep the order of each source."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edge.messages import LinkName
+from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.receipts import Receipt, digest, write_receipts
+from eventplane.topics import local_topic
+from tests.unit.edge.fakes import ALARM, CHORE, READING, Device
+
+LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
+RANKS = {ALARM: 0, READING: 1, CHORE: 2}
+
+arrive = st.tuples(
+    st.just("arrive"), st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(list(RANKS))), max_size=6)
+)
+happen = st.sampled_from(["cut cloud", "cut local", "cloud", "local", "crash", "wait"]).map(
+    lambda it: (it, [])
+)
+acknowledge = st.tuples(st.sampled_from(["puback", "receipt"]), st.lists(st.integers(0, 12), max_size=4))
+
+
+class Home:
+    """A device to which things happen; `sent` has the ids by source and type in the order of sending."""
+
+    def __init__(self, path: Path) -> None:
+        self.device = Device(path, window=4, batch_events=3)
+        self.sent: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        self._count = 0
+
+    def arrive(self, events: list[tuple[str, str]]) -> None:
+        if not self.device.local_link.up:
+            return
+        messages = []
+        for source, kind in events:
+            self._count += 1
+            sent = write_event({"id": f"{self._count}", "source": f"/{source}", "type": kind}, {})
+            self.sent[sent.source, kind].append(sent.id)
+            messages.append(self.device.from_service(sent))
+        self.device.turn(*messages)
+
+    def happen(self, what: str) -> None:
+        device = self.device
+        if what.startswith("cut"):
+            device.disconnect(CLOUD if what == "cut cloud" else LOCAL)
+        elif what == "wait":
+            device.turn(after=31.0)  # longer than any patience: what is unconfirmed is sent again
+        elif what == "crash":
+            device.crash()
+            device.start()
+        else:
+            link = device.cloud_link if what == "cloud" else device.local_link
+            if not link.up:
+                device.turn(after=61.0)
+                device.turn(after=5.0)
+                device.connect(CLOUD if what == "cloud" else LOCAL)
+        device.turn(after=0.5)
+
+    def puback(self, mids: list[int]) -> None:
+        """In any order, also for what was never published."""
+        if self.device.cloud_link.up:
+            self.device.turn(*(self.device.puback(mid) for mid in mids))
+
+    def receipt(self, numbers: list[int]) -> None:
+        delivered = self.device.delivered("call")
+        receipts = [Receipt(digest(delivered[each])) for each in numbers if each < len(delivered)]
+        if receipts and self.device.local_link.up:
+            self.device.turn(self.device.receipt_of("call", write_receipts(receipts)))
+
+    def drain(self) -> None:
+        """Heal everything and wait until nothing is left."""
+        for _ in range(400):
+            if not any(self.device.spool.backlog().values()):
+                return
+            self.happen("cloud")
+            self.happen("local")
+            self.puback(list(range(1, len(self.device.cloud.last.published) + 1)))
+            self.receipt(list(range(len(self.device.delivered("call")))))
+        raise AssertionError(f"still waiting: {self.device.spool.backlog()}")
+
+    def uplinked(self) -> list[Envelope]:
+        """Everything that was published to the cloud, over all connections."""
+        return [
+            each
+            for wire in self.device.cloud.all
+            for _, _, payload in wire.published
+            for each in self.device.unpacked(payload)
+        ]
+
+    def called(self) -> list[Envelope]:
+        topic = local_topic("call", "inbox")
+        return [
+            parse_event(payload)
+            for wire in self.device.local.all
+            for _, to, payload in wire.published
+            if to == topic
+        ]
+
+
+def firsts(events: list[Envelope]) -> dict[tuple[str, str], list[str]]:
+    """The ids by source and type, each at its first delivery."""
+    found: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for each in events:
+        if each.source in ("/a", "/b"):
+            found[each.source, each.type].setdefault(each.id)
+    return {key: list(ids) for key, ids in found.items()}
+
+
+@given(st.lists(st.one_of(arrive, arrive, happen, acknowledge), max_size=30))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_first_deliveries_of_a_source_and_priority_are_in_order_and_complete(
+    story: list[tuple[str, list[object]]],
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        home = Home(Path(directory) / "spool.db")
+        home.device.connect()
+        for what, details in story:
+            if what in ("arrive", "puback", "receipt"):
+                getattr(home, what)(details)
+            else:
+                home.happen(what)
+        home.drain()
+        assert firsts(home.uplinked()) == dict(home.sent)
+        alarms = {key: ids for key, ids in home.sent.items() if key[1] == ALARM}
+        assert firsts(home.called()) == alarms
+        home.device.crash()
+
+
+@given(st.integers(1, 40), st.integers(1, 6))
+@settings(max_examples=20, deadline=None)
+def test_urgent_overtakes_everything_that_waits(waiting: int, urgent: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        home = Home(Path(directory) / "spool.db")
+        home.device.connect(LOCAL)
+        home.arrive([("a", READING if number % 2 else CHORE) for number in range(waiting)])
+        home.arrive([("b", ALARM)] * urgent)
+        home.happen("cloud")
+        home.drain()
+        kinds = [RANKS[each.type] for each in home.uplinked() if each.source in ("/a", "/b")]
+        assert kinds == sorted(kinds)
+        home.device.crash()

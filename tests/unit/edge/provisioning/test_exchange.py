@@ -1,0 +1,118 @@
+"""The conversation as AWS IoT documents it, step by step."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.provisioning.errors import AnswerError, ProvisioningError, RejectedError, WrongThingError
+from edge.provisioning.exchange import Created, Exchange, Registered
+
+CREATE = "$aws/certificates/create/json"
+FROM_REQUEST = "$aws/certificates/create-from-csr/json"
+REGISTER = "$aws/provisioning-templates/fleet/provision/json"
+
+
+def exchange(signing_request: str | None = "csr") -> Exchange:
+    return Exchange("fleet", "home-1", signing_request)
+
+
+def said(**body: Any) -> bytes:
+    return json.dumps(body).encode()
+
+
+CREATED = said(certificateId="1", certificatePem="cert", certificateOwnershipToken="token", privateKey="key")
+
+
+def test_it_asks_for_a_certificate_for_its_own_key() -> None:
+    it = exchange("csr")
+    assert (it.first.step, it.first.topic) == ("create", FROM_REQUEST)
+    assert json.loads(it.first.payload) == {"certificateSigningRequest": "csr"}
+    created = it.answer(f"{FROM_REQUEST}/accepted", CREATED)
+    assert isinstance(created, Created)
+    assert (created.certificate, created.private_key) == ("cert", None)
+
+
+def test_it_asks_for_a_key_as_well_when_it_has_none() -> None:
+    it = exchange(None)
+    assert (it.first.topic, json.loads(it.first.payload)) == (CREATE, {})
+    created = it.answer(f"{CREATE}/accepted", CREATED)
+    assert isinstance(created, Created)
+    assert created.private_key == "key"
+
+
+def test_it_registers_with_the_token_and_its_name_and_is_done() -> None:
+    it = exchange()
+    created = it.answer(f"{FROM_REQUEST}/accepted", CREATED)
+    assert isinstance(created, Created)
+    assert (created.then.step, created.then.topic) == ("register", REGISTER)
+    assert json.loads(created.then.payload) == {
+        "certificateOwnershipToken": "token",
+        "parameters": {"SerialNumber": "home-1"},
+    }
+    assert isinstance(it.answer(f"{REGISTER}/accepted", said(thingName="home-1")), Registered)
+
+
+@pytest.mark.parametrize("signing_request", ["csr", None])
+def test_it_listens_where_it_will_be_answered(signing_request: str | None) -> None:
+    it = exchange(signing_request)
+    assert set(it.topics) == {
+        f"{topic}/{word}" for topic in (it.first.topic, REGISTER) for word in ("accepted", "rejected")
+    }
+
+
+def test_an_answer_that_comes_twice_or_late_or_from_elsewhere_changes_nothing() -> None:
+    it = exchange()
+    assert it.answer(f"{REGISTER}/accepted", said(thingName="home-1")) is None
+    assert it.answer(f"{CREATE}/accepted", CREATED) is None
+    assert it.answer("something/else", b"") is None
+    it.answer(f"{FROM_REQUEST}/accepted", CREATED)
+    assert it.answer(f"{FROM_REQUEST}/accepted", CREATED) is None
+    assert it.answer(f"{FROM_REQUEST}/rejected", b"{}") is None
+
+
+@pytest.mark.parametrize("step", ["create", "register"])
+def test_a_refusal_says_which_step_and_why(step: str) -> None:
+    it = exchange()
+    topic = FROM_REQUEST
+    if step == "register":
+        it.answer(f"{FROM_REQUEST}/accepted", CREATED)
+        topic = REGISTER
+    answer = said(statusCode=403, errorCode="AccessDenied", errorMessage="hook said no")
+    with pytest.raises(RejectedError, match="403 AccessDenied: hook said no") as caught:
+        it.answer(f"{topic}/rejected", answer)
+    assert (caught.value.step, caught.value.status, caught.value.code) == (step, 403, "AccessDenied")
+
+
+def test_another_things_name_is_refused() -> None:
+    it = exchange()
+    it.answer(f"{FROM_REQUEST}/accepted", CREATED)
+    with pytest.raises(WrongThingError) as caught:
+        it.answer(f"{REGISTER}/accepted", said(thingName="home-2"))
+    assert (caught.value.thing, caught.value.registered) == ("home-1", "home-2")
+
+
+@pytest.mark.parametrize(
+    ("payload", "problem"),
+    [
+        (b"\xff", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "no JSON object"),
+        (said(certificatePem="", certificateOwnershipToken="t"), "'certificatePem' is missing"),
+        (said(certificatePem="c", certificateOwnershipToken=1), "'certificateOwnershipToken' is missing"),
+    ],
+)
+def test_an_answer_that_breaks_the_promise_is_named(payload: bytes, problem: str) -> None:
+    with pytest.raises(AnswerError, match=problem) as caught:
+        exchange().answer(f"{FROM_REQUEST}/accepted", payload)
+    assert caught.value.step == "create"
+
+
+@given(st.binary(), st.sampled_from(["accepted", "rejected"]))
+def test_whatever_is_answered_nothing_but_our_errors_comes_out(payload: bytes, word: str) -> None:
+    with pytest.raises(ProvisioningError):
+        exchange().answer(f"{FROM_REQUEST}/{word}", payload)

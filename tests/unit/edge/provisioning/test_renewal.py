@@ -1,0 +1,236 @@
+"""A device is never without credentials, whatever the cloud says and whenever the power goes."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from edge.provisioning.errors import (
+    IdentityFileError,
+    KeyMakingError,
+    NotAcceptedError,
+    ProvisioningError,
+    RejectedError,
+    UnreachableError,
+)
+from edge.provisioning.exchange import Created, Exchange, Request
+from edge.provisioning.identity import Identity
+from edge.provisioning.renewal import PATIENCE, Outcome, Renewal
+from edge.provisioning.signing_request import SigningRequest
+from tests.unit.edge.provisioning.disk import Disk, PowerCutError
+from tests.unit.edge.provisioning.pems import certificate
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+OLD = certificate(NOW - timedelta(days=300), NOW + timedelta(days=60), "old")
+GOOD = certificate(NOW - timedelta(days=1), NOW + timedelta(days=300), "good")
+
+
+class FakeCloud:
+    """Issues certificates, registers them, and accepts connections with those that are registered."""
+
+    def __init__(self) -> None:
+        self.registered = {OLD, GOOD}
+        self.requests: list[str | None] = []
+        self.reachable = True
+        self.refusal: ProvisioningError | None = None
+        self.slow_policies = 0
+
+    def converse(self, exchange: Exchange, on_created: Callable[[Created], None]) -> None:
+        self._reach()
+        self.requests.append(exchange.first.topic)
+        fresh = certificate(NOW, NOW + timedelta(days=360))
+        key = None if "csr" in exchange.first.topic else "cloud's key"
+        on_created(Created(fresh, key, Request("register", "t", b"")))
+        if self.refusal:
+            raise self.refusal
+        self.registered.add(fresh)
+
+    def try_pair(self, pair: Path) -> None:
+        self._reach()
+        if self.slow_policies:
+            self.slow_policies -= 1
+            raise UnreachableError("home-1", "not authorised")
+        if not accepts(self, pair):
+            raise UnreachableError("home-1", "bad certificate")
+
+    def _reach(self) -> None:
+        if not self.reachable:
+            raise UnreachableError("home-1", "no network")
+
+
+def accepts(cloud: FakeCloud, pair: Path) -> bool:
+    return pair.exists() and any(each.strip() in pair.read_text() for each in cloud.registered)
+
+
+@pytest.fixture
+def cloud() -> FakeCloud:
+    return FakeCloud()
+
+
+@pytest.fixture
+def identity(tmp_path: Path) -> Identity:
+    return Identity(tmp_path / "identity.pem")
+
+
+def renewal(identity: Identity, cloud: FakeCloud, *, own_key: bool = True) -> Renewal:
+    make = (lambda thing: SigningRequest("own key", f"request of {thing}")) if own_key else None
+    return Renewal(identity, cloud, "fleet", "home-1", 365 * 86_400, make)
+
+
+def attempt(identity: Identity, cloud: FakeCloud) -> Outcome:
+    return renewal(identity, cloud).attempt(NOW.timestamp())
+
+
+@pytest.mark.parametrize(
+    "before", [None, OLD, "damaged", "-----BEGIN CERTIFICATE-----AA-----END CERTIFICATE-----"]
+)
+@pytest.mark.parametrize("own_key", [True, False])
+def test_what_is_missing_old_or_damaged_is_replaced(
+    identity: Identity, cloud: FakeCloud, before: str | None, own_key: bool
+) -> None:
+    if before:
+        identity.path.write_text(before)
+    assert renewal(identity, cloud, own_key=own_key).attempt(NOW.timestamp()) is Outcome.RENEWED
+    pair = identity.path.read_text()
+    assert pair.startswith("own key\n" if own_key else "cloud's key\n")
+    assert accepts(cloud, identity.path)
+    assert "old" not in pair
+    assert stat.S_IMODE(identity.path.stat().st_mode) == 0o600
+    assert sorted(each.name for each in identity.path.parent.iterdir()) == ["identity.pem"]
+
+
+def test_what_has_life_left_stays(identity: Identity, cloud: FakeCloud) -> None:
+    identity.path.write_text(GOOD)
+    cloud.reachable = False
+    assert attempt(identity, cloud) is Outcome.VALID
+    assert identity.path.read_text() == GOOD
+
+
+def test_a_file_that_others_could_read_is_not_written_into(identity: Identity, cloud: FakeCloud) -> None:
+    left = identity.path.with_name("identity.pem.unfinished")
+    left.write_text("half")
+    left.chmod(0o644)
+    attempt(identity, cloud)
+    assert stat.S_IMODE(identity.path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "refusal", [RejectedError("register", 403, "AccessDenied", ""), UnreachableError("c", "")]
+)
+def test_a_refusal_leaves_the_old_pair_in_use(
+    identity: Identity, cloud: FakeCloud, refusal: ProvisioningError
+) -> None:
+    identity.path.write_text(OLD)
+    cloud.refusal = refusal
+    with pytest.raises(type(refusal)):
+        attempt(identity, cloud)
+    assert identity.path.read_text() == OLD
+    cloud.refusal = None
+    it = renewal(identity, cloud)
+    outcomes = [_outcome(it) for _ in range(PATIENCE)]
+    assert outcomes[-1] is Outcome.RENEWED
+    assert accepts(cloud, identity.path)
+
+
+def _outcome(it: Renewal) -> object:
+    try:
+        return it.attempt(NOW.timestamp())
+    except ProvisioningError as error:
+        return type(error)
+
+
+def test_a_policy_that_is_not_in_force_yet_costs_no_second_certificate(
+    identity: Identity, cloud: FakeCloud
+) -> None:
+    identity.path.write_text(OLD)
+    cloud.slow_policies = PATIENCE - 1
+    it = renewal(identity, cloud)
+    assert [_outcome(it) for _ in range(PATIENCE)] == [NotAcceptedError] * (PATIENCE - 1) + [Outcome.RENEWED]
+    assert len(cloud.requests) == 1
+
+
+def test_a_pair_that_never_connects_is_replaced_by_another(identity: Identity, cloud: FakeCloud) -> None:
+    identity.path.write_text(OLD)
+    identity.stage("key", "never registered")
+    it = renewal(identity, cloud)
+    assert [_outcome(it) for _ in range(PATIENCE)] == [NotAcceptedError] * (PATIENCE - 1) + [Outcome.RENEWED]
+
+
+def test_without_a_network_a_waiting_pair_is_kept(identity: Identity, cloud: FakeCloud) -> None:
+    fresh = certificate(NOW, NOW + timedelta(days=300))
+    cloud.registered.add(fresh)
+    identity.path.write_text(OLD)
+    identity.stage("key", fresh)
+    cloud.reachable = False
+    it = renewal(identity, cloud)
+    for _ in range(2 * PATIENCE):
+        assert _outcome(it) in (NotAcceptedError, UnreachableError)
+    cloud.reachable = True
+    assert _outcome(it) is Outcome.RENEWED
+    assert (cloud.requests, fresh.strip() in identity.path.read_text()) == ([], True)
+
+
+def test_a_device_that_cannot_make_a_key_does_not_ask_the_cloud_for_one(
+    identity: Identity, cloud: FakeCloud
+) -> None:
+    def fail(thing: str) -> SigningRequest:
+        raise KeyMakingError("there is no openssl program")
+
+    with pytest.raises(KeyMakingError):
+        Renewal(identity, cloud, "fleet", "home-1", 1.0, fail).attempt(NOW.timestamp())
+    assert cloud.requests == []
+
+
+def test_a_full_disk_is_named_and_changes_nothing(
+    identity: Identity, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity.path.write_text(OLD)
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(IdentityFileError, match="No space left"):
+        attempt(identity, cloud)
+    assert identity.path.read_text() == OLD
+
+
+def test_two_at_once_are_one_too_many(identity: Identity) -> None:
+    with identity.locked(), pytest.raises(IdentityFileError, match="another provisioning"), identity.locked():
+        pytest.fail("both hold the lock")
+    with identity.locked():
+        assert identity.current() is None
+
+
+def _operations_of_a_renewal(tmp_path: Path) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        disk = Disk(patch, cut=0, forgets_renames=False)
+        attempt(Identity(tmp_path / "counted.pem"), FakeCloud())
+    return disk.operations
+
+
+@pytest.mark.parametrize("forgets_renames", [False, True])
+def test_a_power_cut_before_any_operation_leaves_a_pair_that_works(
+    tmp_path: Path, forgets_renames: bool
+) -> None:
+    operations = _operations_of_a_renewal(tmp_path)
+    assert operations >= 8  # the pair's file opened and synced, two renames with their directory
+    for cut in range(1, operations + 1):
+        cloud, identity = FakeCloud(), Identity(tmp_path / f"cut-{cut}" / "identity.pem")
+        identity.path.parent.mkdir()
+        identity.path.write_text(OLD)
+        with pytest.MonkeyPatch.context() as patch:
+            disk = Disk(patch, cut, forgets_renames=forgets_renames)
+            with pytest.raises(PowerCutError):
+                attempt(identity, cloud)
+            disk.fail()
+        assert accepts(cloud, identity.path), f"cut before operation {cut}"
+        # And the device comes to its new certificate after all.
+        it = renewal(identity, cloud)
+        outcomes = [_outcome(it) for _ in range(PATIENCE)]
+        assert Outcome.RENEWED in outcomes or "old" not in identity.path.read_text()
+        assert accepts(cloud, identity.path)

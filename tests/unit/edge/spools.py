@@ -1,0 +1,56 @@
+"""Arrivals for tests of the spool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from edge.spool import BEFORE_EVERYTHING, Arrival, Delivery, Spool
+
+CLOUD, HOME = "device.outbox", "call.inbox"
+
+
+def key(sequence: int) -> bytes:
+    return sequence.to_bytes(16, "big")
+
+
+def arrival(
+    sequence: int,
+    rank: int = 1,
+    to: Iterable[str] | Mapping[str, int | None] = (CLOUD,),
+    json: str = "{}",
+) -> Arrival:
+    destinations = to if isinstance(to, Mapping) else dict.fromkeys(to)
+    return Arrival(sequence, rank, json, destinations, key(sequence))
+
+
+def cloud(sequence: int) -> Delivery:
+    return Delivery(CLOUD, 1, sequence)
+
+
+def fill(spool: Spool, count: int, size: int = 500, a_commit: int = 50) -> None:
+    """Store `count` events of `size` bytes for the cloud."""
+    for first in range(0, count, a_commit):
+        start = spool.next_sequence
+        arrivals = [
+            arrival(start + n, json=_text(start + n, size)) for n in range(min(a_commit, count - first))
+        ]
+        spool.commit(arrivals, life_ms=spool.life())
+
+
+def waiting(spool: Spool, destination: str = CLOUD, rank: int = 1) -> list[str]:
+    """The texts of all that waits, in order."""
+    after, found = BEFORE_EVERYTHING, []
+    while rows := spool.read(destination, rank, after, 1000):
+        found += [each.json for each in rows]
+        after = rows[-1].delivery.sequence
+    return found
+
+
+def beside(path: Path, suffix: str) -> list[Path]:
+    """The files beside a spool whose names go on with `suffix`."""
+    return sorted(path.parent.glob(f"{path.name}{suffix}*"))
+
+
+def _text(sequence: int, size: int) -> str:
+    return f'{{"n":{sequence}}}'.ljust(size)

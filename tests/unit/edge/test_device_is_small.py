@@ -1,0 +1,50 @@
+"""What the device ships imports itself, the core and the standard library, and of that only what it needs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EDGE = Path(__file__).parents[3] / "edge"
+HEAVY = {"asyncio", "email", "http", "multiprocessing", "paho", "subprocess", "unittest", "urllib.request"}
+
+
+def imported_packages(source: str) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}
+
+
+def loaded(module: str) -> set[str]:
+    """The modules in memory after a fresh interpreter has imported `module`."""
+    program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=EDGE.parent, capture_output=True, text=True, check=True
+    )
+    return set(result.stdout.split())
+
+
+@pytest.mark.parametrize("module", sorted(EDGE.rglob("*.py")), ids=lambda path: str(path.relative_to(EDGE)))
+def test_it_needs_only_the_core_and_the_standard_library(module: Path) -> None:
+    strangers = imported_packages(module.read_text()) - set(sys.stdlib_module_names) - {"edge", "eventplane"}
+    assert not strangers
+
+
+def test_the_forwarder_loads_nothing_heavy() -> None:
+    modules = loaded("edge.__main__")
+    assert "edge.mqtt" in modules
+    assert not modules & HEAVY
+
+
+def test_a_service_without_tls_does_not_load_it() -> None:
+    modules = loaded("edge.service")
+    assert "edge.mqtt" in modules
+    assert "ssl" not in modules

@@ -1,0 +1,120 @@
+"""What expires, when, and that it is counted: seen through the whole forwarder."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from edge.messages import LinkName
+from eventplane.delivery import Outcome
+from tests.unit.edge.fakes import ALARM, Device, contract, event
+
+CLOUD = LinkName.CLOUD
+SHORT = {"time": "2001-01-01T00:00:00Z", "expirytime": "2001-01-01T00:01:40Z"}
+"""100 s, by a clock that is decades wrong."""
+
+
+@pytest.fixture
+def offline(device: Device) -> Device:
+    device.disconnect(CLOUD)
+    return device
+
+
+def back(device: Device) -> None:
+    """The cloud answers the next dial."""
+    dials = len(device.cloud.all)
+    while len(device.cloud.all) == dials:
+        device.turn(after=1.0)
+    device.connect(CLOUD)
+
+
+def told(device: Device) -> list[tuple[str, str, str, int]]:
+    return [(each.destination, each.outcome, each.reason, each.count) for each in device.spool.discards()]
+
+
+def test_what_expired_while_the_cloud_was_away_is_counted_and_not_sent(offline: Device) -> None:
+    offline.turn(offline.from_service(event("old", **SHORT)), offline.from_service(event("good")))
+    offline.turn(after=100.0)
+    back(offline)
+    offline.turn(after=1.0)
+    assert offline.uplinked() == [["good"]]
+    assert told(offline) == [("device.outbox", Outcome.EXPIRED, "expirytime", 1)]
+    assert offline.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 1}
+
+
+def test_it_is_sent_while_its_time_lasts(offline: Device) -> None:
+    offline.turn(offline.from_service(event("e", **SHORT)))
+    offline.turn(after=30.0)
+    back(offline)
+    offline.turn(after=1.0)
+    assert offline.uplinked() == [["e"]]
+    assert told(offline) == []
+
+
+def test_what_is_read_ahead_can_still_expire(tmp_path: Path) -> None:
+    device = Device(tmp_path / "spool.db", batching_delay_ms=200_000)
+    device.connect()
+    device.turn(device.from_service(event("e", **SHORT)))
+    device.turn(after=201.0)
+    device.turn()
+    assert device.uplinked() == []
+    assert told(device) == [("device.outbox", Outcome.EXPIRED, "expirytime", 1)]
+    device.crash()
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=9000), timedelta(days=-9000)])
+def test_a_jump_of_the_wall_clock_expires_nothing(offline: Device, jump: timedelta) -> None:
+    offline.turn(offline.from_service(event("e", **SHORT)))
+    offline.time.wrong_by = jump
+    back(offline)
+    offline.turn(after=1.0)
+    assert offline.uplinked() == [["e"]]
+
+
+def test_the_life_goes_on_across_a_restart(offline: Device) -> None:
+    offline.turn(offline.from_service(event("e", **SHORT)))
+    offline.crash()
+    offline.time.seconds += 99.0
+    offline.start()
+    offline.turn(after=1.0)
+    back(offline)
+    offline.turn(after=1.0)
+    assert told(offline) == [("device.outbox", Outcome.EXPIRED, "expirytime", 1)]
+
+
+def test_an_expiry_without_a_time_is_left_to_the_cloud(offline: Device) -> None:
+    offline.turn(offline.from_service(event("e", expirytime="2001-01-01T00:00:00Z")))
+    offline.turn(after=1000.0)
+    back(offline)
+    offline.turn(after=1.0)
+    assert offline.uplinked() == [["e"]]
+
+
+def test_each_destination_has_its_own_expiry(tmp_path: Path) -> None:
+    plane = contract(display={"inbox": {"expiry_s": 5}}, sensor={"outbox": {"expiry_s": 50}})
+    device = Device(tmp_path / "spool.db", plane=plane)
+    device.turn(device.from_service(event("e", subject="show"), generation=1))
+    device.turn(after=6.0)
+    device.connect()
+    device.turn(after=1.0)
+    assert device.delivered("display") == []
+    assert device.uplinked()[0][0] == "e"
+    assert device.forwarder.counts.discards == {(Outcome.EXPIRED, "channel_expiry"): 1}
+    assert not any(device.spool.pending("display.inbox", rank) for rank in (0, 1, 2))
+    device.crash()
+
+
+def test_a_backlog_that_expired_as_a_whole_does_not_hold_up_an_alarm(offline: Device) -> None:
+    offline.turn(*(offline.from_service(event(f"e{n}", **SHORT)) for n in range(1000)))
+    offline.turn(after=100.0)
+    back(offline)
+    assert len(offline.forwarder._assembly._outgoing.discards) < 500  # a turn passes over few at a time
+    offline.turn(offline.from_service(event("fire", ALARM)))
+    assert offline.uplinked() == [["fire"]]
+    assert len(offline.delivered("call")) == 1
+    for _ in range(30):
+        offline.turn()
+    assert offline.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 1000}
+    assert offline.forwarder._patience() != 0.0

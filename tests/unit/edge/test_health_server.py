@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from edge.health import server as module
+from edge.health.http import MAX_HEAD_BYTES, Response
+from edge.health.server import HealthServer
+
+GOOD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def fail() -> Response:
+    raise ValueError("a bug")
+
+
+@pytest.fixture
+def server() -> Iterator[HealthServer]:
+    it = HealthServer("127.0.0.1", 0, {"/healthz": lambda: Response(200, "well\n"), "/bug": fail})
+    yield it
+    it.close()
+
+
+def connect(server: HealthServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=30)
+
+
+def ask(server: HealthServer, request: bytes) -> bytes:
+    """All that comes back until the server hangs up."""
+    with connect(server) as line:
+        line.sendall(request)
+        answer = b""
+        while more := line.recv(4096):
+            answer += more
+        return answer
+
+
+def test_a_page_is_served(server: HealthServer) -> None:
+    head, _, body = ask(server, GOOD).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"Connection: close" in head
+    assert body == b"well\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /healthz?verbose HTTP/1.0\r\n\r\n", 200),
+        (b"GET /healthz HTTP/1.1\n\n", 200),
+        (b"GET / HTTP/1.1\r\n\r\n", 404),
+        (b"GET /healthz/ HTTP/1.1\r\n\r\n", 404),
+        (b"HEAD /healthz HTTP/1.1\r\n\r\n", 405),
+        (b"POST /healthz HTTP/1.1\r\nContent-Length: 9\r\n\r\n", 405),
+        (b"get /healthz HTTP/1.1\r\n\r\n", 400),
+        (b"GET healthz HTTP/1.1\r\n\r\n", 400),
+        (b"GET http://x/healthz HTTP/1.1\r\n\r\n", 400),
+        (b"GET /healthz HTTP/2.0\r\n\r\n", 400),
+        (b"GET /healthz\r\n\r\n", 400),
+        (b"GET /a b HTTP/1.1\r\n\r\n", 400),
+        (b"\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", 400),
+        (b"x" * (MAX_HEAD_BYTES + 1), 400),
+        (b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 3 * MAX_HEAD_BYTES, 400),
+    ],
+)
+def test_each_request_gets_the_status_that_it_deserves(
+    server: HealthServer, request_: bytes, status: int
+) -> None:
+    assert ask(server, request_).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+def test_405_says_what_is_allowed(server: HealthServer) -> None:
+    assert b"\r\nAllow: GET\r\n" in ask(server, b"PUT / HTTP/1.1\r\n\r\n")
+
+
+def test_a_client_that_hangs_up_early_harms_nobody(server: HealthServer) -> None:
+    with connect(server) as line:
+        line.sendall(b"GET /hea")
+    with connect(server) as line:
+        line.sendall(GOOD)
+    assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
+
+
+def test_a_slow_client_is_cut_off_and_the_next_one_served(
+    server: HealthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CONNECTION_S", 0.05)
+    with connect(server) as slow:
+        slow.sendall(b"GET /healthz HTTP/1.1\r\n")
+        assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
+        assert slow.recv(1) == b""
+
+
+def test_a_page_that_fails_ends_only_its_connection(
+    server: HealthServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ask(server, b"GET /bug HTTP/1.1\r\n\r\n") == b""
+    assert "a page failed" in caplog.text
+    assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
+
+
+def test_many_at_once_are_all_answered(server: HealthServer) -> None:
+    answers: list[bytes] = []
+    threads = [threading.Thread(target=lambda: answers.append(ask(server, GOOD))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [each[:12] for each in answers] == [b"HTTP/1.1 200"] * 6
+
+
+def test_a_port_that_is_taken_is_an_error(server: HealthServer) -> None:
+    with pytest.raises(OSError, match="Address already in use"):
+        HealthServer("127.0.0.1", server.port, {})
+
+
+def test_nobody_listens_after_the_end(server: HealthServer) -> None:
+    server.close()
+    with pytest.raises(OSError, match="refused"):
+        connect(server)

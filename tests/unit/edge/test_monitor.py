@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edge.collector import Collector
+from edge.errors import SpoolCorruptError
+from edge.health.snapshots import Snapshot
+from edge.health.verdict import Thresholds
+from edge.mailbox import Mailbox
+from edge.messages import Connected, LinkName, Message, Reload, Stop
+from edge.monitor import Hangup, Monitor, MonitorOptions, Nudge, Posted
+from edge.systemd import ServiceManager
+from eventplane.contract import Priority
+from tests.unit.edge.fakes import Device, contract, event
+
+WATCHDOG_S = 20.0
+STUCK_S = 3 * 30.0 + 0.25
+
+
+class Service:
+    """A monitored device: its mailbox, its clock, and what its manager heard."""
+
+    def __init__(self, directory: Path, device: Device, watchdog_s: float | None) -> None:
+        self.device = device
+        self.contract_file = directory / "contract.json"
+        self.mailbox: Mailbox[Posted] = Mailbox()
+        self._heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._heard.bind(str(directory / "notify"))
+        self._heard.setblocking(False)
+        environment = {"NOTIFY_SOCKET": str(directory / "notify")}
+        if watchdog_s:
+            environment["WATCHDOG_USEC"] = str(round(watchdog_s * 1e6))
+        self.collector = Collector(
+            "home-1",
+            device.contract,
+            device.forwarder,
+            device.local_link,
+            device.cloud_link,
+            None,
+            device.time.seconds,
+        )
+        self.monitor = Monitor(
+            self.mailbox,
+            self.collector,
+            ServiceManager(environment, 1),
+            MonitorOptions(self.contract_file, Thresholds(60.0, 900.0), 30.0),
+            lambda: device.time.seconds,
+        )
+
+    def wait(self, *posted: Posted, after: float = 0.0) -> list[Message]:
+        """One look into the mailbox, `after` seconds."""
+        for each in posted:
+            self.mailbox.put(each)
+        self.device.time.seconds += after
+        return list(self.monitor.wait(0))
+
+    def heard(self) -> list[str]:
+        """The first line of each datagram since the last call."""
+        lines = []
+        while True:
+            try:
+                lines.append(self._heard.recv(4096).decode().split("\n")[0])
+            except BlockingIOError:
+                return lines
+
+    def snapshot(self) -> Snapshot:
+        """What another thread gets that asks while the loop turns."""
+        got: list[Snapshot | None] = []
+        thread = threading.Thread(target=lambda: got.append(self.monitor.snapshots.ask(30)))
+        thread.start()
+        while not got:
+            self.wait()
+        thread.join()
+        assert got[0] is not None
+        return got[0]
+
+    def close(self) -> None:
+        self._heard.close()
+
+
+@pytest.fixture
+def service(tmp_path: Path, device: Device) -> Iterator[Service]:
+    it = Service(tmp_path, device, WATCHDOG_S)
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def unwatched(tmp_path: Path, device: Device) -> Iterator[Service]:
+    """Under a manager without a watchdog."""
+    (tmp_path / "unwatched").mkdir()
+    it = Service(tmp_path / "unwatched", device, None)
+    yield it
+    it.close()
+
+
+def test_it_is_ready_once_the_loop_turns(service: Service) -> None:
+    assert service.heard() == []
+    service.wait()
+    assert service.heard() == ["READY=1"]
+    service.wait()
+    assert "READY=1" not in service.heard()
+
+
+def test_messages_pass_in_order_and_its_own_do_not(service: Service) -> None:
+    stop, connected = Stop(), Connected(LinkName.LOCAL, 1)
+    assert service.wait(Nudge(), connected, Nudge(), stop) == [connected, stop]
+    assert service.heard() == ["READY=1", "STOPPING=1"]
+
+
+def test_after_the_stop_nothing_else_is_said(service: Service) -> None:
+    service.contract_file.write_bytes(contract().canonical)
+    service.wait(Hangup(), Stop())
+    service.device.disconnect(LinkName.CLOUD)
+    service.wait(after=WATCHDOG_S)
+    assert service.heard()[-1] == "STOPPING=1"
+
+
+def test_the_watchdog_is_fed_twice_an_interval(service: Service) -> None:
+    service.wait()
+    service.wait()
+    assert service.heard() == ["READY=1", "WATCHDOG=1"]
+    for _ in range(9):
+        service.wait(after=1.0)
+    assert service.heard() == []
+    service.wait(after=1.0)
+    assert service.heard() == ["WATCHDOG=1"]
+
+
+def test_an_idle_loop_is_woken_for_the_watchdog_and_for_nothing_else(
+    service: Service, unwatched: Service
+) -> None:
+    service.wait()
+    service.wait()
+    assert service.monitor._patience(None) == WATCHDOG_S / 2
+    assert service.monitor._patience(3.0) == 3.0
+    assert unwatched.monitor._patience(None) is None
+
+
+def test_a_line_that_comes_or_goes_is_said_at_once(unwatched: Service) -> None:
+    unwatched.wait()
+    unwatched.wait()
+    assert unwatched.heard() == ["READY=1"]
+    unwatched.device.disconnect(LinkName.CLOUD)
+    unwatched.wait()
+    (status,) = unwatched.heard()
+    assert status.startswith("STATUS=degraded: local up, cloud down; 0 deliveries wait")
+    unwatched.wait()
+    assert unwatched.heard() == []
+
+
+def test_a_stuck_line_starves_the_watchdog_until_it_moves(service: Service) -> None:
+    service.device.turn(service.device.from_service(event("e")))
+    service.wait()
+    service.wait()
+    service.heard()
+    service.wait(after=STUCK_S)
+    assert [line[:7] for line in service.heard()] == ["STATUS="]
+    assert service.snapshot().findings[0].name == "stuck"
+    service.device.disconnect(LinkName.CLOUD)
+    service.wait(after=WATCHDOG_S)
+    assert service.heard() == ["WATCHDOG=1"]
+
+
+def test_another_thread_gets_the_figures_of_the_loop(service: Service) -> None:
+    before = service.snapshot().figures.arrivals
+    service.device.turn(service.device.from_service(event("e")))
+    figures = service.snapshot().figures
+    assert figures.arrivals == before + 1
+    assert [(each.destination, each.priority) for each in figures.backlog if each.pending] == [
+        ("device.outbox", Priority.NORMAL)
+    ]
+    assert figures.links[LinkName.CLOUD].up
+    assert figures.rss_bytes > 1e6
+
+
+def test_who_asks_while_the_loop_hangs_is_not_kept_waiting(service: Service) -> None:
+    assert service.monitor.snapshots.ask(0.01) is None
+
+
+def test_a_new_contract_is_handed_on_and_ready_follows_the_turn_that_takes_it(service: Service) -> None:
+    service.wait()
+    service.contract_file.write_bytes(contract("org.other.").canonical)
+    (message,) = service.wait(Hangup())
+    assert isinstance(message, Reload)
+    assert message.contract.version == contract("org.other.").version
+    assert service.heard()[-1] == "RELOADING=1"
+    service.wait()
+    assert service.heard()[0] == "READY=1"
+    assert service.collector.reloads == 1
+    assert service.snapshot().figures.contract_version == message.contract.version
+
+
+def test_a_broken_contract_is_refused_and_the_old_one_stays(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.wait()
+    service.contract_file.write_text("{")
+    assert service.wait(Hangup()) == []
+    service.wait()
+    assert "READY=1" in service.heard()
+    figures, findings = service.snapshot()
+    assert figures.contract_version == service.device.contract.version
+    assert figures.reloads_refused == 1
+    assert [each.name for each in findings] == ["contract_refused"]
+    assert "contract.json" in caplog.text
+    service.contract_file.write_bytes(contract().canonical)
+    service.wait(Hangup())
+    assert service.snapshot().findings == ()
+
+
+def test_a_damaged_spool_does_not_end_the_loop_from_here(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise SpoolCorruptError(service.device.path, "page 3 is torn")
+
+    monkeypatch.setattr(service.device.spool, "oldest_stored_ms", fail)
+    assert service.snapshot().figures.pending == 0

@@ -1,0 +1,281 @@
+"""A session without a network: what it sends and reports for what a broker answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from edge.messages import Acknowledged, Connected, LinkName, Received
+from edge.mqtt import Endpoint, encode
+from edge.mqtt.session import Session
+from tests.unit.edge import broker_packets as broker
+
+ENDPOINT = Endpoint("h", 1, "c", True, 30, 5.0)
+V5 = replace(ENDPOINT, protocol="5")
+UP = Connected(LinkName.CLOUD, 2)
+T = encode.topic_name("t")
+
+
+class Wire:
+    """A session and its clock; `sent` is what it has to send since the last look."""
+
+    def __init__(self, endpoint: Endpoint = ENDPOINT) -> None:
+        self.now = 100.0
+        self.session = Session(endpoint, LinkName.CLOUD, 2)
+        self.session.start(self.now)
+
+    def sent(self) -> bytes:
+        data = self.session.take_bytes(1_000_000)
+        if data:
+            self.session.sent(self.now)
+        return data
+
+    def receive(self, *packets: bytes) -> list[object]:
+        """What it reports for these."""
+        self.session.receive(b"".join(packets), self.now)
+        return list(self.session.take_messages())
+
+    def wait(self, seconds: float) -> bytes:
+        """What it sends after so much time."""
+        self.now += seconds
+        self.session.tick(self.now)
+        return self.sent()
+
+
+def up(endpoint: Endpoint = ENDPOINT, properties: bytes = b"") -> Wire:
+    wire = Wire(endpoint)
+    assert wire.receive(broker.connack(endpoint.version, properties=properties)) == [UP]
+    wire.sent()
+    return wire
+
+
+def ended(wire: Wire) -> str:
+    assert wire.session.ended is not None
+    return wire.session.ended
+
+
+def test_it_subscribes_to_eight_filters_at_a_time_and_is_up_when_all_are_confirmed() -> None:
+    topics = tuple(f"t{number}" for number in range(17))
+    wire = Wire(replace(ENDPOINT, subscriptions=topics))
+    wire.sent()
+    assert wire.receive(broker.connack()) == []
+    parts = [encode.subscribe(4, 1 + n, topics[8 * n : 8 * n + 8], 1) for n in range(3)]
+    assert wire.sent() == b"".join(parts)
+    assert wire.receive(broker.suback(1, b"\1" * 8), broker.suback(3, b"\1")) == []
+    assert wire.receive(broker.suback(3, b"\1"), broker.suback(9, b"\1")) == []
+    assert wire.receive(broker.suback(2, b"\1" * 8)) == [UP]
+
+
+def test_a_refused_subscription_ends_it_and_names_the_filter() -> None:
+    wire = Wire(replace(V5, subscriptions=("good", "bad")))
+    wire.receive(broker.connack(5))
+    wire.sent()
+    assert wire.receive(broker.suback(1, b"\x01\x87", 5)) == []
+    assert "SUBSCRIBE refused for bad (not authorized)" in ended(wire)
+    assert wire.sent() == encode.disconnect(5)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "answer", "reason"),
+    [
+        (ENDPOINT, broker.connack(reason=5), "CONNECT refused: not authorized; see that the certificate"),
+        (ENDPOINT, broker.connack(reason=1), "unsupported protocol version; use the other"),
+        (ENDPOINT, broker.connack(reason=77), "unknown reason 0x4d"),
+        (V5, broker.connack(4, reason=1), "unsupported protocol version"),
+        (V5, broker.connack(5, 0x97, b"\x1f\x00\x04much"), "CONNECT refused: quota exceeded (much)"),
+        (V5, broker.connack(5, 0x85), "client id 'c'"),
+        (ENDPOINT, broker.publish(b"t", b""), "PUBLISH: it came before CONNACK"),
+        (ENDPOINT, b"HTTP/1.1 400 Bad Request\r\n", "broke the protocol"),
+    ],
+)
+def test_a_refusal_says_why(endpoint: Endpoint, answer: bytes, reason: str) -> None:
+    wire = Wire(endpoint)
+    assert wire.receive(answer) == []
+    assert reason in ended(wire)
+
+
+@pytest.mark.parametrize(
+    ("packet", "reason"),
+    [
+        (broker.connack(5), "CONNACK: a second one"),
+        (broker.disconnect(0x8E), "disconnected by the broker: session taken over; another connection"),
+        (broker.disconnect(0x8B, b"update"), "server shutting down (update)"),
+        (b"\x50\x02\x00\x01", "PUBREC: first byte 0x50, it is not for a broker"),
+    ],
+)
+def test_what_ends_a_standing_connection_is_the_reason(packet: bytes, reason: str) -> None:
+    wire = up(V5)
+    reports = wire.receive(
+        broker.publish(b"t", b"before", 1, 5), packet, broker.publish(b"t", b"after", 2, 5)
+    )
+    assert reports == [Received(LinkName.CLOUD, 2, 1, "t", b"before")]
+    assert reason in ended(wire)
+    assert wire.session.publish("t", b"") == 0
+
+
+def test_a_suback_that_does_not_fit_its_subscribe_ends_it() -> None:
+    wire = Wire(replace(ENDPOINT, subscriptions=("a", "b")))
+    wire.receive(broker.connack(), broker.suback(1, b"\1"))
+    assert "1 answers to 2 filters" in ended(wire)
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ([], "instead of CONNACK; see that the certificate is active and its policy allows client id 'c'"),
+        ([broker.connack()], "instead of SUBACK; see its access rules"),
+        ([broker.connack(), broker.suback(1, b"\1")], "connection lost: the broker hung up"),
+    ],
+)
+def test_when_the_broker_hangs_up_the_reason_says_where(answers: list[bytes], reason: str) -> None:
+    wire = Wire(replace(ENDPOINT, subscriptions=("a",)))
+    wire.receive(*answers)
+    wire.session.lost(None)
+    assert reason in ended(wire)
+
+
+def test_ids_are_never_in_use_twice_and_start_again_at_one() -> None:
+    wire = up()
+    assert wire.session.publish("t", b"") == 1
+    for mid in range(2, 65_536):
+        assert wire.session.publish("t", b"") == mid
+        wire.receive(broker.puback(mid))
+    assert [wire.session.publish("t", b"") for _ in range(2)] == [2, 3]
+
+
+def test_without_any_answer_the_ids_run_out_and_that_ends_it() -> None:
+    wire = up()
+    assert sum(wire.session.publish("t", b"") > 0 for _ in range(65_535)) == 65_535
+    assert wire.session.publish("t", b"") == 0
+    assert "65535 publishes without a PUBACK" in ended(wire)
+
+
+def test_an_acknowledgement_counts_once_and_only_for_what_was_sent() -> None:
+    wire = up(V5)
+    mids = [wire.session.publish("t", b"") for _ in range(2)]
+    reports = wire.receive(*map(broker.puback, (7, *mids, *mids)))
+    assert reports == [Acknowledged(LinkName.CLOUD, 2, mid) for mid in mids]
+    mid = wire.session.publish("t", b"")
+    assert wire.receive(broker.puback(mid, 0x97)) == [Acknowledged(LinkName.CLOUD, 2, mid, "quota exceeded")]
+    mid = wire.session.publish("t", b"")
+    assert wire.receive(broker.puback(mid, 0x10)) == [Acknowledged(LinkName.CLOUD, 2, mid)]
+
+
+def test_at_qos_0_there_is_no_id_and_nothing_to_wait_for() -> None:
+    wire = up()
+    assert wire.session.publish("t", b"x", qos=0) == 0
+    assert wire.sent() == encode.publish(4, T, b"x", 0)
+
+
+def test_what_is_larger_than_the_broker_takes_is_not_sent_but_refused() -> None:
+    wire = up(V5, properties=b"\x27\x00\x00\x00\x64")
+    mid = wire.session.publish("t", bytes(100))
+    assert wire.sent() == b""
+    (report,) = wire.session.take_messages()
+    assert isinstance(report, Acknowledged)
+    assert (report.mid, report.failure) == (mid, "packet too large: 108 bytes, the broker takes 100")
+
+
+def test_a_repetition_on_the_same_connection_is_one_message_with_one_puback() -> None:
+    wire = up()
+    assert (
+        len(wire.receive(broker.publish(b"t", b"x", 4), broker.publish(b"t", b"x", 4, duplicate=True))) == 1
+    )
+    for _ in range(2):
+        wire.session.acknowledge(4)
+    assert wire.sent() == encode.puback(4)
+    assert len(wire.receive(broker.publish(b"t", b"y", 4, duplicate=True))) == 1
+
+
+def test_an_id_that_the_broker_uses_again_too_early_is_acknowledged_when_both_are_done() -> None:
+    wire = up()
+    assert len(wire.receive(broker.publish(b"t", b"x", 4), broker.publish(b"t", b"y", 4))) == 2
+    wire.session.acknowledge(4)
+    assert wire.sent() == b""
+    wire.session.acknowledge(4)
+    assert wire.sent() == encode.puback(4)
+
+
+def test_what_was_never_received_is_not_acknowledged() -> None:
+    wire = up()
+    wire.session.acknowledge(4)
+    assert wire.sent() == b""
+
+
+def test_a_ping_goes_out_when_nothing_else_did() -> None:
+    wire = up()
+    assert wire.session.deadline() == wire.now + 30
+    assert wire.wait(29) == b""
+    wire.session.publish("t", b"")
+    assert wire.sent()
+    assert wire.wait(29) == b""
+    assert wire.wait(1) == encode.PINGREQ
+    assert wire.wait(29) == b""
+    wire.receive(broker.PINGRESP)
+    assert wire.wait(1) == encode.PINGREQ
+
+
+def test_a_ping_without_an_answer_ends_it() -> None:
+    wire = up()
+    assert wire.wait(30) == encode.PINGREQ
+    assert wire.session.deadline() == wire.now + 30
+    wire.wait(30)
+    assert "no answer to PINGREQ within 30 s" in ended(wire)
+
+
+def test_a_broker_that_is_busy_sending_is_alive() -> None:
+    wire = up()
+    assert wire.wait(30) == encode.PINGREQ
+    wire.wait(29)
+    assert len(wire.receive(broker.publish(b"t", b""))) == 1
+    assert wire.wait(29) == b""
+    assert wire.session.ended is None
+    wire.wait(1)
+    assert "PINGREQ" in ended(wire)
+
+
+def test_the_brokers_own_keepalive_counts() -> None:
+    wire = up(V5, properties=b"\x13\x00\x05")
+    assert wire.wait(5) == encode.PINGREQ
+
+
+def test_without_keepalive_nothing_is_due() -> None:
+    wire = up(replace(ENDPOINT, keepalive_s=0))
+    assert wire.session.deadline() is None
+    assert wire.wait(1_000_000) == b""
+    assert wire.session.ended is None
+
+
+@pytest.mark.parametrize(("answers", "packet"), [([], "CONNECT"), ([broker.connack()], "SUBSCRIBE")])
+def test_an_answer_that_does_not_come_ends_it(answers: list[bytes], packet: str) -> None:
+    wire = Wire(replace(ENDPOINT, subscriptions=("a",)))
+    wire.receive(*answers)
+    assert wire.session.deadline() == wire.now + 5
+    wire.wait(5)
+    assert f"no answer to {packet} within 5.0 s" in ended(wire)
+
+
+def test_a_farewell_comes_after_what_was_published_and_ends_the_acknowledging() -> None:
+    wire = up()
+    mid = wire.session.publish("t", b"x")
+    wire.receive(broker.publish(b"t", b"", 4))
+    wire.session.close()
+    wire.session.acknowledge(4)
+    assert not wire.session.said_goodbye
+    assert wire.sent() == encode.publish(4, T, b"x", mid) + encode.disconnect(4)
+    assert wire.session.said_goodbye
+    reports = wire.receive(broker.puback(mid), broker.publish(b"t", b"", 5))
+    assert reports == [Acknowledged(LinkName.CLOUD, 2, mid)]
+    wire.session.lost(None)
+    assert ended(wire) == "closed"
+
+
+def test_bytes_are_handed_out_in_whole_packets_up_to_a_limit() -> None:
+    wire = up()
+    sizes = [100, 100, 1_000, 10]
+    packets = [encode.publish(4, T, bytes(size), wire.session.publish("t", bytes(size))) for size in sizes]
+    assert wire.session.take_bytes(250) == packets[0] + packets[1]
+    assert wire.session.take_bytes(250) == packets[2]
+    assert wire.session.take_bytes(250) == packets[3]
+    assert wire.session.take_bytes(250) == b""

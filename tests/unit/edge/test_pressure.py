@@ -1,0 +1,306 @@
+"""What happens as the spool fills up, seen through the whole forwarder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.errors import SpoolFullError
+from edge.lane import Lane
+from edge.messages import LinkName
+from edge.reports import NotStored
+from eventplane.contract import Contract
+from eventplane.delivery import Outcome
+from eventplane.device_reports import DISCARDED
+from eventplane.envelope import parse_event
+from eventplane.receipts import Receipt, digest, write_receipts
+from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, contract, event
+
+LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
+CAPACITY = 1024 * 1024
+PAD = "x" * 2000
+DROP_OLDEST = {"when_full": "drop_oldest"}
+FULL = "spool_full"
+
+
+def full_device(path: Path, share: float, kind: str = READING, plane: Contract | None = None) -> Device:
+    """Offline; filled with events of `kind` to a `share` of its capacity, then with room for a lot more."""
+    device = Device(path / "spool.db", capacity_bytes=CAPACITY, plane=plane)
+    device.connect(LOCAL)
+    number = 0
+    while device.spool.used_bytes < share * CAPACITY:
+        # Past the gate: this is what the days before have left behind.
+        device.resize(100 * CAPACITY)
+        device.turn(*(device.from_service(event(f"old{number + n}", kind, pad=PAD)) for n in range(10)))
+        number += 10
+    device.resize(CAPACITY)
+    return device
+
+
+def answers(device: Device, *kinds: str) -> list[str | None]:
+    """What the sender is told about one event of each of `kinds`."""
+    before = len(device.receipts())
+    device.turn(*(device.from_service(event(f"new-{kind}", kind)) for kind in kinds))
+    return [each.refused for each in device.receipts()[before:]]
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        (0.5, [None, None, None]),
+        (0.70, [None, None, FULL]),
+        (0.85, [None, FULL, FULL]),
+        (0.98, [None, FULL, FULL]),
+    ],
+)
+def test_each_priority_has_its_own_limit(tmp_path: Path, share: float, expected: list[str | None]) -> None:
+    device = full_device(tmp_path, share)
+    assert answers(device, ALARM, READING, CHORE) == expected
+    assert len(device.local.last.acknowledged) == device._mid  # a refusal blocks no line
+    assert device.forwarder.counts.refused == expected.count(FULL)
+    device.crash()
+
+
+def test_a_refused_event_is_taken_when_it_comes_again_later(tmp_path: Path) -> None:
+    device = full_device(tmp_path, 0.9)
+    assert answers(device, READING) == [FULL]
+    device.resize(10 * CAPACITY)
+    assert answers(device, READING) == [None]
+    device.crash()
+
+
+def test_within_one_turn_no_more_comes_in_than_there_is_room(tmp_path: Path) -> None:
+    device = full_device(tmp_path, 0.5)
+    device.turn(*(device.from_service(event(f"e{n}", pad="x" * 50_000)) for n in range(20)))
+    refused = sum(each.refused == FULL for each in device.receipts())
+    assert 10 < refused < 20
+    assert device.spool.used_bytes < 0.95 * CAPACITY
+    device.crash()
+
+
+def test_drop_oldest_makes_room_among_what_is_not_more_urgent(tmp_path: Path) -> None:
+    plane = contract(sensor={"outbox": DROP_OLDEST})
+    device = full_device(tmp_path, 0.75, CHORE, plane)
+    waiting = device.spool.pending("device.outbox", 2)
+    assert answers(device, CHORE) == [None]
+    (tally,) = device.spool.discards()
+    assert (tally.outcome, tally.reason) == (Outcome.DROPPED, FULL)
+    assert tally.ranges == ((2, 1 + tally.count),)  # the oldest, and they are one range
+    assert device.spool.pending("device.outbox", 2) == waiting + 1 - tally.count
+    device.crash()
+
+
+def test_drop_oldest_of_low_touches_nothing_more_urgent(tmp_path: Path) -> None:
+    plane = contract(sensor={"outbox": DROP_OLDEST})
+    device = full_device(tmp_path, 0.75, READING, plane)
+    assert answers(device, CHORE) == [FULL]
+    assert device.spool.discards() == []
+    device.crash()
+
+
+def test_what_is_under_way_is_not_dropped(tmp_path: Path) -> None:
+    plane = contract(sensor={"outbox": DROP_OLDEST})
+    device = full_device(tmp_path, 0.75, CHORE, plane)
+    device.connect(CLOUD)
+    under_way = len([id for batch in device.uplinked() for id in batch])
+    assert under_way > 0
+    assert answers(device, CHORE) == [None]
+    (tally,) = device.spool.discards()
+    assert tally.ranges[0][0] == 2 + under_way
+    device.acknowledge_all()
+    dropped = {f"old{n - 2}" for first, last in tally.ranges for n in range(first, last + 1)}
+    assert not dropped & {id for batch in device.uplinked() for id in batch}
+    device.crash()
+
+
+@pytest.mark.parametrize(("kind", "rank"), [(CHORE, 2), (READING, 1)])
+def test_urgent_takes_the_place_of_others_when_nothing_is_left(tmp_path: Path, kind: str, rank: int) -> None:
+    device = full_device(tmp_path, 1.0, kind)
+    assert answers(device, ALARM) == [None]
+    (tally,) = device.spool.discards()
+    assert (tally.destination, tally.outcome, tally.reason) == ("device.outbox", Outcome.DROPPED, FULL)
+    assert device.spool.newest("call.inbox", 0) == device.spool.next_sequence - 1
+    assert len(device.delivered("call")) == 1
+    device.crash()
+
+
+def test_urgent_is_refused_only_when_there_is_nothing_to_evict(tmp_path: Path) -> None:
+    device = full_device(tmp_path, 1.0, ALARM)
+    assert answers(device, ALARM) == [FULL]
+    assert device.spool.discards() == []
+    device.crash()
+
+
+def test_what_was_dropped_and_refused_is_reported(tmp_path: Path) -> None:
+    device = full_device(tmp_path, 1.0, CHORE)
+    assert answers(device, ALARM, CHORE) == [None, FULL]
+    (tally,) = device.spool.discards()
+    device.turn()
+    report = newest_report(device)
+    assert report.type == DISCARDED
+    data: dict[str, Any] = report.data()
+    assert data["not_stored"] == [{"channel": "sensor.outbox", "type": CHORE, "reason": FULL, "count": 1}]
+    assert data["deliveries"] == [
+        {
+            "destination": "device.outbox",
+            "outcome": "dropped",
+            "reason": FULL,
+            "count": tally.count,
+            "ranges": [list(each) for each in tally.ranges],
+        }
+    ]
+    device.crash()
+
+
+def test_losses_are_reported_once_a_minute(tmp_path: Path) -> None:
+    device = full_device(tmp_path, 0.9)
+    for number in range(50):
+        device.turn(device.from_service(event(f"e{number}")), after=1.0)
+    device.turn(after=15.0)
+    counts = [
+        parse_event(each.json).data()["not_stored"][0]["count"]
+        for each in Lane(device.spool, "device.outbox", 1).unsent()
+        if DISCARDED in each.json
+    ]
+    assert counts == [1, 49]
+    assert not device.forwarder.counts.not_stored
+    device.crash()
+
+
+def newest_report(device: Device) -> Any:
+    newest = device.spool.newest("device.outbox", 1)
+    return parse_event(device.spool.read("device.outbox", 1, newest - 1, 1)[0].json)
+
+
+class FullDisk:
+    """Refuses commits as a full disk does: those that `fits` does not hold for."""
+
+    def __init__(
+        self, device: Device, monkeypatch: pytest.MonkeyPatch, fits: Callable[[int, int], bool]
+    ) -> None:
+        self.fits = fits
+        self.attempts = 0
+        self._spool = device.spool
+        self._commit = device.spool.commit
+        monkeypatch.setattr(device.spool, "commit", self)
+
+    def __call__(
+        self, arrivals: Any, done: Iterable[Any] = (), discarded: Iterable[Any] = (), **more: Any
+    ) -> None:
+        done, discarded = list(done), list(discarded)
+        self.attempts += 1
+        if not self.fits(len(arrivals), len(done) + len(discarded)):
+            raise SpoolFullError(self._spool.path, "the disk is full", "make room")
+        self._commit(arrivals, done, discarded, **more)
+
+
+def test_a_full_disk_refuses_what_it_cannot_keep_and_crashes_nothing(
+    device: Device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FullDisk(device, monkeypatch, lambda *_: False)
+    for number in range(3):
+        sent = device.from_service(event(f"e{number}"))
+        device.turn(sent, sent, device.from_service(event("fire", ALARM)))
+    assert {each.refused for each in device.receipts()} == {FULL}
+    assert len(device.receipts()) == 9
+    assert not any(device.spool.backlog().values())
+    assert caplog.text.count("the disk is full") == 1
+    assert device.forwarder.counts.not_stored[NotStored("sensor.outbox", READING, FULL)] == 6
+    disk.fits = lambda *_: True
+    device.turn(after=6.0)
+    device.turn(device.from_service(event("e0")))
+    assert device.receipts()[-1].refused is None
+    assert "has room again" in caplog.text
+
+
+def test_deliveries_go_on_while_the_disk_is_full_and_bring_space_back(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.turn(*(device.from_service(event(f"e{n}")) for n in range(10)))
+    disk = FullDisk(device, monkeypatch, lambda arrivals, ends: not arrivals and ends > 0)
+    device.turn(device.from_service(event("new")))
+    assert device.receipts()[-1].refused == FULL
+    device.acknowledge_all()
+    device.turn(after=1.0)
+    assert [id for batch in device.uplinked() for id in batch] == [f"e{n}" for n in range(10)]
+    assert device.spool.backlog() == {"device.outbox": 0}
+    assert disk.attempts < 20
+
+
+def test_the_end_of_a_delivery_that_finds_no_room_is_owed(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))
+    disk = FullDisk(device, monkeypatch, lambda *_: False)
+    device.turn(device.puback(1))
+    assert device.spool.backlog() == {"device.outbox": 5}
+    assert 0 < (device.forwarder._patience() or 0) <= 5.0
+    disk.fits = lambda *_: True
+    device.turn(after=5.0)
+    assert device.spool.backlog() == {"device.outbox": 0}
+
+
+def test_housekeeping_that_finds_no_room_is_tried_again_later(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[float] = []
+
+    def tidy() -> bool:
+        tried.append(device.time.seconds)
+        if len(tried) == 1:
+            raise SpoolFullError(device.path, "the disk is full", "make room")
+        return False
+
+    monkeypatch.setattr(device.spool, "tidy", tidy)
+    device.turn()
+    device.turn(after=1.0)
+    assert len(tried) == 1
+    assert 0 < (device.forwarder._patience() or 0) <= 4.0
+    device.turn(after=4.0)
+    assert len(tried) == 2
+
+
+def test_an_alarm_takes_the_place_of_others_on_a_full_disk(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.disconnect(CLOUD)
+    device.turn(*(device.from_service(event(f"e{n}", pad=PAD)) for n in range(10)))
+    FullDisk(device, monkeypatch, lambda arrivals, ends: arrivals <= 1 and ends >= arrivals)
+    alarm = device.from_service(event("fire", ALARM))
+    device.turn(alarm, device.from_service(event("reading")))
+    assert [each.refused for each in device.receipts()[-2:]] == [None, FULL]
+    assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+    (tally,) = device.spool.discards()
+    assert tally.outcome is Outcome.DROPPED
+    assert parse_event(device.delivered("call")[0]).attributes["devicesequence"] == "000000000012"
+
+
+def test_a_refusal_of_a_service_is_not_lost_when_its_dead_letter_finds_no_room(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.turn(device.from_service(event("fire", ALARM)))
+    FullDisk(device, monkeypatch, lambda arrivals, _: not arrivals)
+    refusal = Receipt(digest(device.delivered("call")[0]), "no_line")
+    device.turn(device.receipt_of("call", write_receipts([refusal])))
+    assert device.spool.backlog()["call.inbox"] == 0
+    tallies = {(each.destination, each.outcome, each.reason): each.count for each in device.spool.discards()}
+    assert tallies["call.inbox", Outcome.DROPPED, FULL] == 1
+
+
+def test_the_emergency_path_waits_for_nothing(tmp_path: Path) -> None:
+    """The cloud takes connections and answers nothing; thousands wait; the spool is nearly full."""
+    device = Device(tmp_path / "spool.db", capacity_bytes=4 * CAPACITY)
+    device.connect()
+    for batch in range(20):
+        device.turn(*(device.from_service(event(f"e{batch}-{n}", pad="x" * 1000)) for n in range(200)))
+    assert device.spool.pressure >= 0.85
+    assert device.spool.pending("device.outbox", 1) > 2000
+    device.turn(
+        *(device.from_service(event(f"late{n}")) for n in range(10)),
+        device.from_service(event("fire", ALARM)),
+    )
+    assert [parse_event(each).id for each in device.delivered("call")] == ["fire"]
+    device.crash()

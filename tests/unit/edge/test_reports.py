@@ -1,0 +1,166 @@
+"""What the forwarder says of itself: the events, held against the contract's schemas, and when they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from contract import load_contract
+from edge import reports
+from edge.lane import Lane
+from edge.recent import key_digest
+from edge.reports import Heading, NotStored, is_statement
+from edge.spool import Birth, DiscardTally, Statement
+from eventplane.contract import Place
+from eventplane.delivery import Outcome
+from eventplane.device_reports import HEARTBEAT, MANIFEST, STARTED
+from eventplane.envelope import Envelope, parse_event
+from eventplane.router import Router
+from tests.unit.edge.fakes import ALARM, READING, Device, event
+
+HEADING = Heading("thing", "e0", 7, "2024-01-01T00:00:00Z")
+TALLY = DiscardTally("device.outbox", Outcome.EXPIRED, "expirytime", 4, ((-3, -2), (5, 6)))
+
+ALL = [
+    reports.started(HEADING, Birth("created")),
+    reports.started(HEADING, Birth("recovered", "page 7 is torn", 12, "lost")),
+    reports.discarded(HEADING, [TALLY], {}),
+    reports.discarded(HEADING, [], {NotStored("sensor.outbox", READING, "spool_full"): 3}),
+    reports.manifest(HEADING, [Statement("device.outbox", 1, 9, 9, 255)]),
+    reports.heartbeat(HEADING, 300.0, {"uptime_s": 12, "contract": "v"}),
+]
+
+
+@pytest.mark.parametrize("report", ALL, ids=lambda each: each.type)
+def test_every_report_is_what_the_contract_says_and_has_a_reader(report: Envelope) -> None:
+    plane = load_contract()
+    (schema,) = plane.event_types[report.type].schemas.values()
+    jsonschema.validate(report.data(), dict(schema))
+    assert report.source == "/devices/thing/forwarder"
+    assert report.id == "e0-7"
+    assert [each.destination for each in Router(plane, Place.DEVICE).route(report)] == ["device.outbox"]
+    assert [each.destination for each in Router(plane, Place.CLOUD).route(report)] == ["operations.inbox"]
+
+
+def test_a_manifest_writes_digests_as_everybody_can_compare_them() -> None:
+    (stated,) = reports.manifest(HEADING, [Statement("d", 1, 9, 9, 255)]).data()["statements"]
+    assert stated["digest"] == "0" * 30 + "ff"
+
+
+@pytest.mark.parametrize("report", ALL, ids=lambda each: each.type)
+def test_what_stands_for_others_is_known_as_such(report: Envelope) -> None:
+    assert is_statement(report.json) is (report.type != HEARTBEAT)
+
+
+@pytest.mark.parametrize(
+    "json", [event("e").json, event("e", subject=MANIFEST).json, f"not an event {MANIFEST}"]
+)
+def test_what_only_speaks_of_reports_is_none(json: str) -> None:
+    assert not is_statement(json)
+
+
+def stored(device: Device, type_: str, rank: int = 1) -> list[Envelope]:
+    """The reports of one type that wait for the cloud."""
+    waiting = (parse_event(each.json) for each in Lane(device.spool, "device.outbox", rank).unsent())
+    return [each for each in waiting if each.type == type_]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Device]:
+    return lambda **options: Device(tmp_path / "spool.db", **options)
+
+
+def test_a_new_store_reports_that_it_started_once(make: Callable[..., Device]) -> None:
+    device = make(settled=False)
+    device.turn(device.from_service(event("e"), generation=1))
+    (report,) = stored(device, STARTED)
+    assert report.attributes["devicesequence"] == "000000000001"
+    assert report.attributes["time"] == "2024-05-01T12:16:40.000Z"
+    assert report.data() == {
+        "birth": "created",
+        "epoch": device.spool.epoch,
+        "damage": "",
+        "salvaged": 0,
+        "lost_epoch": "",
+    }
+    device.crash()
+    device.start()
+    assert len(stored(device, STARTED)) == 1
+    device.crash()
+
+
+def test_manifests_state_every_stored_event_once_whatever_crashes(make: Callable[..., Device]) -> None:
+    device = make(settled=False)
+    for number in range(6):
+        device.turn(device.from_service(event(f"e{number}"), generation=1), after=0.1)
+        if number % 2:
+            device.crash()
+            device.start()
+    (last, *_) = device.spool.statements()
+    everything = [parse_event(each.json) for each in Lane(device.spool, "device.outbox", 1).unsent()]
+    stated = [each for report in stored(device, MANIFEST) for each in report.data()["statements"]]
+    spans = [(each["first"], each["last"]) for each in stated] + [(last.first, last.last)]
+    assert spans[0][0] == 1
+    assert all(before[1] + 1 == after[0] for before, after in pairwise(spans))
+    assert spans[-1][1] == len(everything) == device.spool.next_sequence - 1
+    for each in stated:
+        those = everything[each["first"] - 1 : each["last"]]
+        digest = sum(int.from_bytes(key_digest(one.key), "big") for one in those) % 2**128
+        assert (each["count"], each["digest"]) == (len(those), f"{digest:032x}")
+    device.crash()
+
+
+def test_a_manifest_comes_in_its_interval_and_only_with_something_to_state(device: Device) -> None:
+    device.turn(after=2e6)
+    assert stored(device, MANIFEST) == []
+    device.turn(device.from_service(event("fire", ALARM)))
+    device.turn(after=1.1e6)
+    (report,) = stored(device, MANIFEST)
+    stated = {each["destination"]: each["count"] for each in report.data()["statements"]}
+    assert stated == {"call.inbox": 1, "device.outbox": 1}
+
+
+def test_a_heartbeat_tells_figures_and_goes_when_newer_ones_say_more(make: Callable[..., Device]) -> None:
+    device = make(heartbeat_s=300.0)
+    device.turn(after=299.0)
+    assert stored(device, HEARTBEAT, rank=2) == []
+    assert device.forwarder._patience() <= 1.0  # type: ignore[operator]
+    device.turn(after=1.0)
+    (beat,) = stored(device, HEARTBEAT, rank=2)
+    assert beat.data() == {"interval_s": 300.0, "figures": {"answer": 42}}
+    (waiting,) = device.spool.read("device.outbox", 2, 0, 10)
+    assert waiting.expires_ms == device.spool.life() + 600_000
+    device.crash()
+
+
+def test_a_heartbeat_takes_no_room_that_others_need(make: Callable[..., Device]) -> None:
+    device = make(heartbeat_s=300.0)
+    device.resize(device.spool.used_bytes)
+    device.turn(after=300.0)
+    assert stored(device, HEARTBEAT, rank=2) == []
+    device.resize(100 * device.spool.capacity_bytes)
+    device.turn(after=300.0)
+    assert len(stored(device, HEARTBEAT, rank=2)) == 1
+    device.crash()
+
+
+def test_reports_wait_for_a_minute_when_there_is_no_room(make: Callable[..., Device]) -> None:
+    device = make(settled=False)
+    assert len(stored(device, STARTED)) == 1
+    device.turn(device.from_service(event("fire", ALARM), generation=1))
+    device.resize(device.spool.used_bytes)
+    device.turn(device.from_service(event("flood", ALARM), generation=1))
+    for _ in range(60):
+        device.turn(after=1.0)
+    assert stored(device, "org.eventplane.device.discarded.v1") == []
+    device.resize(100 * device.spool.capacity_bytes)
+    device.turn(after=61.0)
+    (report,) = stored(device, "org.eventplane.device.discarded.v1")
+    data: dict[str, Any] = report.data()
+    assert [each["count"] for each in data["not_stored"]] == [1]
+    device.crash()

@@ -1,0 +1,202 @@
+"""A full disk, a full spool, and the space that is given back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from edge.errors import SpoolFullError
+from edge.spool import BEFORE_EVERYTHING, Spool
+from edge.spool.room import KEPT_FREE_BYTES, RESERVE_BYTES
+from tests.unit.edge.spools import CLOUD, arrival, beside, cloud, fill, waiting
+
+KIB = 1024
+LARGE = "x" * 20 * KIB
+DISK_BYTES = 16 * KIB * KIB
+CHUNK_BYTES = 4 * KIB
+
+
+def fill_up(spool: Spool) -> int:
+    """Store large events until there is no room. The number of the last one."""
+    for _ in range(DISK_BYTES // len(LARGE)):
+        try:
+            spool.commit([arrival(spool.next_sequence, json=LARGE)], life_ms=0)
+        except SpoolFullError:
+            return spool.next_sequence - 1
+    pytest.fail("the disk was never full")
+
+
+def drain(spool: Spool, last: int) -> None:
+    for sequence in range(1, last + 1):
+        spool.commit([], [cloud(sequence)], life_ms=0)
+
+
+class SmallDisk(NamedTuple):
+    """A spool's `path`. `enlarge` makes room where nothing else does."""
+
+    path: Path
+    events: int
+    enlarge: Callable[[], None]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A disk of 16 MB in memory for root; for others, who may not mount one, files that cannot grow."""
+    path = tmp_path / "spool.db"
+    if os.geteuid() == 0:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", tmp_path], check=True)
+        yield SmallDisk(path, 12_000, lambda: None)
+        subprocess.run(["umount", tmp_path], check=True)
+    else:
+        with limited_files(2 * KIB * KIB) as enlarge:
+            yield SmallDisk(path, 2_000, enlarge)
+
+
+@contextlib.contextmanager
+def limited_files(size: int) -> Iterator[Callable[[], None]]:
+    """No file may grow beyond `size` bytes, until the end or until what it gives is called."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def lift() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield lift
+    finally:
+        lift()
+
+
+def check_it_survives(path: Path, make_room: Callable[[], None]) -> None:
+    with Spool(path) as spool:
+        last = fill_up(spool)
+        assert last > 10
+        assert spool.pressure >= 1.0
+        assert waiting(spool) == [LARGE] * last
+        drain(spool, last - 1)  # ending deliveries works, all of them, one by one
+        assert spool.pending(CLOUD, 1) == 1
+        make_room()
+        while spool.tidy():
+            pass
+        assert spool.pressure < 1.0
+        spool.commit([arrival(last + 1, json="new")], life_ms=0)
+        assert waiting(spool) == [LARGE, "new"]
+        assert beside(path, ".reserve") == [path.with_name(path.name + ".reserve")]
+    with Spool(path) as spool:
+        assert waiting(spool) == [LARGE, "new"]
+        assert spool.birth.kind == "resumed"
+
+
+def test_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
+    check_it_survives(small_disk.path, small_disk.enlarge)
+
+
+def fill_the_rest(other: Path) -> None:
+    """Until there is no room, and never more than a small disk holds: this may be somebody's real one."""
+    with other.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        for _ in range(DISK_BYTES // CHUNK_BYTES):
+            file.write(b"x" * CHUNK_BYTES)
+
+
+def test_a_damaged_spool_on_a_full_disk_starts_and_keeps_what_fits(small_disk: SmallDisk) -> None:
+    path, events = small_disk.path, small_disk.events
+    with Spool(path) as spool:
+        fill(spool, events, a_commit=500)
+    fill_the_rest(path.with_name("other"))
+    path.with_name("spool.db.damaged").touch()
+    with Spool(path) as spool:
+        assert spool.birth.kind == "recovered"
+        assert 1_000 < spool.birth.salvaged == spool.pending(CLOUD, 1) <= events
+        assert (spool.birth.salvaged < events) == ("ended early" in spool.birth.damage)
+        after = BEFORE_EVERYTHING
+        while rows := spool.read(CLOUD, 1, after, 500):
+            spool.commit([], [each.delivery for each in rows], life_ms=0)
+            after = rows[-1].delivery.sequence
+        assert spool.pending(CLOUD, 1) == 0
+    assert len(beside(path, ".damaged-")) == 2  # with its log
+
+
+def test_a_disk_that_others_have_filled(small_disk: SmallDisk) -> None:
+    path, other = small_disk.path, small_disk.path.with_name("other")
+
+    with Spool(path) as spool:
+        fill(spool, 100)
+        fill_the_rest(other)
+        last = fill_up(spool)
+        drain(spool, last)
+        assert spool.backlog() == {CLOUD: 0}
+        other.unlink()
+        small_disk.enlarge()
+        while spool.tidy():
+            pass
+        assert spool.pressure < 1.0
+        fill(spool, 100)
+    fill_the_rest(other)
+    with Spool(path) as spool:  # also a start on a full disk
+        assert spool.pending(CLOUD, 1) == 100
+
+
+def test_a_limit_that_sqlite_has_no_word_for(tmp_path: Path) -> None:
+    with limited_files(512 * KIB) as lift:
+        check_it_survives(tmp_path / "spool.db", lift)
+
+
+def test_the_capacity_is_a_wall_for_arrivals_only(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    with Spool(path, capacity_bytes=1024 * KIB) as spool:
+        last = fill_up(spool)
+        assert 0.9 < spool.used_bytes / spool.capacity_bytes <= 1.0
+        assert path.stat().st_size <= 1024 * KIB
+        drain(spool, last)
+        spool.tidy()
+        assert spool.pressure < 0.1
+        fill(spool, 100)
+
+
+def test_a_smaller_capacity_deletes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    with Spool(path) as spool:
+        fill(spool, 400)
+    with Spool(path, capacity_bytes=10 * KIB) as spool:
+        assert spool.pressure > 10
+        assert len(waiting(spool)) == 400
+        drain(spool, 400)
+        assert waiting(spool) == []
+
+
+def test_space_is_given_back_in_bounded_steps(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    with Spool(path) as spool:
+        fill(spool, 20_000, a_commit=1000)
+        full = spool.used_bytes
+        assert full > 20_000 * 500
+        for first in range(1, 20_001, 1000):
+            spool.commit([], [cloud(n) for n in range(first, first + 1000)], life_ms=0)
+        steps = 1
+        while spool.tidy():
+            steps += 1
+        assert steps > 10
+        assert spool.used_bytes < 512 * KIB
+    assert path.stat().st_size < 2 * KEPT_FREE_BYTES
+    assert sum(each.stat().st_size for each in beside(path, "")) < 2 * KEPT_FREE_BYTES + RESERVE_BYTES
+
+
+def test_the_log_stays_small(tmp_path: Path) -> None:
+    path = tmp_path / "spool.db"
+    with Spool(path) as spool:
+        fill(spool, 20_000, a_commit=200)
+        assert path.with_name("spool.db-wal").stat().st_size < 5 * KIB * KIB
+
+
+def test_it_counts_what_it_writes(tmp_path: Path) -> None:
+    with Spool(tmp_path / "spool.db") as spool:
+        before = spool.written_bytes
+        fill(spool, 1000)
+        assert spool.written_bytes - before >= 1000 * 500

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from edge.figures import Backlog, Figures
+from edge.health.verdict import Health, Thresholds, judge, overall, summary, to_json
+from edge.messages import LinkName
+from eventplane.contract import Priority
+from tests.unit.edge.figures import WELL, waiting, with_link
+
+LIMITS = Thresholds(urgent_s=60.0, normal_s=900.0)
+LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
+
+
+def verdict(figures: Figures, stuck: str | None = None) -> tuple[Health, list[str]]:
+    findings = judge(figures, LIMITS, stuck)
+    assert all(each.problem and each.remedy for each in findings)
+    return overall(findings), [each.name for each in findings]
+
+
+def late(*backlog: Backlog) -> Figures:
+    return replace(WELL, backlog=backlog)
+
+
+def test_a_device_whose_line_moves_is_well() -> None:
+    assert verdict(late(waiting(59.9), waiting(899.9, Priority.NORMAL))) == (Health.OK, [])
+
+
+def test_a_device_without_network_is_not_failing_however_long_and_whatever_waits() -> None:
+    figures = with_link(late(waiting(1e6), waiting(1e6, Priority.NORMAL)), CLOUD, False, 1e6)
+    assert verdict(figures) == (Health.DEGRADED, ["cloud_down"])
+
+
+@pytest.mark.parametrize(
+    ("backlog", "health"),
+    [
+        (waiting(60.0), Health.FAILING),
+        (waiting(900.0, Priority.NORMAL), Health.FAILING),
+        (waiting(1e6, Priority.LOW), Health.OK),
+        (waiting(60.0, destination="call.inbox", link=LOCAL), Health.FAILING),
+        (waiting(0.0, destination="gone.inbox", link=None), Health.DEGRADED),
+        (replace(waiting(1e6), pending=0), Health.OK),
+    ],
+)
+def test_what_could_be_delivered_and_is_not_makes_it_unwell(backlog: Backlog, health: Health) -> None:
+    assert verdict(late(backlog))[0] is health
+
+
+@pytest.mark.parametrize(("up_s", "health"), [(59.9, Health.OK), (60.0, Health.FAILING)])
+def test_what_waited_while_cut_off_has_as_long_again_to_be_delivered(up_s: float, health: Health) -> None:
+    assert verdict(with_link(late(waiting(1e6)), CLOUD, True, up_s))[0] is health
+
+
+def test_a_late_event_for_a_service_does_not_depend_on_the_cloud() -> None:
+    figures = with_link(late(waiting(60.0, destination="call.inbox", link=LOCAL)), CLOUD, False, 5.0)
+    assert verdict(figures) == (Health.FAILING, ["late", "cloud_down"])
+
+
+@pytest.mark.parametrize(
+    ("down_s", "health"), [(0.5, Health.DEGRADED), (59.9, Health.DEGRADED), (60.0, Health.FAILING)]
+)
+def test_the_homes_broker_may_restart_but_not_stay_away(down_s: float, health: Health) -> None:
+    assert verdict(with_link(WELL, LOCAL, False, down_s)) == (health, ["local_broker_down"])
+
+
+@pytest.mark.parametrize(
+    ("pressure", "expected"),
+    [
+        (0.69, (Health.OK, [])),
+        (0.7, (Health.DEGRADED, ["spool_filling"])),
+        (0.85, (Health.FAILING, ["spool_full"])),
+    ],
+)
+def test_a_spool_that_fills_is_said_before_it_is_full(
+    pressure: float, expected: tuple[Health, list[str]]
+) -> None:
+    assert verdict(replace(WELL, pressure=pressure)) == expected
+
+
+def test_a_refused_contract_is_said_while_the_old_one_works() -> None:
+    assert verdict(replace(WELL, last_reload_refused=True)) == (Health.DEGRADED, ["contract_refused"])
+
+
+def test_a_stuck_line_is_failing_and_the_gravest_comes_first() -> None:
+    figures = with_link(WELL, CLOUD, False, 5.0)
+    assert verdict(figures, "nothing moves") == (Health.FAILING, ["stuck", "cloud_down"])
+
+
+def test_the_document_says_what_is_wrong_and_what_to_do() -> None:
+    findings = judge(with_link(WELL, LOCAL, False, 75.0), LIMITS)
+    document = json.loads(to_json(findings, thing="home-1"))
+    assert (document["status"], document["thing"]) == ("failing", "home-1")
+    (problem,) = document["problems"]
+    assert problem["problem"] == "no connection to the home's broker for 75 s"
+    assert problem["remedy"].startswith("see whether Mosquitto runs")
+
+
+def test_the_summary_is_one_line() -> None:
+    figures = with_link(late(waiting(1.0)), CLOUD, False, 5.0)
+    assert summary(figures, judge(figures, LIMITS)) == (
+        "degraded: local up, cloud down; 3 deliveries wait; "
+        "no connection to the cloud for 5 s; events are kept"
+    )
+
+
+@pytest.mark.parametrize(
+    ("days", "health"), [(31, Health.OK), (29, Health.DEGRADED), (-1, Health.DEGRADED), (None, Health.OK)]
+)
+def test_a_certificate_that_expires_is_said_while_there_is_time(days: int | None, health: Health) -> None:
+    left_s = None if days is None else days * 86_400.0
+    assert verdict(replace(WELL, certificate_left_s=left_s))[0] is health

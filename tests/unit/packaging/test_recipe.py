@@ -1,0 +1,90 @@
+"""The Yocto recipe as far as it can be checked without bitbake: its words, its files, what it depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from tools.device_image import PACKAGING, PROGRAMS, ROOT, device_closure
+
+LAYER = PACKAGING / "yocto"
+VERSION = (PACKAGING / "VERSION").read_text().strip()
+RECIPE = LAYER / "recipes-eventplane" / "eventplane-forwarder" / f"eventplane-forwarder_{VERSION}.bb"
+
+PACKAGES = {
+    "core": "__future__ abc argparse array ast binascii bisect builtins collections collections.abc "
+    "contextlib copy dataclasses enum errno functools getopt heapq io itertools keyword math operator os "
+    "pathlib platform re select selectors shutil signal stat struct subprocess sys textwrap threading time "
+    "traceback types typing urllib.parse warnings weakref zipimport zlib",
+    "crypt": "hashlib",
+    "datetime": "calendar datetime",
+    "difflib": "difflib",
+    "fcntl": "fcntl",
+    "io": "socket ssl tempfile",
+    "json": "json",
+    "logging": "logging",
+    "math": "random",
+    "netclient": "base64 hmac secrets urllib.request uuid",
+    "resource": "resource",
+    "sqlite3": "sqlite3",
+    "stringold": "string",
+    "threading": "queue",
+    "tomllib": "tomllib",
+}
+"""Which of OpenEmbedded's Python packages holds a module (python3-manifest.json of openembedded-core)."""
+
+_ASSIGNMENT = re.compile(r'^([A-Z_]+(?::\S+)?) \??\+?= "((?:[^"\\]|\\\n)*)"$', re.MULTILINE)
+_TASK = re.compile(r"^(do_\w+)\(\) \{\n(.*?)^\}$", re.MULTILINE | re.DOTALL)
+
+
+def variables(text: str) -> dict[str, str]:
+    return {name: " ".join(value.replace("\\\n", " ").split()) for name, value in _ASSIGNMENT.findall(text)}
+
+
+def test_every_line_of_the_recipe_is_bitbake() -> None:
+    text = RECIPE.read_text()
+    rest = _TASK.sub("", _ASSIGNMENT.sub("", text))
+    left = [line for line in rest.splitlines() if line and not re.match(r"#|inherit [a-z0-9 ]+$", line)]
+    assert left == []
+    assert [name for name, _ in _TASK.findall(text)] == ["do_compile", "do_install"]
+
+
+def test_the_licence_is_the_projects_own() -> None:
+    digest = hashlib.md5((ROOT / "LICENSE").read_bytes(), usedforsecurity=False).hexdigest()
+    recipe = variables(RECIPE.read_text())
+    assert (recipe["LICENSE"], recipe["LIC_FILES_CHKSUM"]) == ("Apache-2.0", f"file://LICENSE;md5={digest}")
+
+
+def test_it_depends_on_what_the_program_imports_and_on_nothing_else() -> None:
+    package_of = {module: package for package, modules in PACKAGES.items() for module in modules.split()}
+    imported = device_closure().standard
+    unknown = {each for each in imported if each not in package_of}
+    assert not unknown, "look them up in openembedded-core's python3-manifest.json and add them to PACKAGES"
+    needed = {f"python3-{package_of[each]}" for each in imported} | {"mosquitto"}
+    assert set(variables(RECIPE.read_text())["RDEPENDS:${PN}"].split()) == needed
+
+
+def test_it_builds_from_this_checkout_and_installs_files_that_exist() -> None:
+    text = RECIPE.read_text()
+    place = variables(text)["EXTERNALSRC"].replace("${THISDIR}", str(RECIPE.parent))
+    assert Path(place).resolve() == ROOT
+    for file in re.findall(r"\$\{S\}/([\w./-]+)", text):
+        assert (ROOT / file).exists(), file
+    units = [*variables(text)["SYSTEMD_SERVICE:${PN}"].split(), "eventplane-provisioning.service"]
+    assert sorted(units) == sorted(each.name for each in PACKAGING.glob("eventplane-*"))
+
+
+def test_units_find_the_artifact_where_the_recipe_installs_it() -> None:
+    installed = "${nonarch_libdir}/eventplane/eventplane-forwarder.pyz"
+    assert installed in RECIPE.read_text()
+    for unit in PACKAGING.glob("*.service"):
+        assert installed.replace("${nonarch_libdir}", "/usr/lib") in unit.read_text()
+
+
+def test_the_layer_is_declared() -> None:
+    text = (LAYER / "conf" / "layer.conf").read_text()
+    assert 'BBFILE_COLLECTIONS += "eventplane"' in text
+    assert "LAYERSERIES_COMPAT_eventplane" in text
+    assert list(LAYER.glob("recipes-*/*/*.bb")) == [RECIPE]
+    assert PROGRAMS
