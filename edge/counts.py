@@ -10,8 +10,11 @@ from edge.reports import NotStored
 from edge.spool import Discard
 from eventplane.delivery import Outcome
 
-MOST_KINDS = 200
+MOST_KINDS = 100
 """Different kinds of events that are told apart in `not_stored`; a report of them has to fit an event."""
+
+MOST_CHARACTERS = 100
+"""Of a channel or type in a report, for the same reason: its sender decides how long it is."""
 
 OTHER_TYPES = "(other types)"
 
@@ -33,6 +36,7 @@ class Counts:
 
     def lost(self, kind: NotStored, count: int = 1) -> None:
         """Events never got a number."""
+        kind = kind._replace(channel=kind.channel[:MOST_CHARACTERS], type=kind.type[:MOST_CHARACTERS])
         if kind not in self.not_stored and len(self.not_stored) >= MOST_KINDS:
             kind = kind._replace(type=OTHER_TYPES)
         self.not_stored[kind] += count

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from edge.messages import Acknowledged, Disconnected, LinkName
-from eventplane.envelope import parse_event
-from tests.unit.edge.fakes import ALARM, CHORE, READING, TOPIC, Device, event, ids
+from eventplane.delivery import Outcome
+from eventplane.envelope import Envelope, parse_event
+from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, READING, TOPIC, Device, event, ids
 
 CLOUD = LinkName.CLOUD
 
@@ -212,10 +213,33 @@ class TestPoison:
 
     def test_the_dead_letter_of_a_dead_letter_is_small(self, device: Device) -> None:
         device.turn(device.from_service(b"x" * 60_000))
-        for mid in range(1, 3):
+        device.turn(after=1.0)
+        device.turn(device.puback(1, failure="packet too large"))
+        (waiting,) = device.spool.read("device.outbox", 1, 0, 10)
+        assert len(waiting.json) < 10_000
+        assert parse_event(waiting.json).type == DEAD_LETTER
+
+    @pytest.mark.parametrize("payload", [event("e"), b"x" * 60_000])
+    def test_a_cloud_that_refuses_everything_is_not_offered_dead_letters_for_ever(
+        self, device: Device, payload: Envelope | bytes
+    ) -> None:
+        device.turn(device.from_service(payload))
+        for _ in range(10):
             device.turn(after=1.0)
-            device.turn(device.puback(mid, failure="packet too large"), after=1.0)
-        assert max(len(each.json) for each in device.spool.read("device.outbox", 1, 0, 10)) < 10_000
+            for mid, _, _ in device.cloud.last.published[device.cloud.last.answered :]:
+                device.turn(device.puback(mid, failure="packet too large"))
+            device.cloud.last.answered = len(device.cloud.last.published)
+        assert device.forwarder.counts.discards[Outcome.DROPPED, "refused_by_cloud"] >= 1
+        assert device.spool.next_sequence < 8
+
+    def test_what_only_speaks_of_dead_letters_is_kept_whole(self, device: Device) -> None:
+        spoken = event("e", subject=DEAD_LETTER, pad="x" * 20_000)
+        device.turn(device.from_service(spoken))
+        device.turn(after=1.0)
+        device.turn(device.puback(1, failure="packet too large"))
+        (waiting,) = device.spool.read("device.outbox", 1, 0, 10)
+        original = base64.b64decode(parse_event(waiting.json).data()["original_base64"])
+        assert len(original) > 20_000
 
     def test_an_outage_makes_no_dead_letter(self, device: Device) -> None:
         device.turn(*(device.from_service(event(f"e{n}")) for n in range(7)))
