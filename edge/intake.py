@@ -123,7 +123,7 @@ class Intake:
         return self._now().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def _kept(self, event: Envelope, channel: Channel, slot: Slot, lifetime: int | None = None) -> Arrival:
-        """Of an event that tells about others: whatever its channels say, it is stored, and expires by its own
+        """Of an event that tells about others: whatever its channels say, it is stored and expires by its own
         `lifetime` alone.
         """
         stamped = stamp(event, self._epoch, slot.sequence)

@@ -10,7 +10,7 @@ from edge.inbox import InboxPump
 from edge.intake import Intake, Slot, Verdict
 from edge.local_bus import InboxReceipts, local_topics
 from edge.messages import Received
-from edge.outgoing import SPOOL_FULL, Outgoing
+from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.recent import RecentKeys
 from edge.reports import NotStored
@@ -19,7 +19,7 @@ from edge.turn import Offer, Turn
 from eventplane.contract import Channel, Contract, Priority
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.envelope import parse_event
-from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts
+from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts
 
 _log = logging.getLogger(__name__)
 
