@@ -232,6 +232,8 @@ class Uplink:
         size = self._size(payload)
         self._pace.take(size, now)
         mid = self._link.publish(self._topic, payload)
+        if not mid:
+            return  # the connection is over, as we shall hear: this publish proves nothing about an event
         self._under_way.add(mid, Publish(deliveries, size, now, urgent))
         self.published += 1
         self.published_events += len(deliveries)

@@ -254,6 +254,23 @@ class TestPoison:
         assert device.spool.backlog() == {"device.outbox": 0}
         assert device.spool.next_sequence == 9
 
+    def test_neither_does_a_line_that_ends_before_anything_is_sent(
+        self, device: Device, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The connection answers the probe; when the event's turn comes it is over: no packet id."""
+        device.turn(device.from_service(event("fire", ALARM)))
+        for _ in range(3):
+            device.disconnect(CLOUD)
+            device.connect(CLOUD)
+        for _ in range(20):
+            monkeypatch.setattr(device.cloud.last, "publish", lambda *_: 0)
+            device.turn(device.puback(1))
+            device.disconnect(CLOUD)
+            device.connect(CLOUD)
+        assert device.spool.backlog()["device.outbox"] == 1
+        assert device.letters() == []
+        assert device.spool.next_sequence == 3
+
     def test_neither_does_a_line_that_swallows_everything(self, device: Device) -> None:
         device.turn(*(device.from_service(event(f"e{n}")) for n in range(7)))
         for _ in range(40):
