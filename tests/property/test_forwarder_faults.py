@@ -1,4 +1,4 @@
-"""Full disks, damage, crashes, new contracts, a failing cloud: what was receipted is delivered or told lost."""
+"""Full disks, damage, crashes, reloads, a failing cloud: what was receipted is delivered or told as lost."""
 
 from __future__ import annotations
 
