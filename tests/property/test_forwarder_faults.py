@@ -118,9 +118,10 @@ class Faults:
         return sum(self.device.spool.pending("device.outbox", rank) for rank in (0, 1, 2))
 
     def told(self) -> int:
-        """How many deliveries to the cloud are reported as lost."""
+        """How many deliveries to the cloud are reported as lost, or counted for the next report."""
         reports = [each.data() for each in self.taken.values() if each.type == DISCARDED]
-        return sum(
+        counted = (each for each in self.device.spool.discards() if each.destination == "device.outbox")
+        return sum(each.count for each in counted) + sum(
             tally["count"]
             for report in reports
             for tally in report["deliveries"]
