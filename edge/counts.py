@@ -21,8 +21,8 @@ OTHER_TYPES = "(other types)"
 
 @dataclass(slots=True)
 class Counts:
-    """`dead_letters` by reason, `discards` by outcome and reason, `refused` for want of room, `acknowledged`
-    publishes to the cloud.
+    """`dead_letters` by reason, `discards` by outcome and reason, `refused` for want of room. Publishes to the
+    cloud are `published`, with their events and bytes of payload, repetitions included, and `acknowledged`.
 
     `not_stored` is what the next report has to tell, `untold` how much of it and of the discards there is.
     """
@@ -30,6 +30,9 @@ class Counts:
     dead_letters: Counter[str] = field(default_factory=Counter)
     discards: Counter[tuple[Outcome, str]] = field(default_factory=Counter)
     refused: int = 0
+    published: int = 0
+    published_events: int = 0
+    published_bytes: int = 0
     acknowledged: int = 0
     not_stored: Counter[NotStored] = field(default_factory=Counter)
     untold: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edge.counts import Counts
 from edge.in_flight import InFlight, Publish
 from edge.link import Link
 from edge.pacing import Pace, wire_size
@@ -9,19 +10,18 @@ from edge.spool import Delivery
 
 
 class Publisher:
-    """Publishes to `topic` over `link` within `pace`. Times are monotonic seconds.
+    """Publishes to `topic` over `link` within `pace`, and counts it in `counts`. Times are monotonic seconds.
 
-    It counts, since it was made: publishes sent as `published`, with `published_events` and
-    `published_bytes` of payload, all with repetitions. `wake_at` is when the pace allows what it did not.
+    `wake_at` is when there is something to do that could not be done before.
     """
 
-    def __init__(self, link: Link, topic: str, pace: Pace) -> None:
-        self.published = self.published_events = self.published_bytes = 0
+    def __init__(self, link: Link, topic: str, pace: Pace, counts: Counts) -> None:
         self.under_way = InFlight()
         self.pace = pace
         self.wake_at: float | None = None
         self._link = link
         self._topic = topic
+        self._counts = counts
 
     def size(self, payload: bytes) -> int:
         """What a publish is worth in the budget of bytes."""
@@ -42,9 +42,9 @@ class Publisher:
         if not mid:
             return  # the connection is over, as we shall hear: this publish proves nothing about an event
         self.under_way.add(mid, Publish(deliveries, size, now, urgent))
-        self.published += 1
-        self.published_events += len(deliveries)
-        self.published_bytes += len(payload)
+        self._counts.published += 1
+        self._counts.published_events += len(deliveries)
+        self._counts.published_bytes += len(payload)
 
     def wake(self, at: float) -> None:
         """There is something to do at `at`, if not before."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edge.backlog import Backlog
+from edge.counts import Counts
 from edge.in_flight import Publish
 from edge.link import Link
 from edge.options import UplinkLimits
@@ -44,18 +45,24 @@ class Settled:
 class Uplink:
     """Carries one `channel` (the device's outbox) over `link` to `topic`. Times are monotonic seconds.
 
-    It counts, since it was made: `probes`; `overdue` PUBACKs; events `refused`; see `publisher` as well.
+    It counts its publishes in `counts` and, since it was made, `probes`, `overdue` PUBACKs and events `refused`.
     """
 
     def __init__(
-        self, outgoing: Outgoing, channel: Channel, link: Link, topic: str, limits: UplinkLimits
+        self,
+        outgoing: Outgoing,
+        channel: Channel,
+        link: Link,
+        topic: str,
+        limits: UplinkLimits,
+        counts: Counts,
     ) -> None:
         self.probes = self.overdue = self.refused = 0
         self._link = link
         self._topic = topic
         self._pace = Pace(limits.publishes_per_s, limits.bytes_per_s)
-        self.publisher = Publisher(link, topic, self._pace)
-        self._under_way = self.publisher.under_way
+        self._publisher = Publisher(link, topic, self._pace, counts)
+        self._under_way = self._publisher.under_way
         self._limits = limits
         self._delay_s = channel.batching_delay_ms / 1000
         self._pack = pack_one if limits.single else pack_first
@@ -116,13 +123,13 @@ class Uplink:
         oldest = self._under_way.oldest
         due = [
             oldest.sent_at + self._limits.puback_timeout_s if oldest else None,
-            self.publisher.wake_at if self._link.up else None,
+            self._publisher.wake_at if self._link.up else None,
         ]
         return min((each for each in due if each is not None), default=None)
 
     def pump(self, now: float) -> None:
         """Send what may be sent."""
-        self.publisher.wake_at = None
+        self._publisher.wake_at = None
         if not self._link.up:
             return
         if not self._suspicion.needs_proof:
@@ -156,7 +163,7 @@ class Uplink:
                 return
             if self._waiting_since is None:
                 self._waiting_since = now
-            if not self._is_due(len(waiting), now) or not self.publisher.may_go(
+            if not self._is_due(len(waiting), now) or not self._publisher.may_go(
                 self._usual_size, now, urgent=False
             ):
                 return
@@ -172,10 +179,10 @@ class Uplink:
             return
         due_at = max(self._heard_at, self._link.up_since) + self._limits.probe_interval_s
         if now < due_at and not self._suspicion.needs_proof:
-            self.publisher.wake(due_at)
-        elif self.publisher.may_go(self.publisher.size(PROBE), now, urgent=True):
+            self._publisher.wake(due_at)
+        elif self._publisher.may_go(self._publisher.size(PROBE), now, urgent=True):
             self.probes += 1
-            self.publisher.publish(PROBE, (), now, urgent=True)
+            self._publisher.publish(PROBE, (), now, urgent=True)
 
     def _has_room(self) -> bool:
         """Whether an ordinary publish may be under way beside those that are.
@@ -192,19 +199,19 @@ class Uplink:
             return False
         due_at = self._waiting_since + self._delay_s
         if now < due_at:
-            self.publisher.wake(due_at)
+            self._publisher.wake(due_at)
         return now >= due_at
 
     def _send(self, waiting: Sequence[Waiting], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
         """Send as many of `waiting` as fit one payload, none when the pace does not allow it."""
         payload, count = self._pack([each.json for each in waiting], self._limits.payload_bytes)
-        size = self.publisher.size(payload)
+        size = self._publisher.size(payload)
         if not urgent:
             self._usual_size = size  # so that a batch too large for now is packed only once
-        if not self.publisher.may_go(size, now, urgent=urgent):
+        if not self._publisher.may_go(size, now, urgent=urgent):
             return ()
         deliveries = tuple(each.delivery for each in waiting[:count])
-        self.publisher.publish(payload, deliveries, now, urgent=urgent)
+        self._publisher.publish(payload, deliveries, now, urgent=urgent)
         return deliveries
 
     def _failed(self, publish: Publish, failure: str, now: float) -> Settled:

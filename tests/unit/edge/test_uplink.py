@@ -362,7 +362,7 @@ def test_single_mode_is_one_plain_event_a_publish_without_delay(tmp_path: Path) 
 
 def test_it_counts(device: Device) -> None:
     device.turn(*(device.from_service(event(f"e{n}")) for n in range(10)))
-    uplink, sent = device.forwarder.uplink, device.forwarder.uplink.publisher
+    uplink, sent = device.forwarder.uplink, device.forwarder.counts
     assert (sent.published, sent.published_events, uplink.unacknowledged) == (2, 10, 2)
     assert sent.published_bytes == sum(len(payload) for _, _, payload in device.cloud.last.published)
     device.turn(device.puback(1, failure="payload format invalid"), device.puback(2))
