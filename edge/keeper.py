@@ -75,6 +75,7 @@ class Keeper:
                 break
         else:
             self._owed = [*turn.done, *turn.replaced]
+        reception.kept()
         self._counts.turned_away(turn.turned_away)
         self._reporter.stored(made, now)
         return turn

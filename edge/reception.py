@@ -72,6 +72,10 @@ class Reception:
                 Offer(message.payload, channel.address, channel, answer=channel.participant), turn
             )
 
+    def kept(self) -> None:
+        """The turn is committed."""
+        self._recent.settle()
+
     def give_up(self, waiting: Waiting, channel: Channel, refusal: Refusal, turn: Turn) -> None:
         """A delivery over `channel` that can never succeed ends, and becomes a dead letter.
 

@@ -45,7 +45,7 @@ class Settled:
 class Uplink:
     """Carries one `channel` (the device's outbox) over `link` to `topic`. Times are monotonic seconds.
 
-    It counts its publishes in `counts` and, since it was made, `probes`, `overdue` PUBACKs and events `refused`.
+    It counts its publishes in `counts`, and itself `probes`, `overdue` PUBACKs and events `refused`.
     """
 
     def __init__(
