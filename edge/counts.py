@@ -22,7 +22,7 @@ OTHER_TYPES = "(other types)"
 @dataclass(slots=True)
 class Counts:
     """`dead_letters` by reason, `discards` by outcome and reason, `refused` for want of room. Publishes to
-    the cloud are `published`, with their events and bytes of payload, repetitions included, and `acknowledged`.
+    the cloud are `published`, with their events and payload bytes, repetitions included, and `acknowledged`.
 
     `not_stored` is what the next report has to tell, `untold` how much of it and of the discards there is.
     """
