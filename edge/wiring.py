@@ -9,9 +9,8 @@ from edge.link import Backoff, Link
 from edge.local_bus import local_topics
 from edge.messages import LinkName, Message
 from edge.mqtt import Connection, Endpoint
-from edge.options import ForwarderOptions
+from edge.options import ForwarderOptions, UplinkLimits
 from edge.settings import Settings
-from edge.uplink import UplinkLimits
 from eventplane.contract import Contract
 
 Emit = Callable[[Message], None]

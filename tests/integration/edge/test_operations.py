@@ -30,7 +30,7 @@ def event(number: int) -> Envelope:
 
 def put(service: ServiceClient, count: int) -> None:
     for number in range(count):
-        service.put(event(number), timeout_s=SECONDS)
+        service.send(event(number), timeout_s=SECONDS)
     service.flush(SECONDS)
 
 

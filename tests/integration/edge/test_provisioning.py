@@ -225,8 +225,8 @@ def test_a_forwarder_waits_for_its_certificate_and_outlives_its_replacement(
     aws.life = timedelta(minutes=10)
     with ServiceClient("voice-service", port=port, receipt_timeout_s=1) as voice:
         for number in ("before", "with the first", "with the second"):
-            voice.put(write_event({"id": number, "source": "/s", "type": "org.eventplane.alarm.keyword.v1"}))
-            voice.flush(SECONDS)  # stored, with or without a cloud
+            alarm = {"id": number, "source": "/s", "type": "org.eventplane.alarm.keyword.v1"}
+            voice.put(write_event(alarm), SECONDS)  # stored, with or without a cloud
             device.provision()
             wait_for(lambda number=number: cloud.has({number}))
     assert aws.created == 3

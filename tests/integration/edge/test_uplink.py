@@ -74,7 +74,7 @@ def ids(count: int) -> set[str]:
 def send(home: Home, first: int, last: int, type_: str = READING) -> None:
     service = home.service("health-service")
     for number in range(first, last):
-        service.put(event(number, type_), timeout_s=SECONDS)
+        service.send(event(number, type_), timeout_s=SECONDS)
     service.flush(SECONDS)
 
 

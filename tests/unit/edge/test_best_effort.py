@@ -106,3 +106,13 @@ def test_what_is_promised_goes_first(tmp_path: Path) -> None:
     assert sent[first_wave : first_wave + 4] == ["p0", "p1", "p2", "p3"]
     assert sorted(sent) == ["b0", "b1", "b2", "p0", "p1", "p2", "p3"]
     device.crash()
+
+
+def test_what_waits_for_a_slow_service_is_not_lost_with_the_patience(tmp_path: Path) -> None:
+    device = device_of(tmp_path)
+    device.turn(*(device.from_service(event(f"e{n}", subject="show")) for n in range(5)))
+    assert len(device.delivered("display")) == 3
+    device.turn(after=10.0)
+    assert len(device.delivered("display")) == 5
+    assert not device.forwarder.counts.not_stored
+    device.crash()
