@@ -11,10 +11,8 @@ from edge.certificate import read_validity
 from edge.errors import SettingProblem
 from edge.health.verdict import EXPIRES_SOON_S
 from edge.mqtt import TlsFiles
+from edge.private_file import is_private
 from edge.settings import CloudSettings, Settings
-
-_OTHERS = 0o077
-"""Any access for anybody but the owner; the connection refuses such a key as well."""
 
 
 class _NoPassphraseError(Exception):
@@ -80,12 +78,12 @@ def _certificate(file: Path, now: datetime) -> Iterator[SettingProblem]:
 
 def _key(file: Path) -> Iterator[SettingProblem]:
     try:
-        mode = file.stat().st_mode
+        found = file.stat()
         file.read_bytes()
     except OSError as error:
         yield _unreadable("cloud.key", file, error, "name the certificate's private key, a PEM file")
     else:
-        if mode & _OTHERS:
+        if not is_private(found):
             yield SettingProblem("cloud.key", f"{file}: others may use it", f"chmod 600 {file}")
 
 

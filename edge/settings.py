@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edge.errors import SettingProblem, SettingsError
-from edge.mqtt import TlsFiles
+from edge.mqtt import Login, TlsFiles
 from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
 from edge.settings_reader import SettingsReader, choice, flag, number, path, text, variable_of, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
@@ -32,6 +32,11 @@ class LocalSettings:
     host: str = text("127.0.0.1")
     port: int = whole(1883, 1, 65_535, "TCP port")
     client_id: str = text("eventplane-forwarder")
+    # For a broker that keeps services apart (docs/device.md): who the forwarder is to it.
+    username: str | None = word(
+        r"[^\x00-\x1f\x7f]{1,128}", "a user name; none for a broker that does not ask", None
+    )
+    password_file: Path | None = path(None, "a path; needed with a user name")
     keepalive_s: int = whole(30, 5, 1_200, "seconds")
     connect_timeout_s: float = number(5.0, 0.1, 120.0, "seconds")
     reconnect_min_s: float = number(0.1, 0.01, 60.0, "seconds")
@@ -39,6 +44,13 @@ class LocalSettings:
     # Unconfirmed deliveries to one inbox, and how long one may stay unconfirmed before it is sent again.
     inbox_window: int = whole(100, 1, 1_000, "deliveries")
     receipt_timeout_s: float = number(10.0, 0.1, 3_600.0, "seconds")
+
+    @property
+    def login(self) -> Login | None:
+        """Who the forwarder is to the home's broker, None for nobody in particular."""
+        if self.username is None or self.password_file is None:
+            return None
+        return Login(self.username, self.password_file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,12 +164,23 @@ def load_settings(file: Path, environment: dict[str, str]) -> Settings:
     present = {name: kind for name, kind in TABLES.items() if name not in OPTIONAL or reader.has(name)}
     tables = {name: reader.read(kind, name) for name, kind in present.items()}
     known = {each.setting for each in reader.problems}
-    reader.problems += [each for each in cloud_problems(tables["cloud"]) if each.setting not in known]
+    found = [*local_problems(tables["local"]), *cloud_problems(tables["cloud"])]
+    if "provisioning" in present:
+        found += provisioning_problems(tables["cloud"])
+    reader.problems += [each for each in found if each.setting not in known]
     if reader.problems:
         raise SettingsError(reader.problems)
     made: dict[str, Any] = dict.fromkeys(TABLES)
     made |= {name: kind(**tables[name]) for name, kind in present.items()}
     return Settings(**made, **top)
+
+
+def local_problems(given: Mapping[str, Any]) -> Iterator[SettingProblem]:
+    """A name without a password, or the other way round."""
+    for name, other in (("username", "password_file"), ("password_file", "username")):
+        if given.get(name) is None and given.get(other) is not None:
+            remedy = f"set it, or {variable_of(f'local.{name}')}, or remove local.{other}"
+            yield SettingProblem(f"local.{name}", "it is missing", remedy)
 
 
 def cloud_problems(given: Mapping[str, Any]) -> Iterator[SettingProblem]:
@@ -174,3 +197,13 @@ def cloud_problems(given: Mapping[str, Any]) -> Iterator[SettingProblem]:
         remedy = "to a topic rule's name, or cloud.topic to one without {rule}"
         remedy = f"set it, or {variable_of('cloud.rule')}, {remedy}"
         yield SettingProblem("cloud.rule", "it is missing", remedy)
+
+
+def provisioning_problems(cloud: Mapping[str, Any]) -> Iterator[SettingProblem]:
+    """Why a device with these settings of the cloud could not replace its certificate."""
+    certificate, key = cloud.get("certificate"), cloud.get("key")
+    if cloud.get("tls") is False:
+        yield SettingProblem("cloud.tls", "a certificate is for TLS only", "set it to true")
+    elif certificate != key and certificate is not None and key is not None:
+        remedy = "name one file for both: only then are they replaced in one step"
+        yield SettingProblem("cloud.key", "it is another file than cloud.certificate", remedy)

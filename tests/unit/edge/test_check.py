@@ -62,7 +62,7 @@ def test_it_warns_before_a_certificate_expires(cloud: CloudSettings) -> None:
 
 
 def test_a_key_that_others_may_read(cloud: CloudSettings) -> None:
-    cloud.key.chmod(0o640)
+    cloud.key.chmod(0o644)
     assert found(cloud) == [("cloud.key", "home-1.key: others may use it")]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from edge.errors import SettingProblem, SettingsError
+from edge.mqtt import Login
 from edge.settings import Settings, load_settings
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 
@@ -34,6 +35,9 @@ OUT_OF_RANGE = [
     ("local.port", 1883.0),
     ("local.port", True),
     ("local.host", ""),
+    ("local.username", ""),
+    ("local.username", "a\\nb"),
+    ("local.password_file", 7),
     ("local.keepalive_s", 4),
     ("local.keepalive_s", 1_201),
     ("local.connect_timeout_s", 0),
@@ -210,3 +214,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: str | byte
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(SettingsError, match=r"edge\.toml"):
         load_settings(file, {})
+
+
+@pytest.mark.parametrize(("given", "missing"), [("username", "password_file"), ("password_file", "username")])
+def test_a_name_and_its_password_go_together(tmp_path: Path, given: str, missing: str) -> None:
+    (it,) = problems(tmp_path, {**COMPLETE, f"local.{given}": "x"})
+    assert (it.setting, it.problem) == (f"local.{missing}", "it is missing")
+    settings = load(tmp_path, {**COMPLETE, "local.username": "me", "local.password_file": "p"})
+    assert settings.local.login == Login("me", tmp_path / "p")
+    assert load(tmp_path, COMPLETE).local.login is None
