@@ -38,7 +38,7 @@ class Authority:
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, common_name: str, age: timedelta = timedelta()) -> Identity:
-        """A certificate for `common_name` at 127.0.0.1, made `age` ago: good for 60 days from an hour before."""
+        """A certificate for `common_name` at 127.0.0.1, made `age` ago: good for 60 days from then."""
         key = ec.generate_private_key(ec.SECP256R1())
         addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
         certificate = (
