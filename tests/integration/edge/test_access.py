@@ -86,8 +86,14 @@ def refusal(guarded: Guarded, login: Login | None, protocol: str) -> str:
 
 
 def test_events_take_their_way_through_the_forwarder_as_without_rules(
-    supervisor: Supervisor, guarded: Guarded, cloud: CloudBroker, authority: Authority, tmp_path: Path
+    supervisor: Supervisor,
+    guarded: Guarded,
+    cloud: CloudBroker,
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
     login = guarded.login(FORWARDER)
     home = start_home(
         supervisor, guarded.broker, tmp_path, cloud.port, authority,
