@@ -141,7 +141,7 @@ class Settings:
     spool_capacity_bytes: int = whole(256 * 1024**2, 1024**2, 1024**4, "bytes")
     # How often the device reports its health, and what it sent, to the cloud.
     heartbeat_s: float = number(300.0, 1.0, 86_400.0, "seconds")
-    manifest_interval_s: float = number(900.0, 1.0, 86_400.0, "seconds")
+    manifest_interval_s: float = number(3_600.0, 1.0, 86_400.0, "seconds")
     # For unacknowledged publishes, within systemd's patience.
     stop_grace_s: float = number(2.0, 0.0, 3.0, "seconds")
     log_level: str = choice("info", ("debug", "info", "warning", "error"))
