@@ -38,7 +38,7 @@ _REPORT_S = 120.0
 
 @dataclass(frozen=True)
 class Site:
-    """One run's directory, children, certificates, the port where the cloud will be, and the device's program."""
+    """One run: its directory, children, certificates, the port of the cloud to be, the device's program."""
 
     supervisor: Supervisor
     directory: Path
