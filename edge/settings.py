@@ -9,20 +9,18 @@ that gets its certificate by itself, `[provisioning]`. The environment overrides
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from edge.errors import SettingProblem, SettingsError
+from edge.errors import SettingsError
 from edge.mqtt import Login, TlsFiles
 from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
-from edge.settings_reader import SettingsReader, choice, flag, number, path, text, variable_of, whole, word
+from edge.setting_conflicts import conflicts
+from edge.settings_reader import SettingsReader, choice, flag, number, path, text, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import basic_ingest_topic
-
-_LOOPBACK = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +162,8 @@ def load_settings(file: Path, environment: dict[str, str]) -> Settings:
     present = {name: kind for name, kind in TABLES.items() if name not in OPTIONAL or reader.has(name)}
     tables = {name: reader.read(kind, name) for name, kind in present.items()}
     known = {each.setting for each in reader.problems}
-    found = [*local_problems(tables["local"]), *cloud_problems(tables["cloud"])]
-    if "provisioning" in present:
-        found += provisioning_problems(tables["cloud"])
+    complete = {name: _with_defaults(kind, tables[name]) for name, kind in present.items()}
+    found = conflicts(complete["local"], complete["cloud"], provisions="provisioning" in present)
     reader.problems += [each for each in found if each.setting not in known]
     if reader.problems:
         raise SettingsError(reader.problems)
@@ -175,35 +172,5 @@ def load_settings(file: Path, environment: dict[str, str]) -> Settings:
     return Settings(**made, **top)
 
 
-def local_problems(given: Mapping[str, Any]) -> Iterator[SettingProblem]:
-    """A name without a password, or the other way round."""
-    for name, other in (("username", "password_file"), ("password_file", "username")):
-        if given.get(name) is None and given.get(other) is not None:
-            remedy = f"set it, or {variable_of(f'local.{name}')}, or remove local.{other}"
-            yield SettingProblem(f"local.{name}", "it is missing", remedy)
-
-
-def cloud_problems(given: Mapping[str, Any]) -> Iterator[SettingProblem]:
-    """What is wrong with the settings of the cloud together."""
-    cloud: dict[str, Any] = {**{each.name: each.default for each in fields(CloudSettings)}, **given}
-    for name in ("ca", "certificate", "key"):
-        if cloud["tls"] and cloud[name] is None:
-            remedy = f"set it, or {variable_of(f'cloud.{name}')}, to a path"
-            yield SettingProblem(f"cloud.{name}", "it is missing", remedy)
-    if not cloud["tls"] and "host" in given and not _LOOPBACK.fullmatch(cloud["host"]):
-        remedy = "set it to true, or use a broker at 127.0.0.1"
-        yield SettingProblem("cloud.tls", f"{cloud['host']} is not on this device", remedy)
-    if cloud["rule"] is None and "{rule}" in cloud["topic"]:
-        remedy = "to a topic rule's name, or cloud.topic to one without {rule}"
-        remedy = f"set it, or {variable_of('cloud.rule')}, {remedy}"
-        yield SettingProblem("cloud.rule", "it is missing", remedy)
-
-
-def provisioning_problems(cloud: Mapping[str, Any]) -> Iterator[SettingProblem]:
-    """Why a device with these settings of the cloud could not replace its certificate."""
-    certificate, key = cloud.get("certificate"), cloud.get("key")
-    if cloud.get("tls") is False:
-        yield SettingProblem("cloud.tls", "a certificate is for TLS only", "set it to true")
-    elif certificate != key and certificate is not None and key is not None:
-        remedy = "name one file for both: only then are they replaced in one step"
-        yield SettingProblem("cloud.key", "it is another file than cloud.certificate", remedy)
+def _with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {each.name: given.get(each.name, each.default) for each in fields(kind)}

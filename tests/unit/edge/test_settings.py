@@ -260,3 +260,10 @@ def test_every_range_is_kept_at_both_ends(tmp_path: Path, name: str, value: floa
     given = int(value) if value == int(value) else value
     (it,) = problems(tmp_path, {**COMPLETE, **whole, **same, name: given})
     assert (it.setting, it.remedy[:5]) == (name, "give ")
+
+
+def test_no_password_leaves_the_device(tmp_path: Path) -> None:
+    login = {"local.username": "me", "local.password_file": "p"}
+    (it,) = problems(tmp_path, {**COMPLETE, **login, "local.host": "10.0.0.1"})
+    assert it.setting == "local.host"
+    assert it.problem.startswith("10.0.0.1 is not on this device")
