@@ -11,6 +11,7 @@ import pytest
 
 from edge.command_line import EX_WRONG_COMMAND_LINE
 from edge.health.pages import PATIENCE_S
+from edge.spool.recovery import SALVAGE_S
 from tools.device_image import PACKAGING
 
 UNITS = sorted([*PACKAGING.glob("*.service"), *PACKAGING.glob("*.timer")])
@@ -72,8 +73,9 @@ def test_nothing_installed_beside_python_gets_into_a_service(unit: Path) -> None
     assert options[:2] == ["-I", "-S"]
 
 
-def test_the_forwarder_has_the_time_it_says_it_needs_to_end() -> None:
+def test_the_forwarder_has_the_time_it_says_it_needs_to_start_and_to_end() -> None:
     service = section(PACKAGING / "eventplane-forwarder.service", "Service")
+    assert int(service["TimeoutStartSec"]) > 2 * SALVAGE_S
     assert int(service["TimeoutStopSec"]) > 5
     assert int(service["WatchdogSec"]) > 2 * PATIENCE_S
     assert service["Environment"] == "MALLOC_ARENA_MAX=1"
