@@ -105,15 +105,17 @@ def test_events_take_their_way_through_the_forwarder_as_without_rules(
         client(guarded, "voice-service") as voice,
         client(guarded, "health-service") as health,
     ):
+        health.put(event("e1"))
+        health.flush(SECONDS)  # from now on the forwarder hears the outbox
         stranger = line(guarded, "climate-service")
         stranger.connection.publish(OUTBOX, event("forged").json.encode())
         stranger.next(Acknowledged)  # Mosquitto says so in MQTT 3.1.1, and drops it
-        health.put(event("e1"))
+        health.put(event("e3"))
         health.flush(SECONDS)
         voice.put(event("e2", ALARM))
         voice.flush(SECONDS)
         wait_for(lambda: [each.id for each in calls] == ["e2"])
-        wait_for(lambda: cloud.has({"e1", "e2"}))
+        wait_for(lambda: cloud.has({"e1", "e2", "e3"}))
         wait_for(home.drained)
         stranger.close()
     assert "forged" not in {each.id for each in cloud.events}
