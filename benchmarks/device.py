@@ -128,7 +128,7 @@ def _bare_python(supervisor: Supervisor, place: Path) -> float:
 
 def _emulated(*arguments: str) -> list[str]:
     """Runs the user-land's Python in one process: unshare and the shell become the emulator."""
-    enter = 'mount --rbind /proc "$0/proc" && exec chroot "$0" /qemu-arm-static /usr/bin/python3 -I "$@"'
+    enter = 'mount --rbind /proc "$0/proc" && exec chroot "$0" /qemu-arm-static /usr/bin/python3 -I -S "$@"'
     return ["unshare", "--mount", "sh", "-c", enter, str(USERLAND), *arguments]
 
 

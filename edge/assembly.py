@@ -132,7 +132,7 @@ class Assembly:
         )
 
     def _lost(self, event: Fleeting, reason: str) -> None:
-        self._around.counts.lost(NotStored(event.destination, event.type, reason))
+        self._around.counts.dropped(NotStored(event.destination, event.type, reason))
 
     def _warn_of_strangers(self) -> None:
         """Deliveries for a channel that the contract no longer routes to are kept; somebody has to know."""

@@ -45,6 +45,11 @@ class Counts:
         self.not_stored[kind] += count
         self.untold += count
 
+    def dropped(self, kind: NotStored) -> None:
+        """An event that nobody promised to deliver was given up."""
+        self.discards[Outcome.DROPPED, kind.reason] += 1
+        self.lost(kind)
+
     def turned_away(self, kinds: Mapping[NotStored, int]) -> None:
         """Services were refused for want of room."""
         for kind, count in kinds.items():

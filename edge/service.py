@@ -32,7 +32,7 @@ from edge.errors import (
 from edge.link import Backoff, Link
 from edge.mailbox import Mailbox
 from edge.messages import Connected, Disconnected, LinkName, Message, Received, Stop
-from edge.mqtt import Connection, Endpoint
+from edge.mqtt import Connection, Endpoint, Login
 from edge.outbox_window import OutboxMessage, OutboxWindow
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts, write_receipts
@@ -81,6 +81,7 @@ class ServiceClient:
         window: most messages without a receipt.
         receipt_timeout_s: seconds without a receipt after which a message is published again.
         client_id: the MQTT client id; two clients of one service need different ones.
+        login: the service's user name and password file, for a broker that asks.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class ServiceClient:
         window: int = 200,
         receipt_timeout_s: float = 5.0,
         client_id: str | None = None,
+        login: Login | None = None,
     ) -> None:
         self.service = service
         self._on_event = on_event
@@ -104,7 +106,7 @@ class ServiceClient:
         self._mailbox: Mailbox[Message | _Wake | _Handled] = Mailbox()
         self._callbacks = CallbackThread(f"{service}-callbacks")
         self._link = Link(
-            LinkName.LOCAL, partial(self._dial, host, port, client_id), _BACKOFF, _CONNECT_TIMEOUT_S
+            LinkName.LOCAL, partial(self._dial, host, port, client_id, login), _BACKOFF, _CONNECT_TIMEOUT_S
         )
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=service, daemon=True)
@@ -189,7 +191,9 @@ class ServiceClient:
         self._mailbox.put(_Wake())
         return message
 
-    def _dial(self, host: str, port: int, client_id: str | None, generation: int) -> Connection:
+    def _dial(
+        self, host: str, port: int, client_id: str | None, login: Login | None, generation: int
+    ) -> Connection:
         subscriptions = [receipt_topic(self.service, "outbox")]
         if self._on_event:
             subscriptions.append(self._inbox)
@@ -201,6 +205,7 @@ class ServiceClient:
             keepalive_s=_KEEPALIVE_S,
             connect_timeout_s=_CONNECT_TIMEOUT_S,
             subscriptions=tuple(subscriptions),
+            login=login,
         )
         return Connection(endpoint, LinkName.LOCAL, generation, self._mailbox.put)
 

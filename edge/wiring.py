@@ -54,6 +54,7 @@ def local_link(settings: Settings, contract: Callable[[], Contract], emit: Emit)
             keepalive_s=local.keepalive_s,
             connect_timeout_s=local.connect_timeout_s,
             subscriptions=tuple(local_topics(contract())),
+            login=local.login,
         )
 
     backoff = Backoff(local.reconnect_min_s, local.reconnect_max_s)

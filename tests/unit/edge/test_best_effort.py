@@ -5,6 +5,7 @@ from pathlib import Path
 from edge.best_effort import MOST_CHARACTERS, MOST_EVENTS, OFFLINE, OVERFLOW, BestEffortLane, Fleeting
 from edge.messages import LinkName
 from edge.reports import NotStored
+from eventplane.delivery import Outcome
 from tests.unit.edge.fakes import ALARM, READING, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -78,6 +79,8 @@ def test_offline_it_is_counted_and_gone(tmp_path: Path) -> None:
         NotStored("device.outbox", READING, OFFLINE): 1,
         NotStored("device.outbox", ALARM, OFFLINE): 1,
     }
+    # The health endpoint and the heartbeat tell it, too.
+    assert device.forwarder.counts.discards == {(Outcome.DROPPED, OFFLINE): 2}
     assert len(device.delivered("call")) == 1
     device.connect(CLOUD)
     device.turn(after=1.0)
