@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from contract.loader import load_contract
+from edge.errors import DeadLetteredError
 from edge.service import ServiceClient
 from eventplane.envelope import Envelope, write_event
 from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
@@ -268,10 +269,10 @@ def test_at_its_most_talkative_it_tells_neither_keys_nor_payloads(
     monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
     restart(home)
     service = home.service("health-service")
-    service.put(b"hush, no event")
+    with pytest.raises(DeadLetteredError):
+        service.put(b"hush, no event", SECONDS)
     attributes = {"id": "e0", "source": "/homes/1/health", "type": READING, "subject": "hush"}
-    service.put(write_event(attributes, {"value": "hush"}))
-    service.flush(SECONDS)
+    service.put(write_event(attributes, {"value": "hush"}), SECONDS)
     wait_for(lambda: cloud.has({"e0"}))
     # A broken key is complained about without being quoted.
     key = tmp_path / "certificates" / "home-1.key"
