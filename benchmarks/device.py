@@ -63,13 +63,12 @@ def _check(supervisor: Supervisor, folder: Path, place: Path) -> int:
     )
     # Before the forwarder's first subscription nobody hears a service: this one asks often.
     with ServiceClient(SERVICE, port=port, receipt_timeout_s=0.1) as service:
-        service.put(_event(EVENTS))
-        service.flush(PATIENCE_S)
+        service.put(_event(EVENTS), PATIENCE_S)
     start_s = time.monotonic() - began
     with ServiceClient(SERVICE, port=port, window=EVENTS) as service:
         began = time.monotonic()
         for number in range(EVENTS):
-            service.put(_event(number))
+            service.send(_event(number))
         service.flush(PATIENCE_S)
         stored_s = time.monotonic() - began
         _wait(device, lambda: cloud.has({str(number) for number in range(EVENTS + 1)}))
@@ -129,7 +128,7 @@ def _bare_python(supervisor: Supervisor, place: Path) -> float:
 
 def _emulated(*arguments: str) -> list[str]:
     """Runs the user-land's Python in one process: unshare and the shell become the emulator."""
-    enter = 'mount --rbind /proc "$0/proc" && exec chroot "$0" /qemu-arm-static /usr/bin/python3 -I "$@"'
+    enter = 'mount --rbind /proc "$0/proc" && exec chroot "$0" /qemu-arm-static /usr/bin/python3 -I -S "$@"'
     return ["unshare", "--mount", "sh", "-c", enter, str(USERLAND), *arguments]
 
 

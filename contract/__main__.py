@@ -1,4 +1,4 @@
-"""`python -m contract [compile | diagram | diff OTHER]`: check a contract, show it, compare it."""
+"""`python -m contract [compile | diagram | diff OTHER | acl]`: check, show, compare, enforce a contract."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from contract.acl import acl
 from contract.diagram import diagram
 from contract.diff import diff_text
 from contract.loader import CONTRACT_FILE, load_any, load_contract
@@ -43,6 +44,10 @@ def _diff(contract: Contract, options: argparse.Namespace) -> str:
     return diff_text(load_any(options.other), contract)
 
 
+def _acl(contract: Contract, _: argparse.Namespace) -> str:
+    return acl(contract)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m contract", description="Without a command: compile.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -54,7 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     comparing = commands.add_parser("diff", help="show what changed against another version")
     comparing.add_argument("other", type=Path, help="the earlier version: YAML, or compiled (.json)")
     comparing.set_defaults(run=_diff)
-    for each in (compiling, drawing, comparing):
+    allowing = commands.add_parser("acl", help="write an access file for the home's Mosquitto")
+    allowing.set_defaults(run=_acl)
+    for each in (compiling, drawing, comparing, allowing):
         each.add_argument(
             "--contract", type=Path, default=CONTRACT_FILE, metavar="FILE", help="instead of the plane's own"
         )

@@ -23,7 +23,7 @@ from eventplane.contract import Contract
 USAGE = """usage: python -m edge --settings FILE [--check]
 
   --settings FILE  TOML, see docs/device.md
-  --check          say what is wrong with settings, contract and certificate, and end
+  --check          say what is wrong with settings, contract and the files they name, and end
 """
 
 _log = logging.getLogger("edge")
@@ -53,17 +53,16 @@ def main() -> int:
 
 def _check(settings: Settings, contract: Contract | SettingProblem) -> int:
     """Say whether the device could run like this."""
-    from edge.check import awaits_provisioning, expires_soon, identity_problems, utc_now  # not for what runs
+    from edge.check import awaits_provisioning, expires_soon, file_problems, utc_now  # not for what runs
 
     now = utc_now()
-    awaited = awaits_provisioning(settings)
-    problems = identity_problems(settings.cloud, now, awaited=awaited)
+    problems = file_problems(settings, now)
     if isinstance(contract, SettingProblem):
         return _refuse([contract, *problems])
     if problems:
         return _refuse(problems)
     print(f"thing {settings.thing}, contract {contract.version}: the forwarder can start")
-    if awaited:
+    if awaits_provisioning(settings):
         print("warning: there is no certificate yet; provisioning has to bring it")
     elif warning := expires_soon(settings.cloud, now):
         print(f"warning: {warning}")

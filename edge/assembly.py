@@ -115,7 +115,9 @@ class Assembly:
     def _make_uplink(self, channel: Channel) -> None:
         around, options = self._around, self._around.options
         self._uplink_address = channel.address
-        self.uplink = Uplink(self._outgoing, channel, around.cloud, options.topic, options.uplink)
+        self.uplink = Uplink(
+            self._outgoing, channel, around.cloud, options.topic, options.uplink, around.counts
+        )
 
     def _make_inboxes(self, channels: list[Channel]) -> None:
         kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}
@@ -130,7 +132,7 @@ class Assembly:
         )
 
     def _lost(self, event: Fleeting, reason: str) -> None:
-        self._around.counts.lost(NotStored(event.destination, event.type, reason))
+        self._around.counts.dropped(NotStored(event.destination, event.type, reason))
 
     def _warn_of_strangers(self) -> None:
         """Deliveries for a channel that the contract no longer routes to are kept; somebody has to know."""

@@ -6,38 +6,48 @@ import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shutil import which
 
 from edge.certificate import read_validity
 from edge.errors import SettingProblem
 from edge.health.verdict import EXPIRES_SOON_S
-from edge.mqtt import TlsFiles
-from edge.settings import CloudSettings, Settings
-
-_OTHERS = 0o077
-"""Any access for anybody but the owner; the connection refuses such a key as well."""
+from edge.mqtt import Login
+from edge.mqtt.errors import PasswordFileError
+from edge.private_file import is_private
+from edge.settings import CloudSettings, ProvisioningSettings, Settings
 
 
 class _NoPassphraseError(Exception):
     """The key is encrypted."""
 
 
-def identity_problems(cloud: CloudSettings, now: datetime, *, awaited: bool = False) -> list[SettingProblem]:
-    """What is wrong with the certificate files at `now`, the wall clock's time.
-
-    Of an `awaited` certificate nothing is there yet, except whom the device trusts.
-    """
-    files = cloud.identity
+def file_problems(settings: Settings, now: datetime) -> list[SettingProblem]:
+    """What is wrong with the files that the settings name, at `now`, the wall clock's time."""
+    found = list(_password(settings.local.login))
+    files = settings.cloud.identity
     if files is None:
-        return []
-    if awaited:
-        return [*_ca(files.ca)]
-    return [*_ca(files.ca), *_certificate(files.certificate, now), *_key(files.key), *_pair(files)]
+        return found
+    found += _ca(files.ca)
+    if not awaits_provisioning(settings):
+        found += _certificate("cloud.certificate", files.certificate, now)
+        found += [*_key("cloud.key", files.key), *_pair("cloud.key", files.certificate, files.key)]
+    if settings.provisioning is not None:
+        found += _claim(settings.provisioning, now)
+    return found
 
 
 def awaits_provisioning(settings: Settings) -> bool:
     """Whether the device has no certificate yet, and is going to get one by itself."""
     files = settings.cloud.identity
-    return files is not None and settings.provisioning is not None and not files.certificate.exists()
+    if files is None or settings.provisioning is None:
+        return False
+    try:
+        files.certificate.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # it cannot be told; reading it will say why
+    return False
 
 
 def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:
@@ -52,6 +62,35 @@ def expires_soon(cloud: CloudSettings, now: datetime) -> str | None:
     )
 
 
+def _password(login: Login | None) -> Iterator[SettingProblem]:
+    if login is not None:
+        try:
+            login.password()
+        except PasswordFileError as error:
+            yield SettingProblem("local.password_file", f"{error.path}: {error.problem}", error.remedy)
+
+
+def _claim(provisioning: ProvisioningSettings, now: datetime) -> Iterator[SettingProblem]:
+    certificate, key = provisioning.claim_certificate, provisioning.claim_key
+    # They may be root's alone: systemd hands them to the provisioning, and nobody else need read them.
+    if not _is_withheld(certificate):
+        yield from _certificate("provisioning.claim_certificate", certificate, now)
+    if not _is_withheld(key):
+        yield from _key("provisioning.claim_key", key)
+    yield from _pair("provisioning.claim_key", certificate, key)
+    if provisioning.keys == "device" and which("openssl") is None:
+        remedy = "install it, or set provisioning.keys to 'cloud'"
+        yield SettingProblem("provisioning.keys", "there is no openssl program to make a key with", remedy)
+
+
+def _is_withheld(file: Path) -> bool:
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return False
+
+
 def _ca(file: Path) -> Iterator[SettingProblem]:
     remedy = "name a PEM file with the certificates that vouch for the cloud's broker"
     try:
@@ -62,14 +101,14 @@ def _ca(file: Path) -> Iterator[SettingProblem]:
         yield _unreadable("cloud.ca", file, error, remedy)
 
 
-def _certificate(file: Path, now: datetime) -> Iterator[SettingProblem]:
-    setting = "cloud.certificate"
+def _certificate(setting: str, file: Path, now: datetime) -> Iterator[SettingProblem]:
+    remedy = "name a certificate, a PEM file"
     try:
         validity = read_validity(file.read_text("ascii"))
     except ValueError as error:
-        yield SettingProblem(setting, f"{file}: {error}", "name the thing's certificate, a PEM file")
+        yield SettingProblem(setting, f"{file}: {error}", remedy)
     except OSError as error:
-        yield _unreadable(setting, file, error, "name the thing's certificate, a PEM file")
+        yield _unreadable(setting, file, error, remedy)
     else:
         if now >= validity.end:
             yield SettingProblem(setting, f"{file} expired on {validity.end:%Y-%m-%d}", "replace it")
@@ -78,32 +117,32 @@ def _certificate(file: Path, now: datetime) -> Iterator[SettingProblem]:
             yield SettingProblem(setting, problem, "see that the device's clock is right")
 
 
-def _key(file: Path) -> Iterator[SettingProblem]:
+def _key(setting: str, file: Path) -> Iterator[SettingProblem]:
     try:
-        mode = file.stat().st_mode
+        found = file.stat()
         file.read_bytes()
     except OSError as error:
-        yield _unreadable("cloud.key", file, error, "name the certificate's private key, a PEM file")
+        yield _unreadable(setting, file, error, "name the certificate's private key, a PEM file")
     else:
-        if mode & _OTHERS:
-            yield SettingProblem("cloud.key", f"{file}: others may use it", f"chmod 600 {file}")
+        if not is_private(found):
+            yield SettingProblem(setting, f"{file}: others may use it", f"chmod 600 {file}")
 
 
-def _pair(files: TlsFiles) -> Iterator[SettingProblem]:
+def _pair(setting: str, certificate: Path, key: Path) -> Iterator[SettingProblem]:
     def refuse() -> str:
         raise _NoPassphraseError
 
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(files.certificate, files.key, refuse)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key, refuse)
     except _NoPassphraseError:
-        yield SettingProblem("cloud.key", f"{files.key} has a passphrase", "store it without one")
+        yield SettingProblem(setting, f"{key} has a passphrase", "store it without one")
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            problem, remedy = f"{files.key} does not belong to {files.certificate}", "name the pair"
+            problem, remedy = f"{key} does not belong to {certificate}", "name the pair"
         else:
-            problem = f"{files.certificate} and {files.key} cannot be used ({error.reason or error})"
+            problem = f"{certificate} and {key} cannot be used ({error.reason or error})"
             remedy = "name a certificate and its private key, PEM files"
-        yield SettingProblem("cloud.key", problem, remedy)
+        yield SettingProblem(setting, problem, remedy)
     except OSError:
         return  # said of the file that cannot be read
 

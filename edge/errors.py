@@ -56,7 +56,7 @@ class SpoolCorruptError(SpoolError):
 
 
 class WindowFullError(EdgeError):
-    """`put` found no room: `waiting` messages have no receipt and none came within `timeout_s` seconds."""
+    """`waiting` messages have no receipt and none came within `timeout_s` seconds: no room for another."""
 
     def __init__(self, service: str, waiting: int, timeout_s: float) -> None:
         super().__init__(
@@ -69,13 +69,42 @@ class WindowFullError(EdgeError):
 
 
 class MessageTooLargeError(EdgeError):
-    """`put` got `size` bytes, more than the home's broker takes (`limit`): nobody would ever confirm them."""
+    """A message of `size` bytes is more than the home's broker takes (`limit`): no receipt would come."""
 
     def __init__(self, service: str, size: int, limit: int) -> None:
         super().__init__(f"{service}: a message of {size} bytes; the broker takes at most {limit}, send less")
         self.service = service
         self.size = size
         self.limit = limit
+
+
+class ReceiptTimeoutError(EdgeError):
+    """`put` gave up: no receipt came within `timeout_s` seconds. The message goes on being sent."""
+
+    def __init__(self, service: str, timeout_s: float) -> None:
+        super().__init__(
+            f"{service}: no receipt within {timeout_s} s; it goes on being sent; put it again to wait on, "
+            "or see whether the forwarder and the local broker run"
+        )
+        self.service = service
+        self.timeout_s = timeout_s
+
+
+class StoreFullError(EdgeError):
+    """The device's store has no room for the message of `service` at its priority; nobody keeps it."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__(f"{service}: the device's store is full; keep the message and put it again later")
+        self.service = service
+
+
+class DeadLetteredError(EdgeError):
+    """The message of `service` is stored, but as a dead letter: `reason` says why it cannot be delivered."""
+
+    def __init__(self, service: str, reason: str) -> None:
+        super().__init__(f"{service}: the message became a dead letter: {reason}; correct what makes it")
+        self.service = service
+        self.reason = reason
 
 
 class FlushTimeoutError(EdgeError):

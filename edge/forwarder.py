@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 _CLOSE_S = 1.0
 """How long saying goodbye to one broker may take, seconds."""
 
+_MOST_RECEIPTS = 1000
+"""In one message: about 100 KB, which the home's broker takes."""
+
 
 class Forwarder:
     """Joins the home's broker (`local`), the `spool` and the `cloud`'s broker under a `contract`.
@@ -191,12 +194,14 @@ class Forwarder:
                 turn.done.extend(inbox.acknowledged(message.mid))
 
     def _confirm(self, turn: Turn) -> None:
-        """After the commit: PUBACK in the order of receiving, then one message of receipts a service."""
+        """After the commit: PUBACK in the order of receiving, then the receipts of each service."""
         for received in turn.acknowledge:
             self._local.acknowledge(received.generation, received.mid)
         if self._local.up:
             for service, receipts in turn.receipts.items():
-                self._local.publish(receipt_topic(service, "outbox"), write_receipts(receipts))
+                for first in range(0, len(receipts), _MOST_RECEIPTS):
+                    some = write_receipts(receipts[first : first + _MOST_RECEIPTS])
+                    self._local.publish(receipt_topic(service, "outbox"), some)
         self._assembly.send_fleeting(turn.fleeting)
         for (address, reason), count in turn.refused.items():
             self.counts.dead_letters[reason] += count

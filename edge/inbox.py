@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from edge.best_effort import BEST_EFFORT_RANK
 from edge.link import Link
 from edge.outgoing import Outgoing
 from edge.spool import Delivery, Waiting
@@ -52,9 +53,8 @@ class InboxPump:
 
     def rewind(self) -> None:
         """The connection is gone: all that the spool still holds is to be sent over the next one."""
-        self._under_way.clear()
-        for lane in self._lanes.values():
-            lane.rewind()
+        self._start_over()
+        self._lanes[BEST_EFFORT_RANK].rewind()
 
     def acknowledged(self, mid: int) -> tuple[Delivery, ...]:
         """The deliveries that the broker's PUBACK ends; none when it takes a receipt."""
@@ -70,7 +70,7 @@ class InboxPump:
         overdue = self.deadline()
         if overdue is not None and now >= overdue:
             self._repetitions += 1
-            self.rewind()
+            self._start_over()
 
     def deadline(self) -> float | None:
         """When `tick` has something to do, None for never."""
@@ -90,6 +90,13 @@ class InboxPump:
                 key = digest(payload) if self.channel.receipts else mid
                 self._under_way[key] = _UnderWay(waiting, now)
                 lane.take()
+
+    def _start_over(self) -> None:
+        """What promises nothing is not sent again, and goes on waiting if it was not sent yet."""
+        self._under_way.clear()
+        for rank, lane in self._lanes.items():
+            if rank != BEST_EFFORT_RANK:
+                lane.rewind()
 
     def _end(self, key: Hashable) -> Waiting | None:
         ended = self._under_way.pop(key, None)

@@ -123,11 +123,14 @@ class Intake:
         return self._now().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def _kept(self, event: Envelope, channel: Channel, slot: Slot, lifetime: int | None = None) -> Arrival:
-        """Of an event that tells about others: it is stored whatever its channels promise."""
+        """Of an event that tells about others: whatever its channels say, it is stored and expires by its own
+        `lifetime` alone.
+        """
         stamped = stamp(event, self._epoch, slot.sequence)
         # A contract that forgets such events does not make them vanish.
         destinations = self._destinations(event) or [self._uplink]
-        expiries = {each.address: expires_ms(slot.life_ms, lifetime, each) for each in destinations}
+        expires = expires_ms(slot.life_ms, lifetime)
+        expiries = dict.fromkeys((each.address for each in destinations), expires)
         return self._arrival(stamped, key_digest(event.key), channel, slot, expiries)
 
     def _destinations(self, event: Envelope) -> list[Channel]:

@@ -1,7 +1,9 @@
 """Commits a turn, and keeps on when the disk is full.
 
-Then the turn is taken again under more pressure until what is left of it finds room; if even the ends of
-deliveries find none, they are owed and tried again, while deliveries go on. Nothing is acknowledged before.
+Then the turn is taken again under more pressure until what is left of it finds room. What makes the room is
+committed first, by itself: only ends of deliveries may use the spool's reserve, so beside arrivals they would
+find no more room than these do. If even the ends find none, they are owed and tried again, while deliveries
+go on. Nothing is acknowledged before.
 """
 
 from __future__ import annotations
@@ -54,8 +56,7 @@ class Keeper:
         turn.done[:0] = self._owed
         self._owed = []
         made = self._reports(turn, intake, now)
-        due = self._retry_at is None or now >= self._retry_at
-        while turn.arrivals or made.arrivals or (due and self._has_ends(turn)):
+        while turn.arrivals or made.arrivals or (self._may_end(now) and self._has_ends(turn)):
             try:
                 self._commit(turn, made)
             except SpoolFullError as error:
@@ -64,19 +65,17 @@ class Keeper:
                     self._reporter.put_off(now)
                     made = Reports()
                 elif turn.arrivals:
-                    self._pressure.tighten()
-                    turn = reception.again(turn)
+                    turn = self._taken_again(turn, reception, now)
                 else:
                     self._owed = [*turn.done, *turn.replaced]
                     self._retry_at = now + RETRY_S
                     break
             else:
-                self._retry_at = None
-                self._counts.discarded(self._outgoing.discards.values())
-                self._outgoing.discards.clear()
+                self._ended()
                 break
         else:
             self._owed = [*turn.done, *turn.replaced]
+        reception.kept()
         self._counts.turned_away(turn.turned_away)
         self._reporter.stored(made, now)
         return turn
@@ -115,6 +114,37 @@ class Keeper:
             self._reporter.put_off(now)
             return Reports()
         return made
+
+    def _taken_again(self, turn: Turn, reception: Reception, now: float) -> Turn:
+        """What is left of `turn` under more pressure; what makes room for it has ended for good."""
+        if self._may_end(now):
+            self._pressure.tighten()
+            turn = reception.again(turn)
+            if not turn.arrivals or self._end(turn, now):
+                return turn
+        self._pressure.close()
+        return reception.again(turn)
+
+    def _end(self, turn: Turn, now: float) -> bool:
+        """Commit what ends without a dead letter, without the arrivals; whether there was room for that."""
+        try:
+            self._spool.commit([], turn.done, self._outgoing.discards.values(), life_ms=turn.life_ms)
+        except SpoolFullError:
+            self._retry_at = now + RETRY_S
+            return False
+        turn.done.clear()
+        self._ended()
+        return True
+
+    def _ended(self) -> None:
+        """What was to end is on the disk."""
+        self._retry_at = None
+        self._counts.discarded(self._outgoing.discards.values())
+        self._outgoing.discards.clear()
+
+    def _may_end(self, now: float) -> bool:
+        """Whether it is time to try again what found no room."""
+        return self._retry_at is None or now >= self._retry_at
 
     def _has_ends(self, turn: Turn) -> bool:
         return bool(turn.done or turn.replaced or self._outgoing.discards)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from time import monotonic
 
 from edge.life_clock import Uptime, system_uptime
-from edge.uplink import UplinkLimits
+from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,24 @@ class Clock:
     monotonic: Callable[[], float] = monotonic
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     uptime: Callable[[], Uptime] = system_uptime
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkLimits:
+    """`window` unacknowledged publishes of `payload_bytes` and `batch_events` each; `puback_timeout_s`.
+
+    `single` for one uncompressed event a publish. After `probe_interval_s` without a PUBACK the broker is
+    asked for one.
+    """
+
+    window: int
+    payload_bytes: int
+    batch_events: int
+    puback_timeout_s: float
+    publishes_per_s: int = PUBLISHES_PER_S
+    bytes_per_s: int = BYTES_PER_S
+    probe_interval_s: float = 300.0
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True)

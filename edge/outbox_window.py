@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
-from eventplane.receipts import digest
+from eventplane.receipts import Receipt, digest
 
 _MOST_DOUBLINGS = 4
 """How often the timeout doubles while no receipt comes. The broker keeps what we send for a forwarder that is
@@ -14,10 +14,14 @@ away, so a copy of everything every few seconds would fill its queue."""
 
 
 @dataclass(slots=True)
-class _Message:
+class OutboxMessage:
+    """One of them; `awaited` by so many who want to be told its `receipt` themselves."""
+
     payload: bytes
     number: int
     sent_at: float = 0.0
+    awaited: int = 0
+    receipt: Receipt | None = None
 
 
 class OutboxWindow:
@@ -32,7 +36,7 @@ class OutboxWindow:
         self._timeout_s = timeout_s
         self._changed = threading.Condition()
         self._unsent: deque[str] = deque()
-        self._waiting: OrderedDict[str, _Message] = OrderedDict()  # the one sent longest ago first
+        self._waiting: OrderedDict[str, OutboxMessage] = OrderedDict()  # the one sent longest ago first
         self._count = 0
         self._repetitions = 0
         self._closed = False
@@ -40,10 +44,11 @@ class OutboxWindow:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, payload: bytes, timeout_s: float) -> bool:
-        """Take `payload` in; False when there was no room within `timeout_s` seconds, or it is closed.
+    def add(self, payload: bytes, timeout_s: float, *, awaited: bool = False) -> OutboxMessage | None:
+        """Take `payload` in; None when there was no room within `timeout_s` seconds, or it is closed.
 
-        Bytes that wait already are the same message and are not taken twice.
+        Bytes that wait already are the same message and are not taken twice. Who says `awaited` calls
+        `wait_receipt` next.
         """
         name = digest(payload)
         with self._changed:
@@ -51,12 +56,20 @@ class OutboxWindow:
                 lambda: self._closed or name in self._waiting or len(self._waiting) < self._size, timeout_s
             )
             if not room or self._closed:
-                return False
+                return None
             if name not in self._waiting:
-                self._waiting[name] = _Message(payload, self._count)
+                self._waiting[name] = OutboxMessage(payload, self._count)
                 self._unsent.append(name)
                 self._count += 1
-            return True
+            self._waiting[name].awaited += awaited
+            return self._waiting[name]
+
+    def wait_receipt(self, message: OutboxMessage, timeout_s: float) -> Receipt | None:
+        """The receipt of `message`, None when none comes within `timeout_s` seconds, or it is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or message.receipt is not None, timeout_s)
+            message.awaited -= 1
+            return message.receipt
 
     def due(self, now: float) -> list[bytes]:
         """The payloads to send now; they count as sent at `now` (monotonic seconds)."""
@@ -82,8 +95,9 @@ class OutboxWindow:
         with self._changed:
             self._unsent = deque(sorted(self._waiting, key=lambda name: self._waiting[name].number))
 
-    def confirm(self, name: str) -> bytes | None:
-        """The payload whose receipt has come, None when it has left already."""
+    def confirm(self, receipt: Receipt) -> OutboxMessage | None:
+        """The message whose receipt has come, None when it has left already."""
+        name = receipt.digest
         with self._changed:
             message = self._waiting.pop(name, None)
             if message is None:
@@ -91,8 +105,9 @@ class OutboxWindow:
             if name in self._unsent:
                 self._unsent.remove(name)
             self._repetitions = 0
+            message.receipt = receipt
             self._changed.notify_all()
-            return message.payload
+            return message
 
     def wait_empty(self, timeout_s: float) -> bool:
         """Whether every message has its receipt, within `timeout_s` seconds."""

@@ -16,9 +16,7 @@ from edge.reports import is_statement
 from edge.spool import Delivery, Discard, Spool, Waiting
 from eventplane.contract import Priority
 from eventplane.delivery import Outcome
-
-SPOOL_FULL = "spool_full"
-"""The reason of what is dropped or refused because there is no room."""
+from eventplane.receipts import SPOOL_FULL
 
 
 class Outgoing:

@@ -30,6 +30,10 @@ EVICTED_AT_ONCE = 256 * 1024
 _SMALLEST_SHARE = 64
 """But never more than one part in so many of the spool."""
 
+_MOST_WEIGHT = 8
+"""So many times the room of what shall come in is made on a disk that refuses it, no more: when that does not
+help, what others store there is in the way, and more losses would not help either."""
+
 
 class Pressure:
     """The gate in front of the `spool` for one turn after the other; `outgoing` is where room is made."""
@@ -45,15 +49,23 @@ class Pressure:
         self._growth = 0
         self._credit = 0
         self._weight = 0
+        self._closed = False
 
     def tighten(self) -> None:
         """The disk refused this turn: it counts as full, and takes twice the room for what it shall keep."""
         weight = max(1, 2 * self._weight)
         self.begin()
         self._weight = weight
+        self._closed = weight > _MOST_WEIGHT
+
+    def close(self) -> None:
+        """Nothing comes in during this turn, and nothing is given up for it: there is no room at all."""
+        self._closed = True
 
     def admits(self, rank: int, size: int, when_full: WhenFull) -> bool:
         """Whether an event of `size` characters comes in. Room is made for it where the table says so."""
+        if self._closed:
+            return False
         size += OVERHEAD
         if not self._has_room(rank, size) and not self._makes_room(rank, size, when_full):
             return False
@@ -64,7 +76,10 @@ class Pressure:
         if self._weight:
             return False
         capacity = self._spool.capacity_bytes
-        used = max(self._spool.used_bytes, self._spool.pressure * capacity) + self._growth
+        # After the disk refused something only urgent events ask it again: they are worth the attempt, and
+        # what they would take the place of is worth keeping if it succeeds.
+        pressure = 0.0 if rank == Priority.URGENT.rank else self._spool.pressure
+        used = max(self._spool.used_bytes, pressure * capacity) + self._growth
         return used < ROOM[rank] * capacity and used + size <= capacity
 
     def _makes_room(self, rank: int, size: int, when_full: WhenFull) -> bool:

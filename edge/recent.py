@@ -24,14 +24,18 @@ class RecentKeys:
         self._digests: OrderedDict[bytes, None] = OrderedDict()
         for each in stored:
             self.add(each)
+        self.settle()
 
     def __contains__(self, digest: bytes) -> bool:
         return digest in self._digests
 
     def add(self, digest: bytes) -> None:
-        """Remember `digest`, and forget the oldest one beyond the capacity."""
+        """Remember `digest`."""
         self._digests[digest] = None
-        if len(self._digests) > self._capacity:
+
+    def settle(self) -> None:
+        """What was added is stored, and will not be forgotten by name: the oldest beyond the capacity go."""
+        while len(self._digests) > self._capacity:
             self._digests.popitem(last=False)
 
     def forget(self, digest: bytes) -> None:

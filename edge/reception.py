@@ -10,7 +10,7 @@ from edge.inbox import InboxPump
 from edge.intake import Intake, Slot, Verdict
 from edge.local_bus import InboxReceipts, local_topics
 from edge.messages import Received
-from edge.outgoing import SPOOL_FULL, Outgoing
+from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.recent import RecentKeys
 from edge.reports import NotStored
@@ -18,7 +18,8 @@ from edge.spool import Waiting
 from edge.turn import Offer, Turn
 from eventplane.contract import Channel, Contract, Priority
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
-from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts
+from eventplane.envelope import parse_event
+from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +27,10 @@ NO_WORD = "refused"
 """The reason of a dead letter whose service gave none that can be routed and counted."""
 
 _LETTER_BYTES = 4096
-"""What is kept of a dead letter that the cloud refuses: if it was too large, its own must be smaller."""
+"""What is kept of a dead letter that is refused: if it was too large, its own must be smaller."""
+
+_SMALL_BYTES = 10 * 1024
+"""No dead letter of `_LETTER_BYTES` is larger: one that is refused as well was not too large."""
 
 _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
@@ -68,10 +72,22 @@ class Reception:
                 Offer(message.payload, channel.address, channel, answer=channel.participant), turn
             )
 
+    def kept(self) -> None:
+        """The turn is committed."""
+        self._recent.settle()
+
     def give_up(self, waiting: Waiting, channel: Channel, refusal: Refusal, turn: Turn) -> None:
-        """A delivery over `channel` that can never succeed ends, and becomes a dead letter."""
+        """A delivery over `channel` that can never succeed ends, and becomes a dead letter.
+
+        A dead letter becomes a small one; whoever refuses that as well would refuse them for ever, so it is
+        dropped and counted.
+        """
         original = waiting.json.encode("utf-8")
-        if channel.address == self._device_outbox.address and DEAD_LETTER_TYPE in waiting.json:
+        if _is_dead_letter(waiting.json):
+            if len(original) <= _SMALL_BYTES:
+                _log.warning("a dead letter over %s is dropped: %s", channel.address, refusal.reason)
+                self._outgoing.discard(waiting.delivery, Outcome.DROPPED, refusal.reason)
+                return
             original = original[:_LETTER_BYTES]
         offer = Offer(original, channel.address, channel, refusal, ends=waiting.delivery)
         self._take_offer(offer, turn)
@@ -155,6 +171,11 @@ class Reception:
             return
         channel = inbox.channel
         self.give_up(ended, channel, _refusal(receipt.refused, channel.participant), turn)
+
+
+def _is_dead_letter(json: str) -> bool:
+    # Others may speak of the type: only the event's own counts.
+    return DEAD_LETTER_TYPE in json and parse_event(json).type == DEAD_LETTER_TYPE
 
 
 def _refusal(reason: str, service: str) -> Refusal:

@@ -1,8 +1,7 @@
 """What a service on the device uses to take part: a durable publisher, and a reader of its inbox.
 
     with ServiceClient("call-service", on_event=place_call) as client:
-        client.put(write_event({...}, {...}))
-        client.flush(timeout_s=10)
+        client.put(write_event({...}, {...}))  # it is in the spool when this returns
 
 The local broker's own acknowledgement says little: a power cut takes what it holds. So a message counts as
 sent when the forwarder's receipt says that the spool has committed it, and is published again until then.
@@ -22,18 +21,21 @@ from typing import Self
 from edge.callbacks import CallbackThread
 from edge.errors import (
     ClientClosedError,
+    DeadLetteredError,
     FlushTimeoutError,
     MessageTooLargeError,
+    ReceiptTimeoutError,
     RefusedError,
+    StoreFullError,
     WindowFullError,
 )
 from edge.link import Backoff, Link
 from edge.mailbox import Mailbox
 from edge.messages import Connected, Disconnected, LinkName, Message, Received, Stop
-from edge.mqtt import Connection, Endpoint
-from edge.outbox_window import OutboxWindow
+from edge.mqtt import Connection, Endpoint, Login
+from edge.outbox_window import OutboxMessage, OutboxWindow
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
+from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts, write_receipts
 from eventplane.topics import local_topic, receipt_topic
 
 _log = logging.getLogger(__name__)
@@ -74,10 +76,12 @@ class ServiceClient:
             once each. When it returns, the receipt goes out. It raises `RefusedError` for an event that can
             never be handled; after any other exception the event comes again if the contract gives the inbox
             `receipts` (otherwise the broker's acknowledgement has ended its delivery).
-        on_refused: called with the payload and the reason of a message that became a dead letter.
+        on_refused: called with the payload and the reason of a message of `send` that became a dead letter,
+            or (`spool_full`) that the device has no room for: nobody else keeps it then.
         window: most messages without a receipt.
         receipt_timeout_s: seconds without a receipt after which a message is published again.
         client_id: the MQTT client id; two clients of one service need different ones.
+        login: the service's user name and password file, for a broker that asks.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class ServiceClient:
         window: int = 200,
         receipt_timeout_s: float = 5.0,
         client_id: str | None = None,
+        login: Login | None = None,
     ) -> None:
         self.service = service
         self._on_event = on_event
@@ -101,7 +106,7 @@ class ServiceClient:
         self._mailbox: Mailbox[Message | _Wake | _Handled] = Mailbox()
         self._callbacks = CallbackThread(f"{service}-callbacks")
         self._link = Link(
-            LinkName.LOCAL, partial(self._dial, host, port, client_id), _BACKOFF, _CONNECT_TIMEOUT_S
+            LinkName.LOCAL, partial(self._dial, host, port, client_id, login), _BACKOFF, _CONNECT_TIMEOUT_S
         )
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=service, daemon=True)
@@ -113,24 +118,38 @@ class ServiceClient:
         return len(self._window)
 
     def put(self, event: Envelope | bytes, timeout_s: float = 30.0) -> None:
-        """Send an event (or raw bytes); returns once it stands in the window, not when it has its receipt.
-
-        The client goes on publishing it until the receipt comes. Bytes equal to a message that still waits
-        are the same message.
+        """Send an event (or raw bytes); returns once the forwarder's spool has committed it.
 
         Raises:
             MessageTooLargeError: the broker drops what is larger than `MAX_MESSAGE_BYTES`.
             WindowFullError: the window did not get room within `timeout_s` seconds.
+            ReceiptTimeoutError: nobody confirmed it within `timeout_s` seconds; it goes on being sent.
+            StoreFullError: the device has no room for it; it was not kept.
+            DeadLetteredError: it was kept as a dead letter, because it can never be delivered.
             ClientClosedError: the client was closed.
         """
-        payload = event.json.encode("utf-8") if isinstance(event, Envelope) else event
-        if len(payload) > MAX_MESSAGE_BYTES:
-            raise MessageTooLargeError(self.service, len(payload), MAX_MESSAGE_BYTES)
-        if not self._window.add(payload, timeout_s):
-            if self._stopping:
-                raise ClientClosedError(self.service)
-            raise WindowFullError(self.service, len(self._window), timeout_s)
-        self._mailbox.put(_Wake())
+        give_up = monotonic() + timeout_s
+        message = self._add(event, timeout_s, awaited=True)
+        receipt = self._window.wait_receipt(message, max(0.0, give_up - monotonic()))
+        if receipt is None:
+            raise (
+                ClientClosedError(self.service)
+                if self._stopping
+                else ReceiptTimeoutError(self.service, timeout_s)
+            )
+        if receipt.refused == SPOOL_FULL:
+            raise StoreFullError(self.service)
+        if receipt.refused is not None:
+            raise DeadLetteredError(self.service, receipt.refused)
+
+    def send(self, event: Envelope | bytes, timeout_s: float = 30.0) -> None:
+        """Like `put`, but returns once the event stands in the window: for many at a time, see `flush`.
+
+        The client goes on publishing it until the receipt comes; a refusal goes to `on_refused`. Bytes equal
+        to a message that still waits are the same message. Raises `MessageTooLargeError`, `WindowFullError`
+        and `ClientClosedError` as `put` does.
+        """
+        self._add(event, timeout_s)
 
     def flush(self, timeout_s: float) -> None:
         """Wait until every message has its receipt, that is, until the spool has committed it.
@@ -160,7 +179,21 @@ class ServiceClient:
     ) -> None:
         self.close()
 
-    def _dial(self, host: str, port: int, client_id: str | None, generation: int) -> Connection:
+    def _add(self, event: Envelope | bytes, timeout_s: float, *, awaited: bool = False) -> OutboxMessage:
+        payload = event.json.encode("utf-8") if isinstance(event, Envelope) else event
+        if len(payload) > MAX_MESSAGE_BYTES:
+            raise MessageTooLargeError(self.service, len(payload), MAX_MESSAGE_BYTES)
+        message = self._window.add(payload, timeout_s, awaited=awaited)
+        if message is None:
+            if self._stopping:
+                raise ClientClosedError(self.service)
+            raise WindowFullError(self.service, len(self._window), timeout_s)
+        self._mailbox.put(_Wake())
+        return message
+
+    def _dial(
+        self, host: str, port: int, client_id: str | None, login: Login | None, generation: int
+    ) -> Connection:
         subscriptions = [receipt_topic(self.service, "outbox")]
         if self._on_event:
             subscriptions.append(self._inbox)
@@ -172,6 +205,7 @@ class ServiceClient:
             keepalive_s=_KEEPALIVE_S,
             connect_timeout_s=_CONNECT_TIMEOUT_S,
             subscriptions=tuple(subscriptions),
+            login=login,
         )
         return Connection(endpoint, LinkName.LOCAL, generation, self._mailbox.put)
 
@@ -216,9 +250,13 @@ class ServiceClient:
             _log.warning("%s: receipts ignored: %s", self.service, error)
             return
         for receipt in receipts:
-            payload = self._window.confirm(receipt.digest)
-            if payload is not None and receipt.refused is not None and self._on_refused:
-                self._callbacks.submit(partial(self._on_refused, payload, receipt.refused))
+            confirmed = self._window.confirm(receipt)
+            if confirmed is None or receipt.refused is None or confirmed.awaited:
+                continue
+            if self._on_refused:
+                self._callbacks.submit(partial(self._on_refused, confirmed.payload, receipt.refused))
+            else:
+                _log.warning("%s: a message was refused: %s", self.service, receipt.refused)
 
     def _handle_event(self, received: Received) -> None:
         receipt = None

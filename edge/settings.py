@@ -9,20 +9,18 @@ that gets its certificate by itself, `[provisioning]`. The environment overrides
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from edge.errors import SettingProblem, SettingsError
-from edge.mqtt import TlsFiles
+from edge.errors import SettingsError
+from edge.mqtt import Login, TlsFiles
 from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
-from edge.settings_reader import SettingsReader, choice, flag, number, path, text, variable_of, whole, word
+from edge.setting_conflicts import conflicts
+from edge.settings_reader import SettingsReader, choice, flag, number, path, text, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 from eventplane.topics import basic_ingest_topic
-
-_LOOPBACK = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +30,11 @@ class LocalSettings:
     host: str = text("127.0.0.1")
     port: int = whole(1883, 1, 65_535, "TCP port")
     client_id: str = text("eventplane-forwarder")
+    # For a broker that keeps services apart (docs/device.md): who the forwarder is to it.
+    username: str | None = word(
+        r"[^\x00-\x1f\x7f]{1,128}", "a user name; none for a broker that does not ask", None
+    )
+    password_file: Path | None = path(None, "a path; needed with a user name")
     keepalive_s: int = whole(30, 5, 1_200, "seconds")
     connect_timeout_s: float = number(5.0, 0.1, 120.0, "seconds")
     reconnect_min_s: float = number(0.1, 0.01, 60.0, "seconds")
@@ -39,6 +42,13 @@ class LocalSettings:
     # Unconfirmed deliveries to one inbox, and how long one may stay unconfirmed before it is sent again.
     inbox_window: int = whole(100, 1, 1_000, "deliveries")
     receipt_timeout_s: float = number(10.0, 0.1, 3_600.0, "seconds")
+
+    @property
+    def login(self) -> Login | None:
+        """Who the forwarder is to the home's broker, None for nobody in particular."""
+        if self.username is None or self.password_file is None:
+            return None
+        return Login(self.username, self.password_file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +139,7 @@ class Settings:
     spool_capacity_bytes: int = whole(256 * 1024**2, 1024**2, 1024**4, "bytes")
     # How often the device reports its health, and what it sent, to the cloud.
     heartbeat_s: float = number(300.0, 1.0, 86_400.0, "seconds")
-    manifest_interval_s: float = number(900.0, 1.0, 86_400.0, "seconds")
+    manifest_interval_s: float = number(3_600.0, 1.0, 86_400.0, "seconds")
     # For unacknowledged publishes, within systemd's patience.
     stop_grace_s: float = number(2.0, 0.0, 3.0, "seconds")
     log_level: str = choice("info", ("debug", "info", "warning", "error"))
@@ -152,7 +162,9 @@ def load_settings(file: Path, environment: dict[str, str]) -> Settings:
     present = {name: kind for name, kind in TABLES.items() if name not in OPTIONAL or reader.has(name)}
     tables = {name: reader.read(kind, name) for name, kind in present.items()}
     known = {each.setting for each in reader.problems}
-    reader.problems += [each for each in cloud_problems(tables["cloud"]) if each.setting not in known]
+    complete = {name: _with_defaults(kind, tables[name]) for name, kind in present.items()}
+    found = conflicts(complete["local"], complete["cloud"], provisions="provisioning" in present)
+    reader.problems += [each for each in found if each.setting not in known]
     if reader.problems:
         raise SettingsError(reader.problems)
     made: dict[str, Any] = dict.fromkeys(TABLES)
@@ -160,17 +172,5 @@ def load_settings(file: Path, environment: dict[str, str]) -> Settings:
     return Settings(**made, **top)
 
 
-def cloud_problems(given: Mapping[str, Any]) -> Iterator[SettingProblem]:
-    """What is wrong with the settings of the cloud together."""
-    cloud: dict[str, Any] = {**{each.name: each.default for each in fields(CloudSettings)}, **given}
-    for name in ("ca", "certificate", "key"):
-        if cloud["tls"] and cloud[name] is None:
-            remedy = f"set it, or {variable_of(f'cloud.{name}')}, to a path"
-            yield SettingProblem(f"cloud.{name}", "it is missing", remedy)
-    if not cloud["tls"] and "host" in given and not _LOOPBACK.fullmatch(cloud["host"]):
-        remedy = "set it to true, or use a broker at 127.0.0.1"
-        yield SettingProblem("cloud.tls", f"{cloud['host']} is not on this device", remedy)
-    if cloud["rule"] is None and "{rule}" in cloud["topic"]:
-        remedy = "to a topic rule's name, or cloud.topic to one without {rule}"
-        remedy = f"set it, or {variable_of('cloud.rule')}, {remedy}"
-        yield SettingProblem("cloud.rule", "it is missing", remedy)
+def _with_defaults(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {each.name: given.get(each.name, each.default) for each in fields(kind)}

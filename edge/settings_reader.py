@@ -36,8 +36,14 @@ def word(pattern: str, accepts: str, default: Any = MISSING) -> Any:
 
 
 def path(default: Any = MISSING, accepts: str = "a path") -> Any:
-    """A path; it need not exist yet."""
-    return _setting(default, accepts, lambda raw: Path(_as_text(raw)))
+    """A path; it need not exist yet. What has several lines is a file's content in the place of its name."""
+
+    def check(raw: Any) -> Path:
+        if not _as_text(raw).isprintable():
+            raise ValueError
+        return Path(raw)
+
+    return _setting(default, accepts, check)
 
 
 def flag(default: bool) -> Any:
@@ -138,7 +144,9 @@ class SettingsReader:
         try:
             value = each.metadata["check"](given)
         except ValueError:
-            self.complain(prefix + each.name, f"{given!r} does not fit", f"give {_accepts(each)}")
+            # Not what has several lines: it may be a key.
+            told = "what has several lines" if isinstance(given, str) and "\n" in given else repr(given)
+            self.complain(prefix + each.name, f"{told} does not fit", f"give {_accepts(each)}")
             return {}
         return {each.name: self._folder / value if isinstance(value, Path) else value}
 

@@ -44,6 +44,8 @@ class Suspicion:
     def acknowledged(self, publish: Publish) -> None:
         """The connection works, and these events are innocent."""
         self._proved = True
+        if self._same in publish.deliveries:
+            self._same = None  # what comes after this is no longer in a row
         if self._suspects and publish.urgent == self.urgent:
             self._suspects = max(0, self._suspects - len(publish.deliveries))
 

@@ -13,11 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edge.backlog import Backlog
-from edge.in_flight import InFlight, Publish
+from edge.counts import Counts
+from edge.in_flight import Publish
 from edge.link import Link
+from edge.options import UplinkLimits
 from edge.outgoing import Outgoing
-from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S, Pace, wire_size
+from edge.pacing import Pace
 from edge.packing import PROBE, pack_first, pack_one
+from edge.publisher import Publisher
 from edge.refusals import Remedy, remedy
 from edge.spool import Delivery, Waiting
 from edge.suspicion import Suspicion
@@ -32,24 +35,6 @@ _URGENT_SHARE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class UplinkLimits:
-    """`window` unacknowledged publishes of `payload_bytes` and `batch_events` each; `puback_timeout_s`.
-
-    `single` for one uncompressed event a publish. After `probe_interval_s` without a PUBACK the broker is
-    asked for one.
-    """
-
-    window: int
-    payload_bytes: int
-    batch_events: int
-    puback_timeout_s: float
-    publishes_per_s: int = PUBLISHES_PER_S
-    bytes_per_s: int = BYTES_PER_S
-    probe_interval_s: float = 300.0
-    single: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Settled:
     """What ends: deliveries that are `done`, and those that the cloud will never take."""
 
@@ -60,30 +45,34 @@ class Settled:
 class Uplink:
     """Carries one `channel` (the device's outbox) over `link` to `topic`. Times are monotonic seconds.
 
-    It counts, since the start: publishes sent as `published`, with `published_events` and
-    `published_bytes` of payload, all with repetitions; `probes`; `overdue` PUBACKs; events `refused`.
+    It counts its publishes in `counts`, and itself `probes`, `overdue` PUBACKs and events `refused`.
     """
 
     def __init__(
-        self, outgoing: Outgoing, channel: Channel, link: Link, topic: str, limits: UplinkLimits
+        self,
+        outgoing: Outgoing,
+        channel: Channel,
+        link: Link,
+        topic: str,
+        limits: UplinkLimits,
+        counts: Counts,
     ) -> None:
-        self.published = self.published_events = self.published_bytes = 0
         self.probes = self.overdue = self.refused = 0
         self._link = link
         self._topic = topic
+        self._pace = Pace(limits.publishes_per_s, limits.bytes_per_s)
+        self._publisher = Publisher(link, topic, self._pace, counts)
+        self._under_way = self._publisher.under_way
         self._limits = limits
         self._delay_s = channel.batching_delay_ms / 1000
         self._pack = pack_one if limits.single else pack_first
         self._most = 1 if limits.single else limits.batch_events
         self._ordinary_window = limits.window - max(1, limits.window // _URGENT_SHARE)
         self._backlog = Backlog(outgoing, channel.address)
-        self._pace = Pace(limits.publishes_per_s, limits.bytes_per_s)
         self._suspicion = Suspicion()
-        self._under_way = InFlight()
         self._usual_size = 0
         self._waiting_since: float | None = None
         self._heard_at = 0.0
-        self._wake_at: float | None = None
 
     @property
     def idle(self) -> bool:
@@ -134,13 +123,13 @@ class Uplink:
         oldest = self._under_way.oldest
         due = [
             oldest.sent_at + self._limits.puback_timeout_s if oldest else None,
-            self._wake_at if self._link.up else None,
+            self._publisher.wake_at if self._link.up else None,
         ]
         return min((each for each in due if each is not None), default=None)
 
     def pump(self, now: float) -> None:
         """Send what may be sent."""
-        self._wake_at = None
+        self._publisher.wake_at = None
         if not self._link.up:
             return
         if not self._suspicion.needs_proof:
@@ -174,7 +163,9 @@ class Uplink:
                 return
             if self._waiting_since is None:
                 self._waiting_since = now
-            if not self._is_due(len(waiting), now) or not self._is_paced(self._usual_size, now, urgent=False):
+            if not self._is_due(len(waiting), now) or not self._publisher.may_go(
+                self._usual_size, now, urgent=False
+            ):
                 return
             sent = self._send(waiting, now, urgent=False)
             if not sent:
@@ -188,10 +179,10 @@ class Uplink:
             return
         due_at = max(self._heard_at, self._link.up_since) + self._limits.probe_interval_s
         if now < due_at and not self._suspicion.needs_proof:
-            self._wake(due_at)
-        elif self._is_paced(self._size(PROBE), now, urgent=True):
+            self._publisher.wake(due_at)
+        elif self._publisher.may_go(self._publisher.size(PROBE), now, urgent=True):
             self.probes += 1
-            self._publish(PROBE, (), now, urgent=True)
+            self._publisher.publish(PROBE, (), now, urgent=True)
 
     def _has_room(self) -> bool:
         """Whether an ordinary publish may be under way beside those that are.
@@ -208,34 +199,20 @@ class Uplink:
             return False
         due_at = self._waiting_since + self._delay_s
         if now < due_at:
-            self._wake(due_at)
+            self._publisher.wake(due_at)
         return now >= due_at
-
-    def _is_paced(self, size: int, now: float, *, urgent: bool) -> bool:
-        ready_at = self._pace.ready_at(size, now, urgent=urgent)
-        if ready_at > now:
-            self._wake(ready_at)
-        return ready_at <= now
 
     def _send(self, waiting: Sequence[Waiting], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
         """Send as many of `waiting` as fit one payload, none when the pace does not allow it."""
         payload, count = self._pack([each.json for each in waiting], self._limits.payload_bytes)
+        size = self._publisher.size(payload)
         if not urgent:
-            self._usual_size = self._size(payload)  # so that a batch too large for now is packed only once
-        if not self._is_paced(self._size(payload), now, urgent=urgent):
+            self._usual_size = size  # so that a batch too large for now is packed only once
+        if not self._publisher.may_go(size, now, urgent=urgent):
             return ()
         deliveries = tuple(each.delivery for each in waiting[:count])
-        self._publish(payload, deliveries, now, urgent=urgent)
+        self._publisher.publish(payload, deliveries, now, urgent=urgent)
         return deliveries
-
-    def _publish(self, payload: bytes, deliveries: tuple[Delivery, ...], now: float, *, urgent: bool) -> None:
-        size = self._size(payload)
-        self._pace.take(size, now)
-        mid = self._link.publish(self._topic, payload)
-        self._under_way.add(mid, Publish(deliveries, size, now, urgent))
-        self.published += 1
-        self.published_events += len(deliveries)
-        self.published_bytes += len(payload)
 
     def _failed(self, publish: Publish, failure: str, now: float) -> Settled:
         deliveries = publish.deliveries
@@ -271,9 +248,3 @@ class Uplink:
         self._under_way.clear()
         self._waiting_since = None
         self._backlog.rewind()
-
-    def _size(self, payload: bytes) -> int:
-        return wire_size(self._topic, payload)
-
-    def _wake(self, at: float) -> None:
-        self._wake_at = at if self._wake_at is None else min(self._wake_at, at)

@@ -9,9 +9,8 @@ from edge.link import Backoff, Link
 from edge.local_bus import local_topics
 from edge.messages import LinkName, Message
 from edge.mqtt import Connection, Endpoint
-from edge.options import ForwarderOptions
+from edge.options import ForwarderOptions, UplinkLimits
 from edge.settings import Settings
-from edge.uplink import UplinkLimits
 from eventplane.contract import Contract
 
 Emit = Callable[[Message], None]
@@ -55,6 +54,7 @@ def local_link(settings: Settings, contract: Callable[[], Contract], emit: Emit)
             keepalive_s=local.keepalive_s,
             connect_timeout_s=local.connect_timeout_s,
             subscriptions=tuple(local_topics(contract())),
+            login=local.login,
         )
 
     backoff = Backoff(local.reconnect_min_s, local.reconnect_max_s)

@@ -15,6 +15,9 @@ from typing import Any
 
 from eventplane.errors import EventPlaneError
 
+SPOOL_FULL = "spool_full"
+"""The reason of what found no room: the one refusal after which nobody keeps the message."""
+
 
 class ReceiptError(EventPlaneError):
     """A payload on a receipts topic is not a list of receipts."""

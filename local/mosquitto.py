@@ -16,6 +16,7 @@ from local.ports import LOOPBACK, free_port, is_listening
 from local.process import Child, Supervisor
 
 PROFILE: Final = Path(__file__).parent.parent / "edge" / "packaging" / "mosquitto.conf"
+ACCESS: Final = PROFILE.with_name("mosquitto-access.conf")
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,24 @@ class Broker:
     child: Child
 
 
-def start_mosquitto(supervisor: Supervisor, name: str, directory: Path) -> Broker:
+@dataclass(frozen=True)
+class Access:
+    """Who may connect (mosquitto_passwd) and what each may do (`python -m contract acl`)."""
+
+    passwords: Path
+    rules: Path
+
+
+def start_mosquitto(
+    supervisor: Supervisor, name: str, directory: Path, access: Access | None = None
+) -> Broker:
     """Start a broker with the device's profile on a free port of the loopback interface.
 
     Args:
         supervisor: owns the process.
         name: names the child and its log.
         directory: for its configuration and database; created if needed.
+        access: keeps the services apart; by default everybody on the machine may do everything.
 
     Raises:
         ToolMissingError: Mosquitto is not installed.
@@ -46,19 +58,20 @@ def start_mosquitto(supervisor: Supervisor, name: str, directory: Path) -> Broke
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
     configuration = directory / "mosquitto.conf"
-    configuration.write_text(_local_profile(port, directory.resolve()))
+    configuration.write_text(_local_profile(port, directory.resolve(), access))
     child = supervisor.start(
         name, [program, "-c", str(configuration.resolve())], ready=lambda: is_listening(port)
     )
     return Broker(port, child)
 
 
-def _local_profile(port: int, directory: Path) -> str:
-    """The device's profile, with only the address and the database's place changed."""
-    replaced = _replace(
-        PROFILE.read_text(),
-        {"listener": f"{port} {LOOPBACK}", "persistence_location": f"{directory}/"},
-    )
+def _local_profile(port: int, directory: Path, access: Access | None) -> str:
+    """The device's profile, with only the address and the places of files changed."""
+    text, settings = PROFILE.read_text(), {"listener": f"{port} {LOOPBACK}"}
+    if access is not None:
+        text = text.replace("allow_anonymous true\n", ACCESS.read_text())
+        settings |= {"password_file": str(access.passwords), "acl_file": str(access.rules)}
+    replaced = _replace(text, settings | {"persistence_location": f"{directory}/"})
     # As root it would become another user, who may not write to our directory.
     return f"{replaced}\nuser {getpass.getuser()}\n"
 

@@ -20,7 +20,7 @@ from local.sent import Key, SentLog
 CALL_SERVICE: Final = "call-service"
 CALL_TYPE: Final = "org.eventplane.call.placed.v1"
 
-PUT_SECONDS: Final = 120.0
+SEND_SECONDS: Final = 120.0
 """How long a service waits for room in its window: longer than any fault that the demo injects."""
 
 _CALL_SECONDS: Final = 30.0
@@ -72,7 +72,6 @@ class CallService:
         self._sent.event(call, self._outbox)
         # The alarm's receipt goes out when this returns: by then its call must be as safe as the alarm was.
         self._client.put(call, _CALL_SECONDS)
-        self._client.flush(_CALL_SECONDS)
 
     def _call(self, alarm: Envelope) -> Envelope:
         now = timestamp(self._now())
@@ -126,16 +125,16 @@ class HomeServices:
         """Put `event` into the service's outbox with the time of doing so as its `recordedtime`.
 
         The `time` of a replayed event is years old: latency is measured from `recordedtime`. Raises
-        `WindowFullError` when nothing moved for `PUT_SECONDS`.
+        `WindowFullError` when nothing moved for `SEND_SECONDS`.
         """
         event = event.stamped(recordedtime=timestamp(self._now()))
         self._sent.event(event, self._contract.participants[service].outbox)
-        self._clients[service].put(event, PUT_SECONDS)
+        self._clients[service].send(event, SEND_SECONDS)
 
     def send_poison(self, service: str, message: Poison) -> None:
         """Put a malformed message into the service's outbox. Raises `WindowFullError` as `send` does."""
         self._sent.poison(message)
-        self._clients[service].put(message.payload, PUT_SECONDS)
+        self._clients[service].send(message.payload, SEND_SECONDS)
 
     @property
     def waiting(self) -> int:

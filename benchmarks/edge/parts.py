@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,15 @@ from local.mosquitto import start_mosquitto
 from local.ports import LOOPBACK, free_port, is_listening
 from local.process import Child, Supervisor
 from tests.integration.edge.certificates import Authority
+from tools import device_image
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "eventplane/health-service/outbox"
 CAPACITY = 2**32
 """Bytes that a spool may take; no run here is about a full one."""
+
+_SYSTEM_PYTHON = "/usr/bin/python3"
+_DEVICE_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
 
 _WINDOW = 1_000
 _REPORT_S = 120.0
@@ -33,17 +38,19 @@ _REPORT_S = 120.0
 
 @dataclass(frozen=True)
 class Site:
-    """One run's directory, its children, its certificates, and the port where the cloud will be."""
+    """One run: its directory, children, certificates, the port of the cloud to be, the device's program."""
 
     supervisor: Supervisor
     directory: Path
     authority: Authority
     port: int
+    program: tuple[str, ...]
 
     @classmethod
     def create(cls, supervisor: Supervisor, directory: Path) -> Site:
         directory.mkdir(parents=True)
-        return cls(supervisor, directory, Authority(directory / "certificates"), free_port())
+        authority = Authority(directory / "certificates")
+        return cls(supervisor, directory, authority, free_port(), _device_program(directory))
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -176,11 +183,25 @@ def start_forwarder(site: Site, name: str, *, spool: Path | None = None, setting
     log = site.supervisor.run_dir / f"{name}.log"
     child = site.supervisor.start(
         name,
-        [sys.executable, "-m", "edge", "--settings", str(file)],
-        env=site.environment(),
+        [*site.program, "--settings", str(file)],
+        env=_DEVICE_ENVIRONMENT,
         ready=lambda: "local broker connected" in log.read_text(),
     )
     return Contender(child, broker.port, spool)
+
+
+def _device_program(directory: Path) -> tuple[str, ...]:
+    """The artifact, started as its unit starts it: without what a development environment adds to a process.
+
+    By the system's Python, if the bytecode is for it: that is what a device has.
+    """
+    artifact = directory / "eventplane-forwarder.pyz"
+    device_image.build(artifact, "benchmark")
+    ask = "import importlib.util, sys; sys.stdout.write(importlib.util.MAGIC_NUMBER.hex())"
+    found = subprocess.run([_SYSTEM_PYTHON, "-c", ask], capture_output=True, text=True, check=False)
+    fits = found.returncode == 0 and found.stdout == MAGIC_NUMBER.hex()
+    python = _SYSTEM_PYTHON if fits else str(getattr(sys, "_base_executable", sys.executable))
+    return python, "-I", "-S", str(artifact)
 
 
 def start_bridge(site: Site, name: str) -> Contender:

@@ -31,6 +31,10 @@ _NUMBER = re.compile(rb'"id":"(\d+)"')
 """The benchmark's events have decimal ids, which no data of theirs repeats."""
 
 
+_EARLIEST = 10**9
+"""An id beyond it is the nanosecond of sending, of the machine's monotonic clock; below, a number."""
+
+
 class Sink:
     """Serves one connection after the other until `expect` different events came, or `stop`."""
 
@@ -39,8 +43,8 @@ class Sink:
         self._quota = quota
         self._stopped = False
         self._numbers: set[bytes] = set()
-        self._arrivals: list[tuple[int, bytes]] = []
-        self._first = 0
+        self._arrivals: list[tuple[int, list[int]]] = []
+        self._first = self._last = 0
         self._publishes = self._bytes = self._events = self._connections = 0
         self._free_at = 0.0
 
@@ -65,18 +69,14 @@ class Sink:
         """Times are nanoseconds of the machine's monotonic clock; latencies from an event's id to here."""
         return {
             "first_ns": self._first,
-            "last_ns": self._arrivals[-1][0] if self._arrivals else 0,
+            "last_ns": self._last,
             "events": self._events,
             "different": len(self._numbers),
             "publishes": self._publishes,
             "bytes": self._bytes,
             "connections": self._connections,
-            "arrivals": [(at, [int(each) for each in _NUMBER.findall(text)]) for at, text in self._sample()],
+            "arrivals": self._arrivals,
         }
-
-    def _sample(self) -> list[tuple[int, bytes]]:
-        # Latency runs are small; a drain's arrivals would be megabytes that nobody reads.
-        return self._arrivals if len(self._numbers) <= 20_000 else []
 
     def _converse(self, connection: ssl.SSLSocket) -> None:
         self._connections += 1
@@ -113,13 +113,15 @@ class Sink:
             self._wait(len(payload))
         now = time.monotonic_ns()
         self._first = self._first or now
+        self._last = now
         text = zlib.decompress(payload) if payload[:1] and payload[0] == _ZLIB_FIRST else payload
         numbers = _NUMBER.findall(text)
         self._events += len(numbers)
         self._numbers.update(numbers)
         self._publishes += 1
         self._bytes += len(payload)
-        self._arrivals.append((now, text if len(numbers) <= 1 or self._expect <= 20_000 else b""))
+        if sent := [number for each in numbers if (number := int(each)) > _EARLIEST]:
+            self._arrivals.append((now, sent))
 
     def _wait(self, size: int) -> None:
         self._free_at = max(self._free_at, time.monotonic()) + max(1 / PUBLISHES_PER_S, size / BYTES_PER_S)

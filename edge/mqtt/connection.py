@@ -86,7 +86,9 @@ class Connection:
             self._emit(Disconnected(self._link, self._generation, self._session.ended or ""))
 
     def _converse(self) -> None:
+        login = self._endpoint.login
         try:
+            password = login.password() if login else None
             line = dial(self._endpoint, self._wait)
         except (OSError, EdgeError) as error:
             where = f"{self._endpoint.host}:{self._endpoint.port}"
@@ -94,7 +96,7 @@ class Connection:
                 self._session.end(f"cannot connect to {where}: {self._explain(error)}")
             return
         try:
-            self._exchange(line)
+            self._exchange(line, password)
         except (ConnectionResetError, BrokenPipeError):
             with self._lock:
                 self._session.lost(None)
@@ -104,11 +106,11 @@ class Connection:
         finally:
             line.close()
 
-    def _exchange(self, line: Line) -> None:
+    def _exchange(self, line: Line, password: bytes | None) -> None:
         watch = poll()
         watch.register(self._waker, POLLIN)
         with self._lock:
-            self._session.start(monotonic())
+            self._session.start(monotonic(), password)
         finished = False
         while True:
             with self._lock:

@@ -36,7 +36,7 @@ def dial(endpoint: Endpoint, wait: Wait) -> Line:
     if endpoint.tls:
         # IoT Core takes MQTT with certificates on the port of HTTPS, if asked by name.
         context = endpoint.tls.context((_ALPN_OF_AWS,) if endpoint.port == 443 else ())
-    addresses = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    addresses = _look_up(endpoint.host, endpoint.port)
     deadline = monotonic() + endpoint.connect_timeout_s
     connected = _connect_first(addresses, deadline, wait)
     try:
@@ -54,6 +54,14 @@ def dial(endpoint: Endpoint, wait: Wait) -> Line:
         connected.close()
         raise
     return line
+
+
+def _look_up(host: str, port: int) -> Sequence[_Address]:
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except ValueError as error:
+        # Python's own, before the system is asked: two dots in a row, a label that is too long.
+        raise OSError(f"{host!r} is no host name") from error
 
 
 def _connect_first(addresses: Sequence[_Address], deadline: float, wait: Wait) -> socket.socket:

@@ -27,8 +27,13 @@ def connect(
     session_expiry_s: int = 0,
     max_packet_bytes: int = _MAX_LENGTH,
     will: Will | None = None,
+    username: str | None = None,
+    password: bytes | None = None,
 ) -> bytes:
-    """CONNECT; the last three members of a session exist in MQTT 5 only (the will in both)."""
+    """CONNECT; `session_expiry_s` and `max_packet_bytes` exist in MQTT 5 only.
+
+    MQTT 3.1.1 knows no password without a username.
+    """
     is_5 = version == 5
     flags = 0x02 if clean else 0x00
     payload = _text(client_id)
@@ -36,6 +41,12 @@ def connect(
         flags |= 0x04 | will.qos << 3 | will.retain << 5
         payload += b"\0" if is_5 else b""
         payload += _text(will.topic) + _binary(will.payload)
+    if username is not None:
+        flags |= 0x80
+        payload += _text(username)
+    if password is not None:
+        flags |= 0x40
+        payload += _binary(password)
     properties = b""
     if is_5:
         expiry = _property(SESSION_EXPIRY, session_expiry_s) if session_expiry_s else b""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from edge.mqtt.login import Login
 from edge.mqtt.tls_files import TlsFiles
 
 MAX_PACKET_BYTES = 1024 * 1024
-"""Largest packet that we take, bytes. Four times what our Mosquitto profile lets through."""
+"""Largest packet that we take, bytes. Four times what our Mosquitto profile lets through. No setting: it only
+bounds what a broker's packet can cost in memory, and no device gains by another value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class Endpoint:
     """`keepalive_s` (0: none, at most 65535), `connect_timeout_s` and `session_expiry_s` in seconds.
 
     In MQTT 3.1.1 a session that is not clean lasts as long as the broker likes, in MQTT 5 for
-    `session_expiry_s` after the connection.
+    `session_expiry_s` after the connection. No setting: the home's broker is spoken to in MQTT 3.1.1, where
+    its own `persistent_client_expiration` counts, and the cloud gets clean sessions.
     """
 
     host: str
@@ -37,6 +40,7 @@ class Endpoint:
     connect_timeout_s: float
     subscriptions: tuple[str, ...] = ()
     tls: TlsFiles | None = None
+    login: Login | None = None
     protocol: Literal["3.1.1", "5"] = "3.1.1"
     session_expiry_s: int = 7 * 24 * 3600
     will: Will | None = None

@@ -28,11 +28,19 @@ class UnsendableError(EdgeError):
         self.problem = problem
 
 
-class TlsFileError(EdgeError):
-    """A certificate or key at `path` cannot be used: `problem` is what is wrong, `remedy` what to do."""
+class _FileError(EdgeError):
+    """The file at `path` cannot be used: `problem` is what is wrong, `remedy` what to do."""
 
     def __init__(self, path: Path, problem: str, remedy: str) -> None:
         super().__init__(f"{path} cannot be used: {problem}; {remedy}")
         self.path = path
         self.problem = problem
         self.remedy = remedy
+
+
+class TlsFileError(_FileError):
+    """A certificate or key cannot be used."""
+
+
+class PasswordFileError(_FileError):
+    """A password cannot be read, or others could read it as well."""

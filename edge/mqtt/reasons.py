@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from edge.mqtt.endpoint import Endpoint
+
 FAILURE: Final = 0x80
 """Codes from here on are failures."""
 
@@ -49,13 +51,16 @@ _NAMES: Final = {
 
 _OF_RETURN_CODE: Final = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 
-_IDENTITY: Final = "see that the certificate is active and its policy allows client id {client_id!r}"
+_CERTIFICATE: Final = "see that the certificate is active and its policy allows client id {client_id!r}"
+_LOGIN: Final = "see that the broker knows this user name and password, and lets client id {client_id!r} in"
+_STRANGER: Final = (
+    "see whether the broker wants a user name and password, and client id {client_id!r} may connect"
+)
+_OF_IDENTITY: Final = frozenset({0x85, 0x86, 0x87, 0x8A})
+"""What a broker says who does not take us for who we say we are."""
+
 _REMEDIES: Final = {
     0x84: "use the other protocol version",
-    0x85: _IDENTITY,
-    0x86: _IDENTITY,
-    0x87: _IDENTITY,
-    0x8A: _IDENTITY,
     0x8E: "another connection uses client id {client_id!r}; give each client its own",
     0x93: "a smaller window of unacknowledged publishes is needed",
     0x95: "see the broker's limit of a message",
@@ -69,9 +74,10 @@ def name(code: int) -> str:
     return _NAMES.get(code, f"unknown reason 0x{code:02x}")
 
 
-def identity(client_id: str) -> str:
+def identity(endpoint: Endpoint) -> str:
     """The remedy when the broker does not take us for who we say we are."""
-    return _IDENTITY.format(client_id=client_id)
+    remedy = _CERTIFICATE if endpoint.tls else _LOGIN if endpoint.login else _STRANGER
+    return remedy.format(client_id=endpoint.client_id)
 
 
 def of_connack(code: int) -> int:
@@ -79,8 +85,10 @@ def of_connack(code: int) -> int:
     return _OF_RETURN_CODE.get(code, code)
 
 
-def explain(code: int, text: str, client_id: str) -> str:
+def explain(code: int, text: str, endpoint: Endpoint) -> str:
     """The name, the broker's own words if any, and the remedy if there is one."""
     said = f" ({text})" if text else ""
+    if code in _OF_IDENTITY:
+        return f"{name(code)}{said}; {identity(endpoint)}"
     remedy = _REMEDIES.get(code)
-    return f"{name(code)}{said}" + (f"; {remedy.format(client_id=client_id)}" if remedy else "")
+    return f"{name(code)}{said}" + (f"; {remedy.format(client_id=endpoint.client_id)}" if remedy else "")

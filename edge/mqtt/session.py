@@ -57,11 +57,11 @@ class Session:
         """Whether all that we had to say was taken for sending, our farewell last."""
         return self._phase is _Phase.CLOSING and not self._outgoing
 
-    def start(self, now: float) -> None:
-        """The line stands. Raises `UnsendableError`."""
+    def start(self, now: float, password: bytes | None = None) -> None:
+        """The line stands; `password` is the login's. Raises `UnsendableError`."""
         self._answer_by = now + self._endpoint.connect_timeout_s
         self._pulse.sent(now)
-        self._outgoing.append(_connect(self._endpoint))
+        self._outgoing.append(_connect(self._endpoint, password))
 
     def publish(self, topic: str, payload: bytes, qos: int = _QOS) -> int:
         """Its packet id, 0 at QoS 0, and 0 when no connection stands. Raises `UnsendableError`."""
@@ -106,7 +106,7 @@ class Session:
             self.end(f"connection lost: {error or 'the broker hung up'}")
         elif self._phase is _Phase.CONNECTING:
             # IoT Core's way to say no.
-            self.end(f"the broker hung up instead of CONNACK; {reasons.identity(self._endpoint.client_id)}")
+            self.end(f"the broker hung up instead of CONNACK; {reasons.identity(self._endpoint)}")
         else:
             self.end("the broker hung up instead of SUBACK; see its access rules")
 
@@ -173,7 +173,7 @@ class Session:
             case SubAck(mid, codes):
                 self._take_suback(mid, codes)
             case Disconnect(reason, text):
-                why = reasons.explain(reason, text, self._endpoint.client_id)
+                why = reasons.explain(reason, text, self._endpoint)
                 self.end(f"disconnected by the broker: {why}")
 
     def _take_publish(self, packet: Publish) -> None:
@@ -200,7 +200,7 @@ class Session:
         if packet.reason:
             text = packet.properties.get(REASON_STRING, "")
             code = reasons.of_connack(packet.reason)
-            self.end(f"CONNECT refused: {reasons.explain(code, text, self._endpoint.client_id)}")
+            self.end(f"CONNECT refused: {reasons.explain(code, text, self._endpoint)}")
             return
         self._pulse.interval_s = packet.properties.get(SERVER_KEEP_ALIVE, self._pulse.interval_s)
         self._sent.receive_maximum = packet.properties.get(RECEIVE_MAXIMUM, window.MAX_ID)
@@ -247,7 +247,7 @@ class Session:
         self._outgoing.append(encode.disconnect(self._version, code))
 
 
-def _connect(endpoint: Endpoint) -> bytes:
+def _connect(endpoint: Endpoint, password: bytes | None) -> bytes:
     return encode.connect(
         endpoint.version,
         endpoint.client_id,
@@ -256,4 +256,6 @@ def _connect(endpoint: Endpoint) -> bytes:
         session_expiry_s=0 if endpoint.clean_session else endpoint.session_expiry_s,
         max_packet_bytes=endpoint.max_packet_bytes,
         will=endpoint.will,
+        username=endpoint.login.username if endpoint.login else None,
+        password=password,
     )

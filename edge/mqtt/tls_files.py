@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edge.mqtt.errors import TlsFileError
+from edge.private_file import is_private
 
 if TYPE_CHECKING:  # it takes memory, which a client without TLS need not spend
     import ssl
@@ -47,8 +48,9 @@ class TlsFiles:
 
 
 def _see_that_it_is_private(key: Path) -> None:
-    mode = stat.S_IMODE(key.stat().st_mode)
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+    found = key.stat()
+    if not is_private(found):
+        mode = stat.S_IMODE(found.st_mode)
         problem = f"others than its owner have access to a private key (mode {mode:o})"
         raise TlsFileError(key, problem, f"chmod 600 {key}")
 

@@ -74,19 +74,10 @@ def _provision(settings: Settings, provisioning: ProvisioningSettings, own: TlsF
 def _provisioning(settings: Settings) -> tuple[ProvisioningSettings, TlsFiles]:
     """What is to be done, and where the device's own identity belongs. Raises `SettingsError`."""
     own = settings.cloud.identity
-    if settings.provisioning is None:
+    if settings.provisioning is None or own is None:  # with the table there is an identity
         problem = SettingProblem("provisioning", "the table is missing", "add it, see docs/device.md")
-    elif own is None:
-        problem = SettingProblem("cloud.tls", "a certificate is for TLS only", "set it to true")
-    elif own.certificate != own.key:
-        problem = SettingProblem(
-            "cloud.key",
-            "it is another file than cloud.certificate",
-            "name one file for both: only then are they replaced in one step",
-        )
-    else:
-        return settings.provisioning, own
-    raise SettingsError([problem])
+        raise SettingsError([problem])
+    return settings.provisioning, own
 
 
 def _renewal(

@@ -28,16 +28,17 @@ class Archive:
         self._bucket = bucket
         self._filed: set[str] = set()
 
-    def put_lines(self, folder: str, name: str, written_at_ms: int, lines: Iterable[str]) -> str:
-        """Write `lines` as one object and return its key.
+    def put_lines(self, folder: str, name: str, written_at_ms: int, lines: Iterable[str]) -> str | None:
+        """Write `lines` as one object and return its key; None, and no object, when there are none.
 
         The partition is the UTC hour of `written_at_ms` (Unix milliseconds): events of any age may lie in it.
         """
         moment = datetime.fromtimestamp(written_at_ms / 1_000, UTC)
         key = f"{folder}/date={moment:%Y-%m-%d}/hour={moment:%H}/{name}.json.gz"
-        self._client.put_object(
-            Bucket=self._bucket, Key=key, Body=_compressed(lines), ContentType="application/x-ndjson"
-        )
+        body = _compressed(lines)
+        if body is None:
+            return None  # a device's empty batch only asks whether its line is alive
+        self._client.put_object(Bucket=self._bucket, Key=key, Body=body, ContentType="application/x-ndjson")
         return key
 
     def file_contract(self, contract: Contract) -> None:
@@ -65,12 +66,13 @@ class Archive:
         self._filed.add(contract.version)
 
 
-def _compressed(lines: Iterable[str]) -> bytes:
-    buffer = io.BytesIO()
+def _compressed(lines: Iterable[str]) -> bytes | None:
+    buffer, some = io.BytesIO(), False
     # Line by line, so that a hostile batch is never held decompressed; no time stamp, so that equal lines
     # make equal bytes.
     with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=_GZIP_LEVEL, mtime=0) as file:
         for line in lines:
+            some = True
             file.write(line.encode("utf-8"))
             file.write(b"\n")
-    return buffer.getvalue()
+    return buffer.getvalue() if some else None

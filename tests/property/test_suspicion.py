@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edge.in_flight import Publish
@@ -70,6 +70,7 @@ def test_an_outage_convicts_nobody(connections: list[tuple[bool, int]]) -> None:
             suspicion.restarted()
 
 
+@example([False, False, True, *[False] * 7])
 @given(st.lists(st.booleans(), max_size=200))
 def test_what_passes_once_in_eight_is_no_poison(passes: list[bool]) -> None:
     """The line works but for this event, and that one is cut at most seven times in a row: three and four."""

@@ -6,7 +6,7 @@ import getpass
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -159,9 +159,13 @@ def start_home(
     directory: Path,
     cloud_port: int,
     authority: Authority,
+    local: Mapping[str, object] | None = None,
     **cloud_settings: object,
 ) -> Home:
-    """A home at `broker` whose forwarder runs; `cloud_settings` are added to `[cloud]` or change it."""
+    """A home at `broker` whose forwarder runs; `cloud_settings` are added to `[cloud]` or change it.
+
+    `local` is added to `[local]`.
+    """
     (directory / "contract.json").write_bytes(load_contract().canonical)
     identity = authority.issue(THING)
     cloud = {
@@ -172,7 +176,9 @@ def start_home(
     settings, health_port = directory / "edge.toml", free_port()
     settings.write_text(
         f'thing = "{THING}"\ncontract = "contract.json"\nspool = "state/spool.db"\n'
-        f"[local]\nport = {broker.port}\nreceipt_timeout_s = 1\nreconnect_max_s = 0.2\n[cloud]\n"
+        f"[local]\nport = {broker.port}\nreceipt_timeout_s = 1\nreconnect_max_s = 0.2\n"
+        + "".join(f"{name} = {json.dumps(value)}\n" for name, value in (local or {}).items())
+        + "[cloud]\n"
         + "".join(f"{name} = {json.dumps(value)}\n" for name, value in cloud.items())
         + f"[health]\nport = {health_port}\n"
     )

@@ -278,9 +278,10 @@ def test_who_never_answers_is_given_up() -> None:
         assert "no answer to CONNECT within 0.2 s" in line.next(Disconnected).reason
 
 
-def test_a_name_that_is_not_there_is_a_reason() -> None:
-    line = Line(1, host="no-such-host.invalid")
-    assert "cannot connect to no-such-host.invalid:1" in line.next(Disconnected).reason
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "two..dots", "x" * 64, "a\0b"])
+def test_a_name_that_is_not_there_is_a_reason(host: str) -> None:
+    line = Line(1, host=host)
+    assert f"cannot connect to {host}:1" in line.next(Disconnected).reason
 
 
 def test_an_address_that_swallows_everything_does_not_hide_the_next(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from contract.loader import load_contract
+from edge.errors import DeadLetteredError
 from edge.service import ServiceClient
 from eventplane.envelope import Envelope, write_event
 from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
@@ -30,7 +31,7 @@ def event(number: int) -> Envelope:
 
 def put(service: ServiceClient, count: int) -> None:
     for number in range(count):
-        service.put(event(number), timeout_s=SECONDS)
+        service.send(event(number), timeout_s=SECONDS)
     service.flush(SECONDS)
 
 
@@ -260,6 +261,28 @@ def test_a_taken_port_costs_the_endpoint_and_nothing_else(home: Home, cloud: Clo
         put(home.service("health-service"), 1)
         wait_for(lambda: cloud.has({"e0"}))
     assert "set health.port to a free port" in home.log()
+
+
+def test_at_its_most_talkative_it_tells_neither_keys_nor_payloads(
+    home: Home, cloud: CloudBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
+    restart(home)
+    service = home.service("health-service")
+    with pytest.raises(DeadLetteredError):
+        service.put(b"hush, no event", SECONDS)
+    attributes = {"id": "e0", "source": "/homes/1/health", "type": READING, "subject": "hush"}
+    service.put(write_event(attributes, {"value": "hush"}), SECONDS)
+    wait_for(lambda: cloud.has({"e0"}))
+    # A broken key is complained about without being quoted.
+    key = tmp_path / "certificates" / "home-1.key"
+    secrets = key.read_text().splitlines()[1:-1]
+    key.write_text(key.read_text().replace(secrets[0], secrets[0][::-1]))
+    cloud.stop()
+    cloud.start()
+    wait_for(lambda: f"{key} cannot be used" in home.log())
+    assert "became dead letters: not_json" in home.log()
+    assert not [each for each in ("hush", *secrets) if each in home.log()]
 
 
 def check(home: Home) -> subprocess.CompletedProcess[str]:

@@ -33,6 +33,7 @@ from tests.integration.mqtt import TestClient
 
 TEMPLATE = "fleet"
 CREATE = "$aws/certificates/create-from-csr/json"
+CREATE_WITH_KEY = "$aws/certificates/create/json"
 REGISTER = f"$aws/provisioning-templates/{TEMPLATE}/provision/json"
 REFUSAL = {"statusCode": 403, "errorCode": "AccessDenied", "errorMessage": "the hook said no"}
 
@@ -46,6 +47,7 @@ class FakeAws(TestClient):
         self.refuses: list[str] = []
         self.silent = False
         self.created = 0
+        self.secrets: list[str] = []
         self.registered: list[dict[str, Any]] = []
         self._authority = authority
 
@@ -57,13 +59,19 @@ class FakeAws(TestClient):
             client.publish(f"{message.topic}/rejected", json.dumps(REFUSAL), qos=1)
             return
         asked = json.loads(message.payload)
-        answer = self._created(asked) if message.topic == CREATE else self._registered(asked)
+        answer = self._registered(asked) if message.topic == REGISTER else self._created(asked)
         client.publish(f"{message.topic}/accepted", json.dumps(answer), qos=1)
 
     def _created(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.created += 1
+        token = f"token-{self.created}"
+        if "certificateSigningRequest" not in asked:
+            made = self._authority.issue(THING)
+            self.secrets = [*made.key.read_text().splitlines()[1:-1], token]
+            certificate, key = made.certificate.read_text(), made.key.read_text()
+            return {"certificatePem": certificate, "privateKey": key, "certificateOwnershipToken": token}
         certificate = self._authority.sign(asked["certificateSigningRequest"], self.life)
-        return {"certificatePem": certificate, "certificateOwnershipToken": f"token-{self.created}"}
+        return {"certificatePem": certificate, "certificateOwnershipToken": token}
 
     def _registered(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.registered.append(asked)
@@ -73,7 +81,7 @@ class FakeAws(TestClient):
 @pytest.fixture
 def aws(cloud: CloudBroker, authority: Authority) -> Iterator[FakeAws]:
     with FakeAws(cloud, authority) as it:
-        for topic in (CREATE, REGISTER):
+        for topic in (CREATE, CREATE_WITH_KEY, REGISTER):
             it.subscribe(topic)
         yield it
 
@@ -170,6 +178,20 @@ def test_a_refusal_is_logged_and_tried_again(device: Device, aws: FakeAws, topic
     assert device.pair.exists()
 
 
+def test_a_key_from_the_cloud_is_stored_and_told_to_nobody(
+    device: Device, aws: FakeAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
+    monkeypatch.setenv("EVENTPLANE_PROVISIONING_KEYS", "cloud")
+    aws.refuses = [CREATE_WITH_KEY, REGISTER]
+    log = device.provision()
+    assert "a new certificate is in use" in log
+    assert aws.secrets
+    assert aws.secrets[0] in device.pair.read_text()
+    assert device.pair.stat().st_mode & 0o777 == 0o600
+    assert not [each for each in aws.secrets if each in log]
+
+
 def test_sigterm_ends_the_waiting(supervisor: Supervisor, tmp_path: Path, claim: TlsFiles) -> None:
     child = Device(supervisor, tmp_path, free_port(), claim).start()
     wait_for(lambda: "next attempt in" in child.log.read_text())
@@ -225,8 +247,8 @@ def test_a_forwarder_waits_for_its_certificate_and_outlives_its_replacement(
     aws.life = timedelta(minutes=10)
     with ServiceClient("voice-service", port=port, receipt_timeout_s=1) as voice:
         for number in ("before", "with the first", "with the second"):
-            voice.put(write_event({"id": number, "source": "/s", "type": "org.eventplane.alarm.keyword.v1"}))
-            voice.flush(SECONDS)  # stored, with or without a cloud
+            alarm = {"id": number, "source": "/s", "type": "org.eventplane.alarm.keyword.v1"}
+            voice.put(write_event(alarm), SECONDS)  # stored, with or without a cloud
             device.provision()
             wait_for(lambda number=number: cloud.has({number}))
     assert aws.created == 3

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
 
-from edge.errors import ClientClosedError, FlushTimeoutError, MessageTooLargeError, WindowFullError
+from edge.errors import (
+    ClientClosedError,
+    DeadLetteredError,
+    EdgeError,
+    FlushTimeoutError,
+    MessageTooLargeError,
+    ReceiptTimeoutError,
+    StoreFullError,
+    WindowFullError,
+)
 from edge.service import MAX_MESSAGE_BYTES, ServiceClient
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
@@ -26,15 +36,17 @@ def broker(mosquitto: Callable[[str], Broker]) -> Broker:
 def test_without_receipts_it_says_so(broker: Broker) -> None:
     client = ServiceClient("sensor", port=broker.port, window=2)
     with client:
-        client.put(b"1")
-        client.put(b"2")
+        client.send(b"1")
+        client.send(b"2")
+        with pytest.raises(ReceiptTimeoutError):
+            client.put(b"2", timeout_s=0.1)
         with pytest.raises(WindowFullError) as full:
-            client.put(b"3", timeout_s=0.1)
+            client.send(b"3", timeout_s=0.1)
         assert full.value.waiting == 2
         with pytest.raises(FlushTimeoutError) as late:
             client.flush(0.1)
         assert late.value.waiting == 2
-    for call in (lambda: client.put(b"4"), lambda: client.flush(1)):
+    for call in (lambda: client.put(b"4"), lambda: client.send(b"4"), lambda: client.flush(1)):
         with pytest.raises(ClientClosedError):
             call()
 
@@ -49,9 +61,49 @@ def test_the_largest_message_that_it_takes_passes_the_broker_and_a_larger_one_is
     ):
         forwarder.subscribe(OUTBOX)
         with pytest.raises(MessageTooLargeError):
-            client.put(largest + b"x")
-        client.put(largest)
+            client.send(largest + b"x")
+        client.send(largest)
         wait_for(lambda: (OUTBOX, largest) in forwarder.messages)
+
+
+def test_put_returns_with_the_receipt_and_raises_what_it_says(broker: Broker) -> None:
+    answers: dict[bytes, str | None] = {b"kept": None, b"no room": "spool_full", b"garbage": "not_json"}
+    outcomes: dict[bytes, Exception | None] = {}
+    refused: list[bytes] = []
+
+    def put(payload: bytes) -> None:
+        try:
+            client.put(payload, SECONDS)
+        except EdgeError as error:
+            outcomes[payload] = error
+        else:
+            outcomes[payload] = None
+
+    with (
+        TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
+        ServiceClient(
+            "sensor",
+            port=broker.port,
+            receipt_timeout_s=0.2,
+            on_refused=lambda payload, _: refused.append(payload),
+        ) as client,
+    ):
+        forwarder.subscribe(OUTBOX)
+        threads = [threading.Thread(target=put, args=(payload,)) for payload in answers]
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: {payload for _, payload in forwarder.messages} == set(answers))
+        assert outcomes == {}  # it waits for the receipt, not for the broker
+        receipts = [Receipt(digest(payload), answer) for payload, answer in answers.items()]
+        forwarder.publish(receipt_topic("sensor", "outbox"), write_receipts(receipts))
+        for thread in threads:
+            thread.join(SECONDS)
+    assert outcomes[b"kept"] is None
+    assert isinstance(outcomes[b"no room"], StoreFullError)
+    garbage = outcomes[b"garbage"]
+    assert isinstance(garbage, DeadLetteredError)
+    assert garbage.reason == "not_json"
+    assert refused == []
 
 
 def test_it_publishes_again_until_the_receipt_comes(broker: Broker) -> None:
@@ -60,7 +112,7 @@ def test_it_publishes_again_until_the_receipt_comes(broker: Broker) -> None:
         ServiceClient("sensor", port=broker.port, receipt_timeout_s=0.2) as client,
     ):
         forwarder.subscribe(OUTBOX)
-        client.put(b"once more")
+        client.send(b"once more")
         wait_for(lambda: forwarder.messages.count((OUTBOX, b"once more")) >= 2)
         forwarder.publish(receipt_topic("sensor", "outbox"), b"nonsense")
         forwarder.publish(receipt_topic("sensor", "outbox"), write_receipts([Receipt(digest(b"once more"))]))
@@ -75,7 +127,7 @@ def test_after_a_restart_of_the_broker_it_publishes_again(broker: Broker) -> Non
     with forwarder() as listener:
         listener.subscribe(OUTBOX)
     with ServiceClient("sensor", port=broker.port, receipt_timeout_s=600) as client:
-        client.put(b"hello")
+        client.send(b"hello")
         with forwarder() as listener:
             wait_for(lambda: (OUTBOX, b"hello") in listener.messages)
         broker.child.restart()
@@ -93,7 +145,7 @@ def test_it_confirms_what_its_handler_has_done_and_refuses_what_is_no_event(brok
     ):
         forwarder.subscribe(receipts_to)
         forwarder.subscribe(local_topic("call", "outbox"))
-        client.put(b"ready")
+        client.send(b"ready")
         wait_for(lambda: (local_topic("call", "outbox"), b"ready") in forwarder.messages)
         for payload in (good, b"garbage"):
             forwarder.publish(local_topic("call", "inbox"), payload)

@@ -74,7 +74,7 @@ def ids(count: int) -> set[str]:
 def send(home: Home, first: int, last: int, type_: str = READING) -> None:
     service = home.service("health-service")
     for number in range(first, last):
-        service.put(event(number, type_), timeout_s=SECONDS)
+        service.send(event(number, type_), timeout_s=SECONDS)
     service.flush(SECONDS)
 
 
@@ -181,6 +181,22 @@ def test_a_backlog_drains_within_the_quota_in_order_and_urgent_overtakes_it(
     assert order.index("e300") < order.index("e299")
     readings = [each for each in order if each != "e300"]
     assert list(dict.fromkeys(readings)) == [f"e{number}" for number in range(300)]
+
+
+def test_a_quota_below_the_pace_that_was_set_loses_nothing(
+    start: Callable[..., Home], iot_core: IotCore
+) -> None:
+    iot_core.quota = Quota(publishes_per_s=20)
+    iot_core.deaf = True
+    home = start(batch_events=1)
+    send(home, 0, 80)
+    iot_core.deaf = False
+    wait_for(lambda: iot_core.has(ids(80)))
+    wait_for(home.drained)
+    assert iot_core.violations["publishes"] > 0  # it was throttled indeed
+    assert iot_core.violations.keys() == {"publishes"}
+    assert iot_core.received[-1].connection > 1
+    assert "Traceback" not in home.log()
 
 
 def test_a_black_hole_is_noticed_on_an_idle_line(start: Callable[..., Home], iot_core: IotCore) -> None:

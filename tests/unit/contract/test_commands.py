@@ -7,9 +7,10 @@ import pytest
 
 from contract import load_contract
 from contract.__main__ import main
+from contract.acl import FORWARDER
 from contract.diagram import diagram
 from contract.diff import Change, diff
-from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.contract import Contract, ContractError, ParticipantKind, compile_contract, contract_document
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
 
@@ -147,3 +148,37 @@ def test_diff_reads_both_yaml_and_compiled_files(
 def test_a_missing_other_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", str(tmp_path / "none.json")]) == 1
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_the_access_rules_give_each_service_its_own_topics_and_the_forwarder_the_other_ends(
+    contract: Contract, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["acl"]) == 0
+    rights: dict[str, set[str]] = {}
+    user = ""
+    for line in capsys.readouterr().out.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "user":
+            user = rest
+            rights[user] = set()
+        elif word == "topic":
+            rights[user].add(rest)
+    services = [each.name for each in contract.of_kind(ParticipantKind.DEVICE_SERVICE)]
+    assert list(rights) == [FORWARDER, *services]
+    for name in services:
+        topics = [
+            f"eventplane/{name}/{box}" for box in ("outbox", "outbox/receipts", "inbox", "inbox/receipts")
+        ]
+        rule = list(zip(["write", "read", "read", "write"], topics, strict=True))
+        assert rights[name] == {f"{right} {topic}" for right, topic in rule}
+        other = {"read": "write", "write": "read"}
+        assert {f"{other[right]} {topic}" for right, topic in rule} <= rights[FORWARDER]
+    assert len(rights[FORWARDER]) == 4 * len(services)
+    assert not any(character in each for lines in rights.values() for each in lines for character in "+#")
+
+
+def test_no_service_can_have_the_forwarders_name(contract: Contract) -> None:
+    document = contract_document(contract)
+    document["participants"][FORWARDER] = document["participants"]["voice-service"]
+    with pytest.raises(ContractError, match=FORWARDER):
+        compile_contract(document, "changed")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.edge.disks import SmallDisk, small_disk_at
 from tests.unit.edge.fakes import Device
 
 
@@ -15,3 +16,10 @@ def device(tmp_path: Path) -> Iterator[Device]:
     it.connect()
     yield it
     it.crash()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A disk of 16 MB or, without the right to mount one, files that cannot grow beyond 2 MB."""
+    with small_disk_at(tmp_path) as disk:
+        yield disk

@@ -12,10 +12,9 @@ from edge.forwarder import Forwarder
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
-from edge.options import Clock, ForwarderOptions
+from edge.options import Clock, ForwarderOptions, UplinkLimits
 from edge.recent import key_digest
 from edge.spool import Arrival, Delivery, Spool
-from edge.uplink import UplinkLimits
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
 from eventplane.device_reports import HEARTBEAT

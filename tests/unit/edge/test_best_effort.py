@@ -5,6 +5,7 @@ from pathlib import Path
 from edge.best_effort import MOST_CHARACTERS, MOST_EVENTS, OFFLINE, OVERFLOW, BestEffortLane, Fleeting
 from edge.messages import LinkName
 from edge.reports import NotStored
+from eventplane.delivery import Outcome
 from tests.unit.edge.fakes import ALARM, READING, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -78,6 +79,8 @@ def test_offline_it_is_counted_and_gone(tmp_path: Path) -> None:
         NotStored("device.outbox", READING, OFFLINE): 1,
         NotStored("device.outbox", ALARM, OFFLINE): 1,
     }
+    # The health endpoint and the heartbeat tell it, too.
+    assert device.forwarder.counts.discards == {(Outcome.DROPPED, OFFLINE): 2}
     assert len(device.delivered("call")) == 1
     device.connect(CLOUD)
     device.turn(after=1.0)
@@ -105,4 +108,14 @@ def test_what_is_promised_goes_first(tmp_path: Path) -> None:
     assert first_wave <= 2  # what was under way already
     assert sent[first_wave : first_wave + 4] == ["p0", "p1", "p2", "p3"]
     assert sorted(sent) == ["b0", "b1", "b2", "p0", "p1", "p2", "p3"]
+    device.crash()
+
+
+def test_what_waits_for_a_slow_service_is_not_lost_with_the_patience(tmp_path: Path) -> None:
+    device = device_of(tmp_path)
+    device.turn(*(device.from_service(event(f"e{n}", subject="show")) for n in range(5)))
+    assert len(device.delivered("display")) == 3
+    device.turn(after=10.0)
+    assert len(device.delivered("display")) == 5
+    assert not device.forwarder.counts.not_stored
     device.crash()

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import (
@@ -13,10 +15,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from edge.certificate import CertificateFile
-from edge.check import expires_soon, identity_problems
+from edge.check import awaits_provisioning, expires_soon, file_problems
 from edge.contract_file import read_contract
 from edge.errors import SettingProblem
-from edge.settings import CloudSettings
+from edge.mqtt import Login
+from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings
 from eventplane.contract import Contract
 from tests.integration.edge.certificates import Authority
 from tests.unit.edge.fakes import contract
@@ -34,9 +37,33 @@ def cloud(tmp_path: Path) -> CloudSettings:
     )
 
 
-def found(cloud: CloudSettings, now: datetime = NOW) -> list[tuple[str, str]]:
+@pytest.fixture
+def provisioning(tmp_path: Path) -> ProvisioningSettings:
+    claim = Authority(tmp_path / "pki").issue("claim")
+    return ProvisioningSettings(template="t", claim_certificate=claim.certificate, claim_key=claim.key)
+
+
+def settings(
+    cloud: CloudSettings,
+    provisioning: ProvisioningSettings | None = None,
+    local: LocalSettings | None = None,
+) -> Settings:
+    return Settings(
+        local=local or LocalSettings(),
+        cloud=cloud,
+        health=HealthSettings(),
+        provisioning=provisioning,
+        thing="home-1",
+        contract=Path("contract.json"),
+        spool=Path("spool.db"),
+    )
+
+
+def found(
+    cloud: CloudSettings, now: datetime = NOW, provisioning: ProvisioningSettings | None = None
+) -> list[tuple[str, str]]:
     """Setting and problem of each, without the files' names."""
-    problems = identity_problems(cloud, now)
+    problems = file_problems(settings(cloud, provisioning), now)
     assert all(each.remedy for each in problems)
     folder = f"{cloud.ca.parent}{os.sep}"
     return [(each.setting, each.problem.replace(folder, "")) for each in problems]
@@ -62,7 +89,7 @@ def test_it_warns_before_a_certificate_expires(cloud: CloudSettings) -> None:
 
 
 def test_a_key_that_others_may_read(cloud: CloudSettings) -> None:
-    cloud.key.chmod(0o640)
+    cloud.key.chmod(0o644)
     assert found(cloud) == [("cloud.key", "home-1.key: others may use it")]
 
 
@@ -121,3 +148,109 @@ def test_a_certificate_that_is_replaced_is_read_again(cloud: CloudSettings, tmp_
     assert it.left_s() is not None
     cloud.certificate.unlink()
     assert it.left_s() is None
+
+
+def awaiting(cloud: CloudSettings) -> CloudSettings:
+    """A device on its first day: one file for certificate and key, and it is not there yet."""
+    assert cloud.certificate is not None
+    identity = cloud.certificate.with_name("identity.pem")
+    return replace(cloud, certificate=identity, key=identity)
+
+
+def test_a_certificate_that_provisioning_will_bring_is_not_missed(
+    cloud: CloudSettings, provisioning: ProvisioningSettings
+) -> None:
+    first_day = awaiting(cloud)
+    assert awaits_provisioning(settings(first_day, provisioning))
+    assert found(first_day, provisioning=provisioning) == []
+    # Without the table nobody brings it.
+    assert not awaits_provisioning(settings(first_day))
+    assert [setting for setting, _ in found(first_day)] == ["cloud.certificate", "cloud.key"]
+
+
+def test_whom_to_trust_is_asked_on_the_first_day_too(
+    cloud: CloudSettings, provisioning: ProvisioningSettings
+) -> None:
+    assert cloud.ca is not None
+    cloud.ca.unlink()
+    assert found(awaiting(cloud), provisioning=provisioning) == [
+        ("cloud.ca", "ca.pem: No such file or directory")
+    ]
+
+
+def test_one_that_is_there_is_looked_at_though_provisioning_could_bring_another(
+    cloud: CloudSettings, provisioning: ProvisioningSettings
+) -> None:
+    first_day = awaiting(cloud)
+    assert first_day.certificate is not None
+    first_day.certificate.write_text("half of a certificate")
+    assert not awaits_provisioning(settings(first_day, provisioning))
+    assert "cloud.certificate" in [setting for setting, _ in found(first_day, provisioning=provisioning)]
+
+
+def test_one_that_cannot_be_seen_is_not_awaited(
+    cloud: CloudSettings, provisioning: ProvisioningSettings, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    hidden = tmp_path / "file" / "identity.pem"
+    assert not awaits_provisioning(settings(replace(cloud, certificate=hidden, key=hidden), provisioning))
+
+
+def test_a_claim_that_is_missing_or_that_others_may_use(
+    cloud: CloudSettings, provisioning: ProvisioningSettings
+) -> None:
+    provisioning.claim_key.chmod(0o644)
+    assert found(cloud, provisioning=provisioning) == [
+        ("provisioning.claim_key", "claim.key: others may use it")
+    ]
+    provisioning.claim_key.unlink()
+    provisioning.claim_certificate.unlink()
+    assert found(awaiting(cloud), provisioning=provisioning) == [
+        ("provisioning.claim_certificate", "claim.crt: No such file or directory"),
+        ("provisioning.claim_key", "claim.key: No such file or directory"),
+    ]
+
+
+def test_a_claim_with_anothers_key(cloud: CloudSettings, provisioning: ProvisioningSettings) -> None:
+    assert cloud.key is not None
+    provisioning.claim_key.write_bytes(cloud.key.read_bytes())
+    assert found(cloud, provisioning=provisioning) == [
+        ("provisioning.claim_key", "claim.key does not belong to claim.crt")
+    ]
+
+
+def test_a_claim_that_is_roots_alone_is_for_systemd_to_hand_over(
+    cloud: CloudSettings, provisioning: ProvisioningSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Path.open
+
+    def open_if_allowed(self: Path, *arguments: Any, **options: Any) -> Any:
+        if self == provisioning.claim_key:
+            raise PermissionError(13, "Permission denied")
+        return there(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", open_if_allowed)
+    assert found(cloud, provisioning=provisioning) == []
+
+
+def test_a_device_that_makes_its_key_needs_openssl(
+    cloud: CloudSettings, provisioning: ProvisioningSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert [setting for setting, _ in found(cloud, provisioning=provisioning)] == ["provisioning.keys"]
+    assert found(cloud, provisioning=replace(provisioning, keys="cloud")) == []
+
+
+@pytest.mark.parametrize(("mode", "problem"), [(0o600, None), (0o604, "(mode 604)"), (None, "No such file")])
+def test_a_password_for_the_homes_broker(
+    cloud: CloudSettings, tmp_path: Path, mode: int | None, problem: str | None
+) -> None:
+    file = tmp_path / "password"
+    if mode is not None:
+        file.write_text("secret")
+        file.chmod(mode)
+    local = LocalSettings(username="me", password_file=file)
+    assert local.login == Login("me", file)
+    problems = file_problems(settings(cloud, local=local), NOW)
+    assert [each.setting for each in problems] == (["local.password_file"] if problem else [])
+    assert all(problem in each.problem and "secret" not in str(each) for each in problems if problem)

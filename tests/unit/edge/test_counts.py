@@ -1,7 +1,23 @@
 from __future__ import annotations
 
+from edge import reports
 from edge.counts import MOST_KINDS, OTHER_TYPES, Counts
-from edge.reports import NotStored
+from edge.reports import Heading, NotStored
+from edge.spool import DiscardTally
+from edge.spool.discards import MOST_RANGES
+from edge.stamps import stamp
+from eventplane.delivery import Outcome
+
+
+def test_the_largest_report_fits_an_event() -> None:
+    counts = Counts()
+    for number in range(2 * MOST_KINDS):
+        counts.lost(NotStored("c" * 5_000, f"{number:04}" + "\N{OLD PERSIAN SIGN A}" * 90_000, "spool_full"))
+    ranges = tuple((-(1 << 40) + 3 * n, -(1 << 40) + 3 * n + 1) for n in range(MOST_RANGES))
+    tally = DiscardTally("device.outbox", Outcome.DROPPED, "spool_full", 2 * MOST_RANGES, ranges)
+    heading = Heading("t" * 128, "e" * 16, 10**11, "2024-01-01T00:00:00.000Z")
+    report = reports.discarded(heading, [tally], counts.not_stored)
+    assert len(stamp(report, "e" * 16, 10**11).json) > 50_000
 
 
 def test_a_report_never_tells_more_kinds_than_fit_an_event() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from edge.errors import SpoolError
 from edge.messages import Connected, LinkName, Received, Stop
+from edge.service import MAX_MESSAGE_BYTES
 from edge.spool import Arrival
 from edge.stamps import EPOCH, SEQUENCE
 from eventplane.device_reports import MANIFEST
@@ -25,6 +26,13 @@ def test_what_arrived_is_stored_then_acknowledged_in_order_with_one_message_of_r
     assert device.receipts() == [Receipt(digest(each.payload)) for each in messages]
     assert len(device.local.last.published) == 1
     assert device.spool.backlog() == {"device.outbox": 3}
+
+
+def test_no_message_of_receipts_is_larger_than_the_broker_takes(device: Device) -> None:
+    sent = device.from_service(event("e"))
+    device.turn(*[sent] * 5_000)
+    assert len(device.receipts()) == 5_000
+    assert max(len(payload) for _, _, payload in device.local.last.published) < MAX_MESSAGE_BYTES
 
 
 def test_nothing_is_acknowledged_when_the_commit_fails(

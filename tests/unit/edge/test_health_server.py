@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -92,6 +93,23 @@ def test_a_slow_client_is_cut_off_and_the_next_one_served(
         slow.sendall(b"GET /healthz HTTP/1.1\r\n")
         assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
         assert slow.recv(1) == b""
+
+
+def test_a_client_that_never_hangs_up_does_not_keep_the_next_one_waiting(
+    server: HealthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CONNECTION_S", 0.05)
+    with connect(server) as clinging:
+        clinging.sendall(GOOD)
+        assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
+
+
+def test_a_queue_of_silent_clients_passes(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECTION_S", 0.02)
+    with contextlib.ExitStack() as silent:
+        for _ in range(module._QUEUED):
+            silent.enter_context(connect(server))
+        assert ask(server, GOOD).startswith(b"HTTP/1.1 200")
 
 
 def test_a_page_that_fails_ends_only_its_connection(

@@ -39,6 +39,24 @@ def decode(data: bytes, version: int = 4) -> list[Packet]:
             encode.connect(5, "", clean=True, keepalive_s=1, max_packet_bytes=16, will=Will("w", b"", 0)),
             "10 18 00 04 4d 51 54 54 05 06 00 01 05 27 00 00 00 10 00 00 00 00 01 77 00 00",
         ),
+        (
+            encode.connect(4, "me", clean=True, keepalive_s=60, username="u", password=b"\xff\x00"),
+            "10 15 00 04 4d 51 54 54 04 c2 00 3c 00 02 6d 65 00 01 75 00 02 ff 00",
+        ),
+        (
+            encode.connect(
+                5,
+                "me",
+                clean=True,
+                keepalive_s=1,
+                max_packet_bytes=16,
+                will=Will("w", b"", 0),
+                username="u",
+                password=b"p",
+            ),
+            "10 20 00 04 4d 51 54 54 05 c6 00 01 05 27 00 00 00 10 00 02 6d 65 "
+            "00 00 01 77 00 00 00 01 75 00 01 70",
+        ),
         (encode.subscribe(4, 1, ["a", "b/#"], 1), "82 0c 00 01 00 01 61 01 00 03 62 2f 23 01"),
         (encode.subscribe(5, 0x102, ["a"], 0), "82 07 01 02 00 00 01 61 00"),
         (encode.publish(4, T, b"hi", 0), "30 07 00 03 61 2f 62 68 69"),

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from edge.messages import Acknowledged, Connected, LinkName, Received
-from edge.mqtt import Endpoint, encode
+from edge.mqtt import Endpoint, Login, TlsFiles, encode
 from edge.mqtt.session import Session
 from tests.unit.edge import broker_packets as broker
 
 ENDPOINT = Endpoint("h", 1, "c", True, 30, 5.0)
 V5 = replace(ENDPOINT, protocol="5")
+TLS = replace(ENDPOINT, tls=TlsFiles(Path("ca"), Path("crt"), Path("key")))
+LOGIN = replace(ENDPOINT, login=Login("me", Path("password")))
 UP = Connected(LinkName.CLOUD, 2)
 T = encode.topic_name("t")
 
@@ -79,7 +82,9 @@ def test_a_refused_subscription_ends_it_and_names_the_filter() -> None:
 @pytest.mark.parametrize(
     ("endpoint", "answer", "reason"),
     [
-        (ENDPOINT, broker.connack(reason=5), "CONNECT refused: not authorized; see that the certificate"),
+        (TLS, broker.connack(reason=5), "CONNECT refused: not authorized; see that the certificate"),
+        (LOGIN, broker.connack(reason=4), "bad user name or password; see that the broker knows this user"),
+        (ENDPOINT, broker.connack(reason=5), "not authorized; see whether the broker wants a user name"),
         (ENDPOINT, broker.connack(reason=1), "unsupported protocol version; use the other"),
         (ENDPOINT, broker.connack(reason=77), "unknown reason 0x4d"),
         (V5, broker.connack(4, reason=1), "unsupported protocol version"),
@@ -129,7 +134,7 @@ def test_a_suback_that_does_not_fit_its_subscribe_ends_it() -> None:
     ],
 )
 def test_when_the_broker_hangs_up_the_reason_says_where(answers: list[bytes], reason: str) -> None:
-    wire = Wire(replace(ENDPOINT, subscriptions=("a",)))
+    wire = Wire(replace(TLS, subscriptions=("a",)))
     wire.receive(*answers)
     wire.session.lost(None)
     assert reason in ended(wire)

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from edge.outbox_window import OutboxWindow
-from eventplane.receipts import digest
+from eventplane.receipts import Receipt, digest
 
 
 @pytest.fixture
@@ -39,15 +39,17 @@ def test_it_asks_ever_more_rarely_until_a_receipt_comes(window: OutboxWindow) ->
     assert window.due(5.0) == [b"a", b"b"]
     assert window.due(14.9) == []
     assert window.due(15.0) == [b"a", b"b"]
-    window.confirm(digest(b"a"))
+    window.confirm(Receipt(digest(b"a")))
     assert window.due(20.0) == [b"b"]
 
 
 def test_a_receipt_ends_it(window: OutboxWindow) -> None:
     fill(window, b"a", b"b")
     window.due(100.0)
-    assert window.confirm(digest(b"a")) == b"a"
-    assert window.confirm(digest(b"a")) is None
+    confirmed = window.confirm(Receipt(digest(b"a"), "no_room"))
+    assert confirmed is not None
+    assert (confirmed.payload, confirmed.receipt) == (b"a", Receipt(digest(b"a"), "no_room"))
+    assert window.confirm(Receipt(digest(b"a"))) is None
     assert window.due(200.0) == [b"b"]
     assert len(window) == 1
 
@@ -65,7 +67,7 @@ def test_a_receipt_that_outruns_the_repetition_saves_it(window: OutboxWindow) ->
     fill(window, b"a", b"b")
     window.due(100.0)
     window.resend()
-    window.confirm(digest(b"a"))
+    window.confirm(Receipt(digest(b"a")))
     assert window.due(101.0) == [b"b"]
 
 
@@ -79,9 +81,9 @@ def test_there_is_no_room_beyond_the_size_until_a_receipt_comes(window: OutboxWi
     fill(window, b"a", b"b", b"c")
     assert not window.add(b"d", 0)
     outcome: list[bool] = []
-    waiter = threading.Thread(target=lambda: outcome.append(window.add(b"d", 30)))
+    waiter = threading.Thread(target=lambda: outcome.append(window.add(b"d", 30) is not None))
     waiter.start()
-    window.confirm(digest(b"b"))
+    window.confirm(Receipt(digest(b"b")))
     waiter.join(30)
     assert outcome == [True]
 
@@ -92,16 +94,27 @@ def test_whoever_waits_for_the_receipts_is_woken(window: OutboxWindow) -> None:
     outcome: list[bool] = []
     waiter = threading.Thread(target=lambda: outcome.append(window.wait_empty(30)))
     waiter.start()
-    window.confirm(digest(b"a"))
+    window.confirm(Receipt(digest(b"a")))
     waiter.join(30)
     assert outcome == [True]
+
+
+def test_whoever_waits_for_one_receipt_gets_it_also_when_it_was_faster(window: OutboxWindow) -> None:
+    message = window.add(b"a", 0, awaited=True)
+    assert message is not None
+    assert window.wait_receipt(message, 0) is None
+    assert message.awaited == 0
+    again = window.add(b"a", 0, awaited=True)
+    assert again is message
+    window.confirm(Receipt(digest(b"a"), "no_room"))
+    assert window.wait_receipt(message, 0) == Receipt(digest(b"a"), "no_room")
 
 
 def test_closing_wakes_whoever_waits(window: OutboxWindow) -> None:
     fill(window, b"a", b"b", b"c")
     outcome: list[bool] = []
     waiters = [
-        threading.Thread(target=lambda: outcome.append(window.add(b"d", 30))),
+        threading.Thread(target=lambda: outcome.append(window.add(b"d", 30) is not None)),
         threading.Thread(target=lambda: outcome.append(window.wait_empty(30))),
     ]
     for waiter in waiters:

@@ -17,6 +17,7 @@ from eventplane.delivery import Outcome
 from eventplane.device_reports import DISCARDED
 from eventplane.envelope import parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
+from tests.unit.edge.disks import SmallDisk, fill_the_rest
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -268,7 +269,16 @@ def test_an_alarm_takes_the_place_of_others_on_a_full_disk(
 ) -> None:
     device.disconnect(CLOUD)
     device.turn(*(device.from_service(event(f"e{n}", pad=PAD)) for n in range(10)))
-    FullDisk(device, monkeypatch, lambda arrivals, ends: arrivals <= 1 and ends >= arrivals)
+    ended = 0
+
+    def fits(arrivals: int, ends: int) -> bool:
+        nonlocal ended
+        if arrivals <= min(1, ended):  # only what has ended before leaves room
+            ended += ends - arrivals
+            return True
+        return False
+
+    FullDisk(device, monkeypatch, fits)
     alarm = device.from_service(event("fire", ALARM))
     device.turn(alarm, device.from_service(event("reading")))
     assert [each.refused for each in device.receipts()[-2:]] == [None, FULL]
@@ -276,6 +286,40 @@ def test_an_alarm_takes_the_place_of_others_on_a_full_disk(
     (tally,) = device.spool.discards()
     assert tally.outcome is Outcome.DROPPED
     assert parse_event(device.delivered("call")[0]).attributes["devicesequence"] == "000000000012"
+
+
+def test_an_alarm_on_a_disk_that_is_really_full_costs_little_of_the_backlog(small_disk: SmallDisk) -> None:
+    device = Device(small_disk.path)
+    device.connect(LOCAL)
+    for batch in range(20):
+        device.turn(*(device.from_service(event(f"e{batch}-{n}", pad=PAD)) for n in range(50)))
+    fill_the_rest(small_disk.path.with_name("other"))
+    number = 0
+    while answers(device, READING) == [None]:
+        number += 1
+        device.turn(*(device.from_service(event(f"more{number}-{n}", pad=PAD)) for n in range(50)))
+    waiting = device.spool.pending("device.outbox", 1)
+    assert waiting >= 500
+    for number in range(3):
+        device.turn(device.from_service(event(f"fire{number}", ALARM)))
+    assert [each.refused for each in device.receipts()[-3:]] == [None] * 3
+    assert device.spool.pending("call.inbox", 0) == 3
+    assert device.spool.pending("device.outbox", 1) > waiting * 0.8
+    device.crash()
+
+
+def test_the_backlog_is_not_given_up_for_alarms_that_find_no_room_anyway(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.disconnect(CLOUD)
+    device.turn(*(device.from_service(event(f"e{n}", pad=PAD)) for n in range(1000)))
+    disk = FullDisk(device, monkeypatch, lambda *_: False)
+    for number in range(20):
+        device.turn(device.from_service(event(f"fire{number}", ALARM)))
+    assert {each.refused for each in device.receipts()[-20:]} == {FULL}
+    disk.fits = lambda *_: True
+    device.turn(after=6.0)
+    assert device.spool.pending("device.outbox", 1) > 800
 
 
 def test_a_refusal_of_a_service_is_not_lost_when_its_dead_letter_finds_no_room(

@@ -6,6 +6,7 @@ from edge.recent import KEY_BYTES, RecentKeys, key_digest
 def test_it_knows_the_last_keys_only_also_those_it_was_given() -> None:
     recent = RecentKeys(2, [b"a", b"b"])
     recent.add(b"c")
+    recent.settle()
     assert [each in recent for each in (b"a", b"b", b"c")] == [False, True, True]
 
 
@@ -14,6 +15,15 @@ def test_what_was_not_stored_is_no_repetition() -> None:
     recent.add(b"a")
     recent.forget(b"a")
     assert b"a" not in recent
+
+
+def test_what_found_no_room_pushes_nothing_out() -> None:
+    recent = RecentKeys(2, [b"a", b"b"])
+    for _ in range(3):
+        recent.add(b"c")
+        recent.forget(b"c")
+        recent.settle()
+    assert b"a" in recent
 
 
 def test_source_and_id_both_count() -> None:

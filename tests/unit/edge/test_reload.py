@@ -40,6 +40,7 @@ class TestReload:
     def test_a_changed_uplink_starts_over_a_new_connection(self, device: Device) -> None:
         device.turn(device.from_service(event("fire", ALARM)))
         device.turn(Reload(contract(batching_delay_ms=0)))
+        assert device.forwarder.counts.published_events == 1  # since the process began
         assert device.cloud.last.abandoned
         device.turn(device.puback(1))  # late, of the old connection
         device.turn(after=61.0)

@@ -18,10 +18,10 @@ from edge.reports import Heading, NotStored, is_statement
 from edge.spool import Birth, DiscardTally, Statement
 from eventplane.contract import Place
 from eventplane.delivery import Outcome
-from eventplane.device_reports import HEARTBEAT, MANIFEST, STARTED
+from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, STARTED
 from eventplane.envelope import Envelope, parse_event
 from eventplane.router import Router
-from tests.unit.edge.fakes import ALARM, READING, Device, event
+from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
 
 HEADING = Heading("thing", "e0", 7, "2024-01-01T00:00:00Z")
 TALLY = DiscardTally("device.outbox", Outcome.EXPIRED, "expirytime", 4, ((-3, -2), (5, 6)))
@@ -123,6 +123,22 @@ def test_a_manifest_comes_in_its_interval_and_only_with_something_to_state(devic
     (report,) = stored(device, MANIFEST)
     stated = {each["destination"]: each["count"] for each in report.data()["statements"]}
     assert stated == {"call.inbox": 1, "device.outbox": 1}
+
+
+def test_what_tells_of_others_outlives_the_channel_that_carries_it(make: Callable[..., Device]) -> None:
+    device = make(settled=False, plane=contract(expiry_s=10))
+    device.turn(device.from_service(event("e"), generation=1), device.from_service(b"garbage", generation=1))
+    device.crash()
+    device.start()
+    device.turn(after=20.0)
+    device.turn(after=61.0)
+    device.connect()
+    for _ in range(3):
+        device.acknowledge_all()
+        device.turn(after=1.0)
+    sent = [each for _, _, payload in device.cloud.last.published for each in device.unpacked(payload)]
+    assert [each.type for each in sent] == [STARTED, DEAD_LETTER, MANIFEST, DISCARDED]
+    device.crash()
 
 
 def test_a_heartbeat_tells_figures_and_goes_when_newer_ones_say_more(make: Callable[..., Device]) -> None:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edge.errors import SettingProblem, SettingsError
-from edge.settings import Settings, load_settings
+from edge.mqtt import Login
+from edge.settings import TABLES, Settings, load_settings
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 
 COMPLETE: dict[str, Any] = {
@@ -34,6 +37,9 @@ OUT_OF_RANGE = [
     ("local.port", 1883.0),
     ("local.port", True),
     ("local.host", ""),
+    ("local.username", ""),
+    ("local.username", "a\\nb"),
+    ("local.password_file", 7),
     ("local.keepalive_s", 4),
     ("local.keepalive_s", 1_201),
     ("local.connect_timeout_s", 0),
@@ -83,6 +89,8 @@ OUT_OF_RANGE = [
 def load(directory: Path, values: dict[str, Any], environment: dict[str, str] | None = None) -> Settings:
     """Settings of a file with `values`, by dotted name."""
     lines: dict[str, list[str]] = {"": [], "local": [], "cloud": [], "health": []}
+    if any(name.startswith("provisioning.") for name in values):
+        lines["provisioning"] = []
     for name, value in values.items():
         table, _, key = name.rpartition(".")
         text = f'"{value}"' if isinstance(value, str) else str(value).lower()
@@ -210,3 +218,52 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: str | byte
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(SettingsError, match=r"edge\.toml"):
         load_settings(file, {})
+
+
+@pytest.mark.parametrize(("given", "missing"), [("username", "password_file"), ("password_file", "username")])
+def test_a_name_and_its_password_go_together(tmp_path: Path, given: str, missing: str) -> None:
+    (it,) = problems(tmp_path, {**COMPLETE, f"local.{given}": "x"})
+    assert (it.setting, it.problem) == (f"local.{missing}", "it is missing")
+    settings = load(tmp_path, {**COMPLETE, "local.username": "me", "local.password_file": "p"})
+    assert settings.local.login == Login("me", tmp_path / "p")
+    assert load(tmp_path, COMPLETE).local.login is None
+
+
+def test_a_key_in_the_place_of_its_files_name_is_refused_without_being_told(tmp_path: Path) -> None:
+    pem = "-----BEGIN PRIVATE KEY-----\nMIGHAgEA\n-----END PRIVATE KEY-----\n"
+    (it,) = problems(tmp_path, COMPLETE, {"EVENTPLANE_CLOUD_KEY": pem})
+    assert (it.setting, it.remedy) == ("cloud.key", "give a path; needed for TLS")
+    assert "MIGHAgEA" not in str(it)
+
+
+def bounds() -> list[tuple[str, float]]:
+    """Each setting that has a range, with a value just outside on either side."""
+    found = []
+    for table, kind in {"": Settings, **TABLES}.items():
+        for each in fields(kind):
+            limits = re.search(r" from (\S+) to (\S+)$", each.metadata.get("accepts", ""))
+            if limits:
+                name = f"{table}.{each.name}" if table else each.name
+                step = 1 if each.type == "int" else 0.001
+                found += [(name, float(limits[1]) - step), (name, float(limits[2]) + step)]
+    return found
+
+
+@pytest.mark.parametrize(("name", "value"), bounds())
+def test_every_range_is_kept_at_both_ends(tmp_path: Path, name: str, value: float) -> None:
+    whole = {
+        "provisioning.template": "t",
+        "provisioning.claim_certificate": "c",
+        "provisioning.claim_key": "k",
+    }
+    same = {"cloud.key": COMPLETE["cloud.certificate"]}
+    given = int(value) if value == int(value) else value
+    (it,) = problems(tmp_path, {**COMPLETE, **whole, **same, name: given})
+    assert (it.setting, it.remedy[:5]) == (name, "give ")
+
+
+def test_no_password_leaves_the_device(tmp_path: Path) -> None:
+    login = {"local.username": "me", "local.password_file": "p"}
+    (it,) = problems(tmp_path, {**COMPLETE, **login, "local.host": "10.0.0.1"})
+    assert it.setting == "local.host"
+    assert it.problem.startswith("10.0.0.1 is not on this device")

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import resource
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from edge.errors import SpoolFullError
 from edge.spool import BEFORE_EVERYTHING, Spool
 from edge.spool.room import KEPT_FREE_BYTES, RESERVE_BYTES
+from tests.unit.edge.disks import DISK_BYTES, KIB, SmallDisk, fill_the_rest, limited_files
 from tests.unit.edge.spools import CLOUD, arrival, beside, cloud, fill, waiting
 
-KIB = 1024
 LARGE = "x" * 20 * KIB
-DISK_BYTES = 16 * KIB * KIB
-CHUNK_BYTES = 4 * KIB
 
 
 def fill_up(spool: Spool) -> int:
@@ -36,42 +29,6 @@ def fill_up(spool: Spool) -> int:
 def drain(spool: Spool, last: int) -> None:
     for sequence in range(1, last + 1):
         spool.commit([], [cloud(sequence)], life_ms=0)
-
-
-class SmallDisk(NamedTuple):
-    """A spool's `path`. `enlarge` makes room where nothing else does."""
-
-    path: Path
-    events: int
-    enlarge: Callable[[], None]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """A disk of 16 MB in memory for root; for others, who may not mount one, files that cannot grow."""
-    path = tmp_path / "spool.db"
-    if os.geteuid() == 0:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", tmp_path], check=True)
-        yield SmallDisk(path, 12_000, lambda: None)
-        subprocess.run(["umount", tmp_path], check=True)
-    else:
-        with limited_files(2 * KIB * KIB) as enlarge:
-            yield SmallDisk(path, 2_000, enlarge)
-
-
-@contextlib.contextmanager
-def limited_files(size: int) -> Iterator[Callable[[], None]]:
-    """No file may grow beyond `size` bytes, until the end or until what it gives is called."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def lift() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield lift
-    finally:
-        lift()
 
 
 def check_it_survives(path: Path, make_room: Callable[[], None]) -> None:
@@ -96,13 +53,6 @@ def check_it_survives(path: Path, make_room: Callable[[], None]) -> None:
 
 def test_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
     check_it_survives(small_disk.path, small_disk.enlarge)
-
-
-def fill_the_rest(other: Path) -> None:
-    """Until there is no room, and never more than a small disk holds: this may be somebody's real one."""
-    with other.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        for _ in range(DISK_BYTES // CHUNK_BYTES):
-            file.write(b"x" * CHUNK_BYTES)
 
 
 def test_a_damaged_spool_on_a_full_disk_starts_and_keeps_what_fits(small_disk: SmallDisk) -> None:

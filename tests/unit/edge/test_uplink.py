@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from edge.messages import Acknowledged, Disconnected, LinkName
-from eventplane.envelope import parse_event
-from tests.unit.edge.fakes import ALARM, CHORE, READING, TOPIC, Device, event, ids
+from eventplane.delivery import Outcome
+from eventplane.envelope import Envelope, parse_event
+from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, READING, TOPIC, Device, event, ids
 
 CLOUD = LinkName.CLOUD
 
@@ -212,10 +213,33 @@ class TestPoison:
 
     def test_the_dead_letter_of_a_dead_letter_is_small(self, device: Device) -> None:
         device.turn(device.from_service(b"x" * 60_000))
-        for mid in range(1, 3):
+        device.turn(after=1.0)
+        device.turn(device.puback(1, failure="packet too large"))
+        (waiting,) = device.spool.read("device.outbox", 1, 0, 10)
+        assert len(waiting.json) < 10_000
+        assert parse_event(waiting.json).type == DEAD_LETTER
+
+    @pytest.mark.parametrize("payload", [event("e"), b"x" * 60_000])
+    def test_a_cloud_that_refuses_everything_is_not_offered_dead_letters_for_ever(
+        self, device: Device, payload: Envelope | bytes
+    ) -> None:
+        device.turn(device.from_service(payload))
+        for _ in range(10):
             device.turn(after=1.0)
-            device.turn(device.puback(mid, failure="packet too large"), after=1.0)
-        assert max(len(each.json) for each in device.spool.read("device.outbox", 1, 0, 10)) < 10_000
+            for mid, _, _ in device.cloud.last.published[device.cloud.last.answered :]:
+                device.turn(device.puback(mid, failure="packet too large"))
+            device.cloud.last.answered = len(device.cloud.last.published)
+        assert device.forwarder.counts.discards[Outcome.DROPPED, "refused_by_cloud"] >= 1
+        assert device.spool.next_sequence < 8
+
+    def test_what_only_speaks_of_dead_letters_is_kept_whole(self, device: Device) -> None:
+        spoken = event("e", subject=DEAD_LETTER, pad="x" * 20_000)
+        device.turn(device.from_service(spoken))
+        device.turn(after=1.0)
+        device.turn(device.puback(1, failure="packet too large"))
+        (waiting,) = device.spool.read("device.outbox", 1, 0, 10)
+        original = base64.b64decode(parse_event(waiting.json).data()["original_base64"])
+        assert len(original) > 20_000
 
     def test_an_outage_makes_no_dead_letter(self, device: Device) -> None:
         device.turn(*(device.from_service(event(f"e{n}")) for n in range(7)))
@@ -229,6 +253,23 @@ class TestPoison:
         device.acknowledge_all()
         assert device.spool.backlog() == {"device.outbox": 0}
         assert device.spool.next_sequence == 9
+
+    def test_neither_does_a_line_that_ends_before_anything_is_sent(
+        self, device: Device, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The connection answers the probe; when the event's turn comes it is over: no packet id."""
+        device.turn(device.from_service(event("fire", ALARM)))
+        for _ in range(3):
+            device.disconnect(CLOUD)
+            device.connect(CLOUD)
+        for _ in range(20):
+            monkeypatch.setattr(device.cloud.last, "publish", lambda *_: 0)
+            device.turn(device.puback(1))
+            device.disconnect(CLOUD)
+            device.connect(CLOUD)
+        assert device.spool.backlog()["device.outbox"] == 1
+        assert device.letters() == []
+        assert device.spool.next_sequence == 3
 
     def test_neither_does_a_line_that_swallows_everything(self, device: Device) -> None:
         device.turn(*(device.from_service(event(f"e{n}")) for n in range(7)))
@@ -321,8 +362,8 @@ def test_single_mode_is_one_plain_event_a_publish_without_delay(tmp_path: Path) 
 
 def test_it_counts(device: Device) -> None:
     device.turn(*(device.from_service(event(f"e{n}")) for n in range(10)))
-    uplink = device.forwarder.uplink
-    assert (uplink.published, uplink.published_events, uplink.unacknowledged) == (2, 10, 2)
-    assert uplink.published_bytes == sum(len(payload) for _, _, payload in device.cloud.last.published)
+    uplink, sent = device.forwarder.uplink, device.forwarder.counts
+    assert (sent.published, sent.published_events, uplink.unacknowledged) == (2, 10, 2)
+    assert sent.published_bytes == sum(len(payload) for _, _, payload in device.cloud.last.published)
     device.turn(device.puback(1, failure="payload format invalid"), device.puback(2))
     assert (uplink.unacknowledged, device.cloud_link.connects) == (2, 1)

@@ -18,6 +18,11 @@ def test_a_batch_gives_back_what_went_in() -> None:
     assert list(unpack(pack([]))) == []
 
 
+@pytest.mark.parametrize("payload", [b"[]", b" [ \n] ", pack([])])
+def test_a_batch_may_be_empty(payload: bytes) -> None:
+    assert list(unpack(payload)) == []
+
+
 def test_simpler_clients_send_one_event_or_a_plain_batch() -> None:
     assert list(unpack(ONE.encode())) == [parse_event(ONE)]
     assert [item.json for item in unpack(f" [ {ONE} ,{TWO}]\n".encode()) if isinstance(item, Envelope)] == [

@@ -6,6 +6,7 @@ import base64
 
 import pytest
 
+from edge.packing import PROBE
 from eventplane.batch import pack
 from lambdas.archive_writer import service as module
 from lambdas.archive_writer.service import ArchiveWriterService
@@ -28,6 +29,17 @@ def test_every_item_of_a_frame_is_one_record(cloud: Cloud, writer: ArchiveWriter
     assert first["event"] == event("1").json
     assert (first["message_id"], first["index"], second["index"]) == ("m1", 0, 1)
     assert (first["accepted_at_ms"], first["archived_at_ms"]) == (NOW_MS - 1_000, NOW_MS)
+
+
+@pytest.mark.parametrize("payload", [PROBE, pack([])])
+def test_a_sign_of_life_without_events_leaves_nothing(
+    cloud: Cloud, writer: ArchiveWriterService, payload: bytes
+) -> None:
+    empty = message("m2", frame(payload))
+    assert writer.process([empty]) == frozenset()
+    assert cloud.keys("") == []
+    writer.process([empty, GOOD])
+    assert [line["message_id"] for line in cloud.lines("tap/")] == ["m1", "m1"]
 
 
 def test_an_item_that_is_no_event_is_kept_with_its_bytes(cloud: Cloud, writer: ArchiveWriterService) -> None:

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from edge.packing import PROBE
 from eventplane.batch import pack, pack_texts
 from eventplane.contract import Contract
 from tests.unit.lambdas.support import ALARM, BUCKET, NOW_MS, READING, Cloud, Run, event, frame, message
@@ -23,6 +24,15 @@ def test_a_batch_frame_reaches_every_inbox_that_the_routes_name(cloud: Cloud, ru
         ("1", "family-app.inbox", "delivered"),
         ("2", "care-analytics.inbox", "delivered"),
     ]
+
+
+@pytest.mark.parametrize("payload", [PROBE, pack([])])
+def test_a_sign_of_life_without_events_is_done_with_and_leaves_nothing(
+    cloud: Cloud, run: Run, payload: bytes
+) -> None:
+    assert run(message("m1", frame(payload))) == frozenset()
+    assert [address for address in cloud.queues if cloud.received(address)] == []
+    assert cloud.keys("") == []
 
 
 def test_a_message_carries_hints_but_the_body_is_the_event(

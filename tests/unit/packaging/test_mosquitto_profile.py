@@ -15,6 +15,15 @@ def test_only_programs_on_the_device_reach_it() -> None:
     )
 
 
+def test_the_rules_that_keep_services_apart_leave_nobody_out_of_them() -> None:
+    lines = (PACKAGING / "mosquitto-access.conf").read_text().splitlines()
+    settings = dict(line.split(maxsplit=1) for line in lines if not line.startswith("#"))
+    assert (settings["allow_anonymous"], settings["use_username_as_clientid"]) == ("false", "true")
+    assert {"password_file", "acl_file"} <= settings.keys()
+    # The one line that they replace.
+    assert [pair for pair in SETTINGS if pair[0] == "allow_anonymous"] == [("allow_anonymous", "true")]
+
+
 def test_it_keeps_what_waits_and_wears_out_no_flash() -> None:
     settings = dict(SETTINGS)
     assert settings["persistence"] == "true"

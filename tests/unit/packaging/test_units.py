@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from edge.command_line import EX_WRONG_COMMAND_LINE
+from edge.health.pages import PATIENCE_S
+from edge.spool.recovery import SALVAGE_S
 from tools.device_image import PACKAGING
 
 UNITS = sorted([*PACKAGING.glob("*.service"), *PACKAGING.glob("*.timer")])
@@ -62,6 +64,21 @@ def test_the_forwarder_starts_without_a_broker_and_again_after_every_end() -> No
     assert (order["StartLimitIntervalSec"], service["Restart"]) == ("0", "always")
     assert service["RestartPreventExitStatus"].split() == [str(EX_WRONG_COMMAND_LINE), str(os.EX_CONFIG)]
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)
+def test_nothing_installed_beside_python_gets_into_a_service(unit: Path) -> None:
+    python, *options = section(unit, "Service")["ExecStart"].split()
+    assert python == "/usr/bin/python3"
+    assert options[:2] == ["-I", "-S"]
+
+
+def test_the_forwarder_has_the_time_it_says_it_needs_to_start_and_to_end() -> None:
+    service = section(PACKAGING / "eventplane-forwarder.service", "Service")
+    assert int(service["TimeoutStartSec"]) > 2 * SALVAGE_S
+    assert int(service["TimeoutStopSec"]) > 5
+    assert int(service["WatchdogSec"]) > 2 * PATIENCE_S
+    assert service["Environment"] == "MALLOC_ARENA_MAX=1"
 
 
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.name)

@@ -19,6 +19,7 @@ do_install() {
         install -D -m 0644 ${S}/edge/packaging/$unit ${D}${systemd_system_unitdir}/$unit
     done
     install -D -m 0644 ${S}/edge/packaging/mosquitto.conf ${D}${datadir}/eventplane/mosquitto.conf
+    install -D -m 0644 ${S}/edge/packaging/mosquitto-access.conf ${D}${datadir}/eventplane/mosquitto-access.conf
 }
 
 # The profile of the broker is for a mosquitto_%.bbappend of the product: it replaces that package's own.

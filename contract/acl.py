@@ -1,0 +1,29 @@
+"""Who may do what on the home's broker: the contract as an access file of Mosquitto (acl_file).
+
+Each on-device service is a user of its own name. What no line allows Mosquitto drops without a word.
+"""
+
+from __future__ import annotations
+
+from eventplane.contract import Contract, ParticipantKind
+from eventplane.topics import local_topic, receipt_topic
+
+FORWARDER = "eventplane_forwarder"
+"""The forwarder's user. With an underscore, which no participant's name has."""
+
+_HEAD = """# Who may do what on the home's broker: `python -m contract acl` makes it, for each contract again.
+# A user is an on-device service of the contract, or the forwarder."""
+
+
+def acl(contract: Contract) -> str:
+    """The file's text."""
+    theirs: list[str] = []
+    ours: list[str] = []
+    for service in contract.of_kind(ParticipantKind.DEVICE_SERVICE):
+        name, outbox, inbox = service.name, service.outbox.box, service.inbox.box
+        rights = [("write", local_topic(name, outbox)), ("read", receipt_topic(name, outbox))]
+        rights += [("read", local_topic(name, inbox)), ("write", receipt_topic(name, inbox))]
+        theirs += ["", f"user {name}", *(f"topic {right} {topic}" for right, topic in rights)]
+        # The other end of each.
+        ours += [f"topic {'read' if right == 'write' else 'write'} {topic}" for right, topic in rights]
+    return "\n".join([_HEAD, "", f"user {FORWARDER}", *ours, *theirs])

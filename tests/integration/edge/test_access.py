@@ -1,0 +1,171 @@
+"""A broker that keeps services apart: each writes and reads what the contract gives it, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.acl import FORWARDER, acl
+from contract.loader import load_contract
+from edge.messages import Acknowledged, Connected, Disconnected, Received
+from edge.mqtt import Login
+from edge.service import ServiceClient
+from eventplane.contract import ParticipantKind
+from eventplane.envelope import Envelope, write_event
+from eventplane.topics import local_topic
+from local.mosquitto import Access, Broker, start_mosquitto
+from local.process import Supervisor
+from tests.integration.edge.certificates import Authority
+from tests.integration.edge.conftest import SECONDS, CloudBroker, start_home, wait_for
+from tests.integration.edge.line import Line
+
+READING = "org.eventplane.health.reading.v1"
+ALARM = "org.eventplane.alarm.keyword.v1"
+OUTBOX = local_topic("health-service", "outbox")
+NOT_AUTHORIZED = "not authorized"
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A broker that asks, with a password file for each of its users."""
+
+    broker: Broker
+    folder: Path
+
+    def login(self, user: str) -> Login:
+        return Login(user, self.folder / f"{user}.password")
+
+
+@pytest.fixture
+def guarded(supervisor: Supervisor, tmp_path: Path) -> Guarded:
+    contract = load_contract()
+    users = [FORWARDER, *(each.name for each in contract.of_kind(ParticipantKind.DEVICE_SERVICE))]
+    for user in users:
+        file = tmp_path / f"{user}.password"
+        file.touch(0o600)
+        file.write_text(f"secret of {user}\n")
+    access = Access(tmp_path / "passwords", tmp_path / "rules")
+    access.passwords.touch(0o600)
+    access.passwords.write_text("".join(f"{user}:secret of {user}\n" for user in users))
+    subprocess.run(["mosquitto_passwd", "-U", str(access.passwords)], check=True)
+    access.rules.touch(0o600)
+    access.rules.write_text(acl(contract) + "\n")
+    return Guarded(start_mosquitto(supervisor, "home", tmp_path / "home", access), tmp_path)
+
+
+@pytest.fixture
+def cloud(supervisor: Supervisor, tmp_path: Path, authority: Authority) -> Iterator[CloudBroker]:
+    it = CloudBroker(supervisor, tmp_path / "cloud", authority)
+    yield it
+    it.close()
+
+
+def event(id: str, type_: str = READING) -> Envelope:
+    return write_event({"id": id, "source": "/homes/1/health", "type": type_}, {"value": 1})
+
+
+def line(guarded: Guarded, user: str, topics: tuple[str, ...] = (), **changes: object) -> Line:
+    """A connection of `user` that stands."""
+    it = Line(guarded.broker.port, login=guarded.login(user), subscriptions=topics, **changes)
+    it.next(Connected)
+    return it
+
+
+def client(guarded: Guarded, service: str, **options: Any) -> ServiceClient:
+    return ServiceClient(service, port=guarded.broker.port, login=guarded.login(service), **options)
+
+
+def refusal(guarded: Guarded, login: Login | None, protocol: str) -> str:
+    """Why the broker did not take a connection."""
+    return Line(guarded.broker.port, login=login, protocol=protocol).next(Disconnected).reason
+
+
+def test_events_take_their_way_through_the_forwarder_as_without_rules(
+    supervisor: Supervisor,
+    guarded: Guarded,
+    cloud: CloudBroker,
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("EVENTPLANE_LOG_LEVEL", "debug")
+    login = guarded.login(FORWARDER)
+    home = start_home(
+        supervisor, guarded.broker, tmp_path, cloud.port, authority,
+        local={"username": login.username, "password_file": str(login.password_file)},
+    )  # fmt: skip
+    calls: list[Envelope] = []
+    with (
+        client(guarded, "call-service", on_event=calls.append),
+        client(guarded, "voice-service") as voice,
+        client(guarded, "health-service") as health,
+    ):
+        health.put(event("e1"))
+        health.flush(SECONDS)  # from now on the forwarder hears the outbox
+        stranger = line(guarded, "climate-service")
+        stranger.connection.publish(OUTBOX, event("forged").json.encode())
+        stranger.next(Acknowledged)  # Mosquitto says so in MQTT 3.1.1, and drops it
+        health.put(event("e3"))
+        health.flush(SECONDS)
+        voice.put(event("e2", ALARM))
+        voice.flush(SECONDS)
+        wait_for(lambda: [each.id for each in calls] == ["e2"])
+        wait_for(lambda: cloud.has({"e1", "e2", "e3"}))
+        wait_for(home.drained)
+        stranger.close()
+    assert "forged" not in {each.id for each in cloud.events}
+    assert "secret" not in home.log()
+
+
+def test_in_mqtt_5_a_service_is_told_that_anothers_outbox_is_not_its_own(guarded: Guarded) -> None:
+    it = line(guarded, "climate-service", protocol="5", session_expiry_s=0)
+    it.connection.publish(OUTBOX, b"forged")
+    assert it.next(Acknowledged).failure == NOT_AUTHORIZED
+    it.connection.publish(local_topic("climate-service", "outbox"), b"its own")
+    assert it.next(Acknowledged).failure is None
+    it.close()
+
+
+def test_a_service_reads_its_own_inbox_and_no_other(guarded: Guarded) -> None:
+    inboxes = [local_topic(name, "inbox") for name in ("call-service", "voice-service")]
+    spy = line(guarded, "voice-service", ("#", *inboxes))
+    forwarder = line(guarded, FORWARDER)
+    for inbox in inboxes:
+        forwarder.connection.publish(inbox, b"for its reader")
+    # What comes first is what comes at all: the broker keeps the order of the forwarder's messages.
+    assert spy.next(Received).topic == local_topic("voice-service", "inbox")
+    spy.close()
+    forwarder.close()
+
+
+def test_a_client_id_of_another_service_takes_nothing_from_it(guarded: Guarded) -> None:
+    victim = line(guarded, "voice-service", (local_topic("voice-service", "inbox"),))
+    thief = line(guarded, "climate-service", client_id="voice-service")
+    forwarder = line(guarded, FORWARDER)
+    forwarder.connection.publish(local_topic("voice-service", "inbox"), b"hers")
+    assert victim.next(Received).payload == b"hers"
+    for each in (victim, thief, forwarder):
+        each.close()
+
+
+@pytest.mark.parametrize("protocol", ["3.1.1", "5"])
+def test_who_shows_no_password_or_a_wrong_one_hears_what_to_do(guarded: Guarded, protocol: str) -> None:
+    login = guarded.login(FORWARDER)
+    login.password_file.write_text("guessed\n")
+    reason = refusal(guarded, login, protocol)
+    assert "CONNECT refused: not authorized; see that the broker knows this user name and password" in reason
+    assert "guessed" not in reason
+    reason = refusal(guarded, None, protocol)
+    assert "see whether the broker wants a user name and password" in reason
+
+
+def test_a_password_that_others_may_read_is_not_shown_to_anybody(guarded: Guarded) -> None:
+    login = guarded.login(FORWARDER)
+    login.password_file.chmod(0o644)
+    reason = Line(guarded.broker.port, login=login).next(Disconnected).reason
+    assert f"chmod 600 {login.password_file}" in reason

@@ -1,0 +1,154 @@
+"""Full disks, damage, crashes, reloads, a failing cloud: what was receipted is delivered or told as lost."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edge.errors import SpoolCorruptError, SpoolFullError
+from edge.messages import LinkName, Reload
+from edge.spool import Spool
+from eventplane.device_reports import DISCARDED
+from eventplane.envelope import Envelope
+from eventplane.receipts import digest
+from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, contract, event
+
+LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
+REAL_COMMIT = Spool.commit
+
+arrive = st.tuples(
+    st.just("arrive"), st.lists(st.sampled_from([READING, ALARM, CHORE]), min_size=1, max_size=6)
+)
+happen = st.tuples(
+    st.just("happen"),
+    st.sampled_from(
+        ["no arrivals", "no room", "room", "damage", "crash", "reload", "hang up", "wait", "again"]
+    ),
+)
+answer = st.tuples(st.just("answer"), st.sampled_from([None, None, "quota exceeded", "unspecified error"]))
+
+
+class Faults:
+    """A device whose disk has no room for arrivals, or for anything, and whose spool turns out `damaged`."""
+
+    def __init__(self, path: Path) -> None:
+        self.full = "room"
+        self.damaged = self.recovered = False
+        self.device = Device(path)
+        self.device.connect()
+        self.sent: list[Envelope] = []
+        self.kept: set[str] = set()
+        self.taken: dict[str, Envelope] = {}
+        self._answered: set[tuple[int, int]] = set()
+
+    def commit(self, spool: Spool, arrivals: Any, done: Iterable[Any] = (), *rest: Any, **more: Any) -> None:
+        if self.damaged:
+            self.damaged, self.recovered = False, True
+            spool.path.with_name(spool.path.name + ".damaged").touch()
+            raise SpoolCorruptError(spool.path, "page 3 is torn")
+        if self.full == "no room" or (arrivals and self.full == "no arrivals"):
+            raise SpoolFullError(spool.path, "the disk is full", "make room")
+        REAL_COMMIT(spool, arrivals, done, *rest, **more)
+
+    def arrive(self, kinds: list[str]) -> None:
+        new = [event(f"e{len(self.sent) + n}", kind, pad="x" * 500) for n, kind in enumerate(kinds)]
+        self.sent += new
+        self.offer(new)
+
+    def offer(self, events: list[Envelope]) -> None:
+        self.device.turn(*(self.device.from_service(each) for each in events))
+        receipted = {each.digest for each in self.device.receipts() if each.refused is None}
+        self.kept |= {each.id for each in events if digest(each.json.encode()) in receipted}
+
+    def happen(self, what: str) -> None:
+        device = self.device
+        match what:
+            case "damage":
+                self.damaged = True
+            case "crash":
+                device.crash()
+                device.start()
+                device.connect()
+            case "reload":
+                device.contract = contract(batching_delay_ms=len(self.sent))
+                device.turn(Reload(device.contract))
+            case "hang up":
+                device.disconnect(CLOUD)
+            case "wait":
+                device.turn(after=31.0)
+            case "again":
+                self.offer([each for each in self.sent if each.id not in self.kept])
+            case _:
+                self.full = what
+        device.turn(after=0.5)
+        for name, link in ((LOCAL, device.local_link), (CLOUD, device.cloud_link)):
+            while not link.up:
+                device.turn(after=5.0)
+                device.connect(name)
+
+    def answer(self, failure: str | None) -> None:
+        wire = self.device.cloud.last
+        for mid, _, payload in list(wire.published):
+            if (wire.generation, mid) in self._answered:
+                continue
+            self._answered.add((wire.generation, mid))
+            if failure is None:
+                self.taken |= {each.id: each for each in self.device.unpacked(payload)}
+            self.device.turn(self.device.puback(mid, failure=failure))
+            return
+
+    def heal(self) -> None:
+        self.damaged = False
+        self.happen("room")
+        for _ in range(100):
+            self.happen("again")
+            for _ in range(12):
+                self.answer(None)
+            self.device.turn(after=10.0)
+            if len(self.kept) == len(self.sent) and not self.waiting():
+                return
+
+    def waiting(self) -> int:
+        return sum(self.device.spool.pending("device.outbox", rank) for rank in (0, 1, 2))
+
+    def told(self) -> int:
+        """How many deliveries to the cloud are reported as lost, or counted for the next report."""
+        reports = [each.data() for each in self.taken.values() if each.type == DISCARDED]
+        counted = (each for each in self.device.spool.discards() if each.destination == "device.outbox")
+        return sum(each.count for each in counted) + sum(
+            tally["count"]
+            for report in reports
+            for tally in report["deliveries"]
+            if tally["destination"] == "device.outbox"
+        )
+
+
+@given(st.lists(st.one_of(arrive, arrive, happen, answer), max_size=25))
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_happens_what_was_receipted_is_delivered_or_told_as_lost(
+    story: list[tuple[str, Any]],
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        faults = Faults(Path(directory) / "spool.db")
+
+        def commit(spool: Spool, *given: Any, **named: Any) -> None:
+            faults.commit(spool, *given, **named)
+
+        with patch.object(Spool, "commit", commit):
+            for what, details in story:
+                getattr(faults, what)(details)
+            faults.heal()
+        assert faults.waiting() == 0
+        assert {each.id for each in faults.sent} == faults.kept
+        missing = faults.kept - faults.taken.keys()
+        # What was dropped and not yet reported goes with a damaged spool, whose end is reported.
+        assert len(missing) <= faults.told() or faults.recovered
+        urgent = {each.id for each in faults.sent if each.type == ALARM}
+        assert not missing & urgent
+        faults.device.crash()

@@ -1,0 +1,58 @@
+"""Disks that are really full."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+KIB = 1024
+DISK_BYTES = 16 * KIB * KIB
+CHUNK_BYTES = 4 * KIB
+
+
+class SmallDisk(NamedTuple):
+    """A spool's `path`. `enlarge` makes room where nothing else does."""
+
+    path: Path
+    events: int
+    enlarge: Callable[[], None]
+
+
+@contextlib.contextmanager
+def small_disk_at(directory: Path) -> Iterator[SmallDisk]:
+    """A disk of 16 MB in memory for root; for others, who may not mount one, files that cannot grow."""
+    path = directory / "spool.db"
+    if os.geteuid() == 0:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", directory], check=True)
+        yield SmallDisk(path, 12_000, lambda: None)
+        subprocess.run(["umount", directory], check=True)
+    else:
+        with limited_files(2 * KIB * KIB) as enlarge:
+            yield SmallDisk(path, 2_000, enlarge)
+
+
+@contextlib.contextmanager
+def limited_files(size: int) -> Iterator[Callable[[], None]]:
+    """No file may grow beyond `size` bytes, until the end or until what it gives is called."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def lift() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield lift
+    finally:
+        lift()
+
+
+def fill_the_rest(other: Path) -> None:
+    """Until there is no room, and never more than a small disk holds: this may be somebody's real one."""
+    with other.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        for _ in range(DISK_BYTES // CHUNK_BYTES):
+            file.write(b"x" * CHUNK_BYTES)
