@@ -103,7 +103,7 @@ class Uplink:
         self._heard_at = now
         if failure is None:
             self._suspicion.acknowledged(publish)
-            return Settled(publish.deliveries)
+            return Settled(self._backlog.delivered(publish.deliveries))
         return self._failed(publish, failure, now)
 
     def tick(self, now: float) -> None:
@@ -149,7 +149,7 @@ class Uplink:
 
     def _pump_repeated(self, now: float) -> None:
         while self._has_room() and (waiting := self._backlog.repeated()):
-            urgent = waiting[0].delivery.rank == Priority.URGENT.rank
+            urgent = waiting[0].delivery.rank <= Priority.URGENT.rank
             sent = self._send(waiting, now, urgent=urgent)
             self._backlog.repeat(tuple(each.delivery for each in waiting[len(sent) :]))
             if not sent:
@@ -238,7 +238,7 @@ class Uplink:
         return Settled()
 
     def _refuse(self, delivery: Delivery | None, detail: str) -> Settled:
-        waiting = self._backlog.text_of(delivery) if delivery else None
+        waiting = self._backlog.refused(delivery, REFUSED_BY_CLOUD) if delivery else None
         if waiting is None:
             return Settled()
         self.refused += 1

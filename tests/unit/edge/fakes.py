@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 from edge.forwarder import Forwarder
+from edge.lane import Lane
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
@@ -17,8 +19,8 @@ from edge.recent import key_digest
 from edge.spool import Arrival, Delivery, Spool
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
-from eventplane.device_reports import HEARTBEAT
-from eventplane.envelope import Envelope, write_event
+from eventplane.device_reports import DISCARDED, HEARTBEAT
+from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.receipts import Receipt, read_receipts
 from eventplane.topics import local_topic, receipt_topic
 
@@ -290,6 +292,17 @@ class Device:
             for each in self.unpacked(payload)
         ]
         return list({each.id: each for each in events if each.type == DEAD_LETTER}.values())
+
+    def not_stored(self) -> Counter[tuple[str, str]]:
+        """What never got a number, by channel and reason: reported and not yet acknowledged, or to report."""
+        kinds = Counter(
+            {(each.channel, each.reason): n for each, n in self.forwarder.counts.not_stored.items()}
+        )
+        for waiting in Lane(self.spool, "device.outbox", 1).unsent():
+            if DISCARDED in waiting.json:
+                for each in parse_event(waiting.json).data()["not_stored"]:
+                    kinds[each["channel"], each["reason"]] += each["count"]
+        return kinds
 
     def delivered(self, service: str) -> list[bytes]:
         """What was published to a service's inbox on the newest local connection."""
