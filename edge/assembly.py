@@ -62,7 +62,9 @@ class Assembly:
         self._recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
         self._pressure = Pressure(spool, self._outgoing)
         options, now = around.options, around.clock.monotonic()
-        reports = ReportOptions(options.thing, options.heartbeat_s, options.manifest_interval_s)
+        reports = ReportOptions(
+            options.thing, options.heartbeat_s, options.manifest_interval_s, options.first_manifest_s
+        )
         reporter = Reporter(reports, spool, around.counts, around.figures, now)
         self.keeper = Keeper(spool, self._outgoing, self._pressure, reporter, around.counts)
         self._make_uplink(contract.device.outbox)

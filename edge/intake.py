@@ -127,6 +127,12 @@ class Intake:
         """The forwarder's own `report`, which expires after `lifetime` milliseconds (None: never)."""
         return self._kept(report, self._uplink, slot, lifetime)
 
+    @property
+    def destinations(self) -> list[str]:
+        """Every address that a delivery of the device can have, the uplink's first."""
+        routed = (route.destination for route in self._contract.routes_at(Place.DEVICE))
+        return list(dict.fromkeys([self._uplink.address, *routed]))
+
     def timestamp(self) -> str:
         """The time for a `time` attribute."""
         return self._now().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

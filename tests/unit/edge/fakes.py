@@ -147,6 +147,7 @@ class Device:
         batch_events: int = 5,
         capacity_bytes: int = 64 * 1024 * 1024,
         heartbeat_s: float = 1e9,
+        first_manifest_s: float = 1e6,
         settled: bool = True,
         plane: Contract | None = None,
         publishes_per_s: int = 100,
@@ -164,6 +165,7 @@ class Device:
         self._mid = 0
         self.capacity_bytes = capacity_bytes
         self.heartbeat_s = heartbeat_s
+        self.first_manifest_s = first_manifest_s
         if settled:
             self._settle()
         self.start()
@@ -175,7 +177,15 @@ class Device:
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
         options = ForwarderOptions(
-            "thing", TOPIC, self._limits, 3, 10.0, 2.0, heartbeat_s=self.heartbeat_s, manifest_interval_s=1e6
+            "thing",
+            TOPIC,
+            self._limits,
+            3,
+            10.0,
+            2.0,
+            heartbeat_s=self.heartbeat_s,
+            manifest_interval_s=1e6,
+            first_manifest_s=self.first_manifest_s,
         )
         self.forwarder = Forwarder(
             self.contract,
