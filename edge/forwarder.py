@@ -188,7 +188,6 @@ class Forwarder:
         if message.generation != self._link(message.link).generation:
             return
         if message.link is LinkName.CLOUD:
-            self.counts.acknowledged += 1
             self._settle(self.uplink.acknowledged(message.mid, message.failure, now), turn)
         else:
             for inbox in self._assembly.inboxes.values():

@@ -27,7 +27,7 @@ class Clock:
 class UplinkLimits:
     """`window` unacknowledged publishes of `payload_bytes` and `batch_events` each; `puback_timeout_s`.
 
-    `single` for one uncompressed event a publish. After `probe_interval_s` without a PUBACK the broker is
+    `single` for one uncompressed event a publish. After `probe_interval_s` without an answer the broker is
     asked for one.
     """
 

@@ -97,7 +97,7 @@ class Uplink:
 
     def acknowledged(self, mid: int, failure: str | None, now: float) -> Settled:
         """What PUBACK `mid` ends; nothing for an unknown one."""
-        publish = self._under_way.pop(mid)
+        publish = self._publisher.answered(mid)
         if publish is None:
             return Settled()
         self._heard_at = now
@@ -114,7 +114,7 @@ class Uplink:
         self.overdue += 1
         if self._heard_at > oldest.sent_at:
             self._pace.slow_down(now)  # others were answered: the line works, this one was too much
-        self._link.reset(f"no PUBACK within {self._limits.puback_timeout_s} s", now)
+        self._link.reset(f"no answer within {self._limits.puback_timeout_s} s", now)
         self._suspicion.restarted()
         self._forget()
 
@@ -182,7 +182,10 @@ class Uplink:
             self._publisher.wake(due_at)
         elif self._publisher.may_go(self._publisher.size(PROBE), now, urgent=True):
             self.probes += 1
-            self._publisher.publish(PROBE, (), now, urgent=True)
+            if self._limits.single:  # other readers than ours may not know what to do with an empty batch
+                self._publisher.ping(now)
+            else:
+                self._publisher.publish(PROBE, (), now, urgent=True)
 
     def _has_room(self) -> bool:
         """Whether an ordinary publish may be under way beside those that are.

@@ -84,12 +84,17 @@ class FakeWire:
     published: list[tuple[int, str, bytes]] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
     answered: int = 0
+    pings: int = 0
     closed: bool = False
     abandoned: bool = False
 
     def publish(self, topic: str, payload: bytes) -> int:
         self.published.append((len(self.published) + 1, topic, payload))
         return len(self.published)
+
+    def ping(self) -> int:
+        self.pings += 1
+        return 65_535 + self.pings
 
     def acknowledge(self, mid: int) -> None:
         self.acknowledged.append(mid)
