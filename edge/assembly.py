@@ -115,7 +115,7 @@ class Assembly:
     def _make_uplink(self, channel: Channel) -> None:
         around, options = self._around, self._around.options
         self._uplink_address = channel.address
-        self.uplink = Uplink(self._outgoing, channel, around.cloud, options.topic, options.uplink)
+        self.uplink = Uplink(self._outgoing, channel, around.cloud, options.topics, options.uplink)
 
     def _make_inboxes(self, channels: list[Channel]) -> None:
         kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}

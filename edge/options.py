@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from time import monotonic
 
 from edge.life_clock import Uptime, system_uptime
-from edge.uplink import UplinkLimits
+from edge.uplink import Topics, UplinkLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class ForwarderOptions:
-    """Who we are and how much may be under way; see `edge.settings` for each. `topic` is the cloud's."""
+    """Who we are and how much may be under way; see `edge.settings` for each. `topics` are the cloud's."""
 
     thing: str
-    topic: str
+    topics: Topics
     uplink: UplinkLimits
     inbox_window: int
     receipt_timeout_s: float

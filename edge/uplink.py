@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from edge.backlog import Backlog
 from edge.in_flight import InFlight, Publish
@@ -49,6 +50,17 @@ class UplinkLimits:
     single: bool = False
 
 
+class Topics(NamedTuple):
+    """Where publishes go: urgent events have a lane of their own, so that nothing is before them in the cloud."""
+
+    ordinary: str
+    urgent: str
+
+    def of(self, *, urgent: bool) -> str:
+        """The topic of one publish."""
+        return self.urgent if urgent else self.ordinary
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """What ends: deliveries that are `done`, and those that the cloud will never take."""
@@ -58,19 +70,19 @@ class Settled:
 
 
 class Uplink:
-    """Carries one `channel` (the device's outbox) over `link` to `topic`. Times are monotonic seconds.
+    """Carries one `channel` (the device's outbox) over `link` to `topics`. Times are monotonic seconds.
 
     It counts, since the start: publishes sent as `published`, with `published_events` and
     `published_bytes` of payload, all with repetitions; `probes`; `overdue` PUBACKs; events `refused`.
     """
 
     def __init__(
-        self, outgoing: Outgoing, channel: Channel, link: Link, topic: str, limits: UplinkLimits
+        self, outgoing: Outgoing, channel: Channel, link: Link, topics: Topics, limits: UplinkLimits
     ) -> None:
         self.published = self.published_events = self.published_bytes = 0
         self.probes = self.overdue = self.refused = 0
         self._link = link
-        self._topic = topic
+        self._topics = topics
         self._limits = limits
         self._delay_s = channel.batching_delay_ms / 1000
         self._pack = pack_one if limits.single else pack_first
@@ -189,9 +201,12 @@ class Uplink:
         due_at = max(self._heard_at, self._link.up_since) + self._limits.probe_interval_s
         if now < due_at and not self._suspicion.needs_proof:
             self._wake(due_at)
-        elif self._is_paced(self._size(PROBE), now, urgent=True):
+            return
+        # Where the suspects would go: a topic that the cloud refuses proves nothing against an event.
+        topic = self._topics.of(urgent=self._suspicion.urgent)
+        if self._is_paced(wire_size(topic, PROBE), now, urgent=True):
             self.probes += 1
-            self._publish(PROBE, (), now, urgent=True)
+            self._publish(topic, PROBE, (), now, urgent=True)
 
     def _has_room(self) -> bool:
         """Whether an ordinary publish may be under way beside those that are.
@@ -219,19 +234,23 @@ class Uplink:
 
     def _send(self, waiting: Sequence[Waiting], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
         """Send as many of `waiting` as fit one payload, none when the pace does not allow it."""
+        topic = self._topics.of(urgent=urgent)
         payload, count = self._pack([each.json for each in waiting], self._limits.payload_bytes)
+        size = wire_size(topic, payload)
         if not urgent:
-            self._usual_size = self._size(payload)  # so that a batch too large for now is packed only once
-        if not self._is_paced(self._size(payload), now, urgent=urgent):
+            self._usual_size = size  # so that a batch too large for now is packed only once
+        if not self._is_paced(size, now, urgent=urgent):
             return ()
         deliveries = tuple(each.delivery for each in waiting[:count])
-        self._publish(payload, deliveries, now, urgent=urgent)
+        self._publish(topic, payload, deliveries, now, urgent=urgent)
         return deliveries
 
-    def _publish(self, payload: bytes, deliveries: tuple[Delivery, ...], now: float, *, urgent: bool) -> None:
-        size = self._size(payload)
+    def _publish(
+        self, topic: str, payload: bytes, deliveries: tuple[Delivery, ...], now: float, *, urgent: bool
+    ) -> None:
+        size = wire_size(topic, payload)
         self._pace.take(size, now)
-        mid = self._link.publish(self._topic, payload)
+        mid = self._link.publish(topic, payload)
         self._under_way.add(mid, Publish(deliveries, size, now, urgent))
         self.published += 1
         self.published_events += len(deliveries)
@@ -250,7 +269,8 @@ class Uplink:
                 self._backlog.repeat(deliveries[:half], deliveries[half:])
             case Remedy.CONFIGURE:
                 advice = "see that the device's policy and the setting cloud.topic agree"
-                self._link.reset(f"publish to {self._topic} refused: {failure}; {advice}", now)
+                topic = self._topics.of(urgent=publish.urgent if deliveries else self._suspicion.urgent)
+                self._link.reset(f"publish to {topic} refused: {failure}; {advice}", now)
                 self._suspicion.restarted()
                 self._forget()
             case Remedy.RECONNECT:
@@ -271,9 +291,6 @@ class Uplink:
         self._under_way.clear()
         self._waiting_since = None
         self._backlog.rewind()
-
-    def _size(self, payload: bytes) -> int:
-        return wire_size(self._topic, payload)
 
     def _wake(self, at: float) -> None:
         self._wake_at = at if self._wake_at is None else min(self._wake_at, at)

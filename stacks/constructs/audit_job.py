@@ -17,6 +17,7 @@ from eventplane.ledger import CONTRACTS, LEDGER, TAP
 from stacks.bundling import ROOT, copy_packages, local_bundling
 from stacks.config import Environment
 from stacks.constructs.archive import allow_folders
+from stacks.constructs.customer_key import allow_key
 from stacks.constructs.service_role import allow, service_role
 from stacks.findings import accept
 
@@ -60,6 +61,7 @@ class AuditJob(Construct):
             statements=[
                 allow(["s3:GetObject"], [_object_arn(self, asset) for asset in (script, packages)]),
                 *self._archive_statements(environment, archive),
+                *allow_key(environment),
             ],
         )
         for group in log_groups:

@@ -15,7 +15,7 @@ from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Messa
 from edge.options import Clock, ForwarderOptions
 from edge.recent import key_digest
 from edge.spool import Arrival, Delivery, Spool
-from edge.uplink import UplinkLimits
+from edge.uplink import Topics, UplinkLimits
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
 from eventplane.device_reports import HEARTBEAT
@@ -29,6 +29,7 @@ CHORE = "org.eventplane.chore.v1"
 DEAD_LETTER = "org.eventplane.deadletter.v1"
 Boxes = dict[str, dict[str, object]]
 TOPIC = "$aws/rules/rule/devices/thing/outbox"
+URGENT_TOPIC = "$aws/rules/rule_urgent/devices/thing/outbox"
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
@@ -174,7 +175,14 @@ class Device:
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
         options = ForwarderOptions(
-            "thing", TOPIC, self._limits, 3, 10.0, 2.0, heartbeat_s=self.heartbeat_s, manifest_interval_s=1e6
+            "thing",
+            Topics(TOPIC, URGENT_TOPIC),
+            self._limits,
+            3,
+            10.0,
+            2.0,
+            heartbeat_s=self.heartbeat_s,
+            manifest_interval_s=1e6,
         )
         self.forwarder = Forwarder(
             self.contract,
