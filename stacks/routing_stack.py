@@ -19,7 +19,7 @@ from stacks.constructs.ingest_rule import IngestRule, ingest_rule_name
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.router_function import FOLDER, RouterFunction
 from stacks.messaging_stack import INGEST, INGEST_ERRORS, TAP, URGENT_INGEST
-from stacks.names import pascal
+from stacks.names import RETIRED_OUTPUT, pascal
 from stacks.plane_stack import PlaneStack
 
 
@@ -40,6 +40,7 @@ class RoutingStack(PlaneStack):
         inboxes = {
             service.inbox.address: self._channel_queue(f"{name}Inbox", service.inbox)
             for name, service in services.items()
+            if not service.retired
         }
         device = contract.device
         size = environment.router
@@ -89,6 +90,9 @@ class RoutingStack(PlaneStack):
         CfnOutput(self, "IngestRule", value=rule)
         CfnOutput(self, "DevicePolicy", value=policy.name)
         CfnOutput(self, "ContractVersion", value=contract.version)
+        if retired := [each.name for each in services.values() if each.retired]:
+            # Once this is deployed nothing writes to them any more (stacks/removal.py).
+            CfnOutput(self, RETIRED_OUTPUT, value=",".join(retired))
         if environment.provisions_devices:
             fleet = FleetProvisioning(self, "Fleet", environment=environment, device_policy=policy.policy)
             CfnOutput(self, "ProvisioningTemplate", value=fleet.template_name)
