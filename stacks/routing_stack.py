@@ -81,12 +81,15 @@ class RoutingStack(PlaneStack):
             layer=layer,
         )
         rule = ingest_rule_name(environment)
-        for id, name, queue in (
-            ("Ingest", rule, ingest),
-            ("UrgentIngest", urgent_rule(rule), urgent_ingest),
-        ):
+        lanes = {"Ingest": (rule, ingest), "UrgentIngest": (urgent_rule(rule), urgent_ingest)}
+        rules = [
             IngestRule(self, id, environment=environment, name=name, ingest=queue, tap=tap, errors=errors)
+            for id, (name, queue) in lanes.items()
+        ]
         policy = DevicePolicy(self, "Device", environment=environment, rule=rule)
+        # IoT Core acknowledges a publish to a rule that is not there, and drops it: a device may only publish
+        # once there is one.
+        policy.node.add_dependency(*rules)
         CfnOutput(self, "IngestRule", value=rule)
         CfnOutput(self, "DevicePolicy", value=policy.name)
         CfnOutput(self, "ContractVersion", value=contract.version)
