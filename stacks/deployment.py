@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,9 +24,13 @@ _COUNTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PlannedStack:
-    """A stack of an assembly by its name, with the names of its queues."""
+    """A stack of an assembly by its name, with the names of its queues.
+
+    `region` is where it goes, None where the credentials lead.
+    """
 
     name: str
+    region: str | None
     queues: frozenset[str]
 
 
@@ -34,10 +38,20 @@ def planned_stacks(assembly: Path) -> list[PlannedStack]:
     """The stacks in the directory `assembly`, which `cdk synth` wrote. Raises OSError when it is none."""
     manifest = json.loads((assembly / "manifest.json").read_text())
     return [
-        PlannedStack(each["properties"]["stackName"], _queues(assembly / each["properties"]["templateFile"]))
+        PlannedStack(
+            each["properties"]["stackName"],
+            _region(each["environment"]),
+            _queues(assembly / each["properties"]["templateFile"]),
+        )
         for each in manifest["artifacts"].values()
         if each["type"] == "aws:cloudformation:stack"
     ]
+
+
+def _region(environment: str) -> str | None:
+    """From `aws://ACCOUNT/REGION`."""
+    region = environment.rsplit("/", 1)[-1]
+    return None if region == "unknown-region" else region
 
 
 def _queues(template: Path) -> frozenset[str]:
@@ -46,11 +60,18 @@ def _queues(template: Path) -> frozenset[str]:
 
 
 class Deployment:
-    """The stacks where the credentials in the environment lead. Raises what boto3 raises."""
+    """The stacks that two boto3 clients lead to. Raises what boto3 raises."""
 
-    def __init__(self, cloudformation: Any = None, sqs: Any = None) -> None:
-        self._cloudformation = cloudformation or boto3.client("cloudformation")
-        self._sqs = sqs or boto3.client("sqs")
+    def __init__(self, cloudformation: Any, sqs: Any) -> None:
+        self._cloudformation = cloudformation
+        self._sqs = sqs
+
+    @classmethod
+    def of(cls, planned: Collection[PlannedStack]) -> Deployment:
+        """Where `planned` goes with the credentials in the environment; an environment has one region."""
+        region = next((each.region for each in planned), None)
+        clients = (boto3.client(name, region_name=region) for name in ("cloudformation", "sqs"))
+        return cls(*clients)
 
     def queue_urls(self, stack: str) -> Iterator[str]:
         """The queues of the stack called `stack`; none when it was never deployed."""

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from eventplane.errors import EventPlaneError
 from stacks.deployment import Deployment, PlannedStack, planned_stacks
 
@@ -80,6 +82,8 @@ def check_removals(deployment: Deployment, planned: Collection[PlannedStack]) ->
 
 if __name__ == "__main__":
     try:
-        check_removals(Deployment(), planned_stacks(Path(sys.argv[1])))
-    except RemovalError as error:
+        stacks = planned_stacks(Path(sys.argv[1]))
+        check_removals(Deployment.of(stacks), stacks)
+    except (RemovalError, BotoCoreError, ClientError) as error:
+        # Without an answer nothing is deployed: what cannot be seen may hold events.
         sys.exit(str(error))

@@ -109,7 +109,6 @@ def test_a_new_cloud_service_gets_all_it_needs_from_the_contract_alone(
     grown = Templates("dev", compile_contract(document, "test"))
 
     inbox = queues(grown)["eventplane-dev-night-watch-inbox.fifo"]
-    assert inbox.find("FifoQueue") is True
     assert inbox.find("MessageRetentionPeriod") == 3_600
     assert inbox.find("RedrivePolicy", "maxReceiveCount") == 7
     assert dead_letter_queue(inbox, grown).find("QueueName") == "eventplane-dev-night-watch-inbox-dlq.fifo"
@@ -121,8 +120,44 @@ def test_a_new_cloud_service_gets_all_it_needs_from_the_contract_alone(
         "NightWatchOutboxDlqUrl",
     }
     assert len(grown.of(MAPPING)) == len(dev.of(MAPPING)) + 1
+    for box in (inbox, dead_letter_queue(inbox, grown)):
+        assert box.find("FifoQueue") is True
+        assert box.find("SqsManagedSseEnabled") is True
+    assert inbox.find("FifoThroughputLimit") == "perMessageGroupId"
+    assert inbox.find("DeduplicationScope") == "messageGroup"
+    assert inbox.find("ContentBasedDeduplication") is None
     # Nothing that was there has moved.
     assert {str(each) for each in dev.of()} <= {str(each) for each in grown.of()}
+
+
+def test_who_comes_goes_or_stands_elsewhere_changes_nobody_elses_ids(
+    dev: Templates, document: dict[str, Any]
+) -> None:
+    document["participants"] = dict(reversed(document["participants"].items()))
+    moved = Templates("dev", compile_contract(document, "test"))
+    assert {str(each) for each in moved.of()} == {str(each) for each in dev.of()}
+
+    del document["participants"]["family-app"]
+    del document["routes"]["daily-life-to-family"]
+    left = Templates("dev", compile_contract(document, "test"))
+    gone = {str(each) for each in dev.of()} - {str(each) for each in left.of()}
+    assert gone
+    assert all("familyapp" in each.lower().replace("-", "") for each in gone), gone
+    assert {str(each) for each in left.of()} <= {str(each) for each in dev.of()}
+
+
+def test_a_retired_service_keeps_its_queues_and_nobody_may_write_its_inbox(
+    dev: Templates, document: dict[str, Any]
+) -> None:
+    document["participants"]["family-app"]["retired"] = True
+    del document["routes"]["daily-life-to-family"]
+    retired = Templates("dev", compile_contract(document, "test"))
+    assert set(queues(retired)) == set(queues(dev))
+    assert "family-app-inbox" not in json.dumps(retired.documents["routing"])
+    # What it has written already is still routed.
+    assert "router-family-app" in json.dumps(retired.documents["routing"])
+    assert retired.outputs("routing")["RetiredParticipants"] == "family-app"
+    assert "RetiredParticipants" not in dev.outputs("routing")
 
 
 def test_a_participant_can_leave_because_no_stack_imports_from_another(templates: Templates) -> None:

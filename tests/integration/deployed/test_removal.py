@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,18 +19,26 @@ from stacks.removal import RemovalError, check_removals
 from tests.infrastructure.templates import NO_BUNDLING
 from tests.integration.deployed.grown import ENVIRONMENT, grown_contract, retired_contract
 
+Assemble = Callable[[Contract], Path]
 Plan = Callable[[Contract], list[PlannedStack]]
 WAITS = '{"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}'
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
-    def synthesise(contract: Contract) -> list[PlannedStack]:
+def assemble(tmp_path: Path) -> Assemble:
+    """Synthesises the grown environment with another contract; gives the directory."""
+
+    def synthesise(contract: Contract) -> Path:
         app = cdk.App(outdir=str(tmp_path / contract.version), context=NO_BUNDLING)
         build(app, ENVIRONMENT, contract)
-        return planned_stacks(Path(app.synth().directory))
+        return Path(app.synth().directory)
 
     return synthesise
+
+
+@pytest.fixture
+def plan(assemble: Assemble) -> Plan:
+    return lambda contract: planned_stacks(assemble(contract))
 
 
 def test_nothing_leaves_nothing_is_said(
@@ -78,6 +88,22 @@ class Retired(Deployment):
 
     def retired(self, stack: str) -> list[str]:
         return ["night-watch"] if stack.endswith("-routing") else super().retired(stack)
+
+
+@pytest.mark.parametrize(("contract", "status"), [(grown_contract(), 0), (load_contract(), 1)])
+def test_the_command_says_so_before_anything_is_deployed(
+    emulator: CloudEndpoint, outputs: Mapping[str, str], assemble: Assemble, contract: Contract, status: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "stacks.removal", str(assemble(contract))],
+        env=emulator.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert ("nothing was deployed, because 4 queue(s) would go" in done.stderr) is bool(status)
+    assert "Traceback" not in done.stderr
 
 
 def test_what_was_never_deployed_has_no_queues(emulator: CloudEndpoint) -> None:
