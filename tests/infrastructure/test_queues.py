@@ -73,6 +73,23 @@ def test_every_mapping_reports_failures_one_by_one_and_is_bounded(templates: Tem
         assert mapping.find("ScalingConfig", "MaximumConcurrency") >= 2, mapping
 
 
+def test_the_urgent_lane_has_executions_of_its_own_in_production(prod: Templates, dev: Templates) -> None:
+    reserved = {
+        each.find("FunctionName"): each.find("ReservedConcurrentExecutions")
+        for each in prod.of("AWS::Lambda::Function")
+    }
+    urgent = reserved.pop("eventplane-prod-router-device-urgent")
+    (mapping,) = [
+        each
+        for each in prod.of(MAPPING)
+        if source(each, prod).find("QueueName") == "eventplane-prod-ingest-urgent"
+    ]
+    assert urgent == mapping.find("ScalingConfig", "MaximumConcurrency")
+    assert not any(reserved.values())
+    # A new account has ten executions, and Lambda lets nobody reserve the last hundred.
+    assert not any(each.find("ReservedConcurrentExecutions") for each in dev.of("AWS::Lambda::Function"))
+
+
 def test_every_source_queue_has_one_function_of_its_own(templates: Templates, contract: Contract) -> None:
     sources = [source(mapping, templates).find("QueueName") for mapping in templates.of(MAPPING)]
     functions = [mapping.find("FunctionName")["Ref"] for mapping in templates.of(MAPPING)]
@@ -104,6 +121,7 @@ def test_a_new_cloud_service_gets_all_it_needs_from_the_contract_alone(
         "kind": "cloud_service",
         "description": "Somebody is awake.",
         "inbox": {"transport": "sqs_fifo", "ordering": "source", "max_receives": 7, "retention_s": 3_600},
+        "outbox": {"transport": "sqs_fifo", "ordering": "source"},
     }
     document["routes"]["to-night-watch"] = {"filter": {"exact": {"type": "x"}}, "to": "night-watch.inbox"}
     grown = Templates("dev", compile_contract(document, "test"))
@@ -112,7 +130,11 @@ def test_a_new_cloud_service_gets_all_it_needs_from_the_contract_alone(
     assert inbox.find("MessageRetentionPeriod") == 3_600
     assert inbox.find("RedrivePolicy", "maxReceiveCount") == 7
     assert dead_letter_queue(inbox, grown).find("QueueName") == "eventplane-dev-night-watch-inbox-dlq.fifo"
-    assert "eventplane-dev-night-watch-outbox" in queues(grown)
+    outbox = queues(grown)["eventplane-dev-night-watch-outbox.fifo"]
+    (mapping,) = [each for each in grown.of(MAPPING) if source(each, grown) == outbox]
+    # All that Lambda takes from a FIFO queue.
+    assert mapping.find("BatchSize") <= 10
+    assert mapping.find("MaximumBatchingWindowInSeconds") is None
     assert set(grown.outputs("messaging")) - set(dev.outputs("messaging")) == {
         "NightWatchInboxUrl",
         "NightWatchInboxDlqUrl",
