@@ -51,7 +51,7 @@ class UplinkLimits:
 
 
 class Topics(NamedTuple):
-    """Where publishes go: urgent events have a lane of their own, so that nothing is before them in the cloud."""
+    """Where publishes go: urgent events have a lane of their own, so that nothing waits before them."""
 
     ordinary: str
     urgent: str
