@@ -24,7 +24,8 @@ def summary(contract: Contract) -> str:
     """What the contract says, a line a participant, a box with settings of its own, and a route."""
     lines = [f"{contract.name}, version {contract.version}", "participants"]
     for each in contract.participants.values():
-        lines.append(f"  {each.kind:<15} {each.name:<18} {each.description}")
+        description = f"(retired) {each.description}" if each.retired else each.description
+        lines.append(f"  {each.kind:<15} {each.name:<18} {description}")
         lines += [f"{'':19}{box.box}: {said}" for box in (each.inbox, each.outbox) if (said := _special(box))]
     lines.append(f"event types: {len(contract.event_types)}")
     lines += [

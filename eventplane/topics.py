@@ -29,6 +29,11 @@ def basic_ingest_topic(rule: str, thing: str) -> str:
     return f"$aws/rules/{rule}/{device_topic(thing, 'outbox')}"
 
 
+def urgent_rule(rule: str) -> str:
+    """The rule for urgent events beside the ingest `rule`: it leads to a queue and a router of their own."""
+    return f"{rule}_urgent"
+
+
 CLAIM_CLIENT_PREFIX = "claim-"
 """What the client ids of devices without a certificate start with. No device is called so: no claim can push
 one out of its connection."""

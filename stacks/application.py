@@ -10,6 +10,7 @@ from stacks.archive_stack import ArchiveStack
 from stacks.audit_stack import AuditStack
 from stacks.config import PROJECT, Environment
 from stacks.messaging_stack import MessagingStack
+from stacks.monitoring_stack import MonitoringStack
 from stacks.routing_stack import RoutingStack
 
 
@@ -19,6 +20,7 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     messaging = MessagingStack(app, environment=environment, contract=contract)
     routing = RoutingStack(app, environment=environment, contract=contract)
     audit = AuditStack(app, environment=environment)
+    monitoring = MonitoringStack(app, environment=environment, watched=[archive, messaging, routing, audit])
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     routing.add_stack_dependency(archive)
     routing.add_stack_dependency(messaging)
@@ -27,4 +29,4 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     cdk.Tags.of(app).add("project", PROJECT)
     cdk.Tags.of(app).add("environment", environment.name)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    return [archive, messaging, routing, audit]
+    return [archive, messaging, routing, audit, monitoring]

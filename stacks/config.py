@@ -18,6 +18,7 @@ VISIBILITY_FACTOR: Final = 6
 """A source queue hides a message for at least so many function timeouts (AWS Lambda guide for SQS)."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
+_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
 
 
 class UnknownEnvironmentError(EventPlaneError):
@@ -46,6 +47,7 @@ class FunctionSize:
     """How one function runs: memory in MiB, timeout and batching window in seconds, messages a batch.
 
     `max_concurrency` bounds the batches of one source queue that are worked on at a time.
+    `reserved_concurrency` keeps so many of the account's executions free for this function alone.
     """
 
     memory_mib: int
@@ -53,6 +55,7 @@ class FunctionSize:
     batch_size: int
     batch_window_s: int
     max_concurrency: int
+    reserved_concurrency: int | None = None
 
     def __post_init__(self) -> None:
         # Bounds of AWS Lambda and of its event source mappings for SQS.
@@ -63,6 +66,9 @@ class FunctionSize:
         self._check("max_concurrency", 2, 1_000)
         if self.batch_size > 10 and self.batch_window_s < 1:
             raise EnvironmentSettingError("batch_window_s", "must be 1 or more with a batch_size beyond 10")
+        if self.reserved_concurrency is not None and self.reserved_concurrency < self.max_concurrency:
+            # Lambda would throttle what the mapping sends, and every throttled message spends a receive.
+            raise EnvironmentSettingError("reserved_concurrency", "must not be below max_concurrency")
 
     def _check(self, setting: str, low: int, high: int) -> None:
         value = getattr(self, setting)
@@ -90,10 +96,18 @@ class Environment:
             it, and it has no roles for the CDK to assume.
         removal_policy: what becomes of stateful resources that leave their stack.
         log_retention: how long logs are kept.
-        router, archive_writer: how the functions run.
+        router, urgent_router, archive_writer: how the functions run; `urgent_router` is the one behind the
+            devices' urgent lane.
         inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
         audit_workers: Glue workers of the delivery audit.
         audit_timeout_min: minutes after which the delivery audit is stopped.
+        audit_schedule: when the audit starts, as AWS Glue writes it (`cron(...)`, UTC); None means by hand.
+        customer_key: ARN of the AWS KMS key for queues, archive and alarms. It costs about $1 a month and
+            $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with keys of its own, for
+            nothing. Only with it the customer can see who decrypts, and take it back.
+        alarm_emails: who is told of alarms; others may subscribe to the topic.
+        urgent_age_alarm_s, age_alarm_s: how old an urgent, or another, message may become in a queue before
+            somebody is told.
         provisions_devices: devices get their certificates by claim; otherwise somebody registers each one.
         provisioning_hook: the Lambda function, in the same account, that is asked before each registration.
     """
@@ -105,10 +119,16 @@ class Environment:
     removal_policy: RemovalPolicy
     log_retention: logs.RetentionDays
     router: FunctionSize
+    urgent_router: FunctionSize
     archive_writer: FunctionSize
     inbox_visibility_s: int
     audit_workers: int
     audit_timeout_min: int
+    audit_schedule: str | None = None
+    customer_key: str | None = None
+    alarm_emails: tuple[str, ...] = ()
+    urgent_age_alarm_s: int = 60
+    age_alarm_s: int = 900
     provisions_devices: bool = False
     provisioning_hook: str | None = None
 
@@ -119,6 +139,8 @@ class Environment:
             )
         if self.audit_workers < 2:
             raise EnvironmentSettingError("audit_workers", f"is {self.audit_workers}; Spark on Glue needs 2")
+        if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
+            raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
         if self.provisions_devices and self.keeps_data and not self.provisioning_hook:
             raise EnvironmentSettingError(
                 "provisioning_hook", "is missing: without it whoever has a claim could become any device"
@@ -138,6 +160,9 @@ class Environment:
 # alarm is never held back.
 _ROUTER = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=10)
 
+_AUDIT_SCHEDULE = "cron(30 2 * * ? *)"
+"""Late enough for what devices sent, and routers wrote down, around midnight."""
+
 # The tap is in no hurry: the longer it gathers, the fewer objects the audit has to open.
 _ARCHIVE_WRITER = FunctionSize(
     memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=5
@@ -155,6 +180,9 @@ ENVIRONMENTS: Final = {
             router=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
             ),
+            urgent_router=FunctionSize(
+                memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
+            ),
             archive_writer=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=1, max_concurrency=2
             ),
@@ -168,10 +196,12 @@ ENVIRONMENTS: Final = {
             removal_policy=RemovalPolicy.DESTROY,
             log_retention=logs.RetentionDays.ONE_WEEK,
             router=_ROUTER,
+            urgent_router=_ROUTER,
             archive_writer=_ARCHIVE_WRITER,
             inbox_visibility_s=60,
             audit_workers=2,
             audit_timeout_min=30,
+            audit_schedule=_AUDIT_SCHEDULE,
             provisions_devices=True,
         ),
         Environment(
@@ -181,12 +211,22 @@ ENVIRONMENTS: Final = {
             router=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=100
             ),
+            # Whatever else uses up the account's concurrency, alarms have their share.
+            urgent_router=FunctionSize(
+                memory_mib=512,
+                timeout_s=30,
+                batch_size=10,
+                batch_window_s=0,
+                max_concurrency=50,
+                reserved_concurrency=50,
+            ),
             archive_writer=FunctionSize(
                 memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=20
             ),
             inbox_visibility_s=60,
             audit_workers=5,
             audit_timeout_min=120,
+            audit_schedule=_AUDIT_SCHEDULE,
         ),
     )
 }

@@ -7,6 +7,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel, Contract, ParticipantKind
+from eventplane.topics import urgent_rule
 from stacks.config import Environment
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_writer import ArchiveWriter
@@ -14,11 +15,11 @@ from stacks.constructs.device_policy import DevicePolicy
 from stacks.constructs.durable_queue import find_queue
 from stacks.constructs.fleet_provisioning import FleetProvisioning
 from stacks.constructs.function_assets import DependenciesLayer, function_code
-from stacks.constructs.ingest_rule import IngestRule
+from stacks.constructs.ingest_rule import IngestRule, ingest_rule_name
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.router_function import FOLDER, RouterFunction
-from stacks.messaging_stack import INGEST, INGEST_ERRORS, TAP
-from stacks.names import pascal
+from stacks.messaging_stack import INGEST, INGEST_ERRORS, TAP, URGENT_INGEST
+from stacks.names import RETIRED_OUTPUT, pascal
 from stacks.plane_stack import PlaneStack
 
 
@@ -31,23 +32,38 @@ class RoutingStack(PlaneStack):
         archive = find_archive(self, "Archive", environment=environment)
         layer = DependenciesLayer(self, "Dependencies", environment=environment).version
         ingest = self._queue("IngestQueue", INGEST)
+        urgent_ingest = self._queue("UrgentIngestQueue", URGENT_INGEST)
         tap = self._queue("TapQueue", TAP)
+        errors = self._queue("IngestErrorsQueue", INGEST_ERRORS)
 
         services = {pascal(each.name): each for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
         inboxes = {
             service.inbox.address: self._channel_queue(f"{name}Inbox", service.inbox)
             for name, service in services.items()
+            if not service.retired
         }
-        sources = {"Device": (contract.device.outbox, ingest)} | {
-            name: (service.outbox, self._channel_queue(f"{name}Outbox", service.outbox))
-            for name, service in services.items()
+        device = contract.device
+        size = environment.router
+        sources = {
+            "Device": (device.name, size, device.outbox, ingest),
+            "DeviceUrgent": (
+                f"{device.name}-urgent",
+                environment.urgent_router,
+                device.outbox,
+                urgent_ingest,
+            ),
+        } | {
+            name: (each.name, size, each.outbox, self._channel_queue(f"{name}Outbox", each.outbox))
+            for name, each in services.items()
         }
         code = function_code(FOLDER, contract)
-        for name, (channel, queue) in sources.items():
+        for name, (function, size, channel, queue) in sources.items():
             RouterFunction(
                 self,
                 f"{name}Router",
                 environment=environment,
+                name=function,
+                size=size,
                 source=channel,
                 source_queue=queue,
                 destinations=inboxes,
@@ -64,18 +80,22 @@ class RoutingStack(PlaneStack):
             archive=archive,
             layer=layer,
         )
-        rule = IngestRule(
-            self,
-            "Ingest",
-            environment=environment,
-            ingest=ingest,
-            tap=tap,
-            errors=self._queue("IngestErrorsQueue", INGEST_ERRORS),
-        )
-        policy = DevicePolicy(self, "Device", environment=environment, rule=rule.name)
-        CfnOutput(self, "IngestRule", value=rule.name)
+        rule = ingest_rule_name(environment)
+        lanes = {"Ingest": (rule, ingest), "UrgentIngest": (urgent_rule(rule), urgent_ingest)}
+        rules = [
+            IngestRule(self, id, environment=environment, name=name, ingest=queue, tap=tap, errors=errors)
+            for id, (name, queue) in lanes.items()
+        ]
+        policy = DevicePolicy(self, "Device", environment=environment, rule=rule)
+        # IoT Core acknowledges a publish to a rule that is not there, and drops it: a device may only publish
+        # once there is one.
+        policy.node.add_dependency(*rules)
+        CfnOutput(self, "IngestRule", value=rule)
         CfnOutput(self, "DevicePolicy", value=policy.name)
         CfnOutput(self, "ContractVersion", value=contract.version)
+        if retired := [each.name for each in services.values() if each.retired]:
+            # Once this is deployed nothing writes to them any more (stacks/removal.py).
+            CfnOutput(self, RETIRED_OUTPUT, value=",".join(retired))
         if environment.provisions_devices:
             fleet = FleetProvisioning(self, "Fleet", environment=environment, device_policy=policy.policy)
             CfnOutput(self, "ProvisioningTemplate", value=fleet.template_name)

@@ -51,13 +51,17 @@ def whole_document(
 
 
 def _participant(participant: Participant) -> dict[str, Any]:
-    return {
+    document: dict[str, Any] = {
         "kind": participant.kind,
         "description": participant.description,
         "inbox": _channel(participant.inbox),
         "outbox": _channel(participant.outbox),
         "sends": None if participant.sends is None else list(participant.sends),
     }
+    if participant.retired:
+        # Left out otherwise: devices whose software has never heard of it go on reading their contract.
+        document["retired"] = True
+    return document
 
 
 def _channel(channel: Channel) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def _unreachable_channels(contract: Contract) -> Iterator[Problem]:
     for each in contract.participants.values():
         # Nobody misses what leads to an inbox that the contract says nothing of; in the cloud it is a queue.
         wanted = each.kind is ParticipantKind.CLOUD_SERVICE or not is_default(each.inbox, each.kind)
-        if wanted and each.inbox.address not in written:
+        if wanted and not each.retired and each.inbox.address not in written:
             yield Problem(
                 f"participants.{each.name}.inbox",
                 "no route leads here",

@@ -114,7 +114,8 @@ class Channel:
 class Participant:
     """Someone who sends through `outbox` and receives through `inbox`.
 
-    `sends` are the types of its events, a prefix where one ends in `.*`; None where it does not say.
+    `sends` are the types of its events, a prefix where one ends in `.*`; None where it does not say. One that
+    is `retired` still has its queues and may empty them, but no route leads to it.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Participant:
     inbox: Channel
     outbox: Channel
     sends: tuple[str, ...] | None
+    retired: bool = False
 
     def may_send(self, event_type: str) -> bool:
         """Whether `sends` names the type; a participant that does not say counts as sending none."""

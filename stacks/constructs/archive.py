@@ -11,6 +11,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.config import Environment
+from stacks.constructs.customer_key import find_key
 from stacks.constructs.service_role import allow
 from stacks.findings import PLAIN_HTTP, accept
 
@@ -22,12 +23,15 @@ class Archive(Construct):
 
     def __init__(self, scope: Construct, id: str, *, environment: Environment) -> None:
         super().__init__(scope, id)
+        key = find_key(self, environment)
         self.bucket = s3.Bucket(
             self,
             "Bucket",
             bucket_name=_bucket_name(environment),
             versioned=True,
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            bucket_key_enabled=True if key else None,  # one request to the key for many objects
             enforce_ssl=not environment.is_emulated,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,

@@ -12,6 +12,7 @@ from constructs import Construct
 from eventplane.ingest import RULE_SELECT
 from eventplane.topics import device_topic
 from stacks.config import PROJECT, Environment
+from stacks.constructs.customer_key import allow_key
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.service_role import service_role
 
@@ -21,7 +22,8 @@ SQL_VERSION: Final = "2016-03-23"
 class IngestRule(Construct):
     """Gives every publish, with what IoT Core knows of its sender, to two queues independent of each other.
 
-    What a queue does not take goes to `errors`.
+    What a queue does not take goes to `errors`. Devices name the rule they publish to (Basic Ingest), and
+    so choose the lane.
     """
 
     def __init__(
@@ -30,14 +32,14 @@ class IngestRule(Construct):
         id: str,
         *,
         environment: Environment,
+        name: str,
         ingest: sqs.IQueue,
         tap: sqs.IQueue,
         errors: sqs.IQueue,
     ) -> None:
         super().__init__(scope, id)
         self._environment = environment
-        # IoT allows letters, digits and underscores only.
-        self.name = f"{PROJECT}_{environment.name}_ingest"
+        self.name = name
         self.rule = iot.CfnTopicRule(
             self,
             "Rule",
@@ -60,7 +62,10 @@ class IngestRule(Construct):
             self,
             f"{purpose}Role",
             service="iot",
-            statements=[allow_send(environment=self._environment, queues=[queue])],
+            statements=[
+                allow_send(environment=self._environment, queues=[queue]),
+                *allow_key(self._environment),
+            ],
             trust_conditions={
                 "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
                 "ArnEquals": {"aws:SourceArn": rule_arn},
@@ -71,3 +76,9 @@ class IngestRule(Construct):
                 queue_url=queue.queue_url, role_arn=role.role_arn, use_base64=False
             )
         )
+
+
+def ingest_rule_name(environment: Environment) -> str:
+    """What devices call the rule for all that is not urgent; the urgent one's name follows from it."""
+    # IoT allows letters, digits and underscores only.
+    return f"{PROJECT}_{environment.name}_ingest"

@@ -13,6 +13,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from stacks.config import PROJECT, Environment, FunctionSize
+from stacks.constructs.customer_key import allow_key
 from stacks.constructs.function_assets import RUNTIME, architecture
 from stacks.constructs.service_role import service_role
 from stacks.findings import accept
@@ -48,7 +49,7 @@ class PythonFunction(Construct):
             retention=environment.log_retention,
             removal_policy=environment.removal_policy,
         )
-        role = service_role(self, "Role", service="lambda", statements=statements)
+        role = service_role(self, "Role", service="lambda", statements=[*statements, *allow_key(environment)])
         log_group.grant_write(role)
         self.function = lambda_.Function(
             self,
@@ -63,6 +64,7 @@ class PythonFunction(Construct):
             log_group=log_group,
             memory_size=size.memory_mib,
             timeout=size.timeout,
+            reserved_concurrent_executions=size.reserved_concurrency,
             environment={
                 "POWERTOOLS_SERVICE_NAME": f"{PROJECT}-{name}",
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.

@@ -29,6 +29,7 @@ class QueuePair(Construct):
                 retention=Duration.seconds(channel.retention_s),
                 max_receives=channel.max_receives,
                 is_fifo=_is_fifo(channel),
+                priority=channel.priority,
             )
 
         self.inbox = channel_queue(

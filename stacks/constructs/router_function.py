@@ -12,7 +12,7 @@ from constructs import Construct
 
 from eventplane.contract import Channel
 from eventplane.ledger import CONTRACTS, LEDGER
-from stacks.config import Environment
+from stacks.config import Environment, FunctionSize
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.python_function import PythonFunction
@@ -21,7 +21,10 @@ FOLDER = "router"
 
 
 class RouterFunction(Construct):
-    """Routes what comes over the channel `source` to `destinations`, inbox queues by their address."""
+    """Routes what comes over the channel `source` to `destinations`, inbox queues by their address.
+
+    A channel that has several queues has a router for each; `name` tells them apart.
+    """
 
     def __init__(
         self,
@@ -29,6 +32,8 @@ class RouterFunction(Construct):
         id: str,
         *,
         environment: Environment,
+        name: str,
+        size: FunctionSize,
         source: Channel,
         source_queue: sqs.IQueue,
         destinations: Mapping[str, sqs.IQueue],
@@ -42,11 +47,11 @@ class RouterFunction(Construct):
             self,
             "Router",
             environment=environment,
-            name=f"{FOLDER}-{source.participant}",
+            name=f"{FOLDER}-{name}",
             folder=FOLDER,
             code=code,
             layer=layer,
-            size=environment.router,
+            size=size,
             source=source_queue,
             statements=[
                 allow_send(environment=environment, queues=list(destinations.values())),

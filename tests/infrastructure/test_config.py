@@ -65,7 +65,15 @@ def test_a_large_batch_needs_a_window() -> None:
         replace(environment("dev").router, batch_size=11)
 
 
-@pytest.mark.parametrize(("setting", "value"), [("name", "Prod_1"), ("name", ""), ("audit_workers", 1)])
+def test_what_is_reserved_for_a_function_is_enough_for_its_queue() -> None:
+    with pytest.raises(EnvironmentSettingError, match="must not be below max_concurrency"):
+        replace(environment("prod").urgent_router, reserved_concurrency=49)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("name", "Prod_1"), ("name", ""), ("audit_workers", 1), ("customer_key", "alias/ours")],
+)
 def test_an_environment_that_cannot_be_deployed_is_refused(setting: str, value: object) -> None:
     with pytest.raises(EnvironmentSettingError) as caught:
         replace(environment("dev"), **{setting: value})  # type: ignore[arg-type]

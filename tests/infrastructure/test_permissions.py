@@ -41,7 +41,7 @@ def test_no_role_brings_a_managed_policy(templates: Templates) -> None:
 
 def test_a_router_may_write_inboxes_and_nothing_else(dev: Templates) -> None:
     roles = [each for each in dev.of("AWS::IAM::Role") if "RouterRole" in each.id]
-    assert len(roles) == 5
+    assert len(roles) == len(dev.of("AWS::IoT::TopicRule")) + 4  # one a rule, one a cloud service
     for role in roles:
         granted = {
             action: words(statement["Resource"])
@@ -58,33 +58,39 @@ def test_only_the_emulator_gets_the_action_unknown_to_aws(templates: Templates, 
     assert has_it is (templates is local)
 
 
-def test_every_iot_role_is_lent_to_the_rule_only(templates: Templates) -> None:
-    rule = templates.of("AWS::IoT::TopicRule")[0].find("RuleName")
+def test_every_iot_role_is_lent_to_its_rule_only(templates: Templates) -> None:
+    rules = {each.find("RuleName"): each for each in templates.of("AWS::IoT::TopicRule")}
     roles = [
         each
         for each in templates.of("AWS::IAM::Role")
         if "iot.amazonaws.com" in json.dumps(each.properties) and not each.id.startswith("FleetRole")
     ]
-    assert len(roles) == 3
+    assert len(roles) == 3 * len(rules)
     for role in roles:
         (trust,) = role.find("AssumeRolePolicyDocument")["Statement"]
         assert trust["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
-        assert json.dumps(trust["Condition"]["ArnEquals"]["aws:SourceArn"]).count(f":rule/{rule}") == 1
+        lent_to = (
+            json.dumps(trust["Condition"]["ArnEquals"]["aws:SourceArn"]).split(":rule/")[1].strip('"]} ')
+        )
+        assert role.id in json.dumps(rules[lent_to].properties)
         assert len(list(statements(role))) == 2
 
 
-def test_the_ingest_rule_is_pinned_has_an_error_action_and_a_role_each(templates: Templates) -> None:
-    (rule,) = templates.of("AWS::IoT::TopicRule")
-    payload = rule.find("TopicRulePayload")
-    assert payload["AwsIotSqlVersion"] == "2016-03-23"
-    assert payload["Sql"] == (
-        "SELECT encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid, "
-        "principal() AS principal, timestamp() AS timestamp FROM 'devices/+/outbox'"
-    )
-    actions = [each["Sqs"] for each in [*payload["Actions"], payload["ErrorAction"]]]
-    targets = [json.dumps(each["QueueUrl"]).rsplit("-", 1)[-1].strip('"]} ') for each in actions]
-    assert targets == ["ingest", "tap", "errors"]
-    assert len({json.dumps(each["RoleArn"]) for each in actions}) == 3
+def test_the_ingest_rules_are_pinned_have_an_error_action_and_a_role_each(templates: Templates) -> None:
+    rules = {each.find("RuleName").split("_", 2)[2]: each for each in templates.of("AWS::IoT::TopicRule")}
+    assert set(rules) == {"ingest", "ingest_urgent"}
+    for lane, rule in rules.items():
+        payload = rule.find("TopicRulePayload")
+        assert payload["AwsIotSqlVersion"] == "2016-03-23"
+        assert payload["Sql"] == (
+            "SELECT encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid, "
+            "principal() AS principal, timestamp() AS timestamp FROM 'devices/+/outbox'"
+        )
+        actions = [each["Sqs"] for each in [*payload["Actions"], payload["ErrorAction"]]]
+        targets = [json.dumps(each["QueueUrl"]).split("/eventplane-")[1].strip('"]} ') for each in actions]
+        names = [target.split("-", 1)[1] for target in targets]
+        assert names == [lane.replace("_", "-"), "tap", "ingest-errors"]
+        assert len({json.dumps(each["RoleArn"]) for each in actions}) == 3
 
 
 def device_policies(templates: Templates) -> list[Resource]:
@@ -99,11 +105,13 @@ def device_statements(templates: Templates) -> dict[str, dict[str, Any]]:
 
 
 def test_a_device_is_bound_to_the_thing_of_its_certificate(templates: Templates) -> None:
-    rule = templates.of("AWS::IoT::TopicRule")[0].find("RuleName")
+    rules = [each.find("RuleName") for each in templates.of("AWS::IoT::TopicRule")]
     text = {action: json.dumps(each["Resource"]) for action, each in device_statements(templates).items()}
     assert set(text) == {"iot:Connect", "iot:Publish", "iot:Subscribe", "iot:Receive"}
     assert f":client/{THING}" in text["iot:Connect"]
-    assert f":topic/$aws/rules/{rule}/devices/{THING}/outbox" in text["iot:Publish"]
+    for rule in rules:
+        assert f":topic/$aws/rules/{rule}/devices/{THING}/outbox" in text["iot:Publish"]
+    assert text["iot:Publish"].count("topic/") == len(rules)
     assert f":topicfilter/devices/{THING}/inbox" in text["iot:Subscribe"]
     assert f":topic/devices/{THING}/inbox" in text["iot:Receive"]
 

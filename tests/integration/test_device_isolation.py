@@ -1,13 +1,13 @@
 """The deployed device policy, enforced: a device does what its own outbox needs, and nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from eventplane.envelope import write_event
-from eventplane.topics import basic_ingest_topic, device_topic
+from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from local.cloud import CloudEndpoint
 from local.demo.plane import deploy_plane
 from local.process import Supervisor
@@ -35,17 +35,22 @@ def thing(emulator: CloudEndpoint, outputs: Mapping[str, str], tmp_path: Path) -
     )
 
 
+@pytest.mark.parametrize("lane", [str, urgent_rule])
 def test_an_event_in_the_own_outbox_reaches_its_inbox(
-    emulator: CloudEndpoint, outputs: Mapping[str, str], thing: Thing
+    emulator: CloudEndpoint, outputs: Mapping[str, str], thing: Thing, lane: Callable[[str], str]
 ) -> None:
-    alarm = write_event({"id": "1", "source": "/homes/a/voice", "type": "org.eventplane.alarm.keyword.v1"})
+    alarm = write_event(
+        {"id": thing.name, "source": "/homes/a/voice", "type": "org.eventplane.alarm.keyword.v1"}
+    )
     with TestClient.of_thing(thing) as device:
-        assert device.publish(basic_ingest_topic(outputs["IngestRule"], thing.name), alarm.json.encode())
+        topic = basic_ingest_topic(lane(outputs["IngestRule"]), thing.name)
+        assert device.publish(topic, alarm.json.encode())
 
     inbox = outputs["AlarmCentreInboxUrl"]
     (message,) = emulator.client("sqs").receive_message(QueueUrl=inbox, WaitTimeSeconds=READ_SECONDS)[
         "Messages"
     ]
+    emulator.client("sqs").delete_message(QueueUrl=inbox, ReceiptHandle=message["ReceiptHandle"])
     assert message["Body"] == alarm.json
 
 
@@ -53,6 +58,7 @@ def test_an_event_in_the_own_outbox_reaches_its_inbox(
     "topic",
     [
         basic_ingest_topic("{rule}", "yours"),
+        basic_ingest_topic("{rule}_urgent", "yours"),
         device_topic("yours", "outbox"),
         device_topic("yours", "inbox"),
         device_topic("{thing}", "inbox"),

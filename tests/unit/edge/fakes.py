@@ -12,7 +12,7 @@ from edge.forwarder import Forwarder
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
-from edge.options import Clock, ForwarderOptions, UplinkLimits
+from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
 from edge.recent import key_digest
 from edge.spool import Arrival, Delivery, Spool
 from eventplane.batch import unpack
@@ -28,6 +28,7 @@ CHORE = "org.eventplane.chore.v1"
 DEAD_LETTER = "org.eventplane.deadletter.v1"
 Boxes = dict[str, dict[str, object]]
 TOPIC = "$aws/rules/rule/devices/thing/outbox"
+URGENT_TOPIC = "$aws/rules/rule_urgent/devices/thing/outbox"
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
@@ -173,7 +174,14 @@ class Device:
         self.local_link = Link(LinkName.LOCAL, self.local.dial, backoff, 5.0)
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
         options = ForwarderOptions(
-            "thing", TOPIC, self._limits, 3, 10.0, 2.0, heartbeat_s=self.heartbeat_s, manifest_interval_s=1e6
+            "thing",
+            Topics(TOPIC, URGENT_TOPIC),
+            self._limits,
+            3,
+            10.0,
+            2.0,
+            heartbeat_s=self.heartbeat_s,
+            manifest_interval_s=1e6,
         )
         self.forwarder = Forwarder(
             self.contract,
