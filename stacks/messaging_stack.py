@@ -8,14 +8,12 @@ from aws_cdk import CfnOutput, Duration
 from constructs import Construct
 
 from eventplane.contract import Contract, ParticipantKind
+from eventplane.resource_names import INGEST
 from stacks.config import Environment, FunctionSize
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.queue_pair import QueuePair
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
-
-INGEST: Final = "ingest"
-"""The queue from the IoT rule to the router."""
 
 TAP: Final = "tap"
 """The queue from the IoT rule to the archive writer."""

@@ -7,6 +7,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel, Contract, ParticipantKind
+from eventplane.resource_names import INGEST
 from stacks.config import Environment
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_writer import ArchiveWriter
@@ -17,7 +18,7 @@ from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.ingest_rule import IngestRule
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.router_function import FOLDER, RouterFunction
-from stacks.messaging_stack import INGEST, INGEST_ERRORS, TAP
+from stacks.messaging_stack import INGEST_ERRORS, TAP
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
 

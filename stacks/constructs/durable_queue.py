@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from eventplane import resource_names
 from stacks.config import Environment
 from stacks.constructs.service_role import allow
 from stacks.findings import PLAIN_HTTP, accept
@@ -38,7 +39,7 @@ class DurableQueue(Construct):
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetters",
-            queue_name=queue_name(environment, f"{name}-dlq", is_fifo=is_fifo),
+            queue_name=queue_name(environment, resource_names.dead_letter_queue(name), is_fifo=is_fifo),
             fifo=fifo,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=not environment.is_emulated,
@@ -63,7 +64,7 @@ class DurableQueue(Construct):
 
 def queue_name(environment: Environment, name: str, *, is_fifo: bool = False) -> str:
     """What the queue called `name` is called in `environment`."""
-    return environment.resource_name(name) + (".fifo" if is_fifo else "")
+    return resource_names.queue_name(environment.name, name, is_fifo=is_fifo)
 
 
 def find_queue(
