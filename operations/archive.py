@@ -110,8 +110,8 @@ class Days:
                 for line in lines:
                     try:
                         record = wanted(line)
-                    except (ValueError, RecursionError) as error:
-                        self.damaged[name] = str(error)
+                    except (ValueError, LookupError, TypeError, RecursionError) as error:
+                        self.damaged[name] = f"a line is no record: {error!r}"
                         continue
                     if record is not None:
                         found.append(record)

@@ -37,8 +37,9 @@ class Letter:
 
     `place` is the queue's name, or the archive. `events` are what it carries: several in a device's frame,
     none in what is no event, itself and its original in a dead-letter event. Of a dead-letter event `reason`,
-    `detail`, `channel`, `route`, `attempt` and `original` are what it says; of another message `channel` is what its source queue carries. `since_ms`
-    (Unix milliseconds) is when it was sent. `original_bytes` is None for an original that is not known.
+    `detail`, `channel`, `route`, `attempt` and `original` are what it says; of another message `channel` is
+    what its source queue carries. `since_ms` (Unix milliseconds) is when it was sent. `original_bytes` is
+    None for an original that is not known.
     """
 
     place: str

@@ -1,4 +1,4 @@
-"""SQS's own way to empty a dead-letter queue into its source: it goes on, whatever becomes of this process."""
+"""SQS's own way to empty a dead-letter queue into its source: it goes on whatever becomes of us."""
 
 from __future__ import annotations
 

@@ -69,9 +69,14 @@ def days_of(options: argparse.Namespace, cloud: Cloud | None) -> Days:
     return Days(_archive(options, cloud), options.first, options.last)
 
 
+def is_folder(place: str | None) -> bool:
+    """Whether the archive at `place` is a folder on this machine."""
+    return place is not None and not place.startswith(_S3)
+
+
 def _archive(options: argparse.Namespace, cloud: Cloud | None) -> Archive:
     place: str | None = options.archive
-    if place is not None and not place.startswith(_S3):
+    if place is not None and is_folder(place):
         return FolderArchive(Path(place))
     if cloud is None:
         raise AssertionError("a bucket needs a cloud")
