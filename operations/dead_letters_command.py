@@ -11,6 +11,7 @@ from operations.archived_letters import archived_letters
 from operations.cloud import Cloud, enter
 from operations.command import DONE, INCOMPLETE, answer, answer_json, run, say
 from operations.dead_letters import Redrive, summaries
+from operations.dead_letters_options import dead_letters_parser
 from operations.dead_letters_text import (
     letter_document,
     letter_text,
@@ -23,14 +24,14 @@ from operations.errors import ChoiceError, NoLetterInboxError
 from operations.letter_inbox import letter_inbox
 from operations.letters import Letter
 from operations.mover import Moved
-from operations.options import add_common, add_days, contract_of, days_of
+from operations.options import contract_of, days_of
 from operations.places import LOOK, Choice, Place, inbox_place, place_of, read_choice, waiting_letters
 from operations.queues import PlaneQueues
 
 
 def main(arguments: list[str]) -> int:
     """The exit status; see `operations.command`."""
-    options = _parser().parse_args(arguments)
+    options = dead_letters_parser().parse_args(arguments)
     return run(lambda: _Command(options).run())
 
 
@@ -132,6 +133,9 @@ class _Command:
 
     def _letters(self) -> Iterator[Letter]:
         for place in self._places():
+            # A look at an empty queue takes a second. The count is approximate: who names one gets the look.
+            if not (self._options.queue or self._options.letters or self._queues.counts(place.url)[0]):
+                continue
 
             def more(title: str = place.title) -> None:
                 say(f"{title}: only the first {LOOK} messages were looked at")
@@ -154,45 +158,3 @@ def _is_clean(done: Moved) -> bool:
 
 def _progress(moved: int, of: int | None) -> None:
     say(f"{moved} moved" + (f" of about {of}" if of is not None else ""))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m eventplane dead-letters",
-        description="What could not be delivered: dead-letter queues, dead-letter events, and the archive's.",
-        epilog="Exit status: 0 done, 1 failed, 2 wrong arguments, 3 nothing found or not all done.",
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    each = commands.add_parser("list", help="how many wait where, since when, and why")
-    _add_places(each)
-    each = commands.add_parser("show", help="each with its reason, what to do, and its original bytes")
-    each.add_argument("id", nargs="?", metavar="ID", help="of a message, or of an event in it; default: all")
-    _add_places(each)
-    each = commands.add_parser("redrive", help="send them back to where they came from")
-    each.add_argument("id", nargs="?", metavar="ID", help="of a message, or of an event in it")
-    each.add_argument("--all", action="store_true", help="everything at the named places")
-    each.add_argument("--dry-run", action="store_true", help="only say what would move")
-    _add_places(each)
-    return parser
-
-
-def _add_places(parser: argparse.ArgumentParser) -> None:
-    add_common(parser)
-    parser.add_argument(
-        "--queue",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="the dead-letter queue of this queue or channel (care-analytics.inbox, ingest), may be repeated",
-    )
-    parser.add_argument(
-        "--filter", metavar="CESQL", help="only what passes: \"deadletterreason = 'payload_invalid'\""
-    )
-    parser.add_argument(
-        "--letters",
-        action="store_true",
-        help="the dead-letter events in the inbox that the contract leads them to; a look costs each message "
-        "there one of its receives",
-    )
-    parser.add_argument("--archived", action="store_true", help="the dead letters of the archive")
-    add_days(parser)

@@ -13,7 +13,7 @@ from eventplane.router import Router
 from operations import stations
 from operations.archive import Days, Record
 from operations.letters import Letter, letter_of
-from operations.search import Followed, Key, in_tap, names_in
+from operations.search import Followed, Item, Key, in_tap, names_in
 from operations.stations import Station
 
 
@@ -37,8 +37,10 @@ def trace(key: Key, days: Days, letters: Iterable[Letter], contract: Contract) -
     reports = [(each, letter) for each in taps if each not in events for letter in _letters(each)]
     followed = Followed(
         key,
-        {letter.events[0].key for _, letter in reports},
-        {(each["client_id"], each["refusal"], each["accepted_at_ms"]) for each in items},
+        frozenset(letter.events[0].key for _, letter in reports),
+        frozenset(
+            Item(each["client_id"], each["refusal"], each["accepted_at_ms"], each["index"]) for each in items
+        ),
     )
     records = _once(
         days.records(LEDGER, followed.wanted),
@@ -50,20 +52,28 @@ def trace(key: Key, days: Days, letters: Iterable[Letter], contract: Contract) -
         "outcome",
     )
     own = [each for each in records if not followed.is_letter(each)]
+    told = [each for each in records if followed.is_letter(each)]
     waiting = [each for each in letters if any(event.key == key for event in each.events)]
     found = [station for each in events[:1] if (station := stations.recorded(each))]
     found += [stations.accepted(each) for each in [*events, *items]]
     found += [stations.reported(tap, letter) for tap, letter in reports]
-    found += [stations.decided(each, is_letter=followed.is_letter(each)) for each in records]
+    # In the order of cause and effect, which sorting keeps where they have one time.
+    found += [stations.decided(each, is_letter=False) for each in own]
+    found += [stations.decided(each, is_letter=True) for each in told]
     found += [stations.waiting(each) for each in waiting]
     result = Trace(key, sorted(found, key=lambda station: station.at_ms))
     if not found:
         result.missing = [_never_seen(days)]
     elif events or items or own:
-        told = any(followed.is_letter(each) and each["outcome"] == Outcome.DELIVERED for each in records)
         expected = _expected(events, own, days, contract)
         result.missing = list(
-            _missing([*events, *items], own, told=told, expected=expected, contract=contract)
+            _missing(
+                [*events, *items],
+                own,
+                told=any(each["outcome"] == Outcome.DELIVERED for each in told),
+                expected=expected,
+                contract=contract,
+            )
         )
     return result
 

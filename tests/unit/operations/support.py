@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from collections.abc import Callable
@@ -13,8 +14,9 @@ from botocore.exceptions import ClientError
 
 from eventplane import resource_names
 from eventplane.attributes import AttributeValue
-from eventplane.delivery import Refusal, dead_letter, letter_id
+from eventplane.delivery import Outcome, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope, write_event
+from eventplane.ledger import LedgerRecord, TapRecord, to_line
 from eventplane.sqs_binding import to_message
 
 ENVIRONMENT = "test"
@@ -104,7 +106,9 @@ def event(id: str, type: str = READING, **attributes: AttributeValue) -> Envelop
     return write_event({"id": id, "source": "/homes/1/health", "type": type, **attributes}, {"value": 1})
 
 
-def letter(original: bytes, reason: str = "payload_invalid", channel: str = UPLINK, id: str = "letter-1") -> Envelope:
+def letter(
+    original: bytes, reason: str = "payload_invalid", channel: str = UPLINK, id: str = "letter-1"
+) -> Envelope:
     """A dead-letter event as the cloud's router makes it."""
     return dead_letter(
         id=id,
@@ -124,3 +128,48 @@ def letter_of_event(refused: Envelope) -> Envelope:
 def as_json(body: str) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads(body)
     return loaded
+
+
+ACCEPTED_MS = 1_767_225_600_000
+DECIDED_MS = ACCEPTED_MS + 500
+
+
+def tap_line(text: str, index: int = 0) -> str:
+    """An event that IoT Core accepted."""
+    return to_line(TapRecord(ACCEPTED_MS, DECIDED_MS, "home-1", "topic", "m", index, text, None, None))
+
+
+def tap_refusal_line(original: bytes, refusal: str, index: int = 0) -> str:
+    """What IoT Core accepted and is no event."""
+    encoded = base64.b64encode(original).decode()
+    return to_line(TapRecord(ACCEPTED_MS, DECIDED_MS, "home-1", "topic", "m", index, None, encoded, refusal))
+
+
+def ledger_line(
+    decided: Envelope | None,
+    outcome: Outcome,
+    *,
+    route: tuple[str, str] | None = None,
+    reason: str | None = None,
+    contract_version: str = "0123456789abcdef",
+) -> str:
+    """What a router decided on an event, or (None) on what was none; `route` is its name and destination."""
+    return to_line(
+        LedgerRecord(
+            decided_at_ms=DECIDED_MS,
+            entered_at_ms=ACCEPTED_MS,
+            entered_by=UPLINK,
+            contract_version=contract_version,
+            source=decided.source if decided else "",
+            id=decided.id if decided else "",
+            type=decided.type if decided else "",
+            priority="normal",
+            client_id="home-1",
+            route=route[0] if route else None,
+            destination=route[1] if route else None,
+            outcome=outcome,
+            reason=reason,
+            attempt=1,
+            message_id="m-1",
+        )
+    )

@@ -7,10 +7,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from moto.sqs.models import sqs_backends
 
+from eventplane.delivery import Outcome
 from eventplane.ingest import parse_frame
 from operations.reading import Reading
-from tests.unit.operations.support import INBOX, UPLINK, Killed, Plane, as_json, event, letter, letter_of_event
+from tests.unit.operations.support import (
+    INBOX,
+    Killed,
+    Plane,
+    as_json,
+    event,
+    ledger_line,
+    letter,
+    letter_of_event,
+    tap_line,
+)
 
 Run = Callable[..., tuple[int, str, str]]
 RunJson = Callable[..., Any]
@@ -139,7 +151,9 @@ def test_a_filter_chooses_by_content_and_reason(plane: Plane, run: Run) -> None:
     assert [as_json(each["Body"])["id"] for each in plane.received(INBOX)] == ["2"]
 
 
-def test_killed_between_send_and_delete_nothing_is_lost(plane: Plane, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_between_send_and_delete_nothing_is_lost(
+    plane: Plane, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for id in "123":
         plane.send(DLQ, event(id))
 
@@ -168,7 +182,8 @@ def test_what_sqs_does_not_take_stays(plane: Plane, run: Run) -> None:
 
     def in_part(**arguments: Any) -> Any:
         taken = plane.sqs.send_message_batch(
-            QueueUrl=arguments["QueueUrl"], Entries=[each for each in arguments["Entries"] if each["Id"] == "0"]
+            QueueUrl=arguments["QueueUrl"],
+            Entries=[each for each in arguments["Entries"] if each["Id"] == "0"],
         )
         return {"Successful": taken["Successful"], "Failed": [{"Id": "1", "Code": "InternalError"}]}
 
@@ -205,7 +220,9 @@ def test_a_fifo_queue_gets_its_messages_in_order_and_not_as_duplicates(plane: Pl
         QueueUrl=plane.urls["ordered-inbox"], MaxNumberOfMessages=10
     )["Messages"]:
         fifo.delete_message(QueueUrl=plane.urls["ordered-inbox"], ReceiptHandle=message["ReceiptHandle"])
-    for message in fifo.receive_message(QueueUrl=plane.urls["ordered-inbox"], MaxNumberOfMessages=10)["Messages"]:
+    for message in fifo.receive_message(QueueUrl=plane.urls["ordered-inbox"], MaxNumberOfMessages=10)[
+        "Messages"
+    ]:
         fifo.delete_message(QueueUrl=plane.urls["ordered-inbox"], ReceiptHandle=message["ReceiptHandle"])
 
     assert run("dead-letters", "redrive", "--all", "--queue", "ordered-inbox.fifo")[0] == 0
@@ -222,7 +239,9 @@ def test_a_fifo_queue_gets_its_messages_in_order_and_not_as_duplicates(plane: Pl
 def test_a_fifo_queue_stops_at_the_first_refusal(plane: Plane, run: Run) -> None:
     plane.create_pair("ordered-inbox", is_fifo=True)
     for number in range(3):
-        plane.send("ordered-inbox-dlq", event(str(number)), MessageGroupId="g", MessageDeduplicationId=str(number))
+        plane.send(
+            "ordered-inbox-dlq", event(str(number)), MessageGroupId="g", MessageDeduplicationId=str(number)
+        )
     plane.client.faults = {"send_message_batch": lambda **_: {"Failed": [{"Id": "0", "Code": "Throttled"}]}}
 
     assert run("dead-letters", "redrive", "--all", "--queue", "ordered-inbox.fifo")[0] == 3
@@ -311,7 +330,7 @@ def test_a_move_that_sqs_ends_says_what_to_do(plane: Plane, run: Run) -> None:
 def test_the_archives_letters_are_listed_shown_and_sent(plane: Plane, run: Run, run_json: RunJson) -> None:
     refused, report = event("17"), letter(b"junk", reason="not_json", channel="voice-service.outbox", id="d")
     plane.archive("tap", [tap_line(refused.json, 0), tap_line(report.json, 1), tap_line(event("18").json, 2)])
-    plane.archive("ledger", [ledger_line(refused)])
+    plane.archive("ledger", [ledger_line(refused, Outcome.DEAD_LETTERED, reason="payload_invalid")])
 
     listed = run_json("dead-letters", "list", "--archived")
     shown = run_json("dead-letters", "show", "17", "--archived")
@@ -373,41 +392,8 @@ def test_messages_that_were_looked_at_show_again_at_once(plane: Plane) -> None:
 
 def show_again(plane: Plane, queue: str) -> None:
     """What the end of the visibility timeout does."""
-    from moto.sqs.models import sqs_backends
-
     for backend in sqs_backends["123456789012"].values():
         for each in backend.queues.values():
             if each.url == plane.urls[queue] or each.name == plane.urls[queue].rsplit("/", 1)[1]:
                 for message in each._messages:
                     message.change_visibility(0)
-
-
-def tap_line(text: str, index: int) -> str:
-    from eventplane.ledger import TapRecord, to_line
-
-    return to_line(TapRecord(1_767_225_600_000, 1_767_225_601_000, "home-1", "t", "m", index, text, None, None))
-
-
-def ledger_line(refused: Any) -> str:
-    from eventplane.delivery import Outcome
-    from eventplane.ledger import LedgerRecord, to_line
-
-    return to_line(
-        LedgerRecord(
-            decided_at_ms=1_767_225_600_500,
-            entered_at_ms=1_767_225_600_000,
-            entered_by=UPLINK,
-            contract_version="0123456789abcdef",
-            source=refused.source,
-            id=refused.id,
-            type=refused.type,
-            priority="normal",
-            client_id="home-1",
-            route=None,
-            destination=None,
-            outcome=Outcome.DEAD_LETTERED,
-            reason="payload_invalid",
-            attempt=1,
-            message_id="m-1",
-        )
-    )
