@@ -8,7 +8,7 @@ from operations.options import add_common, add_days
 
 
 def dead_letters_parser() -> argparse.ArgumentParser:
-    """Gives `command`, `id`, `queue`, `filter`, `letters`, `archived`, `all`, `dry_run`, and what is shared."""
+    """Has `command`, `id`, `queue`, `filter`, `letters`, `archived`, `all`, `dry_run` and what is shared."""
     parser = argparse.ArgumentParser(
         prog="python -m eventplane dead-letters",
         description="What could not be delivered: dead-letter queues, dead-letter events, and the archive's.",

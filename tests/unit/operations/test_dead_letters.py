@@ -11,6 +11,7 @@ from moto.sqs.models import sqs_backends
 
 from eventplane.delivery import Outcome
 from eventplane.ingest import parse_frame
+from operations.outgoing import again
 from operations.reading import Reading
 from tests.unit.operations.support import (
     INBOX,
@@ -210,30 +211,32 @@ def test_a_reader_that_fails_at_once_does_not_keep_the_run_alive(plane: Plane, r
     assert plane.count(DLQ) == 1
 
 
-def test_a_fifo_queue_gets_its_messages_in_order_and_not_as_duplicates(plane: Plane, run: Run) -> None:
+def test_a_fifo_queue_gets_its_messages_in_order(plane: Plane, run: Run) -> None:
     plane.create_pair("ordered-inbox", is_fifo=True)
     for number in range(12):
-        # The reader's queue has just seen the same deduplication ids: SQS would swallow them.
-        for queue in ("ordered-inbox", "ordered-inbox-dlq"):
-            plane.send(queue, event(str(number)), MessageGroupId="g", MessageDeduplicationId=str(number))
-    for message in (fifo := plane.sqs).receive_message(
-        QueueUrl=plane.urls["ordered-inbox"], MaxNumberOfMessages=10
-    )["Messages"]:
-        fifo.delete_message(QueueUrl=plane.urls["ordered-inbox"], ReceiptHandle=message["ReceiptHandle"])
-    for message in fifo.receive_message(QueueUrl=plane.urls["ordered-inbox"], MaxNumberOfMessages=10)[
-        "Messages"
-    ]:
-        fifo.delete_message(QueueUrl=plane.urls["ordered-inbox"], ReceiptHandle=message["ReceiptHandle"])
+        fifo = {"MessageGroupId": "g", "MessageDeduplicationId": str(number)}
+        plane.send("ordered-inbox-dlq", event(str(number)), **fifo)
 
     assert run("dead-letters", "redrive", "--all", "--queue", "ordered-inbox.fifo")[0] == 0
 
-    back = fifo.receive_message(
+    back = plane.sqs.receive_message(
         QueueUrl=plane.urls["ordered-inbox"], MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
     )["Messages"]
     assert [as_json(each["Body"])["id"] for each in back] == [str(number) for number in range(10)]
     assert {each["Attributes"]["MessageGroupId"] for each in back} == {"g"}
     assert plane.count("ordered-inbox") == 12
     assert plane.count("ordered-inbox-dlq") == 0
+
+
+def test_a_fifo_queue_takes_a_message_again_and_a_second_try_at_it_as_a_duplicate() -> None:
+    # SQS would accept the old deduplication id within five minutes, and drop the message.
+    def deduplication(message_id: str) -> str:
+        attributes = {"MessageGroupId": "g", "MessageDeduplicationId": "old"}
+        message = {"MessageId": message_id, "Body": "b", "Attributes": attributes}
+        return str(again(message, "https://queue/ordered.fifo", "run").entry["MessageDeduplicationId"])
+
+    assert deduplication("one") == deduplication("one")
+    assert len({"old", deduplication("one"), deduplication("two")}) == 3
 
 
 def test_a_fifo_queue_stops_at_the_first_refusal(plane: Plane, run: Run) -> None:
