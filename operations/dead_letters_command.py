@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from typing import Final
 
 from eventplane.contract import Contract
 from operations.archived_letters import archived_letters
@@ -27,6 +28,9 @@ from operations.mover import Moved
 from operations.options import contract_of, days_of
 from operations.places import LOOK, Choice, Place, inbox_place, place_of, read_choice, waiting_letters
 from operations.queues import PlaneQueues
+
+_EVERY: Final = 100
+"""Messages between two signs of life."""
 
 
 def main(arguments: list[str]) -> int:
@@ -157,4 +161,5 @@ def _is_clean(done: Moved) -> bool:
 
 
 def _progress(moved: int, of: int | None) -> None:
-    say(f"{moved} moved" + (f" of about {of}" if of is not None else ""))
+    if of is not None or (moved and moved % _EVERY == 0):
+        say(f"{moved} moved" + (f" of about {of}" if of is not None else ""))

@@ -14,6 +14,7 @@ from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.filters import Sql
 from eventplane.ingest import IngestFrame, parse_frame
+from operations.names import Key, names_in
 from operations.reading import Message
 
 RECEIVES_EXHAUSTED: Final = "receives_exhausted"
@@ -58,9 +59,15 @@ class Letter:
     original_bytes: int | None
     body: str
 
+    @property
+    def keys(self) -> frozenset[Key]:
+        """What it is about: its events, and what has the names of one in an original that is none."""
+        names = names_in(self.original)
+        return frozenset([each.key for each in self.events] + ([names] if names else []))
+
     def is_called(self, id: str) -> bool:
-        """Whether `id` is the message's, or that of an event in it."""
-        return id == self.id or any(each.id == id for each in self.events)
+        """Whether `id` is the message's, or that of an event that it is about."""
+        return id == self.id or any(each == id for _, each in self.keys)
 
     def matches(self, filter: Sql) -> bool:
         """Whether an event in it passes, judged with the `deadletterreason` that this letter has."""

@@ -52,7 +52,8 @@ def move(
                     going.append((message, decided))
             if dry_run:
                 done.moved += len(going)
-            elif not _page(sqs, reading, going, done):
+                continue
+            if not _page(sqs, reading, going, done):
                 return done
             progress(done)
     return done

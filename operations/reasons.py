@@ -17,7 +17,7 @@ class Reason:
     do: str
 
 
-_SENDER: Final = "Correct the sender, which sends it anew. Redriving it gives the same letter again."
+_SENDER: Final = "Correct the sender, which sends it anew: as it is, it would be refused again."
 
 REASONS: Final = {
     RECEIVES_EXHAUSTED: Reason(

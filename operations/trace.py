@@ -13,7 +13,8 @@ from eventplane.router import Router
 from operations import stations
 from operations.archive import Days, Record
 from operations.letters import Letter, letter_of
-from operations.search import Followed, Item, Key, in_tap, names_in
+from operations.names import Key, names_in
+from operations.search import Followed, Item, in_tap
 from operations.stations import Station
 
 
@@ -53,7 +54,7 @@ def trace(key: Key, days: Days, letters: Iterable[Letter], contract: Contract) -
     )
     own = [each for each in records if not followed.is_letter(each)]
     told = [each for each in records if followed.is_letter(each)]
-    waiting = [each for each in letters if any(event.key == key for event in each.events)]
+    waiting = [each for each in letters if key in each.keys]
     found = [station for each in events[:1] if (station := stations.recorded(each))]
     found += [stations.accepted(each) for each in [*events, *items]]
     found += [stations.reported(tap, letter) for tap, letter in reports]

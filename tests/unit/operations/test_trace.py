@@ -180,6 +180,15 @@ def test_a_message_in_a_dead_letter_queue_is_a_station_and_stays_there(
     assert len(plane.received(f"{INBOX}-dlq")) == 2
 
 
+def test_a_letter_of_what_was_no_event_is_found_by_the_names_in_its_bytes(
+    plane: Plane, run: Run, run_json: RunJson
+) -> None:
+    plane.send("operations-inbox", letter(b'{"source": "/homes/1/health", "id": "17"}', "missing_attribute"))
+
+    assert whats(run_json("trace", SOURCE, "17", "--live")) == ["waits since"]
+    assert run("dead-letters", "show", "17", "--letters")[0] == 0
+
+
 def test_live_queues_are_looked_into_on_demand_only(plane: Plane, run_json: RunJson) -> None:
     plane.send("operations-inbox", letter_of_event(event("17")))
 
