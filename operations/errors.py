@@ -6,7 +6,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 
 from eventplane.errors import EventPlaneError
 
-_NO_ENTRY = frozenset({"AccessDenied", "AccessDeniedException", "AllAccessDisabled"})
+_NO_ENTRY = frozenset({"403", "AccessDenied", "AccessDeniedException", "AllAccessDisabled"})
 _STALE = frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "SignatureDoesNotMatch"})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -144,7 +143,7 @@ def letter_of(
             original_bytes=int(data["original_bytes"]),
             body=body,
         )
-    except (LookupError, TypeError, ValueError, AttributeError, binascii.Error):
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError):
         return None
 
 

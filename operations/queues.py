@@ -34,7 +34,9 @@ class PlaneQueues:
     def __init__(self, cloud: Cloud, environment: str, contract: Contract) -> None:
         self._sqs = cloud.sqs
         prefix = resource_names.resource_name(environment, "")
-        pages = cloud.sqs.get_paginator("list_queues").paginate(QueueNamePrefix=prefix)
+        # Without a page size SQS stops at 1,000 queues and does not say so.
+        paginator = cloud.sqs.get_paginator("list_queues")
+        pages = paginator.paginate(QueueNamePrefix=prefix, PaginationConfig={"PageSize": 1_000})
         urls = [url for page in pages for url in page.get("QueueUrls", [])]
         self.urls: Mapping[str, str] = {url.rsplit("/", 1)[1]: url for url in urls}
         if not self.urls:
