@@ -9,9 +9,10 @@ from typing import Final
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_logs as logs
 
+from eventplane import resource_names
 from eventplane.errors import EventPlaneError
 
-PROJECT: Final = "eventplane"
+PROJECT: Final = resource_names.PROJECT
 """What all names of resources start with."""
 
 VISIBILITY_FACTOR: Final = 6
@@ -153,7 +154,7 @@ class Environment:
 
     def resource_name(self, suffix: str) -> str:
         """What a resource is called in this environment, by the convention that all stacks share."""
-        return f"{PROJECT}-{self.name}-{suffix}"
+        return resource_names.resource_name(self.name, suffix)
 
 
 # A record carries a frame of up to 1,000 events, so that ten are a large batch already; without a window an

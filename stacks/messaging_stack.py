@@ -8,17 +8,12 @@ from aws_cdk import CfnOutput, Duration
 from constructs import Construct
 
 from eventplane.contract import Contract, ParticipantKind, Priority
+from eventplane.resource_names import INGEST, URGENT_INGEST
 from stacks.config import Environment, FunctionSize
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.queue_pair import QueuePair
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
-
-INGEST: Final = "ingest"
-"""The queue from the IoT rule to the router."""
-
-URGENT_INGEST: Final = "ingest-urgent"
-"""The queue from the urgent IoT rule to a router of its own, so that nothing is ever before an alarm."""
 
 TAP: Final = "tap"
 """The queue from the IoT rule to the archive writer."""

@@ -7,6 +7,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel, Contract, ParticipantKind
+from eventplane.resource_names import INGEST, URGENT_INGEST
 from eventplane.topics import urgent_rule
 from stacks.config import Environment
 from stacks.constructs.archive import find_archive
@@ -18,7 +19,7 @@ from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.ingest_rule import IngestRule, ingest_rule_name
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.router_function import FOLDER, RouterFunction
-from stacks.messaging_stack import INGEST, INGEST_ERRORS, TAP, URGENT_INGEST
+from stacks.messaging_stack import INGEST_ERRORS, TAP
 from stacks.names import RETIRED_OUTPUT, pascal
 from stacks.plane_stack import PlaneStack
 

@@ -20,6 +20,7 @@ from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
 from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
+from operations.reasons import OTHER, REASONS  # noqa: E402
 
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -78,11 +79,18 @@ def metrics_table() -> str:
     return _table(["metric", "kind", "meaning"], rows)
 
 
+def reasons_table() -> str:
+    """Why something is a dead letter, and what to do about it."""
+    rows = [[f"`{word}`", each.means, each.do] for word, each in REASONS.items()]
+    return _table(["reason", "what it means", "what to do"], [*rows, ["another", OTHER.means, OTHER.do]])
+
+
 TABLES = {
     "metrics": metrics_table,
     "settings": settings_table,
     "limits": limits_table,
     "channel": channel_table,
+    "reasons": reasons_table,
 }
 
 

@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from eventplane.resource_names import archive_bucket
 from stacks.config import Environment
 from stacks.constructs.customer_key import find_key
 from stacks.constructs.service_role import allow
@@ -66,7 +67,7 @@ def allow_folders(
     folders: Sequence[str],
 ) -> iam.PolicyStatement:
     """A statement for a role in `scope` that allows `actions` on the objects in `folders` of `archive`."""
-    bucket = _bucket_name(environment, "<AWS::AccountId>-<AWS::Region>")  # as cdk-nag writes it
+    bucket = archive_bucket(environment.name, "<AWS::AccountId>", "<AWS::Region>")  # as cdk-nag writes it
     for folder in folders:
         arn = f"arn:<AWS::Partition>:s3:::{bucket}/{folder}/*"
         accept(
@@ -77,6 +78,5 @@ def allow_folders(
     return allow(actions, [archive.arn_for_objects(f"{folder}/*") for folder in folders])
 
 
-def _bucket_name(environment: Environment, owner: str = f"{Aws.ACCOUNT_ID}-{Aws.REGION}") -> str:
-    # Bucket names are shared with the whole world.
-    return f"{environment.resource_name('archive')}-{owner}"
+def _bucket_name(environment: Environment) -> str:
+    return archive_bucket(environment.name, Aws.ACCOUNT_ID, Aws.REGION)

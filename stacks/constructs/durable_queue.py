@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from eventplane import resource_names
 from eventplane.contract import Priority
 from stacks.config import Environment
 from stacks.constructs.customer_key import find_key
@@ -46,7 +47,7 @@ class DurableQueue(Construct):
     ) -> None:
         super().__init__(scope, id)
         self.name = queue_name(environment, name, is_fifo=is_fifo)
-        self.dead_letters_name = queue_name(environment, f"{name}-dlq", is_fifo=is_fifo)
+        self.dead_letters_name = resource_names.dead_letter_queue(self.name)
         self.age_alarm = Duration.seconds(
             environment.urgent_age_alarm_s if priority is Priority.URGENT else environment.age_alarm_s
         )
@@ -89,7 +90,7 @@ class DurableQueue(Construct):
 
 def queue_name(environment: Environment, name: str, *, is_fifo: bool = False) -> str:
     """What the queue called `name` is called in `environment`."""
-    return environment.resource_name(name) + (".fifo" if is_fifo else "")
+    return resource_names.queue_name(environment.name, name, is_fifo=is_fifo)
 
 
 def find_queue(

@@ -6,7 +6,9 @@ from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Channel, Participant, Transport
+from eventplane.contract import Channel, Participant
+from eventplane.resource_names import channel_queue as channel_queue_name
+from eventplane.resource_names import is_fifo
 from stacks.config import Environment
 from stacks.constructs.durable_queue import DurableQueue, find_queue
 
@@ -24,11 +26,11 @@ class QueuePair(Construct):
                 self,
                 id,
                 environment=environment,
-                name=_queue_name(channel),
+                name=channel_queue_name(channel),
                 visibility=visibility,
                 retention=Duration.seconds(channel.retention_s),
                 max_receives=channel.max_receives,
-                is_fifo=_is_fifo(channel),
+                is_fifo=is_fifo(channel),
                 priority=channel.priority,
             )
 
@@ -42,14 +44,5 @@ def find_channel_queue(
     scope: Construct, id: str, *, environment: Environment, channel: Channel
 ) -> sqs.IQueue:
     """The queue that carries `channel`, which another stack owns."""
-    return find_queue(
-        scope, id, environment=environment, name=_queue_name(channel), is_fifo=_is_fifo(channel)
-    )
-
-
-def _queue_name(channel: Channel) -> str:
-    return channel.address.replace(".", "-")
-
-
-def _is_fifo(channel: Channel) -> bool:
-    return channel.transport is Transport.SQS_FIFO
+    name = channel_queue_name(channel)
+    return find_queue(scope, id, environment=environment, name=name, is_fifo=is_fifo(channel))
