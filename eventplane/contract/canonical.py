@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
 from eventplane.filters import to_document
 
-FORMAT = 2
+FORMAT = 3
 """The version of the document's own format, compiled or written by people."""
 
 VERSION_LENGTH = 16
@@ -72,6 +73,7 @@ def _channel(channel: Channel) -> dict[str, Any]:
         "max_receives": channel.max_receives,
         "receipts": channel.receipts,
         "when_full": channel.when_full,
+        "webhook": asdict(channel.webhook) if channel.webhook else None,
     }
 
 
