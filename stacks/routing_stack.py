@@ -17,6 +17,7 @@ from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.ingest_rule import IngestRule
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.router_function import FOLDER, RouterFunction
+from stacks.constructs.webhook_function import WEBHOOK_FOLDER, WebhookFunction
 from stacks.messaging_stack import INGEST, INGEST_ERRORS, TAP
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
@@ -55,6 +56,19 @@ class RoutingStack(PlaneStack):
                 code=code,
                 layer=layer,
             )
+        for name, service in services.items():
+            if service.inbox.webhook:
+                WebhookFunction(
+                    self,
+                    f"{name}Webhook",
+                    environment=environment,
+                    inbox=service.inbox,
+                    inbox_queue=inboxes[service.inbox.address],
+                    outbox_queue=sources[name][1],
+                    archive=archive,
+                    code=function_code(WEBHOOK_FOLDER, contract),
+                    layer=layer,
+                )
         ArchiveWriter(
             self,
             "ArchiveWriter",

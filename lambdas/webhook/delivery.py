@@ -54,7 +54,7 @@ class Delivery:
     def attempt(self, event: Envelope, remaining_ms: Callable[[], int]) -> int | Failure:
         """The HTTP status by which the endpoint took `event`, or why it did not.
 
-        Raises `NoTimeError`, and `EnvelopeError` for an event that cannot be written as the contract wants it.
+        Raises `NoTimeError`, and `EnvelopeError` for an event that cannot be written as a request.
         """
         request = to_request(event, self._webhook.mode)
         wait_ms = self._pace.wait_ms()

@@ -20,7 +20,7 @@ from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
 from lambdas.common.visibility import Visibility
-from lambdas.webhook.backoff import Uniform, delay_s
+from lambdas.webhook.backoff import LONGEST_S, Uniform, delay_s
 from lambdas.webhook.delivery import Delivery, NoTimeError
 from lambdas.webhook.letters import Letters
 from lambdas.webhook.verdict import Failure
@@ -115,7 +115,9 @@ class WebhookService:
         age_s = (self._clock() - message.sent_at_ms) / 1_000
         left_s = self._webhook.give_up_after_s - age_s
         is_last = failure.is_permanent or left_s <= 0 or message.attempt >= self._channel.max_receives
-        delay = delay_s(message.attempt, failure.retry_after_s, max(left_s, 60), self._uniform)
+        delay = delay_s(
+            message.attempt, failure.retry_after_s, left_s if left_s > 0 else LONGEST_S, self._uniform
+        )
         logger.warning(
             "not delivered",
             event_source=event.source if event else None,

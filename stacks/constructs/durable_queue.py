@@ -38,7 +38,7 @@ class DurableQueue(Construct):
         self.dead_letters = sqs.Queue(
             self,
             "DeadLetters",
-            queue_name=queue_name(environment, f"{name}-dlq", is_fifo=is_fifo),
+            queue_name=queue_name(environment, dead_letter_name(name), is_fifo=is_fifo),
             fifo=fifo,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=not environment.is_emulated,
@@ -59,6 +59,11 @@ class DurableQueue(Construct):
         )
         if environment.is_emulated:
             accept(self, "SQS4", PLAIN_HTTP)
+
+
+def dead_letter_name(name: str) -> str:
+    """The name of the dead-letter queue of the queue called `name`."""
+    return f"{name}-dlq"
 
 
 def queue_name(environment: Environment, name: str, *, is_fifo: bool = False) -> str:

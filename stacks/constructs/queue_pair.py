@@ -8,7 +8,7 @@ from constructs import Construct
 
 from eventplane.contract import Channel, Participant, Transport
 from stacks.config import Environment
-from stacks.constructs.durable_queue import DurableQueue, find_queue
+from stacks.constructs.durable_queue import DurableQueue, dead_letter_name, find_queue
 
 
 class QueuePair(Construct):
@@ -31,8 +31,10 @@ class QueuePair(Construct):
                 is_fifo=_is_fifo(channel),
             )
 
+        inbox = participant.inbox
+        by_reader = Duration.seconds(environment.inbox_visibility_s)
         self.inbox = channel_queue(
-            "Inbox", participant.inbox, Duration.seconds(environment.inbox_visibility_s)
+            "Inbox", inbox, environment.webhook.visibility if inbox.webhook else by_reader
         )
         self.outbox = channel_queue("Outbox", participant.outbox, environment.router.visibility)
 
@@ -44,6 +46,14 @@ def find_channel_queue(
     return find_queue(
         scope, id, environment=environment, name=_queue_name(channel), is_fifo=_is_fifo(channel)
     )
+
+
+def find_channel_dead_letters(
+    scope: Construct, id: str, *, environment: Environment, channel: Channel
+) -> sqs.IQueue:
+    """The dead-letter queue of the queue that carries `channel`."""
+    name = dead_letter_name(_queue_name(channel))
+    return find_queue(scope, id, environment=environment, name=name, is_fifo=_is_fifo(channel))
 
 
 def _queue_name(channel: Channel) -> str:
