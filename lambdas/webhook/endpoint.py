@@ -7,12 +7,13 @@ which a bound on the whole exchange needs. The retries, redirects and proxies of
 from __future__ import annotations
 
 import http.client
+import io
 import socket
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from eventplane.errors import EventPlaneError
@@ -132,6 +133,7 @@ class Endpoint:
                 secured.close()
                 raise
             connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls)
+        connection.response_class = _WholeResponse
         connection.sock = connected
         return connection
 
@@ -153,6 +155,25 @@ class Endpoint:
             deadline.watch(connection)
             return connection
         raise failure
+
+
+class _WholeLines(io.BufferedReader):
+    """Where http.client takes the end of the connection for the end of the header, this raises OSError.
+
+    Otherwise an endpoint that breaks off, or is cut off, after `200 OK` would have taken the event.
+    """
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line = super().readline(size)
+        if not line.endswith(b"\n"):
+            raise ConnectionError("the answer broke off")
+        return line
+
+
+class _WholeResponse(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp = _WholeLines(self.fp.detach())
 
 
 def _said(error: Exception) -> str:
