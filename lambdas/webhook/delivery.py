@@ -57,16 +57,16 @@ class Delivery:
         Raises `NoTimeError`, and `EnvelopeError` for an event that cannot be written as a request.
         """
         request = to_request(event, self._webhook.mode)
-        wait_ms = self._pace.wait_ms()
-        if remaining_ms() < RESERVE_MS + wait_ms + 1_000 * self._webhook.timeout_s:
-            raise NoTimeError(max(1, round(wait_ms / 1_000)))
-        if wait_ms:
-            self._sleep(wait_ms / 1_000)
         try:
             keys = self._keys.get()
         except SigningKeyError as error:
             logger.exception("nothing is sent unsigned")
             return Failure(FAILED, str(error), None, is_general=True)
+        wait_ms = self._pace.wait_ms()
+        if remaining_ms() < RESERVE_MS + wait_ms + 1_000 * self._webhook.timeout_s:
+            raise NoTimeError(max(1, round(wait_ms / 1_000)))
+        if wait_ms:
+            self._sleep(wait_ms / 1_000)
         signed = signature_headers(keys, request.id, self._clock() // 1_000, request.body)
         self._pace.take()
         try:

@@ -80,10 +80,10 @@ class Endpoint:
             try:
                 try:
                     return self._exchange(method, headers, body, deadline)
-                except (OSError, http.client.HTTPException):
+                except (OSError, http.client.HTTPException) as error:
                     self.close()
                     # The endpoint may have closed a kept connection just then: that is no failure of its.
-                    if not was_open or deadline.expired:
+                    if not was_open or deadline.expired or isinstance(error, TimeoutError):
                         raise
                     return self._exchange(method, headers, body, deadline)
             except (OSError, http.client.HTTPException) as error:

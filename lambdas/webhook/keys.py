@@ -45,21 +45,25 @@ class SigningKeys:
     def get(self) -> tuple[bytes, ...]:
         """All keys to sign with, the newest first. Raises `SigningKeyError`.
 
-        Known keys stay in use while Secrets Manager does not answer.
+        Known keys stay in use while there are no better ones to be had.
         """
         now_ms = self._clock()
         if not self._keys or now_ms - self._read_at_ms >= KEEP_MS:
             try:
                 self._keys = self._read()
-                self._read_at_ms = now_ms
-            except (ClientError, BotoCoreError) as error:
+            except SigningKeyError as error:
                 if not self._keys:
-                    raise SigningKeyError(self._secret, f"it could not be read ({error})") from error
+                    raise
                 logger.warning("signing keys could not be read again; the known ones stay", error=str(error))
+            # Also after a failure: with Secrets Manager away, asking would cost every event seconds.
+            self._read_at_ms = now_ms
         return self._keys
 
     def _read(self) -> tuple[bytes, ...]:
-        keys = [key for stage in _STAGES if (key := self._key(stage))]
+        try:
+            keys = [key for stage in _STAGES if (key := self._key(stage))]
+        except (ClientError, BotoCoreError) as error:
+            raise SigningKeyError(self._secret, f"it could not be read ({error})") from error
         if not keys:
             raise SigningKeyError(self._secret, "no version of it is a key")
         return tuple(keys)
