@@ -116,7 +116,9 @@ class EndpointServer:
             if self._is_mute:
                 self._end.wait()
             elif self._tls:
-                with line, self._tls.wrap_socket(line, server_side=True) as secured:
+                with self._tls.wrap_socket(line, server_side=True) as secured:
+                    # It has taken the other one's place, and is the one to end.
+                    self._lines.append(secured)
                     self._talk(secured)
             else:
                 self._talk(line)

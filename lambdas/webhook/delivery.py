@@ -60,7 +60,7 @@ class Delivery:
         try:
             keys = self._keys.get()
         except SigningKeyError as error:
-            logger.exception("nothing is sent unsigned")
+            logger.error("nothing is sent unsigned", error=str(error))
             return Failure(FAILED, str(error), None, is_general=True)
         wait_ms = self._pace.wait_ms()
         if remaining_ms() < RESERVE_MS + wait_ms + 1_000 * self._webhook.timeout_s:

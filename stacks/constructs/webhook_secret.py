@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from typing import Final
 
 from aws_cdk import ArnFormat, Stack
@@ -32,7 +33,9 @@ class WebhookSecret(Construct):
             secret_name=self.name,
             description=f"Signs what is posted to {participant} (docs/webhooks.md)",
             generate_secret_string=secretsmanager.SecretStringGenerator(
-                password_length=_KEY_CHARACTERS, exclude_punctuation=True
+                # Not `exclude_punctuation`, which the emulator does not know.
+                password_length=_KEY_CHARACTERS,
+                exclude_characters=string.punctuation,
             ),
             removal_policy=environment.removal_policy,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from dataclasses import replace
 from typing import Any
 
@@ -123,7 +124,10 @@ def test_the_key_is_made_by_aws_and_stays_in_production() -> None:
     templates = templates_of(contract_with(), "prod")
     (secret,) = templates.of("AWS::SecretsManager::Secret")
     assert secret.stack == "messaging"
-    assert secret.find("GenerateSecretString") == {"PasswordLength": 64, "ExcludePunctuation": True}
+    assert secret.find("GenerateSecretString") == {
+        "PasswordLength": 64,
+        "ExcludeCharacters": string.punctuation,
+    }
     assert secret.find("SecretString") is None
     assert secret.attributes["DeletionPolicy"] == "Retain"
 
