@@ -12,7 +12,9 @@ from eventplane.contract.model import Channel, Contract, EventType, Participant,
 from eventplane.filters import to_document
 
 FORMAT = 3
-"""The version of the document's own format, compiled or written by people."""
+"""The newest version of the document's own format, compiled or written by people."""
+
+_WITHOUT_WEBHOOK = 2
 
 VERSION_LENGTH = 16
 """Hexadecimal digits of the content hash that name a contract: 64 bits."""
@@ -29,7 +31,7 @@ def version_of(canonical: bytes) -> str:
 
 
 def contract_document(contract: Contract) -> dict[str, Any]:
-    """Everything that `contract` says, in today's format, also when it was compiled in an older one."""
+    """Everything that `contract` says, as it is written today, whatever format it was compiled in."""
     return whole_document(contract.name, contract.participants, contract.event_types, contract.routes)
 
 
@@ -40,8 +42,10 @@ def whole_document(
     routes: tuple[Route, ...],
 ) -> dict[str, Any]:
     """The parts of a contract as one document."""
+    has_webhook = any(each.inbox.webhook for each in participants.values())
     return {
-        "format": FORMAT,
+        # The lowest that says it all: devices in the field go on reading what concerns them.
+        "format": FORMAT if has_webhook else _WITHOUT_WEBHOOK,
         "name": name,
         "participants": {each.name: _participant(each) for each in participants.values()},
         "event_types": {each.name: _event_type(each) for each in event_types.values()},
@@ -62,7 +66,7 @@ def _participant(participant: Participant) -> dict[str, Any]:
 
 
 def _channel(channel: Channel) -> dict[str, Any]:
-    return {
+    document: dict[str, Any] = {
         "transport": channel.transport,
         "delivery_guarantee": channel.delivery_guarantee,
         "priority": channel.priority,
@@ -73,8 +77,10 @@ def _channel(channel: Channel) -> dict[str, Any]:
         "max_receives": channel.max_receives,
         "receipts": channel.receipts,
         "when_full": channel.when_full,
-        "webhook": asdict(channel.webhook) if channel.webhook else None,
     }
+    if channel.webhook:
+        document["webhook"] = asdict(channel.webhook)
+    return document
 
 
 def _event_type(event_type: EventType) -> dict[str, Any]:

@@ -24,16 +24,17 @@ class Context(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueMessage:
-    """One message of the source queue. `sent_at_ms` in Unix milliseconds; `attempt` counts from 1.
+    """One message of the source queue.
 
-    `group` is the message group of a FIFO queue, whose order must be kept.
+    `sent_at_ms` in Unix milliseconds; `attempt` counts from 1; `receipt` stands for this delivery of it;
+    `group` is the message group in a FIFO queue.
     """
 
     id: str
     body: str
     sent_at_ms: int
     attempt: int
-    receipt_handle: str = ""
+    receipt: str = ""
     group: str | None = None
 
 
@@ -53,7 +54,7 @@ def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
             body=record["body"],
             sent_at_ms=int(record["attributes"]["SentTimestamp"]),
             attempt=int(record["attributes"]["ApproximateReceiveCount"]),
-            receipt_handle=record["receiptHandle"],
+            receipt=record["receiptHandle"],
             group=record["attributes"].get("MessageGroupId"),
         )
         for record in event["Records"]

@@ -25,7 +25,7 @@ class Visibility:
         try:
             self._client.change_message_visibility(
                 QueueUrl=self._queue_url,
-                ReceiptHandle=message.receipt_handle,
+                ReceiptHandle=message.receipt,
                 VisibilityTimeout=min(seconds, MAX_SECONDS),
             )
         except (ClientError, BotoCoreError) as error:

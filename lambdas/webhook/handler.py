@@ -6,14 +6,12 @@ import os
 from functools import cache
 from typing import Any
 
-from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
-
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import load_contract
 from lambdas.common.log import logger
-from lambdas.common.queue import Context, partial_response, read_messages
+from lambdas.common.queue import Context, read_messages
 from lambdas.common.settings import SettingsError
 from lambdas.common.sqs import SqsSender
 from lambdas.common.visibility import Visibility
@@ -62,11 +60,12 @@ def service() -> WebhookService:
 
 
 @logger.inject_lambda_context
-def handle(event: dict[str, Any], context: Context) -> PartialItemFailureResponse:
-    """Deliver one batch of the inbox."""
+def handle(event: dict[str, Any], context: Context) -> dict[str, list[dict[str, str]]]:
+    """Deliver one batch of the inbox; the answer names the messages that the queue shall keep."""
+    messages = read_messages(event)
     failed = service().process(
-        read_messages(event),
+        messages,
         invocation_id=context.aws_request_id,
         remaining_ms=context.get_remaining_time_in_millis,
     )
-    return partial_response(event, context, failed)
+    return {"batchItemFailures": [{"itemIdentifier": each.id} for each in messages if each.id in failed]}

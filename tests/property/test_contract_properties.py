@@ -75,7 +75,7 @@ def test_a_service_is_named_in_a_loop_if_and_only_if_its_events_can_come_back(
 ) -> None:
     contract = compile_contract(
         {
-            "format": 3,
+            "format": 2,
             "name": "small",
             "participants": {
                 "home": {"kind": "device", "description": "d"},

@@ -46,6 +46,13 @@ def problems(changed: dict[str, Any]) -> list[str]:
     return [str(each) for each in caught.value.problems]
 
 
+def test_only_a_contract_with_a_webhook_needs_the_newer_format() -> None:
+    for settings, needed in (({}, 2), ({"webhook": {}}, 3)):
+        contract = compile_contract(document(**settings), "test")
+        assert json.loads(contract.canonical)["format"] == needed
+        assert ('"webhook"' in contract.canonical.decode()) is (needed == 3)
+
+
 def test_an_inbox_is_a_queue_that_somebody_reads_unless_it_says_otherwise() -> None:
     assert (inbox().webhook, inbox().max_receives) == (None, 5)
     assert inbox(webhook=None).webhook is None

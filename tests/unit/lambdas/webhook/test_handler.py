@@ -97,6 +97,6 @@ def test_a_wrong_setting_is_named(
 
 def test_a_message_of_a_fifo_queue_knows_its_group() -> None:
     batch = sqs_event(message("m1", "x"))
-    assert [(each.receipt_handle, each.group) for each in read_messages(batch)] == [("handle-m1", None)]
+    assert [(each.receipt, each.group) for each in read_messages(batch)] == [("handle-m1", None)]
     batch["Records"][0]["attributes"]["MessageGroupId"] = "g"
     assert read_messages(batch)[0].group == "g"

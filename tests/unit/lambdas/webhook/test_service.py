@@ -118,7 +118,7 @@ def alarm(
     id: str, attempt: int = 1, age_s: int = 0, group: str | None = None, **attributes: Any
 ) -> QueueMessage:
     given = message(f"m{id}", event(id, ALARM, **attributes).json, attempt)
-    return replace(given, sent_at_ms=NOW_MS - 1_000 * age_s, receipt_handle=f"h{id}", group=group)
+    return replace(given, sent_at_ms=NOW_MS - 1_000 * age_s, receipt=f"h{id}", group=group)
 
 
 def handed_over(
