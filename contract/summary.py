@@ -58,6 +58,7 @@ def _special(channel: Channel) -> str:
         f"expires after {channel.expiry_s} s" if channel.expiry_s else "",
         f"waits up to {channel.batching_delay_ms} ms for a batch" if channel.batching_delay_ms else "",
         "with receipts" if channel.receipts else "",
+        f"a webhook, {channel.webhook.mode}" if channel.webhook else "",
         "drops the oldest when full" if channel.when_full is WhenFull.DROP_OLDEST else "",
     ]
     return ", ".join(each for each in said if each)

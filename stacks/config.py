@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from aws_cdk import Duration, RemovalPolicy
@@ -11,12 +12,17 @@ from aws_cdk import aws_logs as logs
 
 from eventplane import resource_names
 from eventplane.errors import EventPlaneError
+from stacks.webhook_url import url_problem
 
 PROJECT: Final = resource_names.PROJECT
 """What all names of resources start with."""
 
 VISIBILITY_FACTOR: Final = 6
 """A source queue hides a message for at least so many function timeouts (AWS Lambda guide for SQS)."""
+
+WEBHOOK_TIMEOUT_S: Final = 60
+"""Least timeout of a webhook function, seconds: the longest attempt that a contract may ask for (30), and
+what has to be done after it at its slowest (18)."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
 _KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
@@ -97,8 +103,9 @@ class Environment:
             it, and it has no roles for the CDK to assume.
         removal_policy: what becomes of stateful resources that leave their stack.
         log_retention: how long logs are kept.
-        router, urgent_router, archive_writer: how the functions run; `urgent_router` is the one behind the
-            devices' urgent lane.
+        router, urgent_router, archive_writer, webhook: how the functions run; `urgent_router` is the one
+            behind the devices' urgent lane.
+        webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
         inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
         audit_workers: Glue workers of the delivery audit.
         audit_timeout_min: minutes after which the delivery audit is stopped.
@@ -122,6 +129,8 @@ class Environment:
     router: FunctionSize
     urgent_router: FunctionSize
     archive_writer: FunctionSize
+    webhook: FunctionSize
+    webhook_urls: Mapping[str, str] = field(default_factory=dict)
     inbox_visibility_s: int
     audit_workers: int
     audit_timeout_min: int
@@ -142,10 +151,24 @@ class Environment:
             raise EnvironmentSettingError("audit_workers", f"is {self.audit_workers}; Spark on Glue needs 2")
         if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
             raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
+        for participant, url in self.webhook_urls.items():
+            if problem := url_problem(url, is_emulated=self.is_emulated):
+                raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
+        if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
+            raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
         if self.provisions_devices and self.keeps_data and not self.provisioning_hook:
             raise EnvironmentSettingError(
                 "provisioning_hook", "is missing: without it whoever has a claim could become any device"
             )
+
+    def webhook_url(self, participant: str) -> str:
+        """Where the events of `participant` go. Raises `EnvironmentSettingError`."""
+        if participant not in self.webhook_urls:
+            raise EnvironmentSettingError(
+                f"webhook_urls of {self.name}",
+                f"has no URL for {participant}, whose inbox is a webhook in the contract",
+            )
+        return self.webhook_urls[participant]
 
     @property
     def keeps_data(self) -> bool:
@@ -169,6 +192,9 @@ _ARCHIVE_WRITER = FunctionSize(
     memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=5
 )
 
+# An attempt mostly waits for the other side: memory buys it nothing but a shorter cold start.
+_WEBHOOK = FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, batch_window_s=0, max_concurrency=2)
+
 ENVIRONMENTS: Final = {
     environment.name: environment
     for environment in (
@@ -187,6 +213,7 @@ ENVIRONMENTS: Final = {
             archive_writer=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=1, max_concurrency=2
             ),
+            webhook=_WEBHOOK,
             inbox_visibility_s=30,
             audit_workers=2,
             audit_timeout_min=15,
@@ -199,6 +226,7 @@ ENVIRONMENTS: Final = {
             router=_ROUTER,
             urgent_router=_ROUTER,
             archive_writer=_ARCHIVE_WRITER,
+            webhook=_WEBHOOK,
             inbox_visibility_s=60,
             audit_workers=2,
             audit_timeout_min=30,
@@ -224,6 +252,7 @@ ENVIRONMENTS: Final = {
             archive_writer=FunctionSize(
                 memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=20
             ),
+            webhook=replace(_WEBHOOK, max_concurrency=10),
             inbox_visibility_s=60,
             audit_workers=5,
             audit_timeout_min=120,

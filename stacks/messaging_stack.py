@@ -12,6 +12,7 @@ from eventplane.resource_names import INGEST, URGENT_INGEST
 from stacks.config import Environment, FunctionSize
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.queue_pair import QueuePair
+from stacks.constructs.webhook_secret import WebhookSecret
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
 
@@ -46,6 +47,11 @@ class MessagingStack(PlaneStack):
             pair = QueuePair(self, name, environment=environment, participant=participant)
             self._output(f"{name}Inbox", pair.inbox)
             self._output(f"{name}Outbox", pair.outbox)
+            if participant.inbox.webhook:
+                secret = WebhookSecret(
+                    self, f"{name}Webhook", environment=environment, participant=participant.name
+                )
+                CfnOutput(self, f"{name}WebhookSecret", value=secret.name)
 
     def _way_in(self, id: str, name: str, reader: FunctionSize, priority: Priority = Priority.NORMAL) -> None:
         """A queue that carries the devices' outbox, so that it keeps what the contract says of that."""

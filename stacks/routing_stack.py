@@ -19,6 +19,7 @@ from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.ingest_rule import IngestRule, ingest_rule_name
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.router_function import FOLDER, RouterFunction
+from stacks.constructs.webhook_function import WEBHOOK_FOLDER, WebhookFunction
 from stacks.messaging_stack import INGEST_ERRORS, TAP
 from stacks.names import RETIRED_OUTPUT, pascal
 from stacks.plane_stack import PlaneStack
@@ -38,10 +39,12 @@ class RoutingStack(PlaneStack):
         errors = self._queue("IngestErrorsQueue", INGEST_ERRORS)
 
         services = {pascal(each.name): each for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
-        inboxes = {
-            service.inbox.address: self._channel_queue(f"{name}Inbox", service.inbox)
-            for name, service in services.items()
-            if not service.retired
+        inboxes = {name: self._channel_queue(f"{name}Inbox", each.inbox) for name, each in services.items()}
+        destinations = {
+            each.inbox.address: inboxes[name] for name, each in services.items() if not each.retired
+        }
+        outboxes = {
+            name: self._channel_queue(f"{name}Outbox", each.outbox) for name, each in services.items()
         }
         device = contract.device
         size = environment.router
@@ -53,10 +56,7 @@ class RoutingStack(PlaneStack):
                 device.outbox,
                 urgent_ingest,
             ),
-        } | {
-            name: (each.name, size, each.outbox, self._channel_queue(f"{name}Outbox", each.outbox))
-            for name, each in services.items()
-        }
+        } | {name: (each.name, size, each.outbox, outboxes[name]) for name, each in services.items()}
         code = function_code(FOLDER, contract)
         for name, (function, size, channel, queue) in sources.items():
             RouterFunction(
@@ -67,11 +67,24 @@ class RoutingStack(PlaneStack):
                 size=size,
                 source=channel,
                 source_queue=queue,
-                destinations=inboxes,
+                destinations=destinations,
                 archive=archive,
                 code=code,
                 layer=layer,
             )
+        for name, service in services.items():
+            if service.inbox.webhook:
+                WebhookFunction(
+                    self,
+                    f"{name}Webhook",
+                    environment=environment,
+                    inbox=service.inbox,
+                    inbox_queue=inboxes[name],
+                    outbox_queue=outboxes[name],
+                    archive=archive,
+                    code=function_code(WEBHOOK_FOLDER, contract),
+                    layer=layer,
+                )
         ArchiveWriter(
             self,
             "ArchiveWriter",

@@ -24,12 +24,18 @@ class Context(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueMessage:
-    """One message of the source queue. `sent_at_ms` in Unix milliseconds; `attempt` counts from 1."""
+    """One message of the source queue.
+
+    `sent_at_ms` in Unix milliseconds; `attempt` counts from 1; `receipt` stands for this delivery of it;
+    `group` is the message group in a FIFO queue.
+    """
 
     id: str
     body: str
     sent_at_ms: int
     attempt: int
+    receipt: str = ""
+    group: str | None = None
 
 
 class NotProcessedError(EventPlaneError):
@@ -48,6 +54,8 @@ def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
             body=record["body"],
             sent_at_ms=int(record["attributes"]["SentTimestamp"]),
             attempt=int(record["attributes"]["ApproximateReceiveCount"]),
+            receipt=record["receiptHandle"],
+            group=record["attributes"].get("MessageGroupId"),
         )
         for record in event["Records"]
     ]

@@ -28,6 +28,14 @@ def text(environment: Mapping[str, str], variable: str) -> str:
     return value
 
 
+def whole_number(environment: Mapping[str, str], variable: str) -> int:
+    """A number from 1. Raises `SettingsError`."""
+    value = text(environment, variable)
+    if not (value.isascii() and value.isdigit() and int(value)):
+        raise SettingsError(variable, "is not a whole number from 1")
+    return int(value)
+
+
 def text_mapping(environment: Mapping[str, str], variable: str) -> dict[str, str]:
     """A JSON object of texts. Raises `SettingsError`."""
     try:

@@ -8,7 +8,7 @@ from constructs import Construct
 
 from eventplane.contract import Channel, Participant
 from eventplane.resource_names import channel_queue as channel_queue_name
-from eventplane.resource_names import is_fifo
+from eventplane.resource_names import dead_letter_queue, is_fifo
 from stacks.config import Environment
 from stacks.constructs.durable_queue import DurableQueue, find_queue
 
@@ -34,8 +34,10 @@ class QueuePair(Construct):
                 priority=channel.priority,
             )
 
+        inbox = participant.inbox
+        by_reader = Duration.seconds(environment.inbox_visibility_s)
         self.inbox = channel_queue(
-            "Inbox", participant.inbox, Duration.seconds(environment.inbox_visibility_s)
+            "Inbox", inbox, environment.webhook.visibility if inbox.webhook else by_reader
         )
         self.outbox = channel_queue("Outbox", participant.outbox, environment.router.visibility)
 
@@ -45,4 +47,12 @@ def find_channel_queue(
 ) -> sqs.IQueue:
     """The queue that carries `channel`, which another stack owns."""
     name = channel_queue_name(channel)
+    return find_queue(scope, id, environment=environment, name=name, is_fifo=is_fifo(channel))
+
+
+def find_channel_dead_letters(
+    scope: Construct, id: str, *, environment: Environment, channel: Channel
+) -> sqs.IQueue:
+    """The dead-letter queue of the queue that carries `channel`."""
+    name = dead_letter_queue(channel_queue_name(channel))
     return find_queue(scope, id, environment=environment, name=name, is_fifo=is_fifo(channel))

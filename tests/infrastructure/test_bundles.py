@@ -7,12 +7,14 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import aws_cdk as cdk
 import pytest
 
-from eventplane.contract import Contract, Place
+from contract import load_contract
+from eventplane.contract import Contract, Place, compile_contract
 from stacks import bundling
 from stacks.application import build
 from stacks.config import environment
@@ -27,6 +29,13 @@ assert callable(getattr(handler, function))
 handler.service()
 print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "boto3")]))
 """
+
+WEBHOOK_VARIABLES = [
+    f"EVENTPLANE_{name}"
+    for name in (
+        "SOURCE_QUEUE", "WEBHOOK_URL", "WEBHOOK_SECRET", "WEBHOOK_ORIGIN", "OUTBOX_QUEUE", "DEAD_LETTER_QUEUE"
+    )
+]  # fmt: skip
 
 CHECK = """
 from eventplane.contract import compile_contract
@@ -48,11 +57,20 @@ print(refusal.reason, refusal.detail)
 
 
 @pytest.fixture(scope="module")
+def contract() -> Contract:
+    """The plane's own, with a webhook, so that every function there is gets bundled."""
+    document = json.loads(load_contract().canonical)
+    document["participants"]["alarm-centre"]["inbox"] = {"webhook": {}}
+    return compile_contract(document, "test")
+
+
+@pytest.fixture(scope="module")
 def assembly(tmp_path_factory: pytest.TempPathFactory, contract: Contract) -> Path:
     """A cloud assembly with all assets."""
     directory = tmp_path_factory.mktemp("assembly")
     app = cdk.App(outdir=str(directory))
-    build(app, environment("dev"), contract)
+    urls = {"alarm-centre": "https://alarm-centre.example/"}
+    build(app, replace(environment("dev"), webhook_urls=urls), contract)
     app.synth()
     return directory
 
@@ -88,9 +106,11 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "LAMBDA_TASK_ROOT": str(code),
                 "AWS_DEFAULT_REGION": "us-east-1",
-                "EVENTPLANE_SOURCE": "device.outbox",
+                "EVENTPLANE_SOURCE": "alarm-centre.inbox" if ".webhook." in handler else "device.outbox",
                 "EVENTPLANE_QUEUES": json.dumps(inboxes),
                 "EVENTPLANE_ARCHIVE_BUCKET": "archive",
+                "EVENTPLANE_CONCURRENCY": "2",
+                **dict.fromkeys(WEBHOOK_VARIABLES, "https://alarm-centre.example/"),
             },
             capture_output=True,
             text=True,
