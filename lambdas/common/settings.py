@@ -39,6 +39,14 @@ def text_mapping(environment: Mapping[str, str], variable: str) -> dict[str, str
     return value
 
 
+def seconds(environment: Mapping[str, str], variable: str) -> int:
+    """A whole number of seconds, at least 1. Raises `SettingsError`."""
+    value = text(environment, variable)
+    if not (value.isascii() and value.isdigit() and int(value)):
+        raise SettingsError(variable, f"is {value!r}, no number of seconds")
+    return int(value)
+
+
 def bundle_root(environment: Mapping[str, str]) -> Path:
     """Where the function's code asset lies unpacked. Raises `SettingsError` outside of Lambda."""
     return Path(text(environment, "LAMBDA_TASK_ROOT"))

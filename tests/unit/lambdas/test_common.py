@@ -14,7 +14,7 @@ from eventplane.sqs_binding import to_message
 from lambdas.common.archive import Archive
 from lambdas.common.contracts import CONTRACT_FILE, load_contract
 from lambdas.common.settings import SettingsError, text, text_mapping
-from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, SqsSender, batches
+from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, TAKEN, Answer, Fate, SqsSender, batches
 from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event
 
 
@@ -37,14 +37,17 @@ def test_an_entry_that_the_answer_forgets_was_not_taken() -> None:
             return {"Successful": [{"Id": "1"}]}
 
     batch = [to_message(event("1")), to_message(event("2"))]
-    assert SqsSender(Forgetful()).send("https://queue", batch) == [False, True]
+    assert SqsSender(Forgetful()).send("https://queue", batch) == [
+        Answer(Fate.AGAIN, "SQS said nothing of it"),
+        TAKEN,
+    ]
 
 
 def test_a_fifo_queue_gets_groups_and_deduplication(cloud: Cloud) -> None:
     url = cloud.sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
     batch = [to_message(event("1")), to_message(event("2")), to_message(event("2"))]
     batch.append(to_message(event("3", partitionkey="other")))
-    assert SqsSender(cloud.sqs).send(url, batch) == [True] * 4
+    assert SqsSender(cloud.sqs).send(url, batch) == [TAKEN] * 4
 
     received = cloud.sqs.receive_message(
         QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["MessageGroupId"]
