@@ -14,7 +14,7 @@ from eventplane.batch import pack
 from eventplane.contract import Contract, compile_contract
 from eventplane.delivery import letter_id
 from lambdas.common.queue import QueueMessage
-from lambdas.router.engine import UnsupportedDestinationError, build_engine
+from lambdas.router.engine import UnknownSourceError, UnsupportedDestinationError, build_engine
 from lambdas.router.planner import Planner
 from lambdas.router.service import PLANNING_MS, RESERVE_MS
 from tests.unit.lambdas.support import ALARM, READING, Cloud, Run, Unwilling, event, frame, message
@@ -133,7 +133,7 @@ def test_a_route_that_this_router_cannot_serve_is_refused_at_once(contract: Cont
 
 
 def test_a_source_without_a_channel_is_refused_at_once(contract: Contract, cloud: Cloud) -> None:
-    with pytest.raises(UnknownSourceError, match="no channel 'gone.outbox'") as caught:
+    with pytest.raises(UnknownSourceError, match=r"no channel 'gone\.outbox'") as caught:
         build_engine(contract, "gone.outbox", cloud.queues)
     assert (caught.value.version, caught.value.source) == (contract.version, "gone.outbox")
 
