@@ -1,4 +1,4 @@
-"""`python -m contract [compile | diagram | diff OTHER]`: check a contract, show it, compare it."""
+"""`python -m contract [compile | diagram | diff OTHER | publish --env NAME]`: check a contract and use it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 from contract.diagram import diagram
 from contract.diff import diff_text
-from contract.loader import CONTRACT_FILE, load_any, load_contract
+from contract.loader import CONTRACT_FILE, load_any
 from contract.summary import summary, warnings_text
-from eventplane.contract import Contract, ContractError, check
+from eventplane.contract import Contract, check
+from eventplane.errors import EventPlaneError
 
 
 def main(arguments: list[str]) -> int:
@@ -20,8 +21,8 @@ def main(arguments: list[str]) -> int:
         arguments = ["compile", *arguments]
     options = _parser().parse_args(arguments)
     try:
-        text = options.run(load_contract(options.contract), options)
-    except ContractError as error:
+        text = options.run(load_any(options.contract), options)
+    except EventPlaneError as error:
         print(error, file=sys.stderr)
         return 1
     print(text)
@@ -43,6 +44,23 @@ def _diff(contract: Contract, options: argparse.Namespace) -> str:
     return diff_text(load_any(options.other), contract)
 
 
+def _publish(contract: Contract, options: argparse.Namespace) -> str:
+    # Only here: the other commands need no AWS.
+    import boto3
+
+    from contract.publish import Publisher, find_deployment
+
+    publisher = Publisher(find_deployment(options.env, boto3.client), boto3.client("dynamodb"))
+    if options.withdraw:
+        publisher.withdraw()
+        return f"{options.env}: the deployed contract is in force again"
+    if options.dry_run:
+        publisher.check(contract)
+        return f"{options.env}: {contract.version} can be published"
+    publisher.publish(contract)
+    return f"{options.env}: {contract.version} is in force; the routers follow within their refresh interval"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m contract", description="Without a command: compile.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -54,7 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     comparing = commands.add_parser("diff", help="show what changed against another version")
     comparing.add_argument("other", type=Path, help="the earlier version: YAML, or compiled (.json)")
     comparing.set_defaults(run=_diff)
-    for each in (compiling, drawing, comparing):
+    publishing = commands.add_parser("publish", help="put it into force without a deployment")
+    publishing.add_argument("--env", required=True, metavar="NAME", help="the environment that is deployed")
+    publishing.add_argument("--dry-run", action="store_true", help="only check it against what is deployed")
+    publishing.add_argument("--withdraw", action="store_true", help="go back to the deployed contract")
+    publishing.set_defaults(run=_publish)
+    for each in (compiling, drawing, comparing, publishing):
         each.add_argument(
             "--contract", type=Path, default=CONTRACT_FILE, metavar="FILE", help="instead of the plane's own"
         )

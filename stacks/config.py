@@ -79,6 +79,12 @@ class FunctionSize:
         return Duration.seconds(VISIBILITY_FACTOR * self.timeout_s + self.batch_window_s)
 
 
+# It has work only when something fails, and then much of it at once.
+_INGEST_ERRORS = FunctionSize(
+    memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=5
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Environment:
     """One deployment of the plane.
@@ -90,7 +96,8 @@ class Environment:
             it, and it has no roles for the CDK to assume.
         removal_policy: what becomes of stateful resources that leave their stack.
         log_retention: how long logs are kept.
-        router, archive_writer: how the functions run.
+        router, archive_writer, ingest_errors: how the functions run.
+        contract_refresh_s: seconds after which a router looks for a newly published contract.
         inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
         audit_workers: Glue workers of the delivery audit.
         audit_timeout_min: minutes after which the delivery audit is stopped.
@@ -106,6 +113,8 @@ class Environment:
     log_retention: logs.RetentionDays
     router: FunctionSize
     archive_writer: FunctionSize
+    ingest_errors: FunctionSize = _INGEST_ERRORS
+    contract_refresh_s: int = 30
     inbox_visibility_s: int
     audit_workers: int
     audit_timeout_min: int
@@ -116,6 +125,10 @@ class Environment:
         if not _NAME.fullmatch(self.name):
             raise EnvironmentSettingError(
                 "name", f"is {self.name!r}, not up to 12 lower-case letters and digits"
+            )
+        if self.contract_refresh_s < 1:
+            raise EnvironmentSettingError(
+                "contract_refresh_s", f"is {self.contract_refresh_s}, not 1 or more"
             )
         if self.audit_workers < 2:
             raise EnvironmentSettingError("audit_workers", f"is {self.audit_workers}; Spark on Glue needs 2")
@@ -158,6 +171,7 @@ ENVIRONMENTS: Final = {
             archive_writer=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=1, max_concurrency=2
             ),
+            contract_refresh_s=1,
             inbox_visibility_s=30,
             audit_workers=2,
             audit_timeout_min=15,

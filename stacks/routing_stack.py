@@ -14,6 +14,7 @@ from stacks.constructs.device_policy import DevicePolicy
 from stacks.constructs.durable_queue import find_queue
 from stacks.constructs.fleet_provisioning import FleetProvisioning
 from stacks.constructs.function_assets import DependenciesLayer, function_code
+from stacks.constructs.ingest_errors import IngestErrors
 from stacks.constructs.ingest_rule import IngestRule
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.router_function import FOLDER, RouterFunction
@@ -64,18 +65,32 @@ class RoutingStack(PlaneStack):
             archive=archive,
             layer=layer,
         )
+        errors = self._queue("IngestErrorsQueue", INGEST_ERRORS)
+        IngestErrors(
+            self,
+            "IngestErrors",
+            environment=environment,
+            contract=contract,
+            errors=errors,
+            lanes=[ingest],
+            tap=tap,
+            layer=layer,
+        )
         rule = IngestRule(
             self,
             "Ingest",
             environment=environment,
             ingest=ingest,
             tap=tap,
-            errors=self._queue("IngestErrorsQueue", INGEST_ERRORS),
+            errors=errors,
         )
         policy = DevicePolicy(self, "Device", environment=environment, rule=rule.name)
         CfnOutput(self, "IngestRule", value=rule.name)
         CfnOutput(self, "DevicePolicy", value=policy.name)
+        # What publishes a contract finds the deployment by these two (contract/publish.py).
         CfnOutput(self, "ContractVersion", value=contract.version)
+        router = environment.resource_name(f"{FOLDER}-{contract.device.name}")
+        CfnOutput(self, "DeviceRouterFunction", value=router)
         if environment.provisions_devices:
             fleet = FleetProvisioning(self, "Fleet", environment=environment, device_policy=policy.policy)
             CfnOutput(self, "ProvisioningTemplate", value=fleet.template_name)

@@ -39,6 +39,17 @@ def text_mapping(environment: Mapping[str, str], variable: str) -> dict[str, str
     return value
 
 
+def text_list(environment: Mapping[str, str], variable: str) -> tuple[str, ...]:
+    """A JSON array of texts, at least one. Raises `SettingsError`."""
+    try:
+        value = json.loads(text(environment, variable))
+    except ValueError as error:
+        raise SettingsError(variable, f"is not JSON ({error})") from error
+    if not (isinstance(value, list) and value and all(isinstance(each, str) for each in value)):
+        raise SettingsError(variable, "is not a JSON array of texts")
+    return tuple(value)
+
+
 def seconds(environment: Mapping[str, str], variable: str) -> int:
     """A whole number of seconds, at least 1. Raises `SettingsError`."""
     value = text(environment, variable)
