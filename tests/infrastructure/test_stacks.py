@@ -19,7 +19,7 @@ TABLE = "AWS::DynamoDB::Table"
 
 STATEFUL = {
     "archive": ["ArchiveBucket49F1AC64"],
-    "contract": ["@@"],
+    "contract": ["ContractsTable31B99448"],
     "messaging": [
         "AlarmCentreInboxDeadLetters3FA7CB90",
         "AlarmCentreInboxQueue14D5C406",

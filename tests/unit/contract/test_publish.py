@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from contract.__main__ import main
@@ -135,13 +136,81 @@ def test_who_comes_second_has_to_look_again(
     assert head.version == changed(contract, "one").version
 
 
-def test_a_plane_that_is_not_there_is_named(dynamodb: Any) -> None:
-    with pytest.raises(NotDeployedError, match="'nowhere' cannot be reached"):
-        find_deployment("nowhere", boto3.client)
+class Answers:
+    """Clients of CloudFormation and Lambda that answer with what they are given, or refuse."""
+
+    def __init__(self, outputs: dict[str, str] | None, variables: dict[str, str]) -> None:
+        self._outputs = outputs
+        self._variables = variables
+
+    def __call__(self, service: str) -> Any:
+        return self if service != "dynamodb" else boto3.Session().client(service)
+
+    def describe_stacks(self, StackName: str) -> Any:  # noqa: N803
+        if self._outputs is None:
+            error = {"Code": "ValidationError", "Message": f"{StackName} does not exist"}
+            raise ClientError({"Error": error}, "DescribeStacks")
+        listed = [{"OutputKey": name, "OutputValue": value} for name, value in self._outputs.items()]
+        return {"Stacks": [{"Outputs": listed}]}
+
+    def get_function_configuration(self, FunctionName: str) -> Any:  # noqa: N803
+        assert FunctionName == "router"
+        return {"Environment": {"Variables": self._variables}}
 
 
-def test_the_command_says_what_is_wrong_and_fails(dynamodb: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["publish", "--env", "nowhere"]) == 1
+OUTPUTS = {"ContractVersion": "c0ffee", "DeviceRouterFunction": "router"}
+
+
+def test_a_deployment_is_found_by_what_its_router_is_told() -> None:
+    variables = {"EVENTPLANE_QUEUES": '{"a.inbox": "https://a"}', "EVENTPLANE_CONTRACTS_TABLE": TABLE}
+    found = find_deployment("dev", Answers(OUTPUTS, variables))
+    assert found == Deployment("c0ffee", {"a.inbox": "https://a"}, TABLE)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "variables", "problem"),
+    [
+        (None, {}, "eventplane-nowhere-routing does not exist"),
+        ({}, {}, "older version"),
+        (OUTPUTS, {}, "older version"),
+        (OUTPUTS, {"EVENTPLANE_QUEUES": "?"}, "older version"),
+    ],
+)
+def test_a_plane_that_is_not_there_is_named(
+    outputs: dict[str, str] | None, variables: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(NotDeployedError, match=problem) as caught:
+        find_deployment("nowhere", Answers(outputs, variables))
+    assert caught.value.name == "nowhere"
+
+
+def test_the_command_publishes_checks_and_withdraws(
+    publisher: Publisher,
+    contract: Contract,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queues = dict.fromkeys(publisher._deployment.queues, "https://queue")
+    variables = {"EVENTPLANE_QUEUES": json.dumps(queues), "EVENTPLANE_CONTRACTS_TABLE": TABLE}
+    answers = Answers(OUTPUTS | {"ContractVersion": contract.version}, variables)
+    monkeypatch.setattr(boto3, "client", answers)
+    new = changed(contract, "new")
+    (tmp_path / "new.json").write_bytes(new.canonical)
+    command = ["publish", "--env", "dev", "--contract", str(tmp_path / "new.json")]
+
+    assert main([*command, "--dry-run"]) == 0
+    assert publisher.in_force() is None
+    assert main(command) == 0
+    head = publisher.in_force()
+    assert head is not None
+    assert head.version == new.version
+    assert main(["publish", "--env", "dev", "--withdraw"]) == 0
+    assert publisher.in_force() is None
+    said = capsys.readouterr().out
+    assert [word in said for word in ("can be published", "is in force;", "in force again")] == [True] * 3
+    monkeypatch.setattr(boto3, "client", Answers(None, {}))
+    assert main(command) == 1
     assert "name one that is deployed" in capsys.readouterr().err
 
 

@@ -171,7 +171,7 @@ def test_the_handler_is_wired_by_its_environment(
     handler.service.cache_clear()
     cloud.sqs.delete_queue(QueueUrl=ways_in["tap"])
     waits: list[str] = []
-    monkeypatch.setattr(Redelivery, "_delay", lambda self, batch: waits.extend(each.id for each in batch))
+    monkeypatch.setattr(Redelivery, "_delay", lambda _, batch: waits.extend(each.id for each in batch))
     batch = sqs_event(message("m1", failure("ingest")), message("m2", failure("tap")))
     assert handler.handle(batch, LambdaContext()) == {"batchItemFailures": [{"itemIdentifier": "m2"}]}
     assert waits == ["m2"]
