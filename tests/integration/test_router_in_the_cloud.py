@@ -123,6 +123,12 @@ def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
     assert publish(plane, tmp_path, new, "--withdraw").returncode == 0
 
 
+def said(cloud: CloudEndpoint, function: str, *words: str) -> bool:
+    """Whether a line of the function's log has all these words."""
+    log = cloud.client("logs").filter_log_events(logGroupName=f"/aws/lambda/eventplane-local-{function}")
+    return any(all(word in each["message"] for word in words) for each in log["events"])
+
+
 @contextmanager
 def away(plane: Plane, url: str) -> Iterator[None]:
     """The queue at `url` is not there for a while."""
@@ -155,7 +161,8 @@ def test_what_the_rule_cannot_hand_over_arrives_all_the_same(
     with away(plane, plane.outputs["IngestUrl"]), TestClient.of_thing(thing) as device:
         topic = basic_ingest_topic(plane.outputs["IngestRule"], thing.name)
         assert device.publish(topic, alarm.json.encode())
-    # The rule tries once: only its error action knows of the event now.
+        # The rule tries once: only its error action knows of the event now.
+        assert eventually(lambda: said(emulator, "ingest-errors", "a rule failed", thing.name), SECONDS)
     assert arrives(plane, "family-app", alarm, 60)
 
 
