@@ -1,8 +1,8 @@
-"""How long each function takes from a fresh process to the answer to its first event, and what of it is boto3.
+"""What each function computes from a fresh process to the answer to its first event, and what of it is boto3.
 
 `python -m benchmarks.cold_start [REPEATS]` bundles the functions as a deployment does and starts each of them
-anew, with AWS played by a process of this machine that answers at once. Writes build/bench/cold-start.json. On
-Lambda one has to add the start of the runtime, and the network.
+anew, with AWS played by a process of this machine. Writes build/bench/cold-start.json. On Lambda one has to
+add the start of the runtime and the network, and to divide by the share of a core that its memory buys.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
-from benchmarks.results import write_result
+from benchmarks.results import Figure, write
 from contract import load_contract
 from eventplane.contract import ParticipantKind
 from eventplane.envelope import write_event
@@ -31,23 +31,26 @@ from stacks.constructs.function_assets import CONTRACT_FILE, LOCK
 
 FUNCTIONS: Final = ("router", "archive_writer", "ingest_errors")
 REPEATS: Final = 15
+AIM_MS: Final = 120
+"""For the router."""
 
 _CHILD: Final = """
-import time; began = time.perf_counter()
-import json, os, resource, sys
-import boto3; clients = time.perf_counter()
+import time; began = time.process_time()
+import json, re, sys
+import boto3; clients = time.process_time()
 import importlib
-handler = importlib.import_module(f"lambdas.{sys.argv[1]}.handler"); imported = time.perf_counter()
-handler.service(); wired = time.perf_counter()
+handler = importlib.import_module(f"lambdas.{sys.argv[1]}.handler"); imported = time.process_time()
+handler.service(); wired = time.process_time()
 class Context:
     aws_request_id = function_name = invoked_function_arn = "x"
     memory_limit_in_mb = 512
     def get_remaining_time_in_millis(self): return 30_000
-answer = handler.handle(json.loads(sys.argv[2]), Context()); ended = time.perf_counter()
+answer = handler.handle(json.loads(sys.argv[2]), Context()); ended = time.process_time()
 assert answer == {"batchItemFailures": []}, answer
 marks = [began, clients, imported, wired, ended]
 figures = [1000 * (b - a) for a, b in zip(marks, marks[1:])]
-figures += [1000 * (ended - began), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]
+peak = re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())
+figures += [1000 * (ended - began), int(peak[1]) / 1024]
 print(json.dumps(figures), file=sys.stderr)
 """
 
@@ -59,12 +62,12 @@ class _Aws(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def do_POST(self) -> None:  # noqa: N802 - as the base class calls it
+    def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or "{}")
         taken = [{"Id": each["Id"]} for each in body.get("Entries", [])]
         self._answer(json.dumps({"Successful": taken} if taken else {}).encode())
 
-    def do_PUT(self) -> None:  # noqa: N802
+    def do_PUT(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         self._answer(b"")
 
@@ -95,8 +98,8 @@ def _batch(function: str) -> str:
     )
     body = frame_text(IngestFrame(event.json.encode(), "devices/a/outbox", "a", "", 4_000_000_000_000))
     if function == "ingest_errors":
-        failure = {"ruleName": "r", "topic": "t", "clientId": "a", "base64OriginalPayload": "e30=", "failures": []}
-        body = json.dumps(failure)
+        names = {"ruleName": "r", "topic": "t", "clientId": "a", "base64OriginalPayload": "e30="}
+        body = json.dumps({**names, "failures": []})
     attributes = {"SentTimestamp": "4000000000000", "ApproximateReceiveCount": "1"}
     record = {"messageId": "m", "receiptHandle": "r", "body": body, "attributes": attributes}
     return json.dumps({"Records": [record]})
@@ -133,7 +136,7 @@ def _environment(code: Path, packages: Path, url: str) -> dict[str, str]:
 def main(repeats: int) -> None:
     """Measure all functions, and print and write the medians."""
     packages = installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64")
-    medians: dict[str, dict[str, float]] = {}
+    figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as directory, _aws() as url:
         for function in FUNCTIONS:
             code = Path(directory) / function
@@ -142,12 +145,13 @@ def main(repeats: int) -> None:
             (code / CONTRACT_FILE).write_bytes(load_contract().canonical)
             compile_bytecode(code, str(code))
             runs = [_run(function, _environment(code, packages, url)) for _ in range(repeats + 1)][1:]
-            medians[function] = {
-                part: round(statistics.median(values), 1)
-                for part, values in zip(PARTS, zip(*runs, strict=True), strict=True)
-            }
-            print(function, medians[function])
-    write_result("cold-start", {"repeats": repeats, "functions": medians})
+            for part, values in zip(PARTS, zip(*runs, strict=True), strict=True):
+                name, _, unit = part.rpartition("_")
+                aim = AIM_MS if (function, part) == ("router", "all_ms") else None
+                median = statistics.median(values)
+                figures.append(Figure(f"{function}_{name}", median, unit, aim, higher_is_better=False))
+    command = f"python -m benchmarks.cold_start {repeats}"
+    write("cold-start", figures, command, "CPU time of a fresh process after the interpreter's start, median")
 
 
 def _run(function: str, environment: dict[str, str]) -> list[float]:
