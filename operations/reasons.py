@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.delivery import PAYLOAD_INVALID, UNKNOWN_DATASCHEMA
+from eventplane.hops import HOP_LIMIT
 from operations.letters import RECEIVES_EXHAUSTED
 
 
@@ -35,6 +36,18 @@ REASONS: Final = {
     "bad_frame": Reason(
         "What came from the IoT rule is no frame: the rule was changed, or somebody writes to the queue.",
         "Compare the deployed rule with `make diff`, deploy, redrive the letter.",
+    ),
+    "bad_rule_failure": Reason(
+        "What lay in the ingest-error queue is no failure of an IoT rule: somebody writes to the queue.",
+        "Read the original, and who may write to the queue; nothing of it comes from a device.",
+    ),
+    "not_taken": Reason(
+        "SQS will never take the event, for instance because of a character that no message may have.",
+        "Read the detail, correct the sender. The event's other deliveries are not concerned.",
+    ),
+    HOP_LIMIT: Reason(
+        "The event went from service to service more often than `MAX_HOPS`: the routes form a loop.",
+        "Take one of the routes out or narrow its filter; `make contract` warns of loops that it can see.",
     ),
     "refused_by_cloud": Reason(
         "IoT Core refused one event of a device again and again, alone in its batch.",

@@ -9,6 +9,7 @@ from eventplane.contract import Contract
 from stacks.archive_stack import ArchiveStack
 from stacks.audit_stack import AuditStack
 from stacks.config import PROJECT, Environment
+from stacks.contract_stack import ContractStack
 from stacks.messaging_stack import MessagingStack
 from stacks.monitoring_stack import MonitoringStack
 from stacks.routing_stack import RoutingStack
@@ -18,15 +19,18 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     """Put the stacks of `environment` into `app`, each after those it needs."""
     archive = ArchiveStack(app, environment=environment)
     messaging = MessagingStack(app, environment=environment, contract=contract)
+    published = ContractStack(app, environment=environment)
     routing = RoutingStack(app, environment=environment, contract=contract)
     audit = AuditStack(app, environment=environment)
-    monitoring = MonitoringStack(app, environment=environment, watched=[archive, messaging, routing, audit])
+    watched = [archive, messaging, published, routing, audit]
+    monitoring = MonitoringStack(app, environment=environment, watched=watched)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     routing.add_stack_dependency(archive)
     routing.add_stack_dependency(messaging)
+    routing.add_stack_dependency(published)
     audit.add_stack_dependency(archive)
 
     cdk.Tags.of(app).add("project", PROJECT)
     cdk.Tags.of(app).add("environment", environment.name)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    return [archive, messaging, routing, audit, monitoring]
+    return [*watched, monitoring]

@@ -92,6 +92,12 @@ class FunctionSize:
         return Duration.seconds(VISIBILITY_FACTOR * self.timeout_s + self.batch_window_s)
 
 
+# It has work only when something fails, and then much of it at once.
+_INGEST_ERRORS = FunctionSize(
+    memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=5
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Environment:
     """One deployment of the plane.
@@ -103,8 +109,9 @@ class Environment:
             it, and it has no roles for the CDK to assume.
         removal_policy: what becomes of stateful resources that leave their stack.
         log_retention: how long logs are kept.
-        router, urgent_router, archive_writer, webhook: how the functions run; `urgent_router` is the one
-            behind the devices' urgent lane.
+        router, urgent_router, archive_writer, ingest_errors, webhook: how the functions run;
+            `urgent_router` is the one behind the devices' urgent lane.
+        contract_refresh_s: seconds after which a router looks for a newly published contract.
         webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
         inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
         audit_workers: Glue workers of the delivery audit.
@@ -129,8 +136,10 @@ class Environment:
     router: FunctionSize
     urgent_router: FunctionSize
     archive_writer: FunctionSize
+    ingest_errors: FunctionSize = _INGEST_ERRORS
     webhook: FunctionSize
     webhook_urls: Mapping[str, str] = field(default_factory=dict)
+    contract_refresh_s: int = 30
     inbox_visibility_s: int
     audit_workers: int
     audit_timeout_min: int
@@ -146,6 +155,10 @@ class Environment:
         if not _NAME.fullmatch(self.name):
             raise EnvironmentSettingError(
                 "name", f"is {self.name!r}, not up to 12 lower-case letters and digits"
+            )
+        if self.contract_refresh_s < 1:
+            raise EnvironmentSettingError(
+                "contract_refresh_s", f"is {self.contract_refresh_s}, not 1 or more"
             )
         if self.audit_workers < 2:
             raise EnvironmentSettingError("audit_workers", f"is {self.audit_workers}; Spark on Glue needs 2")
@@ -214,6 +227,7 @@ ENVIRONMENTS: Final = {
                 memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=1, max_concurrency=2
             ),
             webhook=_WEBHOOK,
+            contract_refresh_s=1,
             inbox_visibility_s=30,
             audit_workers=2,
             audit_timeout_min=15,

@@ -33,15 +33,7 @@ class MessagingStack(PlaneStack):
         self._way_in("Ingest", INGEST, environment.router)
         self._way_in("UrgentIngest", URGENT_INGEST, environment.urgent_router, Priority.URGENT)
         self._way_in("Tap", TAP, environment.archive_writer)
-        # Nobody reads it yet but people: long enough to look at a message.
-        errors = DurableQueue(
-            self,
-            "IngestErrors",
-            environment=environment,
-            name=INGEST_ERRORS,
-            visibility=Duration.seconds(environment.inbox_visibility_s),
-        )
-        self._output("IngestErrors", errors)
+        self._way_in("IngestErrors", INGEST_ERRORS, environment.ingest_errors)
         for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
             name = pascal(participant.name)
             pair = QueuePair(self, name, environment=environment, participant=participant)

@@ -16,6 +16,7 @@ from stacks.constructs.device_policy import DevicePolicy
 from stacks.constructs.durable_queue import find_queue
 from stacks.constructs.fleet_provisioning import FleetProvisioning
 from stacks.constructs.function_assets import DependenciesLayer, function_code
+from stacks.constructs.ingest_errors import IngestErrors
 from stacks.constructs.ingest_rule import IngestRule, ingest_rule_name
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.router_function import FOLDER, RouterFunction
@@ -94,11 +95,24 @@ class RoutingStack(PlaneStack):
             archive=archive,
             layer=layer,
         )
+        lanes = {"Ingest": ingest, "UrgentIngest": urgent_ingest}
+        IngestErrors(
+            self,
+            "IngestErrors",
+            environment=environment,
+            contract=contract,
+            errors=errors,
+            lanes=list(lanes.values()),
+            tap=tap,
+            layer=layer,
+        )
         rule = ingest_rule_name(environment)
-        lanes = {"Ingest": (rule, ingest), "UrgentIngest": (urgent_rule(rule), urgent_ingest)}
+        names = {"Ingest": rule, "UrgentIngest": urgent_rule(rule)}
         rules = [
-            IngestRule(self, id, environment=environment, name=name, ingest=queue, tap=tap, errors=errors)
-            for id, (name, queue) in lanes.items()
+            IngestRule(
+                self, id, environment=environment, name=names[id], ingest=queue, tap=tap, errors=errors
+            )
+            for id, queue in lanes.items()
         ]
         policy = DevicePolicy(self, "Device", environment=environment, rule=rule)
         # IoT Core acknowledges a publish to a rule that is not there, and drops it: a device may only publish
@@ -106,7 +120,10 @@ class RoutingStack(PlaneStack):
         policy.node.add_dependency(*rules)
         CfnOutput(self, "IngestRule", value=rule)
         CfnOutput(self, "DevicePolicy", value=policy.name)
+        # What publishes a contract finds the deployment by these two (contract/publish.py).
         CfnOutput(self, "ContractVersion", value=contract.version)
+        router = environment.resource_name(f"{FOLDER}-{contract.device.name}")
+        CfnOutput(self, "DeviceRouterFunction", value=router)
         if retired := [each.name for each in services.values() if each.retired]:
             # Once this is deployed nothing writes to them any more (stacks/removal.py).
             CfnOutput(self, RETIRED_OUTPUT, value=",".join(retired))

@@ -1,16 +1,9 @@
-"""What a function gets from its source queue, and what it answers: which messages have to come again."""
+"""What a function gets from its source queue, one value a message."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
-
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
-from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
-from eventplane.errors import EventPlaneError
 
 
 class Context(Protocol):
@@ -38,14 +31,6 @@ class QueueMessage:
     group: str | None = None
 
 
-class NotProcessedError(EventPlaneError):
-    """The message has to be delivered again. `message_id` names it; the log before says why."""
-
-    def __init__(self, message_id: str) -> None:
-        super().__init__(f"message {message_id} goes back to its queue; the log before says why")
-        self.message_id = message_id
-
-
 def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
     """The messages of an SQS event."""
     return [
@@ -59,17 +44,3 @@ def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
         )
         for record in event["Records"]
     ]
-
-
-def partial_response(
-    event: dict[str, Any], context: Any, failed: Collection[str]
-) -> PartialItemFailureResponse:
-    """The answer that lets the queue delete all messages of `event` but those whose ids are in `failed`."""
-
-    def outcome(record: SQSRecord) -> None:
-        if record.message_id in failed:
-            raise NotProcessedError(record.message_id)
-
-    # Failing every message is an answer as well: an exception would hide which ones, and count as an error.
-    processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
-    return process_partial_response(event, outcome, processor, context)

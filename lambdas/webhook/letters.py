@@ -10,7 +10,7 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_i
 from eventplane.envelope import Envelope
 from eventplane.sqs_binding import to_message
 from lambdas.common.queue import QueueMessage
-from lambdas.common.sqs import SqsSender
+from lambdas.common.sqs import TAKEN, SqsSender
 from lambdas.webhook.verdict import Failure
 
 SOURCE: Final = "/eventplane/cloud/webhook/"
@@ -50,4 +50,4 @@ class Letters:
         return self._send(self._outbox, letter)
 
     def _send(self, queue: str, event: Envelope) -> bool:
-        return self._sender.send(queue, [to_message(event)]) == [True]
+        return self._sender.send(queue, [to_message(event)]) == [TAKEN]

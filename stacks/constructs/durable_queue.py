@@ -105,6 +105,14 @@ def find_queue(
     return sqs.Queue.from_queue_attributes(scope, id, queue_arn=arn, fifo=is_fifo)
 
 
+def allow_delay(*, environment: Environment, queue: sqs.IQueue) -> iam.PolicyStatement:
+    """A statement for a role that may say when a message of `queue` comes again."""
+    actions = ["sqs:ChangeMessageVisibility"]
+    if environment.is_emulated:
+        actions.append("sqs:ChangeMessageVisibilityBatch")  # see `allow_send`
+    return allow(actions, [queue.queue_arn])
+
+
 def allow_send(*, environment: Environment, queues: Sequence[sqs.IQueue]) -> iam.PolicyStatement:
     """A statement for a role that may write to `queues`."""
     actions = ["sqs:SendMessage"]

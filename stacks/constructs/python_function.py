@@ -12,8 +12,9 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from stacks.config import PROJECT, Environment, FunctionSize
+from stacks.config import Environment, FunctionSize
 from stacks.constructs.customer_key import allow_key
+from stacks.constructs.durable_queue import allow_delay
 from stacks.constructs.function_assets import RUNTIME, architecture
 from stacks.constructs.service_role import service_role
 from stacks.findings import accept
@@ -49,7 +50,8 @@ class PythonFunction(Construct):
             retention=environment.log_retention,
             removal_policy=environment.removal_policy,
         )
-        role = service_role(self, "Role", service="lambda", statements=[*statements, *allow_key(environment)])
+        own = [*statements, allow_delay(environment=environment, queue=source), *allow_key(environment)]
+        role = service_role(self, "Role", service="lambda", statements=own)
         log_group.grant_write(role)
         self.function = lambda_.Function(
             self,
@@ -65,13 +67,17 @@ class PythonFunction(Construct):
             memory_size=size.memory_mib,
             timeout=size.timeout,
             reserved_concurrent_executions=size.reserved_concurrency,
+            tracing=lambda_.Tracing.ACTIVE,
             environment={
-                "POWERTOOLS_SERVICE_NAME": f"{PROJECT}-{name}",
+                # In logs and metrics; with the environment in it, as an account may have several.
+                "POWERTOOLS_SERVICE_NAME": function_name,
+                "EVENTPLANE_SOURCE_QUEUE": source.queue_url,
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.
                 "AWS_EC2_METADATA_DISABLED": "true",
                 **variables,
             },
         )
+        accept(role, "IAM5[Resource::*]", "X-Ray has no resources to name; the CDK grants it to send traces.")
         accept(self.function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
         self.function.add_event_source(
             event_sources.SqsEventSource(

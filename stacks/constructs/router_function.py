@@ -14,6 +14,7 @@ from eventplane.contract import Channel
 from eventplane.ledger import CONTRACTS, LEDGER
 from stacks.config import Environment, FunctionSize
 from stacks.constructs.archive import allow_folders
+from stacks.constructs.contract_table import allow_read, table_name
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.python_function import PythonFunction
 
@@ -55,6 +56,7 @@ class RouterFunction(Construct):
             source=source_queue,
             statements=[
                 allow_send(environment=environment, queues=list(destinations.values())),
+                allow_read(self, environment=environment),
                 allow_folders(
                     self,
                     environment=environment,
@@ -67,5 +69,7 @@ class RouterFunction(Construct):
                 "EVENTPLANE_SOURCE": source.address,
                 "EVENTPLANE_QUEUES": json.dumps(queues),
                 "EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name,
+                "EVENTPLANE_CONTRACTS_TABLE": table_name(environment),
+                "EVENTPLANE_CONTRACT_REFRESH_S": str(environment.contract_refresh_s),
             },
         ).function

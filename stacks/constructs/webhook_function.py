@@ -66,7 +66,6 @@ class WebhookFunction(Construct):
             ],
             variables={
                 "EVENTPLANE_SOURCE": inbox.address,
-                "EVENTPLANE_SOURCE_QUEUE": inbox_queue.queue_url,
                 "EVENTPLANE_WEBHOOK_URL": environment.webhook_url(participant),
                 "EVENTPLANE_WEBHOOK_SECRET": secret_name(environment, participant),
                 "EVENTPLANE_WEBHOOK_ORIGIN": environment.resource_name(participant),

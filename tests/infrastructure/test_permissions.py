@@ -10,6 +10,8 @@ from tests.infrastructure.templates import Resource, Templates, statements, word
 IAM = ("AWS::IAM::Role", "AWS::IAM::Policy")
 THING = "${iot:Connection.Thing.ThingName}"
 
+TRACING = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
+
 FOLDERS = {
     "Router": {"ledger/*", "contracts/*"},
     "ArchiveWriter": {"tap/*", "quarantine/*"},
@@ -24,6 +26,8 @@ def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templat
             continue  # tests/infrastructure/test_provisioning.py
         for statement in statements(resource):
             assert statement["Effect"] == "Allow"
+            if words(statement["Action"]) == TRACING:
+                continue  # X-Ray has no resources
             for action in words(statement["Action"]):
                 assert "*" not in action, (str(resource), action)
             for target in words(statement.get("Resource", [])):
@@ -31,15 +35,36 @@ def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templat
 
 
 def wildcard_is_known(resource: Resource, target: str) -> bool:
+    if target == "*":
+        return False
     folder = json.loads(target)["Fn::Join"][1][-1].split("/", 1)[1]
     return any(owner in resource.id and folder in folders for owner, folders in FOLDERS.items())
+
+
+def test_the_errors_function_may_write_the_ways_in_and_nothing_else(dev: Templates) -> None:
+    (role,) = (each for each in dev.of("AWS::IAM::Role") if each.id.startswith("IngestErrorsHandlerRole"))
+    granted = {
+        action: words(statement["Resource"])
+        for statement in statements(role)
+        if "Resource" in statement
+        for action in words(statement["Action"])
+    }
+    assert set(granted) == {"sqs:SendMessage", "sqs:ChangeMessageVisibility"}
+    queues = [target.partition("-dev-")[2] for target in granted["sqs:SendMessage"]]
+    assert queues == ['ingest"]]}', 'ingest-urgent"]]}', 'tap"]]}']
+
+
+def test_no_function_of_the_plane_may_publish_a_contract(templates: Templates) -> None:
+    text = json.dumps([each.properties for each in templates.of(*IAM)])
+    assert "dynamodb:PutItem" not in text
+    assert "dynamodb:*" not in text
 
 
 def test_no_role_brings_a_managed_policy(templates: Templates) -> None:
     assert all(not role.find("ManagedPolicyArns") for role in templates.of("AWS::IAM::Role"))
 
 
-def test_a_router_may_write_inboxes_and_nothing_else(dev: Templates) -> None:
+def test_a_router_may_write_inboxes_and_read_contracts_and_nothing_else(dev: Templates) -> None:
     roles = [each for each in dev.of("AWS::IAM::Role") if "RouterRole" in each.id]
     assert len(roles) == len(dev.of("AWS::IoT::TopicRule")) + 4  # one a rule, one a cloud service
     for role in roles:
@@ -49,7 +74,15 @@ def test_a_router_may_write_inboxes_and_nothing_else(dev: Templates) -> None:
             if "Resource" in statement
             for action in words(statement["Action"])
         }
-        assert set(granted) == {"sqs:SendMessage", "s3:PutObject"}
+        assert set(granted) == {
+            "sqs:SendMessage",
+            "sqs:ChangeMessageVisibility",
+            "s3:PutObject",
+            "dynamodb:GetItem",
+        }
+        assert all("table/eventplane-dev-contracts" in target for target in granted["dynamodb:GetItem"])
+        (source,) = granted["sqs:ChangeMessageVisibility"]
+        assert source.endswith(('ingest"]]}', 'ingest-urgent"]]}', '-outbox"]]}'))
         assert all('-inbox"' in target for target in granted["sqs:SendMessage"]), granted
 
 

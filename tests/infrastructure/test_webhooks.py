@@ -106,6 +106,8 @@ def test_the_function_may_do_what_it_does_and_nothing_else(hooked: Templates) ->
         "sqs:GetQueueUrl",
         "sqs:ReceiveMessage",
         "sqs:SendMessage",
+        "xray:PutTelemetryRecords",
+        "xray:PutTraceSegments",
     }
     last = {
         action: [each.rsplit(":", 1)[-1].strip('"]} ') for each in targets]

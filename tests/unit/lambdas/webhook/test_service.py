@@ -111,7 +111,7 @@ def hook() -> Iterator[Hook]:
         s3.create_bucket(Bucket=BUCKET)
         secrets.create_secret(Name="webhook", SecretString=KEY)
         queues = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("outbox", "last-resort")}
-        yield Hook(Cloud(sqs, s3, queues), secrets, queues["outbox"], queues["last-resort"])
+        yield Hook(Cloud(sqs, s3, None, queues=queues), secrets, queues["outbox"], queues["last-resort"])
 
 
 def alarm(
