@@ -1,0 +1,80 @@
+"""Takes down what is said of devices. It decides and sends nothing: there is one place for that, the sweeper."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from lambdas.common.log import logger
+from lambdas.common.queue import QueueMessage
+from lambdas.presence.observations import Observation, Reader, UnreadableObservationError
+from lambdas.presence.state import DeviceState
+from lambdas.presence.table import PAGE, PresenceTable
+from lambdas.presence.watch import Watch
+
+_TRIES: Final = 5
+"""How often a device is read again because another function was faster; then its messages come again."""
+
+Noted = tuple[QueueMessage, Observation]
+
+
+class Recorder:
+    """Writes what `read` finds in the messages of one queue to `table`."""
+
+    def __init__(self, *, read: Reader, table: PresenceTable, watch: Watch) -> None:
+        self._read = read
+        self._table = table
+        self._watch = watch
+
+    def process(self, messages: Sequence[QueueMessage]) -> frozenset[str]:
+        """Take down `messages`; the ids of those that have to come again."""
+        noted, failed = self._observations(messages)
+        waiting = noted
+        for _ in range(_TRIES):
+            if not waiting:
+                break
+            waiting = {
+                device: those
+                for at in range(0, len(waiting), PAGE)
+                for device, those in self._take(dict(list(waiting.items())[at : at + PAGE])).items()
+            }
+        if waiting:
+            logger.warning("devices are too busy", devices=sorted(waiting)[:PAGE])
+        failed |= {message.id for those in waiting.values() for message, _ in those}
+        logger.info("recorded", messages=len(messages), devices=len(noted), failed=len(failed))
+        return frozenset(failed)
+
+    def _observations(self, messages: Iterable[QueueMessage]) -> tuple[dict[str, list[Noted]], set[str]]:
+        noted: defaultdict[str, list[Noted]] = defaultdict(list)
+        failed: set[str] = set()
+        for message in messages:
+            try:
+                observation = self._read(message.body, message.sent_at_ms)
+            except UnreadableObservationError as error:
+                logger.error("unreadable", message_id=message.id, error=str(error))
+                failed.add(message.id)
+                continue
+            if observation is not None:
+                noted[observation.device].append((message, observation))
+        return dict(noted), failed
+
+    def _take(self, noted: dict[str, list[Noted]]) -> dict[str, list[Noted]]:
+        """Write the states of up to a page of devices; those that have to be tried again."""
+        states = self._table.read(noted)
+        return {
+            device: those
+            for device, those in noted.items()
+            if device not in states or not self._write(states[device], those)
+        }
+
+    def _write(self, known: DeviceState, those: Iterable[Noted]) -> bool:
+        state = known
+        for _, observation in those:
+            state = observation.apply(state)
+        if state == known:
+            return True
+        # An entry of the index that is too early costs the sweeper a look; moving it would cost two writes, at
+        # every heartbeat of every device.
+        due = [each for each in (known.due_ms, self._watch.due_ms(state)) if each is not None]
+        return self._table.write(state, min(due, default=None)) is not None
