@@ -10,6 +10,7 @@ from stacks.archive_stack import ArchiveStack
 from stacks.audit_stack import AuditStack
 from stacks.config import PROJECT, Environment
 from stacks.messaging_stack import MessagingStack
+from stacks.presence_stack import PresenceStack
 from stacks.routing_stack import RoutingStack
 
 
@@ -17,14 +18,16 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     """Put the stacks of `environment` into `app`, each after those it needs."""
     archive = ArchiveStack(app, environment=environment)
     messaging = MessagingStack(app, environment=environment, contract=contract)
+    presence = PresenceStack(app, environment=environment)
     routing = RoutingStack(app, environment=environment, contract=contract)
     audit = AuditStack(app, environment=environment)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     routing.add_stack_dependency(archive)
     routing.add_stack_dependency(messaging)
+    routing.add_stack_dependency(presence)
     audit.add_stack_dependency(archive)
 
     cdk.Tags.of(app).add("project", PROJECT)
     cdk.Tags.of(app).add("environment", environment.name)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    return [archive, messaging, routing, audit]
+    return [archive, messaging, presence, routing, audit]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_logs as logs
 
 from eventplane.errors import EventPlaneError
+from eventplane.presence import BUCKETS
 
 PROJECT: Final = "eventplane"
 """What all names of resources start with."""
 
 VISIBILITY_FACTOR: Final = 6
 """A source queue hides a message for at least so many function timeouts (AWS Lambda guide for SQS)."""
+
+_DAY_S: Final = 86_400
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
 
@@ -80,6 +83,50 @@ class FunctionSize:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PresenceSettings:
+    """When something is said of a device. Seconds, but for `quiet_after_heartbeats`, which counts intervals.
+
+    Args:
+        disconnected_after_s: a device that reconnects within it was never away.
+        connected_after_s: a device is back when it stayed for so long.
+        quiet_after_heartbeats: without a heartbeat for so many of its intervals, a connected device is quiet.
+        oldest_urgent_s, oldest_normal_s: so long an event may wait on a connected device.
+        sweepers: functions that share the devices; each sweeps once a minute.
+        recorder: how the functions run that take down what is said of devices.
+        sweeper: how the sweepers run; no queue feeds them.
+    """
+
+    disconnected_after_s: int
+    connected_after_s: int
+    quiet_after_heartbeats: float
+    oldest_urgent_s: int
+    oldest_normal_s: int
+    sweepers: int
+    recorder: FunctionSize
+    sweeper: FunctionSize
+
+    def __post_init__(self) -> None:
+        for limit in ("disconnected_after_s", "connected_after_s", "oldest_urgent_s", "oldest_normal_s"):
+            if not 0 < getattr(self, limit) <= _DAY_S:
+                raise EnvironmentSettingError(limit, f"is {getattr(self, limit)}, not within 1 to {_DAY_S}")
+        if not self.quiet_after_heartbeats > 1:
+            raise EnvironmentSettingError(
+                "quiet_after_heartbeats", "must be more than 1: a heartbeat may be a little late"
+            )
+        if not 1 <= self.sweepers <= BUCKETS:
+            raise EnvironmentSettingError("sweepers", f"is {self.sweepers}, not within 1 to {BUCKETS}")
+        if not 20 <= self.sweeper.timeout_s <= 60:
+            raise EnvironmentSettingError(
+                "sweeper", "must have 20 s or more to end in time, and at most the minute to the next sweep"
+            )
+
+    @property
+    def shares(self) -> list[list[int]]:
+        """The buckets of each sweeper."""
+        return [list(range(first, BUCKETS, self.sweepers)) for first in range(self.sweepers)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Environment:
     """One deployment of the plane.
 
@@ -91,6 +138,7 @@ class Environment:
         removal_policy: what becomes of stateful resources that leave their stack.
         log_retention: how long logs are kept.
         router, archive_writer: how the functions run.
+        presence: when something is said of a device, and how the functions run that do.
         inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
         audit_workers: Glue workers of the delivery audit.
         audit_timeout_min: minutes after which the delivery audit is stopped.
@@ -106,6 +154,7 @@ class Environment:
     log_retention: logs.RetentionDays
     router: FunctionSize
     archive_writer: FunctionSize
+    presence: PresenceSettings
     inbox_visibility_s: int
     audit_workers: int
     audit_timeout_min: int
@@ -143,6 +192,19 @@ _ARCHIVE_WRITER = FunctionSize(
     memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=5
 )
 
+# Two minutes cover a restart of the device or its router; a heartbeat comes every five (edge/settings.py).
+_PRESENCE = PresenceSettings(
+    disconnected_after_s=120,
+    connected_after_s=60,
+    quiet_after_heartbeats=3,
+    oldest_urgent_s=60,
+    oldest_normal_s=900,
+    sweepers=1,
+    # Of many heartbeats of one device the newest counts, and of many devices a hundred are read at once.
+    recorder=FunctionSize(memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=5),
+    sweeper=FunctionSize(memory_mib=512, timeout_s=55, batch_size=1, batch_window_s=0, max_concurrency=2),
+)
+
 ENVIRONMENTS: Final = {
     environment.name: environment
     for environment in (
@@ -158,6 +220,15 @@ ENVIRONMENTS: Final = {
             archive_writer=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=1, max_concurrency=2
             ),
+            # Nobody wants to wait on one machine. A cut of the demo may be an incident here.
+            presence=replace(
+                _PRESENCE,
+                disconnected_after_s=5,
+                connected_after_s=2,
+                recorder=FunctionSize(
+                    memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
+                ),
+            ),
             inbox_visibility_s=30,
             audit_workers=2,
             audit_timeout_min=15,
@@ -169,6 +240,7 @@ ENVIRONMENTS: Final = {
             log_retention=logs.RetentionDays.ONE_WEEK,
             router=_ROUTER,
             archive_writer=_ARCHIVE_WRITER,
+            presence=_PRESENCE,
             inbox_visibility_s=60,
             audit_workers=2,
             audit_timeout_min=30,
@@ -183,6 +255,13 @@ ENVIRONMENTS: Final = {
             ),
             archive_writer=FunctionSize(
                 memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=20
+            ),
+            presence=replace(
+                _PRESENCE,
+                sweepers=BUCKETS,
+                recorder=FunctionSize(
+                    memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=50
+                ),
             ),
             inbox_visibility_s=60,
             audit_workers=5,

@@ -7,6 +7,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel, Contract, ParticipantKind
+from eventplane.presence import MONITOR
 from stacks.config import Environment
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_writer import ArchiveWriter
@@ -15,6 +16,7 @@ from stacks.constructs.durable_queue import find_queue
 from stacks.constructs.fleet_provisioning import FleetProvisioning
 from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.ingest_rule import IngestRule
+from stacks.constructs.presence_monitor import PresenceMonitor
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.router_function import FOLDER, RouterFunction
 from stacks.messaging_stack import INGEST, INGEST_ERRORS, TAP
@@ -64,6 +66,17 @@ class RoutingStack(PlaneStack):
             archive=archive,
             layer=layer,
         )
+        monitor = contract.participants.get(MONITOR)
+        if monitor is not None:
+            PresenceMonitor(
+                self,
+                "Presence",
+                environment=environment,
+                contract=contract,
+                heartbeats=inboxes[monitor.inbox.address],
+                outbox=sources[pascal(MONITOR)][1],
+                layer=layer,
+            )
         rule = IngestRule(
             self,
             "Ingest",

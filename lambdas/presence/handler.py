@@ -26,6 +26,7 @@ from lambdas.presence.watch import Watch
 READERS: Final[dict[str, Reader]] = {"presence": read_presence, "heartbeats": read_heartbeat}
 """What a recorder reads, by its source."""
 
+
 @cache
 def service() -> Recorder | Sweeper:
     """The service as the environment describes it. Raises `SettingsError`."""

@@ -1,4 +1,4 @@
-"""Takes down what is said of devices. It decides and sends nothing: there is one place for that, the sweeper."""
+"""Takes down what is said of devices. It decides and sends nothing: that is the sweeper's alone."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Recorder:
             state = observation.apply(state)
         if state == known:
             return True
-        # An entry of the index that is too early costs the sweeper a look; moving it would cost two writes, at
+        # An entry of the index that is too early costs the sweeper a look; moving it would cost two writes at
         # every heartbeat of every device.
         due = [each for each in (known.due_ms, self._watch.due_ms(state)) if each is not None]
         return self._table.write(state, min(due, default=None)) is not None

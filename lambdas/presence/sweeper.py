@@ -1,7 +1,7 @@
 """Finds what is due, decides, and sends.
 
-What is decided is stored before it is sent, and forgotten afterwards: whatever ends in between, the next sweep
-finds it.
+What is decided is stored before it is sent, and forgotten afterwards: whatever ends in between, the next
+sweep finds it.
 """
 
 from __future__ import annotations

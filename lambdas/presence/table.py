@@ -1,4 +1,4 @@
-"""The table of devices in DynamoDB: an item each, written on condition, and an index of those that are due."""
+"""The table of devices in DynamoDB: an item each, written on condition, and an index of what is due."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class PresenceTable:
         Consistent. A device that DynamoDB does not get to is left out.
         """
         names = set(devices)
-        waiting: dict[str, Any] = {self._name: {"Keys": [_key(name) for name in sorted(names)], "ConsistentRead": True}}
+        waiting: dict[str, Any] = {
+            self._name: {"Keys": [_key(name) for name in sorted(names)], "ConsistentRead": True}
+        }
         states: dict[str, DeviceState] = {}
         for _ in range(_ROUNDS):
             answer = self._client.batch_get_item(RequestItems=waiting)

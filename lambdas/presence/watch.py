@@ -1,8 +1,8 @@
 """When something is to be said of a device, and what. Pure: the moment is a parameter.
 
 A state that stands long enough is reported, one that does not is never known: that is the whole debounce.
-Nothing here waits; `due_ms` says when to ask again, and asking too often or too late changes no answer but its
-time.
+Nothing here waits; `due_ms` says when to ask again, and asking too often or too late changes no answer but
+its time.
 """
 
 from __future__ import annotations

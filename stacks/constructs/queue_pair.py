@@ -6,6 +6,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from eventplane import presence
 from eventplane.contract import Channel, Participant, Transport
 from stacks.config import Environment
 from stacks.constructs.durable_queue import DurableQueue, find_queue
@@ -31,9 +32,7 @@ class QueuePair(Construct):
                 is_fifo=_is_fifo(channel),
             )
 
-        self.inbox = channel_queue(
-            "Inbox", participant.inbox, Duration.seconds(environment.inbox_visibility_s)
-        )
+        self.inbox = channel_queue("Inbox", participant.inbox, _inbox_visibility(environment, participant))
         self.outbox = channel_queue("Outbox", participant.outbox, environment.router.visibility)
 
 
@@ -44,6 +43,12 @@ def find_channel_queue(
     return find_queue(
         scope, id, environment=environment, name=_queue_name(channel), is_fifo=_is_fifo(channel)
     )
+
+
+def _inbox_visibility(environment: Environment, participant: Participant) -> Duration:
+    if participant.name == presence.MONITOR:  # read by functions of this plane
+        return environment.presence.recorder.visibility
+    return Duration.seconds(environment.inbox_visibility_s)
 
 
 def _queue_name(channel: Channel) -> str:
