@@ -7,12 +7,14 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import aws_cdk as cdk
 import pytest
 
 from eventplane.contract import Contract, Place
+from lambdas.presence.watch import Limits
 from stacks import bundling
 from stacks.application import build
 from stacks.config import environment
@@ -88,7 +90,9 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "LAMBDA_TASK_ROOT": str(code),
                 "AWS_DEFAULT_REGION": "us-east-1",
-                "EVENTPLANE_SOURCE": "device.outbox",
+                "EVENTPLANE_SOURCE": "presence" if "presence" in handler else "device.outbox",
+                "EVENTPLANE_PRESENCE_TABLE": "presence",
+                "EVENTPLANE_PRESENCE_LIMITS": json.dumps({each.name: "1" for each in fields(Limits)}),
                 "EVENTPLANE_QUEUES": json.dumps(inboxes),
                 "EVENTPLANE_ARCHIVE_BUCKET": "archive",
             },

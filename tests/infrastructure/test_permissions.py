@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from eventplane.contract import Contract, ParticipantKind
 from tests.infrastructure.templates import Resource, Templates, statements, words
 
 IAM = ("AWS::IAM::Role", "AWS::IAM::Policy")
@@ -39,9 +40,9 @@ def test_no_role_brings_a_managed_policy(templates: Templates) -> None:
     assert all(not role.find("ManagedPolicyArns") for role in templates.of("AWS::IAM::Role"))
 
 
-def test_a_router_may_write_inboxes_and_nothing_else(dev: Templates) -> None:
+def test_a_router_may_write_inboxes_and_nothing_else(dev: Templates, contract: Contract) -> None:
     roles = [each for each in dev.of("AWS::IAM::Role") if "RouterRole" in each.id]
-    assert len(roles) == 5
+    assert len(roles) == 1 + len(list(contract.of_kind(ParticipantKind.CLOUD_SERVICE)))
     for role in roles:
         granted = {
             action: words(statement["Resource"])
@@ -58,23 +59,38 @@ def test_only_the_emulator_gets_the_action_unknown_to_aws(templates: Templates, 
     assert has_it is (templates is local)
 
 
-def test_every_iot_role_is_lent_to_the_rule_only(templates: Templates) -> None:
-    rule = templates.of("AWS::IoT::TopicRule")[0].find("RuleName")
+def rule_called(templates: Templates, name: str) -> Resource:
+    """The rule that the environment calls `name`."""
+    rules = {each.find("RuleName").rsplit("_", 1)[-1]: each for each in templates.of("AWS::IoT::TopicRule")}
+    return rules[name]
+
+
+def test_every_iot_role_is_lent_to_the_rule_that_uses_it_only(templates: Templates) -> None:
+    uses = {
+        action["Sqs"]["RoleArn"]["Fn::GetAtt"][0]: rule.find("RuleName")
+        for rule in templates.of("AWS::IoT::TopicRule")
+        for action in [
+            *rule.find("TopicRulePayload", "Actions"),
+            rule.find("TopicRulePayload", "ErrorAction"),
+        ]
+    }
     roles = [
         each
         for each in templates.of("AWS::IAM::Role")
         if "iot.amazonaws.com" in json.dumps(each.properties) and not each.id.startswith("FleetRole")
     ]
-    assert len(roles) == 3
+    assert {each.id for each in roles} == set(uses)
     for role in roles:
         (trust,) = role.find("AssumeRolePolicyDocument")["Statement"]
         assert trust["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
-        assert json.dumps(trust["Condition"]["ArnEquals"]["aws:SourceArn"]).count(f":rule/{rule}") == 1
+        assert (
+            json.dumps(trust["Condition"]["ArnEquals"]["aws:SourceArn"]).count(f":rule/{uses[role.id]}") == 1
+        )
         assert len(list(statements(role))) == 2
 
 
 def test_the_ingest_rule_is_pinned_has_an_error_action_and_a_role_each(templates: Templates) -> None:
-    (rule,) = templates.of("AWS::IoT::TopicRule")
+    rule = rule_called(templates, "ingest")
     payload = rule.find("TopicRulePayload")
     assert payload["AwsIotSqlVersion"] == "2016-03-23"
     assert payload["Sql"] == (
@@ -99,7 +115,7 @@ def device_statements(templates: Templates) -> dict[str, dict[str, Any]]:
 
 
 def test_a_device_is_bound_to_the_thing_of_its_certificate(templates: Templates) -> None:
-    rule = templates.of("AWS::IoT::TopicRule")[0].find("RuleName")
+    rule = rule_called(templates, "ingest").find("RuleName")
     text = {action: json.dumps(each["Resource"]) for action, each in device_statements(templates).items()}
     assert set(text) == {"iot:Connect", "iot:Publish", "iot:Subscribe", "iot:Receive"}
     assert f":client/{THING}" in text["iot:Connect"]
