@@ -27,6 +27,7 @@ class EveryMinute(Construct):
         name: str,
         function: lambda_.IFunction,
         inputs: Sequence[Mapping[str, Any]],
+        is_enabled: bool,
     ) -> None:
         super().__init__(scope, id)
         role = service_role(
@@ -42,6 +43,7 @@ class EveryMinute(Construct):
                 f"Schedule{number}",
                 name=environment.resource_name(f"{name}-{number}"),
                 schedule_expression="rate(1 minute)",
+                state="ENABLED" if is_enabled else "DISABLED",
                 flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
                 target=scheduler.CfnSchedule.TargetProperty(
                     arn=function.function_arn,

@@ -72,6 +72,7 @@ class PresenceMonitor(Construct):
             name="presence-sweep",
             function=sweeper,
             inputs=[{"buckets": share} for share in settings.shares],
+            is_enabled=settings.is_scheduled,
         )
 
     def _function(

@@ -63,6 +63,11 @@ def test_every_bucket_is_swept_once_a_minute_by_one_schedule(templates: Template
     assert set(may) == {"lambda:InvokeFunction"}
 
 
+def test_nobody_but_a_run_on_one_machine_has_to_sweep_by_hand(templates: Templates, local: Templates) -> None:
+    states = {each.find("State") for each in templates.of("AWS::Scheduler::Schedule")}
+    assert states == {"DISABLED" if templates is local else "ENABLED"}
+
+
 def test_a_sweep_ends_before_the_next_begins(templates: Templates) -> None:
     (sweeper,) = [
         each
