@@ -22,13 +22,14 @@ class Report:
     since_ms: int
     data: Mapping[str, Any]
 
-    def write(self, device: str, now_ms: int) -> str:
+    def write(self, device: str, revision: int, now_ms: int) -> str:
         """The event in JSON format, said of `device` at `now_ms` (Unix milliseconds).
 
-        Its id follows from these: a device has one report of a type at a time.
+        Its id follows from these: a `revision` of a device's state says a type once. The moment tells a device
+        that was forgotten from its next life.
         """
         attributes = {
-            "id": f"{device}.{now_ms}.{self.type.split('.')[-2]}",
+            "id": f"{device}.{now_ms}.{revision}.{self.type.split('.')[-2]}",
             "source": SOURCE,
             "type": self.type,
             "subject": device,

@@ -77,7 +77,8 @@ class Watch:
             state, report = step(state, now_ms)
             if report:
                 reports.append(report)
-        return replace(state, unsent=tuple(each.write(state.device, now_ms) for each in reports))
+        unsent = (each.write(state.device, state.revision, now_ms) for each in reports)
+        return replace(state, unsent=tuple(unsent))
 
     def _line(self, state: DeviceState, now_ms: int) -> tuple[DeviceState, Report | None]:
         settled_ms, seen = self._settled_ms(state), state.sighting
