@@ -25,8 +25,8 @@ class Report:
     def write(self, device: str, revision: int, now_ms: int) -> str:
         """The event in JSON format, said of `device` at `now_ms` (Unix milliseconds).
 
-        Its id follows from these: a `revision` of a device's state says a type once. The moment tells a device
-        that was forgotten from its next life.
+        Its id follows from these: a `revision` of a device's state says a type once. The moment tells the
+        lives of a device apart that was forgotten in between.
         """
         attributes = {
             "id": f"{device}.{now_ms}.{revision}.{self.type.split('.')[-2]}",

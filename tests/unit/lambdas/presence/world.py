@@ -93,7 +93,7 @@ class Home:
         judged = WATCH.judge(self.state, now_ms)
         said = [json.loads(each) for each in judged.unsent]
         self.events += said
-        self.state = replace(judged, unsent=(), revision=judged.revision + 1)
+        self.state = replace(judged, unsent=(), revision=judged.revision + bool(said))
         return said
 
     def said(self, now_ms: int) -> list[str]:
