@@ -77,7 +77,8 @@ class PresenceTable:
             answer = self._client.query(
                 TableName=self._name,
                 IndexName=INDEX,
-                KeyConditionExpression="bucket = :bucket AND due_ms <= :now",
+                KeyConditionExpression="#bucket = :bucket AND due_ms <= :now",
+                ExpressionAttributeNames={"#bucket": "bucket"},  # a reserved word
                 ExpressionAttributeValues={":bucket": {"N": str(bucket)}, ":now": {"N": str(now_ms)}},
                 Limit=PAGE,
                 **position,
