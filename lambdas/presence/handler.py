@@ -51,4 +51,6 @@ def handle(event: dict[str, Any], context: Context) -> PartialItemFailureRespons
     it = service()
     if isinstance(it, Sweeper):
         return asdict(it.sweep(event["buckets"], context.get_remaining_time_in_millis))
-    return partial_response(event, context, it.process(read_messages(event)))
+    return partial_response(
+        event, context, it.process(read_messages(event), context.get_remaining_time_in_millis)
+    )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from botocore.exceptions import BotoCoreError, ClientError
+
+from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
 from lambdas.presence.observations import Observation, Reader, UnreadableObservationError
@@ -13,8 +16,11 @@ from lambdas.presence.state import DeviceState
 from lambdas.presence.table import PAGE, PresenceTable
 from lambdas.presence.watch import Watch
 
+RESERVE_MS: Final = 2 * WORST_CALL_MS
+"""No page of devices is begun with less time left, milliseconds: the reading and one write at their worst."""
+
 _TRIES: Final = 5
-"""How often a device is read again because another function was faster; then its messages come again."""
+"""How often a device is tried when another function is faster or AWS refuses; then its messages come again."""
 
 Noted = tuple[QueueMessage, Observation]
 
@@ -27,8 +33,8 @@ class Recorder:
         self._table = table
         self._watch = watch
 
-    def process(self, messages: Sequence[QueueMessage]) -> frozenset[str]:
-        """Take down `messages`; the ids of those that have to come again."""
+    def process(self, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]) -> frozenset[str]:
+        """Take down `messages`; the ids of those that have to come again, be it for want of time."""
         noted, failed = self._observations(messages)
         waiting = noted
         for _ in range(_TRIES):
@@ -37,10 +43,12 @@ class Recorder:
             waiting = {
                 device: those
                 for at in range(0, len(waiting), PAGE)
-                for device, those in self._take(dict(list(waiting.items())[at : at + PAGE])).items()
+                for device, those in self._take(
+                    dict(list(waiting.items())[at : at + PAGE]), remaining_ms
+                ).items()
             }
         if waiting:
-            logger.warning("devices are too busy", devices=sorted(waiting)[:PAGE])
+            logger.warning("devices have to come again", devices=sorted(waiting)[:PAGE])
         failed |= {message.id for those in waiting.values() for message, _ in those}
         logger.info("recorded", messages=len(messages), devices=len(noted), failed=len(failed))
         return frozenset(failed)
@@ -59,16 +67,21 @@ class Recorder:
                 noted[observation.device].append((message, observation))
         return dict(noted), failed
 
-    def _take(self, noted: dict[str, list[Noted]]) -> dict[str, list[Noted]]:
+    def _take(self, noted: dict[str, list[Noted]], remaining_ms: Callable[[], int]) -> dict[str, list[Noted]]:
         """Write the states of up to a page of devices; those that have to be tried again."""
+        if remaining_ms() < RESERVE_MS:
+            return noted
         states = self._table.read(noted)
         return {
             device: those
             for device, those in noted.items()
-            if device not in states or not self._write(states[device], those)
+            if device not in states
+            or remaining_ms() < WORST_CALL_MS
+            or not self._write(states[device], those)
         }
 
     def _write(self, known: DeviceState, those: Iterable[Noted]) -> bool:
+        """Whether what was said of one device is durable; others do not suffer for it."""
         state = known
         for _, observation in those:
             state = observation.apply(state)
@@ -77,4 +90,8 @@ class Recorder:
         # An entry of the index that is too early costs the sweeper a look; moving it would cost two writes at
         # every heartbeat of every device.
         due = [each for each in (known.due_ms, self._watch.due_ms(state)) if each is not None]
-        return self._table.write(state, min(due, default=None)) is not None
+        try:
+            return self._table.write(state, min(due, default=None)) is not None
+        except (ClientError, BotoCoreError):
+            logger.exception("not written", device=known.device)
+            return False

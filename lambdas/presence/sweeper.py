@@ -76,10 +76,13 @@ class Sweeper:
             if known.unsent:
                 decided.append(known)
                 continue
-            state = self._watch.judge(known, now_ms)
-            # Who was faster has written what it knew, and left the device due.
-            if stored := self._table.write(state, self._watch.due_ms(state)):
-                decided.append(stored)
+            try:
+                state = self._watch.judge(known, now_ms)
+                # Who was faster has written what it knew, and left the device due.
+                if stored := self._table.write(state, self._watch.due_ms(state)):
+                    decided.append(stored)
+            except Exception:  # noqa: BLE001 - one device must not keep all behind it from being looked at
+                logger.exception("not judged", device=known.device)
         return decided
 
     def _send(self, decided: Iterable[DeviceState]) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from eventplane.presence import bucket_of
+from lambdas.common.log import logger
 from lambdas.presence.state import DeviceState, Heartbeat, Incident, Level, Line, Quiet, QuietReason, Sighting
 
 PAGE: Final = 100
@@ -32,7 +33,7 @@ class PresenceTable:
     def read(self, devices: Iterable[str]) -> dict[str, DeviceState]:
         """The states of up to `PAGE` different devices; a new one for a device that is not known.
 
-        Consistent. A device that DynamoDB does not get to is left out.
+        Consistent. Left out are devices that DynamoDB does not get to, and those whose items are unreadable.
         """
         names = set(devices)
         waiting: dict[str, Any] = {
@@ -42,7 +43,12 @@ class PresenceTable:
         for _ in range(_ROUNDS):
             answer = self._client.batch_get_item(RequestItems=waiting)
             for item in answer["Responses"].get(self._name, []):
-                states[item["device"]["S"]] = _state(item)
+                name = item["device"]["S"]
+                try:
+                    states[name] = _state(item)
+                except (ValueError, LookupError, TypeError, AttributeError):
+                    logger.exception("unreadable item; correct it or delete it", device=name)
+                    names.discard(name)
             waiting = answer.get("UnprocessedKeys") or {}
             if not waiting:
                 break

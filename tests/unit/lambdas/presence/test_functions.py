@@ -216,11 +216,48 @@ def test_a_device_that_dynamodb_does_not_get_to_comes_again(world: World) -> Non
     assert world.record(lifecycle(Line.CONNECTED, START), dynamodb=Throttled()) == {"m0"}
 
 
-def test_what_dynamodb_refuses_is_an_error(world: World) -> None:
-    with pytest.raises(ClientError):
-        world.record(
-            lifecycle(Line.CONNECTED, START), dynamodb=Unwilling(world.dynamodb, "put_item", code="Denied")
-        )
+class Refusing:
+    """DynamoDB takes everything but `home-1`."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def put_item(self, **arguments: Any) -> Any:
+        if arguments["Item"]["device"]["S"] == "home-1":
+            raise ClientError({"Error": {"Code": "ValidationException", "Message": "no"}}, "PutItem")
+        return self._client.put_item(**arguments)
+
+
+def test_no_device_suffers_for_another(world: World) -> None:
+    names = ["home-0", "home-1", "home-2"]
+    bodies = [lifecycle(Line.CONNECTED, START, device=each) for each in names]
+    assert world.record(*bodies, dynamodb=Refusing(world.dynamodb)) == {"m1"}
+    world.record(*bodies)
+    assert world.sweep(START + HOUR, dynamodb=Refusing(world.dynamodb)).sent == 2
+    assert {each["subject"] for each in world.sent()} == {"home-0", "home-2"}
+    assert world.sweep().sent == 1
+
+
+def test_a_damaged_item_is_nobody_elses_problem(world: World) -> None:
+    names = ["home-0", "home-1", "home-2"]
+    bodies = [lifecycle(Line.CONNECTED, START, device=each) for each in names]
+    world.record(*bodies)
+    (item,) = [
+        each for each in world.dynamodb.scan(TableName=TABLE)["Items"] if each["device"]["S"] == "home-1"
+    ]
+    world.dynamodb.put_item(TableName=TABLE, Item=item | {"known": {"S": '{"sighting": {"line": "up"}}'}})
+    assert world.record(*bodies) == {"m1"}
+    assert world.sweep(START + HOUR).sent == 2
+
+
+def test_without_time_messages_come_again(world: World) -> None:
+    bodies = [lifecycle(Line.CONNECTED, START, device=f"home-{number}") for number in range(3)]
+    left = iter([30_000, 30_000])
+    assert world.record(*bodies, remaining_ms=lambda: next(left, 0)) == {"m1", "m2"}
+    assert world.record(*bodies) == frozenset()
 
 
 def test_the_item_of_a_healthy_device_is_one_write_unit(world: World) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -137,7 +137,13 @@ class World:
         )
         self.table = PresenceTable(dynamodb, TABLE)
 
-    def record(self, *bodies: str, heartbeats: bool = False, dynamodb: Any = None) -> frozenset[str]:
+    def record(
+        self,
+        *bodies: str,
+        heartbeats: bool = False,
+        dynamodb: Any = None,
+        remaining_ms: Callable[[], int] = lambda: 30_000,
+    ) -> frozenset[str]:
         """Take down messages, named m0, m1, ...; the names of those that failed."""
         read = read_heartbeat if heartbeats else read_presence
         table = PresenceTable(dynamodb or self.dynamodb, TABLE)
@@ -145,7 +151,7 @@ class World:
             QueueMessage(id=f"m{at}", body=body, sent_at_ms=self.now_ms, attempt=1)
             for at, body in enumerate(bodies)
         ]
-        return Recorder(read=read, table=table, watch=WATCH).process(messages)
+        return Recorder(read=read, table=table, watch=WATCH).process(messages, remaining_ms)
 
     def sweeper(self, *, dynamodb: Any = None, sqs: Any = None) -> Sweeper:
         return Sweeper(
