@@ -20,7 +20,7 @@ RESERVE_MS: Final = 2 * WORST_CALL_MS
 """No page of devices is begun with less time left, milliseconds: the reading and one write at their worst."""
 
 _TRIES: Final = 5
-"""How often a device is tried when another function is faster or AWS refuses; then its messages come again."""
+"""How often a device is tried when another function is faster or AWS refuses; then messages come again."""
 
 Noted = tuple[QueueMessage, Observation]
 
