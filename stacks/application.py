@@ -12,6 +12,7 @@ from stacks.config import PROJECT, Environment
 from stacks.contract_stack import ContractStack
 from stacks.messaging_stack import MessagingStack
 from stacks.monitoring_stack import MonitoringStack
+from stacks.presence_stack import PresenceStack
 from stacks.routing_stack import RoutingStack
 
 
@@ -20,14 +21,16 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     archive = ArchiveStack(app, environment=environment)
     messaging = MessagingStack(app, environment=environment, contract=contract)
     published = ContractStack(app, environment=environment)
+    presence = PresenceStack(app, environment=environment)
     routing = RoutingStack(app, environment=environment, contract=contract)
     audit = AuditStack(app, environment=environment)
-    watched = [archive, messaging, published, routing, audit]
+    watched = [archive, messaging, published, presence, routing, audit]
     monitoring = MonitoringStack(app, environment=environment, watched=watched)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     routing.add_stack_dependency(archive)
     routing.add_stack_dependency(messaging)
     routing.add_stack_dependency(published)
+    routing.add_stack_dependency(presence)
     audit.add_stack_dependency(archive)
 
     cdk.Tags.of(app).add("project", PROJECT)

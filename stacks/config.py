@@ -12,6 +12,7 @@ from aws_cdk import aws_logs as logs
 
 from eventplane import resource_names
 from eventplane.errors import EventPlaneError
+from eventplane.presence import BUCKETS
 from stacks.webhook_url import url_problem
 
 PROJECT: Final = resource_names.PROJECT
@@ -23,6 +24,7 @@ VISIBILITY_FACTOR: Final = 6
 WEBHOOK_TIMEOUT_S: Final = 60
 """Least timeout of a webhook function, seconds: the longest attempt that a contract may ask for (30), and
 what has to be done after it at its slowest (18)."""
+_DAY_S: Final = 86_400
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
 _KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
@@ -99,6 +101,53 @@ _INGEST_ERRORS = FunctionSize(
 
 
 @dataclass(frozen=True, kw_only=True)
+class PresenceSettings:
+    """When something is said of a device. Seconds, but for `quiet_after_heartbeats`, which counts intervals.
+
+    Args:
+        disconnected_after_s: a device that reconnects within it was never away.
+        connected_after_s: a device is back when it stayed for so long.
+        quiet_after_heartbeats: without a heartbeat for so many of its intervals, a connected device is quiet.
+        oldest_urgent_s, oldest_normal_s: so long an event may wait on a connected device.
+        sweepers: functions that share the devices; each sweeps once a minute.
+        is_scheduled: otherwise nobody sweeps but who calls the function. A run on one machine does, so that
+            what it expects does not depend on the minute in which it began.
+        recorder: how the functions run that take down what is said of devices.
+        sweeper: how the sweepers run; no queue feeds them.
+    """
+
+    disconnected_after_s: int
+    connected_after_s: int
+    quiet_after_heartbeats: float
+    oldest_urgent_s: int
+    oldest_normal_s: int
+    sweepers: int
+    is_scheduled: bool = True
+    recorder: FunctionSize
+    sweeper: FunctionSize
+
+    def __post_init__(self) -> None:
+        for limit in ("disconnected_after_s", "connected_after_s", "oldest_urgent_s", "oldest_normal_s"):
+            if not 0 < getattr(self, limit) <= _DAY_S:
+                raise EnvironmentSettingError(limit, f"is {getattr(self, limit)}, not within 1 to {_DAY_S}")
+        if not self.quiet_after_heartbeats > 1:
+            raise EnvironmentSettingError(
+                "quiet_after_heartbeats", "must be more than 1: a heartbeat may be a little late"
+            )
+        if not 1 <= self.sweepers <= BUCKETS:
+            raise EnvironmentSettingError("sweepers", f"is {self.sweepers}, not within 1 to {BUCKETS}")
+        if not 20 <= self.sweeper.timeout_s <= 60:
+            raise EnvironmentSettingError(
+                "sweeper", "must have 20 s or more to end in time, and at most the minute to the next sweep"
+            )
+
+    @property
+    def shares(self) -> list[list[int]]:
+        """The buckets of each sweeper."""
+        return [list(range(first, BUCKETS, self.sweepers)) for first in range(self.sweepers)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Environment:
     """One deployment of the plane.
 
@@ -113,6 +162,7 @@ class Environment:
             `urgent_router` is the one behind the devices' urgent lane.
         contract_refresh_s: seconds after which a router looks for a newly published contract.
         webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
+        presence: when something is said of a device, and how the functions run that do.
         inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
         audit_workers: Glue workers of the delivery audit.
         audit_timeout_min: minutes after which the delivery audit is stopped.
@@ -140,6 +190,7 @@ class Environment:
     webhook: FunctionSize
     webhook_urls: Mapping[str, str] = field(default_factory=dict)
     contract_refresh_s: int = 30
+    presence: PresenceSettings
     inbox_visibility_s: int
     audit_workers: int
     audit_timeout_min: int
@@ -207,6 +258,18 @@ _ARCHIVE_WRITER = FunctionSize(
 
 # An attempt mostly waits for the other side: memory buys it nothing but a shorter cold start.
 _WEBHOOK = FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, batch_window_s=0, max_concurrency=2)
+# Two minutes cover a restart of the device or its router; a heartbeat comes every five (edge/settings.py).
+_PRESENCE = PresenceSettings(
+    disconnected_after_s=120,
+    connected_after_s=60,
+    quiet_after_heartbeats=3,
+    oldest_urgent_s=60,
+    oldest_normal_s=900,
+    sweepers=1,
+    # Of many heartbeats of one device the newest counts, and of many devices a hundred are read at once.
+    recorder=FunctionSize(memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=5),
+    sweeper=FunctionSize(memory_mib=512, timeout_s=55, batch_size=1, batch_window_s=0, max_concurrency=2),
+)
 
 ENVIRONMENTS: Final = {
     environment.name: environment
@@ -228,6 +291,16 @@ ENVIRONMENTS: Final = {
             ),
             webhook=_WEBHOOK,
             contract_refresh_s=1,
+            # Nobody wants to wait on one machine.
+            presence=replace(
+                _PRESENCE,
+                disconnected_after_s=5,
+                connected_after_s=2,
+                is_scheduled=False,
+                recorder=FunctionSize(
+                    memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
+                ),
+            ),
             inbox_visibility_s=30,
             audit_workers=2,
             audit_timeout_min=15,
@@ -241,6 +314,7 @@ ENVIRONMENTS: Final = {
             urgent_router=_ROUTER,
             archive_writer=_ARCHIVE_WRITER,
             webhook=_WEBHOOK,
+            presence=_PRESENCE,
             inbox_visibility_s=60,
             audit_workers=2,
             audit_timeout_min=30,
@@ -267,6 +341,13 @@ ENVIRONMENTS: Final = {
                 memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=20
             ),
             webhook=replace(_WEBHOOK, max_concurrency=10),
+            presence=replace(
+                _PRESENCE,
+                sweepers=BUCKETS,
+                recorder=FunctionSize(
+                    memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=50
+                ),
+            ),
             inbox_visibility_s=60,
             audit_workers=5,
             audit_timeout_min=120,

@@ -7,6 +7,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel, Contract, ParticipantKind
+from eventplane.presence import MONITOR
 from eventplane.resource_names import INGEST, URGENT_INGEST
 from eventplane.topics import urgent_rule
 from stacks.config import Environment
@@ -18,6 +19,7 @@ from stacks.constructs.fleet_provisioning import FleetProvisioning
 from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.ingest_errors import IngestErrors
 from stacks.constructs.ingest_rule import IngestRule, ingest_rule_name
+from stacks.constructs.presence_monitor import PresenceMonitor
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.router_function import FOLDER, RouterFunction
 from stacks.constructs.webhook_function import WEBHOOK_FOLDER, WebhookFunction
@@ -95,6 +97,16 @@ class RoutingStack(PlaneStack):
             archive=archive,
             layer=layer,
         )
+        if MONITOR in contract.participants:
+            PresenceMonitor(
+                self,
+                "Presence",
+                environment=environment,
+                contract=contract,
+                heartbeats=inboxes[pascal(MONITOR)],
+                outbox=outboxes[pascal(MONITOR)],
+                layer=layer,
+            )
         lanes = {"Ingest": ingest, "UrgentIngest": urgent_ingest}
         IngestErrors(
             self,

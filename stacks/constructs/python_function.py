@@ -1,4 +1,4 @@
-"""A Python function fed by one queue: code, dependencies, role, log group and event source mapping."""
+"""A Python function: code, dependencies, role, log group, and the mapping of the queue that feeds it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stacks.findings import accept
 
 
 class PythonFunction(Construct):
-    """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`.
+    """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`, or when somebody calls it.
 
     The function may read its queue, write its log, and do what `statements` allow.
     """
@@ -37,7 +37,7 @@ class PythonFunction(Construct):
         code: lambda_.Code,
         layer: lambda_.ILayerVersion,
         size: FunctionSize,
-        source: sqs.IQueue,
+        source: sqs.IQueue | None,
         statements: Sequence[iam.PolicyStatement],
         variables: Mapping[str, str],
     ) -> None:
@@ -50,7 +50,9 @@ class PythonFunction(Construct):
             retention=environment.log_retention,
             removal_policy=environment.removal_policy,
         )
-        own = [*statements, allow_delay(environment=environment, queue=source), *allow_key(environment)]
+        own = [*statements, *allow_key(environment)]
+        if source is not None:
+            own.append(allow_delay(environment=environment, queue=source))
         role = service_role(self, "Role", service="lambda", statements=own)
         log_group.grant_write(role)
         self.function = lambda_.Function(
@@ -71,7 +73,7 @@ class PythonFunction(Construct):
             environment={
                 # In logs and metrics; with the environment in it, as an account may have several.
                 "POWERTOOLS_SERVICE_NAME": function_name,
-                "EVENTPLANE_SOURCE_QUEUE": source.queue_url,
+                **({"EVENTPLANE_SOURCE_QUEUE": source.queue_url} if source is not None else {}),
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.
                 "AWS_EC2_METADATA_DISABLED": "true",
                 **variables,
@@ -79,6 +81,8 @@ class PythonFunction(Construct):
         )
         accept(role, "IAM5[Resource::*]", "X-Ray has no resources to name; the CDK grants it to send traces.")
         accept(self.function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
+        if source is None:
+            return
         self.function.add_event_source(
             event_sources.SqsEventSource(
                 source,

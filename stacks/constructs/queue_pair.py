@@ -6,6 +6,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from eventplane import presence
 from eventplane.contract import Channel, Participant
 from eventplane.resource_names import channel_queue as channel_queue_name
 from eventplane.resource_names import dead_letter_queue, is_fifo
@@ -34,11 +35,7 @@ class QueuePair(Construct):
                 priority=channel.priority,
             )
 
-        inbox = participant.inbox
-        by_reader = Duration.seconds(environment.inbox_visibility_s)
-        self.inbox = channel_queue(
-            "Inbox", inbox, environment.webhook.visibility if inbox.webhook else by_reader
-        )
+        self.inbox = channel_queue("Inbox", participant.inbox, _inbox_visibility(environment, participant))
         self.outbox = channel_queue("Outbox", participant.outbox, environment.router.visibility)
 
 
@@ -56,3 +53,12 @@ def find_channel_dead_letters(
     """The dead-letter queue of the queue that carries `channel`."""
     name = dead_letter_queue(channel_queue_name(channel))
     return find_queue(scope, id, environment=environment, name=name, is_fifo=is_fifo(channel))
+
+
+def _inbox_visibility(environment: Environment, participant: Participant) -> Duration:
+    """For inboxes that functions of this plane read, as those need it."""
+    if participant.name == presence.MONITOR:
+        return environment.presence.recorder.visibility
+    if participant.inbox.webhook:
+        return environment.webhook.visibility
+    return Duration.seconds(environment.inbox_visibility_s)

@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -15,6 +15,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, Place, compile_contract
+from lambdas.presence.watch import Limits
 from stacks import bundling
 from stacks.application import build
 from stacks.config import environment
@@ -90,6 +91,13 @@ def resources(assembly: Path, stack: str, type: str) -> list[Resource]:
     ]
 
 
+def source_of(handler: str) -> str:
+    """A source that fits the function."""
+    if ".presence." in handler:
+        return "presence"
+    return "alarm-centre.inbox" if ".webhook." in handler else "device.outbox"
+
+
 def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Contract) -> None:
     (layer,) = resources(assembly, "Routing", "AWS::Lambda::LayerVersion")
     packages = asset(assembly, layer) / "python"
@@ -106,7 +114,9 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "LAMBDA_TASK_ROOT": str(code),
                 "AWS_DEFAULT_REGION": "us-east-1",
-                "EVENTPLANE_SOURCE": "alarm-centre.inbox" if ".webhook." in handler else "device.outbox",
+                "EVENTPLANE_SOURCE": source_of(handler),
+                "EVENTPLANE_PRESENCE_TABLE": "presence",
+                "EVENTPLANE_PRESENCE_LIMITS": json.dumps({each.name: "1" for each in fields(Limits)}),
                 "EVENTPLANE_QUEUES": json.dumps(inboxes),
                 "EVENTPLANE_ARCHIVE_BUCKET": "archive",
                 "EVENTPLANE_CONCURRENCY": "2",

@@ -96,7 +96,15 @@ def test_every_source_queue_has_one_function_of_its_own(templates: Templates, co
     assert len(set(functions)) == len(functions) == len(set(sources))
     outboxes = [f"{each.name}-outbox" for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
     assert sorted(name.split("-", 2)[2] for name in sources) == sorted(
-        ["ingest", "ingest-errors", "ingest-urgent", "tap", *outboxes]
+        [
+            "ingest",
+            "ingest-errors",
+            "ingest-urgent",
+            "tap",
+            "presence",
+            "presence-monitor-inbox",
+            *outboxes,
+        ]
     )
 
 

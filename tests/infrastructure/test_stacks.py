@@ -15,7 +15,7 @@ from stacks.config import environment
 from stacks.constructs.function_assets import architecture
 from tests.infrastructure.templates import NO_BUNDLING, Templates
 
-TABLE = "AWS::DynamoDB::Table"
+HOLDS_DATA = ("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::DynamoDB::Table")
 
 STATEFUL = {
     "archive": ["ArchiveBucket49F1AC64"],
@@ -29,6 +29,10 @@ STATEFUL = {
         "CareAnalyticsInboxQueue79B6961F",
         "CareAnalyticsOutboxDeadLetters9ACDCE8E",
         "CareAnalyticsOutboxQueue6EFC2E2F",
+        "CarersInboxDeadLetters7289F2FE",
+        "CarersInboxQueue6B42A645",
+        "CarersOutboxDeadLetters13635497",
+        "CarersOutboxQueueCE030BA3",
         "FamilyAppInboxDeadLetters002F4C4B",
         "FamilyAppInboxQueueA2F44A8F",
         "FamilyAppOutboxDeadLetters48A0134F",
@@ -41,10 +45,19 @@ STATEFUL = {
         "OperationsInboxQueueC92C87EC",
         "OperationsOutboxDeadLettersBFE1C537",
         "OperationsOutboxQueue198C9FF4",
+        "PresenceMonitorInboxDeadLettersD1A8B4A1",
+        "PresenceMonitorInboxQueue381B6762",
+        "PresenceMonitorOutboxDeadLetters722FC78A",
+        "PresenceMonitorOutboxQueue2914E9DC",
         "TapDeadLettersC3CC87B5",
         "TapQueue485D8905",
         "UrgentIngestDeadLetters539DFDF7",
         "UrgentIngestQueueD9CF68BA",
+    ],
+    "presence": [
+        "DevicesTable92DD7FD2",
+        "LifecycleDeadLettersD115D16E",
+        "LifecycleQueue9FC4C1F4",
     ],
 }
 """Logical ids of what holds data. A changed one deletes the old resource with all that is in it: never edit
@@ -60,28 +73,24 @@ def test_a_finding_of_cdk_nag_that_nobody_accepted_stops_the_synthesis(contract:
 
 
 def test_stateful_resources_keep_their_logical_ids(templates: Templates) -> None:
-    found = {str(each) for each in templates.of("AWS::S3::Bucket", "AWS::SQS::Queue", TABLE)}
+    found = {str(each) for each in templates.of(*HOLDS_DATA)}
     known = {f"{stack}/{id}" for stack, ids in STATEFUL.items() for id in ids}
     assert known <= found
 
 
 def test_stateful_resources_stay_when_production_is_deleted(prod: Templates, dev: Templates) -> None:
     for templates, policy in ((prod, "Retain"), (dev, "Delete")):
-        for resource in templates.of("AWS::S3::Bucket", "AWS::SQS::Queue", TABLE, "AWS::Logs::LogGroup"):
+        for resource in templates.of(*HOLDS_DATA, "AWS::Logs::LogGroup"):
             assert resource.attributes["DeletionPolicy"] == policy, str(resource)
             assert resource.attributes["UpdateReplacePolicy"] == policy, str(resource)
 
 
 def test_production_cannot_be_deleted_by_mistake(prod: Templates) -> None:
-    assert prod.protected == {
-        "eventplane-prod-archive",
-        "eventplane-prod-contract",
-        "eventplane-prod-messaging",
-    }
+    assert prod.protected == {f"eventplane-prod-{stack}" for stack in STATEFUL}
 
 
 def test_the_other_stacks_hold_no_data(templates: Templates) -> None:
-    for resource in templates.of("AWS::S3::Bucket", "AWS::SQS::Queue", TABLE):
+    for resource in templates.of(*HOLDS_DATA):
         assert resource.stack in STATEFUL
 
 
@@ -101,11 +110,17 @@ def test_functions_run_on_the_one_python(templates: Templates) -> None:
 
 
 def test_every_function_is_traced_and_named_in_its_figures(templates: Templates) -> None:
+    mappings = json.dumps([each.properties for each in templates.of("AWS::Lambda::EventSourceMapping")])
+    fed = {
+        each.find("FunctionName")
+        for each in templates.of("AWS::Lambda::Function")
+        if f'"{each.id}"' in mappings
+    }
     for function in templates.of("AWS::Lambda::Function"):
         assert function.find("TracingConfig", "Mode") == "Active", str(function)
         variables = function.find("Environment", "Variables")
         assert variables["POWERTOOLS_SERVICE_NAME"] == function.find("FunctionName")
-        assert "EVENTPLANE_SOURCE_QUEUE" in variables
+        assert ("EVENTPLANE_SOURCE_QUEUE" in variables) is (function.find("FunctionName") in fed)
 
 
 def test_what_publishes_a_contract_finds_the_deployment(templates: Templates, contract: Contract) -> None:
@@ -113,7 +128,7 @@ def test_what_publishes_a_contract_finds_the_deployment(templates: Templates, co
     assert outputs["ContractVersion"] == contract.version
     functions = {each.find("FunctionName"): each for each in templates.of("AWS::Lambda::Function")}
     variables = functions[outputs["DeviceRouterFunction"]].find("Environment", "Variables")
-    (table,) = templates.of(TABLE)
+    (table,) = (each for each in templates.of("AWS::DynamoDB::Table") if each.stack == "contract")
     assert variables["EVENTPLANE_CONTRACTS_TABLE"] == table.find("TableName")
     queues = json.loads(
         "".join(
@@ -163,6 +178,7 @@ def test_names_and_tags_carry_the_environment(templates: Templates) -> None:
     [
         ("archive", {"ArchiveBucket"}),
         ("routing", {"IngestRule", "DevicePolicy", "ContractVersion", "DeviceRouterFunction"}),
+        ("presence", {"PresenceTable", "PresenceUrl", "PresenceDlqUrl"}),
         ("audit", {"DeliveryAuditJob"}),
         ("messaging", {"IngestUrl", "IngestDlqUrl", "TapUrl", "TapDlqUrl", "IngestErrorsUrl"}),
         ("messaging", {"AlarmCentreInboxUrl", "AlarmCentreInboxDlqUrl", "AlarmCentreOutboxUrl"}),
