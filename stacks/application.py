@@ -9,7 +9,9 @@ from eventplane.contract import Contract
 from stacks.archive_stack import ArchiveStack
 from stacks.audit_stack import AuditStack
 from stacks.config import PROJECT, Environment
+from stacks.fleet_stack import FleetStack
 from stacks.messaging_stack import MessagingStack
+from stacks.registry_stack import RegistryStack
 from stacks.routing_stack import RoutingStack
 
 
@@ -18,13 +20,17 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     archive = ArchiveStack(app, environment=environment)
     messaging = MessagingStack(app, environment=environment, contract=contract)
     routing = RoutingStack(app, environment=environment, contract=contract)
+    registry = RegistryStack(app, environment=environment)
+    fleet = FleetStack(app, environment=environment)
     audit = AuditStack(app, environment=environment)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     routing.add_stack_dependency(archive)
     routing.add_stack_dependency(messaging)
+    fleet.add_stack_dependency(registry)
+    fleet.add_stack_dependency(routing)
     audit.add_stack_dependency(archive)
 
     cdk.Tags.of(app).add("project", PROJECT)
     cdk.Tags.of(app).add("environment", environment.name)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    return [archive, messaging, routing, audit]
+    return [archive, messaging, routing, registry, fleet, audit]

@@ -94,8 +94,7 @@ class Environment:
         inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
         audit_workers: Glue workers of the delivery audit.
         audit_timeout_min: minutes after which the delivery audit is stopped.
-        provisions_devices: devices get their certificates by claim; otherwise somebody registers each one.
-        provisioning_hook: the Lambda function, in the same account, that is asked before each registration.
+        certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
     """
 
     name: str
@@ -109,8 +108,7 @@ class Environment:
     inbox_visibility_s: int
     audit_workers: int
     audit_timeout_min: int
-    provisions_devices: bool = False
-    provisioning_hook: str | None = None
+    certificate_grace_s: int = 900
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -119,9 +117,10 @@ class Environment:
             )
         if self.audit_workers < 2:
             raise EnvironmentSettingError("audit_workers", f"is {self.audit_workers}; Spark on Glue needs 2")
-        if self.provisions_devices and self.keeps_data and not self.provisioning_hook:
+        if not 0 <= self.certificate_grace_s <= 900:
+            # It is a queue's delay (Amazon SQS quotas).
             raise EnvironmentSettingError(
-                "provisioning_hook", "is missing: without it whoever has a claim could become any device"
+                "certificate_grace_s", f"is {self.certificate_grace_s}, not within 0 to 900"
             )
 
     @property
@@ -161,7 +160,7 @@ ENVIRONMENTS: Final = {
             inbox_visibility_s=30,
             audit_workers=2,
             audit_timeout_min=15,
-            provisions_devices=True,
+            certificate_grace_s=1,
         ),
         Environment(
             name="dev",
@@ -172,7 +171,6 @@ ENVIRONMENTS: Final = {
             inbox_visibility_s=60,
             audit_workers=2,
             audit_timeout_min=30,
-            provisions_devices=True,
         ),
         Environment(
             name="prod",

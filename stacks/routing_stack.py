@@ -12,7 +12,6 @@ from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_writer import ArchiveWriter
 from stacks.constructs.device_policy import DevicePolicy
 from stacks.constructs.durable_queue import find_queue
-from stacks.constructs.fleet_provisioning import FleetProvisioning
 from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.ingest_rule import IngestRule
 from stacks.constructs.queue_pair import find_channel_queue
@@ -76,10 +75,6 @@ class RoutingStack(PlaneStack):
         CfnOutput(self, "IngestRule", value=rule.name)
         CfnOutput(self, "DevicePolicy", value=policy.name)
         CfnOutput(self, "ContractVersion", value=contract.version)
-        if environment.provisions_devices:
-            fleet = FleetProvisioning(self, "Fleet", environment=environment, device_policy=policy.policy)
-            CfnOutput(self, "ProvisioningTemplate", value=fleet.template_name)
-            CfnOutput(self, "ClaimPolicy", value=fleet.claim_policy_name)
 
     def _queue(self, id: str, name: str) -> sqs.IQueue:
         return find_queue(self, id, environment=self._environment, name=name)

@@ -1,4 +1,4 @@
-"""A Python function fed by one queue: code, dependencies, role, log group and event source mapping."""
+"""A Python function: code, dependencies, role, log group, and the mapping of the queue that feeds it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stacks.findings import accept
 
 
 class PythonFunction(Construct):
-    """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`.
+    """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`, or when somebody calls it.
 
     The function may read its queue, write its log, and do what `statements` allow.
     """
@@ -35,7 +35,7 @@ class PythonFunction(Construct):
         code: lambda_.Code,
         layer: lambda_.ILayerVersion,
         size: FunctionSize,
-        source: sqs.IQueue,
+        source: sqs.IQueue | None,
         statements: Sequence[iam.PolicyStatement],
         variables: Mapping[str, str],
     ) -> None:
@@ -71,6 +71,10 @@ class PythonFunction(Construct):
             },
         )
         accept(self.function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
+        if source is not None:
+            self._feed(source, size)
+
+    def _feed(self, source: sqs.IQueue, size: FunctionSize) -> None:
         self.function.add_event_source(
             event_sources.SqsEventSource(
                 source,

@@ -1,0 +1,59 @@
+"""A connection stood with a certificate: it is the device's from now on, and what it replaced is retired."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from eventplane.fleet import Device, State, retired, seen
+from eventplane.fleet_registry import Store, change
+from lambdas.certificate_keeper.certificates import Certificates
+from lambdas.common.clock import Clock
+from lambdas.common.log import logger
+from lambdas.common.metrics import count
+from lambdas.common.queue import QueueMessage
+
+
+class KeeperService:
+    """Handles what the IoT rule wrote of connections, in any order and any number of times."""
+
+    def __init__(self, *, store: Store, certificates: Certificates, clock: Clock) -> None:
+        self._store = store
+        self._certificates = certificates
+        self._clock = clock
+
+    def process(self, messages: Sequence[QueueMessage]) -> frozenset[str]:
+        """Handle `messages`; the ids of those that have to come again."""
+        failed: set[str] = set()
+        for message in messages:
+            try:
+                connection = json.loads(message.body)
+                self._connected(str(connection["thing"]), str(connection["certificate"]))
+            except Exception:  # noqa: BLE001 - see below
+                # Whatever it was, the others must not wait for it; five times here, then the dead letters.
+                logger.exception("a connection could not be handled", message_id=message.id)
+                failed.add(message.id)
+        return frozenset(failed)
+
+    def _connected(self, thing: str, certificate: str) -> None:
+        device = self._store.read(thing)
+        if device is None or device.state is State.DECOMMISSIONED:
+            return  # registered by hand, or none of ours to keep
+        if certificate == device.pending:
+            device = self._confirm(device, certificate)
+            logger.info("certificate in use", thing=thing, certificate=certificate)
+        if device.replaced:
+            self._retire(device)
+
+    def _confirm(self, device: Device, certificate: str) -> Device:
+        now_ms = self._clock()
+        return change(self._store, device.thing, lambda found: seen(found or device, certificate, now_ms))
+
+    def _retire(self, device: Device) -> None:
+        """Never what is in use or about to be: both are left out of `replaced`."""
+        done = device.replaced
+        for certificate in sorted(done):
+            self._certificates.retire(device.thing, certificate)
+            logger.info("certificate retired", thing=device.thing, certificate=certificate)
+            count("CertificateRetired")
+        change(self._store, device.thing, lambda found: retired(found or device, done))

@@ -1,0 +1,113 @@
+"""From a device's connection to the end of the certificate that it replaced: rule, queue, function."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aws_cdk import ArnFormat, Aws, Stack
+from aws_cdk import aws_iot as iot
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from eventplane.fleet_registry import TABLE
+from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
+from stacks.config import PROJECT, Environment, FunctionSize
+from stacks.constructs.durable_queue import allow_send, find_queue
+from stacks.constructs.fleet_registry import allow_registry
+from stacks.constructs.function_assets import function_code
+from stacks.constructs.ingest_rule import SQL_VERSION
+from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.service_role import allow, service_role
+from stacks.findings import accept
+
+FOLDER: Final = "certificate_keeper"
+
+CONNECTIONS: Final = "connections"
+"""The queue from the rule to the keeper. Its delay is the grace of the replaced certificates."""
+
+SIZE: Final = FunctionSize(memory_mib=512, timeout_s=60, batch_size=100, batch_window_s=5, max_concurrency=2)
+"""Nobody waits for it; two at a time stay below the ten calls a second that AWS IoT allows an account."""
+
+# A claim or a renewal connects under a name that is no device's.
+_SQL: Final = (
+    "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+' "  # noqa: S608 - of constants only
+    f"WHERE NOT startswith(clientId, '{CLAIM_CLIENT_PREFIX}') "
+    f"AND NOT startswith(clientId, '{RENEWAL_CLIENT_PREFIX}')"
+)
+
+
+class CertificateKeeper(Construct):
+    """Confirms the certificate that a device was seen with, and deactivates those before it."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, environment: Environment, layer: lambda_.ILayerVersion
+    ) -> None:
+        super().__init__(scope, id)
+        self._environment = environment
+        queue = find_queue(self, "Queue", environment=environment, name=CONNECTIONS)
+        dead_letters = find_queue(self, "DeadLetters", environment=environment, name=f"{CONNECTIONS}-dlq")
+        things, certificates = self._arn("thing/*"), self._arn("cert/*")
+        self.function = PythonFunction(
+            self,
+            "Keeper",
+            environment=environment,
+            name="certificate-keeper",
+            folder=FOLDER,
+            code=function_code(FOLDER),
+            layer=layer,
+            size=SIZE,
+            source=queue,
+            statements=[
+                allow_registry(self, environment=environment),
+                allow(["iot:UpdateCertificate"], [certificates]),
+                allow(["iot:DetachThingPrincipal"], [things, certificates]),
+            ],
+            variables={
+                "EVENTPLANE_FLEET_TABLE": environment.resource_name(TABLE),
+                "EVENTPLANE_CERTIFICATE_ARNS": self._arn("cert/"),
+            },
+        ).function
+        for kind in ("thing", "cert"):
+            arn = f"arn:<AWS::Partition>:iot:<AWS::Region>:<AWS::AccountId>:{kind}/*"
+            accept(self, f"IAM5[Resource::{arn}]", "Any device may be the one that replaced its certificate.")
+        self._rule(queue, dead_letters)
+
+    def _rule(self, queue: sqs.IQueue, dead_letters: sqs.IQueue) -> None:
+        # IoT allows letters, digits and underscores only.
+        name = f"{PROJECT}_{self._environment.name}_connections"
+        iot.CfnTopicRule(
+            self,
+            "Rule",
+            rule_name=name,
+            topic_rule_payload=iot.CfnTopicRule.TopicRulePayloadProperty(
+                description="Which certificate each device connects with",
+                aws_iot_sql_version=SQL_VERSION,
+                sql=_SQL,
+                actions=[self._send_to("Connection", name, queue)],
+                error_action=self._send_to("Error", name, dead_letters),
+            ),
+        )
+
+    def _send_to(self, purpose: str, rule: str, queue: sqs.IQueue) -> iot.CfnTopicRule.ActionProperty:
+        rule_arn = Stack.of(self).format_arn(
+            service="iot", resource="rule", resource_name=rule, arn_format=ArnFormat.SLASH_RESOURCE_NAME
+        )
+        role = service_role(
+            self,
+            f"{purpose}Role",
+            service="iot",
+            statements=[allow_send(environment=self._environment, queues=[queue])],
+            trust_conditions={
+                "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+                "ArnEquals": {"aws:SourceArn": rule_arn},
+            },
+        )
+        return iot.CfnTopicRule.ActionProperty(
+            sqs=iot.CfnTopicRule.SqsActionProperty(
+                queue_url=queue.queue_url, role_arn=role.role_arn, use_base64=False
+            )
+        )
+
+    def _arn(self, resource: str) -> str:
+        return Stack.of(self).format_arn(service="iot", resource=resource)
