@@ -32,10 +32,10 @@ class Cloud:
     def converse(
         self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
     ) -> None:
-        """Run `exchange` with the device's own `pair`, without one with the claim's. Raises `ProvisioningError`.
+        """Run `exchange` with the device's own `pair`, without one as the claim. Raises `ProvisioningError`.
 
-        Either has a client id of its own, so that the forwarder's connection stands meanwhile. `on_created` is
-        called before the certificate is registered, and has to store it.
+        Either has a client id of its own, so that the forwarder's connection stands meanwhile. `on_created`
+        is called before the certificate is registered, and has to store it.
         """
         if pair is None:
             client_id, tls = CLAIM_CLIENT_PREFIX + self.thing, self.claim

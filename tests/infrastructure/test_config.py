@@ -65,7 +65,10 @@ def test_a_large_batch_needs_a_window() -> None:
         replace(environment("dev").router, batch_size=11)
 
 
-@pytest.mark.parametrize(("setting", "value"), [("name", "Prod_1"), ("name", ""), ("audit_workers", 1)])
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("name", "Prod_1"), ("name", ""), ("audit_workers", 1), ("certificate_grace_s", 901)],
+)
 def test_an_environment_that_cannot_be_deployed_is_refused(setting: str, value: object) -> None:
     with pytest.raises(EnvironmentSettingError) as caught:
         replace(environment("dev"), **{setting: value})  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ FOLDERS = {
 
 def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templates) -> None:
     for resource in templates.of(*IAM):
-        if resource.id.startswith("FleetRole"):
+        if resource.stack == "fleet":
             continue  # tests/infrastructure/test_provisioning.py
         for statement in statements(resource):
             assert statement["Effect"] == "Allow"
@@ -58,12 +58,19 @@ def test_only_the_emulator_gets_the_action_unknown_to_aws(templates: Templates, 
     assert has_it is (templates is local)
 
 
+def ingest_rule(templates: Templates) -> Resource:
+    (rule,) = [
+        each for each in templates.of("AWS::IoT::TopicRule") if each.find("RuleName").endswith("_ingest")
+    ]
+    return rule
+
+
 def test_every_iot_role_is_lent_to_the_rule_only(templates: Templates) -> None:
-    rule = templates.of("AWS::IoT::TopicRule")[0].find("RuleName")
+    rule = ingest_rule(templates).find("RuleName")
     roles = [
         each
         for each in templates.of("AWS::IAM::Role")
-        if "iot.amazonaws.com" in json.dumps(each.properties) and not each.id.startswith("FleetRole")
+        if "iot.amazonaws.com" in json.dumps(each.properties) and each.stack != "fleet"
     ]
     assert len(roles) == 3
     for role in roles:
@@ -74,8 +81,7 @@ def test_every_iot_role_is_lent_to_the_rule_only(templates: Templates) -> None:
 
 
 def test_the_ingest_rule_is_pinned_has_an_error_action_and_a_role_each(templates: Templates) -> None:
-    (rule,) = templates.of("AWS::IoT::TopicRule")
-    payload = rule.find("TopicRulePayload")
+    payload = ingest_rule(templates).find("TopicRulePayload")
     assert payload["AwsIotSqlVersion"] == "2016-03-23"
     assert payload["Sql"] == (
         "SELECT encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid, "
@@ -89,7 +95,9 @@ def test_the_ingest_rule_is_pinned_has_an_error_action_and_a_role_each(templates
 
 def device_policies(templates: Templates) -> list[Resource]:
     return [
-        each for each in templates.of("AWS::IoT::Policy") if not each.find("PolicyName").endswith("-claim")
+        each
+        for each in templates.of("AWS::IoT::Policy")
+        if not each.find("PolicyName").endswith(("-claim", "-renewal"))
     ]
 
 
@@ -99,7 +107,7 @@ def device_statements(templates: Templates) -> dict[str, dict[str, Any]]:
 
 
 def test_a_device_is_bound_to_the_thing_of_its_certificate(templates: Templates) -> None:
-    rule = templates.of("AWS::IoT::TopicRule")[0].find("RuleName")
+    rule = ingest_rule(templates).find("RuleName")
     text = {action: json.dumps(each["Resource"]) for action, each in device_statements(templates).items()}
     assert set(text) == {"iot:Connect", "iot:Publish", "iot:Subscribe", "iot:Receive"}
     assert f":client/{THING}" in text["iot:Connect"]

@@ -41,6 +41,11 @@ STATEFUL = {
         "TapDeadLettersC3CC87B5",
         "TapQueue485D8905",
     ],
+    "registry": [
+        "ConnectionsDeadLetters6808E3E1",
+        "ConnectionsQueueDDDDFB4A",
+        "FleetTable4A611C9B",
+    ],
 }
 """Logical ids of what holds data. A changed one deletes the old resource with all that is in it: never edit
 these to please the test; give the construct its old path back."""
@@ -55,20 +60,21 @@ def test_a_finding_of_cdk_nag_that_nobody_accepted_stops_the_synthesis(contract:
 
 
 def test_stateful_resources_keep_their_logical_ids(templates: Templates) -> None:
-    found = {str(each) for each in templates.of("AWS::S3::Bucket", "AWS::SQS::Queue")}
+    found = {str(each) for each in templates.of("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::DynamoDB::Table")}
     known = {f"{stack}/{id}" for stack, ids in STATEFUL.items() for id in ids}
     assert known <= found
 
 
 def test_stateful_resources_stay_when_production_is_deleted(prod: Templates, dev: Templates) -> None:
     for templates, policy in ((prod, "Retain"), (dev, "Delete")):
-        for resource in templates.of("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::Logs::LogGroup"):
+        kept = ("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::DynamoDB::Table", "AWS::Logs::LogGroup")
+        for resource in templates.of(*kept):
             assert resource.attributes["DeletionPolicy"] == policy, str(resource)
             assert resource.attributes["UpdateReplacePolicy"] == policy, str(resource)
 
 
 def test_production_cannot_be_deleted_by_mistake(prod: Templates) -> None:
-    assert prod.protected == {"eventplane-prod-archive", "eventplane-prod-messaging"}
+    assert prod.protected == {f"eventplane-prod-{each}" for each in STATEFUL}
 
 
 def test_routing_and_audit_hold_no_data(templates: Templates) -> None:
@@ -131,6 +137,8 @@ def test_names_and_tags_carry_the_environment(templates: Templates) -> None:
         ("archive", {"ArchiveBucket"}),
         ("routing", {"IngestRule", "DevicePolicy", "ContractVersion"}),
         ("audit", {"DeliveryAuditJob"}),
+        ("registry", {"FleetTable"}),
+        ("fleet", {"ProvisioningTemplate", "ClaimPolicy"}),
         ("messaging", {"IngestUrl", "IngestDlqUrl", "TapUrl", "TapDlqUrl", "IngestErrorsUrl"}),
         ("messaging", {"AlarmCentreInboxUrl", "AlarmCentreInboxDlqUrl", "AlarmCentreOutboxUrl"}),
     ],
