@@ -37,8 +37,14 @@ class KeeperService:
 
     def _connected(self, thing: str, certificate: str) -> None:
         device = self._store.read(thing)
-        if device is None or device.state is State.DECOMMISSIONED:
-            return  # registered by hand, or none of ours to keep
+        if device is None:
+            return  # somebody registered it by hand
+        if device.state is State.DECOMMISSIONED:
+            # Its registration was under way when it was decommissioned.
+            self._certificates.retire(thing, certificate)
+            logger.warning("a decommissioned device was locked out", thing=thing, certificate=certificate)
+            count("DecommissionedDevice")
+            return
         if certificate == device.pending:
             device = self._confirm(device, certificate)
             logger.info("certificate in use", thing=thing, certificate=certificate)

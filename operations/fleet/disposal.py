@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+from botocore.exceptions import ClientError
 
 from eventplane.fleet import Device
 from eventplane.topics import device_topic
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +65,23 @@ class Disposal:
 
     def _certificates(self, device: Device, principals: list[str]) -> Iterator[Step]:
         """The attached ones, and those of the registry that somebody detached and left active."""
-        attached = {arn.rsplit("/", 1)[-1]: arn for arn in principals}
-        for certificate in sorted({*attached, *device.certificates}):
-            yield Step(
-                f"revoke and detach certificate {certificate}",
-                lambda certificate=certificate: self._revoke(  # type: ignore[misc]
-                    device.thing, certificate, attached.get(certificate)
-                ),
-            )
+        attached = {arn.rsplit("/", 1)[-1] for arn in principals}
+        for certificate in sorted(attached | device.certificates):
+            revoke = partial(self._revoke, device.thing, certificate, is_attached=certificate in attached)
+            yield Step(f"revoke and detach certificate {certificate}", revoke)
 
-    def _revoke(self, thing: str, certificate: str, attached_arn: str | None) -> None:
+    def _revoke(self, thing: str, certificate: str, *, is_attached: bool) -> None:
         try:
             self._iot.update_certificate(certificateId=certificate, newStatus="REVOKED")
-            arn = self._iot.describe_certificate(certificateId=certificate)["certificateDescription"][
-                "certificateArn"
-            ]
+            found = self._iot.describe_certificate(certificateId=certificate)["certificateDescription"]
         except self._missing:
             return
+        arn = found["certificateArn"]
         pages = self._iot.get_paginator("list_attached_policies").paginate(target=arn)
         for policy in [policy["policyName"] for page in pages for policy in page["policies"]]:
             self._iot.detach_policy(policyName=policy, target=arn)
-        if attached_arn:
-            self._iot.detach_thing_principal(thingName=thing, principal=attached_arn)
+        if is_attached:
+            self._iot.detach_thing_principal(thingName=thing, principal=arn)
 
     def _cut(self, thing: str) -> None:
         """Revoking ends connections within minutes; this one ends now, with what was stored for it."""
@@ -88,6 +89,8 @@ class Disposal:
             self._data.delete_connection(clientId=thing, cleanSession=True, preventWillMessage=True)
         except self._missing:
             return
+        except ClientError as error:
+            _log.warning("the connection was not cut (%s); AWS IoT does so within minutes", error)
 
     def _retained(self, thing: str) -> Iterator[Step]:
         topic = device_topic(thing, "inbox")
@@ -101,17 +104,25 @@ class Disposal:
         )
 
     def _shadows(self, thing: str) -> Iterator[Step]:
-        try:
-            named = self._data.list_named_shadows_for_thing(thingName=thing, pageSize=100)["results"]
-        except self._missing:
-            return
-        for name in named:
-            yield Step(f"delete the shadow {name}", lambda name=name: self._forget(thing, shadowName=name))  # type: ignore[misc]
+        for name in self._named_shadows(thing):
+            yield Step(f"delete the shadow {name}", partial(self._forget, thing, shadowName=name))
         try:
             self._data.get_thing_shadow(thingName=thing)
         except self._missing:
             return
-        yield Step("delete the unnamed shadow", lambda: self._forget(thing))
+        yield Step("delete the unnamed shadow", partial(self._forget, thing))
+
+    def _named_shadows(self, thing: str) -> Iterator[str]:
+        following: dict[str, str] = {}
+        while True:
+            try:
+                page = self._data.list_named_shadows_for_thing(thingName=thing, **following)
+            except self._missing:
+                return
+            yield from page["results"]
+            if not page.get("nextToken"):
+                return
+            following = {"nextToken": page["nextToken"]}
 
     def _forget(self, thing: str, **which: str) -> None:
         try:

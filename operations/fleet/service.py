@@ -15,7 +15,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """`store` is the registry, `clock` gives Unix milliseconds, `disposal` is what AWS IoT keeps of a device."""
+    """`store` is the registry, `clock` gives Unix milliseconds, `disposal` knows what AWS IoT keeps."""
 
     store: Store
     disposal: Disposal
@@ -34,7 +34,7 @@ class Fleet:
         return device
 
     def allow_replacement(self, thing: str, days: int) -> Device:
-        """Let the claim register `thing` once more within `days`. Raises `UnknownDeviceError`, `LifeError`."""
+        """Let the claim register it once more within `days`. Raises `UnknownDeviceError`, `LifeError`."""
         now_ms = self.clock()
 
         def step(found: Device | None) -> Device:

@@ -136,5 +136,6 @@ def test_connections_come_to_the_keeper_but_not_those_of_claims_and_renewals(pro
         "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+' "
         "WHERE NOT startswith(clientId, 'claim-') AND NOT startswith(clientId, 'renewal-')"
     )
-    targets = [json.dumps(each["Sqs"]["QueueUrl"]) for each in (*payload["Actions"], payload["ErrorAction"])]
+    actions = (*payload["Actions"], payload["ErrorAction"])
+    targets = [json.dumps(each["Sqs"]["QueueUrl"]) for each in actions]
     assert [each.count("connections-dlq") for each in targets] == [0, 1]
