@@ -25,7 +25,7 @@ class Step:
 
 
 class Disposal:
-    """Through boto3 clients of `iot` and of `iot-data`. What AWS refuses is raised as botocore raises it."""
+    """Through boto3 clients of `iot` and `iot-data`. What AWS refuses is raised as botocore raises it."""
 
     def __init__(self, iot: Any, data: Any) -> None:
         self._iot = iot
@@ -48,12 +48,12 @@ class Disposal:
         thing = device.thing
         principals = self._principals(thing)
         steps = [*self._certificates(device, principals)]
-        steps.append(Step("cut its connection, if there is one", lambda: self._cut(thing)))
+        steps.append(Step("cut its connection, if there is one", partial(self._cut, thing)))
         # What waits in the cloud for a device. A new kind of downlink gets its line here.
-        for downlink in (self._retained, self._shadows):
+        for downlink in (self._retained, self._shadow):
             steps += downlink(thing)
         if self.knows(thing):
-            steps.append(Step(f"delete the thing {thing}", lambda: self._iot.delete_thing(thingName=thing)))
+            steps.append(Step(f"delete the thing {thing}", partial(self._iot.delete_thing, thingName=thing)))
         return steps
 
     def _principals(self, thing: str) -> list[str]:
@@ -100,32 +100,18 @@ class Disposal:
             return
         yield Step(
             f"clear the retained message on {topic}",
-            lambda: self._data.publish(topic=topic, qos=1, retain=True, payload=b""),
+            partial(self._data.publish, topic=topic, qos=1, retain=True, payload=b""),
         )
 
-    def _shadows(self, thing: str) -> Iterator[Step]:
-        for name in self._named_shadows(thing):
-            yield Step(f"delete the shadow {name}", partial(self._forget, thing, shadowName=name))
+    def _shadow(self, thing: str) -> Iterator[Step]:
         try:
             self._data.get_thing_shadow(thingName=thing)
         except self._missing:
             return
-        yield Step("delete the unnamed shadow", partial(self._forget, thing))
+        yield Step("delete its shadow", partial(self._forget, thing))
 
-    def _named_shadows(self, thing: str) -> Iterator[str]:
-        following: dict[str, str] = {}
-        while True:
-            try:
-                page = self._data.list_named_shadows_for_thing(thingName=thing, **following)
-            except self._missing:
-                return
-            yield from page["results"]
-            if not page.get("nextToken"):
-                return
-            following = {"nextToken": page["nextToken"]}
-
-    def _forget(self, thing: str, **which: str) -> None:
+    def _forget(self, thing: str) -> None:
         try:
-            self._data.delete_thing_shadow(thingName=thing, **which)
+            self._data.delete_thing_shadow(thingName=thing)
         except self._missing:
             return

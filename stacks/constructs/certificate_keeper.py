@@ -11,7 +11,6 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.fleet_registry import TABLE
-from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
 from stacks.config import PROJECT, Environment, FunctionSize
 from stacks.constructs.durable_queue import allow_send, find_queue
 from stacks.constructs.fleet_registry import allow_registry
@@ -29,11 +28,9 @@ CONNECTIONS: Final = "connections"
 SIZE: Final = FunctionSize(memory_mib=512, timeout_s=60, batch_size=100, batch_window_s=5, max_concurrency=2)
 """Nobody waits for it; two at a time stay below the ten calls a second that AWS IoT allows an account."""
 
-# A claim or a renewal connects under a name that is no device's.
+# Claims and renewals come along, a few times in a device's life: the registry knows nobody of their names.
 _SQL: Final = (
-    "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+' "  # noqa: S608 - of constants only
-    f"WHERE NOT startswith(clientId, '{CLAIM_CLIENT_PREFIX}') "
-    f"AND NOT startswith(clientId, '{RENEWAL_CLIENT_PREFIX}')"
+    "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+'"
 )
 
 

@@ -128,13 +128,12 @@ def test_a_replaced_certificate_stays_valid_for_a_while(prod: Templates) -> None
     assert queue.find("DelaySeconds") == 900
 
 
-def test_connections_come_to_the_keeper_but_not_those_of_claims_and_renewals(prod: Templates) -> None:
+def test_connections_come_to_the_keeper(prod: Templates) -> None:
     (rule,) = [each for each in prod.of("AWS::IoT::TopicRule") if each.stack == "fleet"]
     payload = rule.find("TopicRulePayload")
     assert payload["AwsIotSqlVersion"] == "2016-03-23"
     assert payload["Sql"] == (
-        "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+' "
-        "WHERE NOT startswith(clientId, 'claim-') AND NOT startswith(clientId, 'renewal-')"
+        "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+'"
     )
     actions = (*payload["Actions"], payload["ErrorAction"])
     targets = [json.dumps(each["Sqs"]["QueueUrl"]) for each in actions]
