@@ -63,7 +63,7 @@ def _decommission(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
 
 def _description(device: Device) -> Iterator[str]:
     yield f"thing         {device.thing}"
-    yield f"state         {device.state}, since or changed {_moment(device.changed_at_ms)}"
+    yield f"state         {device.state}, changed {_moment(device.changed_at_ms)}"
     yield f"registrations {device.registrations}"
     facts = {
         "certificate": device.certificate,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -201,6 +202,17 @@ def test_a_claim_cannot_speak_for_a_device(
 def test_a_claim_cannot_listen_for_a_device(claim: Thing, name: str, topic: str) -> None:
     with TestClient.of_thing(claim) as stranger:
         assert stranger.is_refused_to(topic.format(name))
+
+
+def test_a_renewal_can_ask_and_do_nothing_else(
+    outputs: Mapping[str, str], provisioned: HomeDevice, name: str
+) -> None:
+    thing = replace(provisioned.thing, name=f"{RENEWAL_CLIENT_PREFIX}{name}")
+    with TestClient.of_thing(thing) as renewal:
+        assert renewal.is_refused_to(device_topic(name, "inbox"))
+    with TestClient.of_thing(thing) as renewal:
+        topic = basic_ingest_topic(outputs["IngestRule"], name)
+        assert not renewal.publish(topic, b"{}", REFUSAL_SECONDS)
 
 
 @pytest.mark.parametrize("prefix", ["", RENEWAL_CLIENT_PREFIX])
