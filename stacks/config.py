@@ -118,7 +118,7 @@ class Environment:
         if self.audit_workers < 2:
             raise EnvironmentSettingError("audit_workers", f"is {self.audit_workers}; Spark on Glue needs 2")
         if not 0 <= self.certificate_grace_s <= 900:
-            # It is a queue's delay (Amazon SQS quotas).
+            # It is a message's delay (Amazon SQS quotas).
             raise EnvironmentSettingError(
                 "certificate_grace_s", f"is {self.certificate_grace_s}, not within 0 to 900"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Duration
+from aws_cdk import CfnOutput
 from constructs import Construct
 
 from stacks.config import Environment
@@ -24,6 +24,5 @@ class RegistryStack(PlaneStack):
             environment=environment,
             name=CONNECTIONS,
             visibility=SIZE.visibility,
-            delay=Duration.seconds(environment.certificate_grace_s),
         )
         CfnOutput(self, "FleetTable", value=table.table_name)

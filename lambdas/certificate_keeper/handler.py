@@ -9,6 +9,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
 
 from lambdas.certificate_keeper.certificates import Certificates
+from lambdas.certificate_keeper.grace import Grace
 from lambdas.certificate_keeper.service import KeeperService
 from lambdas.certificate_keeper.settings import read_settings
 from lambdas.common.aws import client
@@ -25,11 +26,12 @@ def service() -> KeeperService:
     return KeeperService(
         store=Registry(client("dynamodb"), settings.table),
         certificates=Certificates(client("iot"), settings.certificate_arns),
+        grace=Grace(client("sqs"), settings.queue, settings.grace_s),
         clock=system_clock,
     )
 
 
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: Context) -> PartialItemFailureResponse:
-    """Handle one batch of connections."""
+    """Handle one batch of connections and ends of grace."""
     return partial_response(event, context, service().process(read_messages(event)))

@@ -1,4 +1,4 @@
-"""A connection stood with a certificate: it is the device's from now on, and what it replaced is retired."""
+"""A connection stood with a certificate: it is the device's from now on, and what it replaced has an end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from eventplane.fleet import Device, State, retired, seen
 from eventplane.fleet_registry import Store, change
 from lambdas.certificate_keeper.certificates import Certificates
+from lambdas.certificate_keeper.grace import Grace
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import count
@@ -15,11 +16,12 @@ from lambdas.common.queue import QueueMessage
 
 
 class KeeperService:
-    """Handles what the IoT rule wrote of connections, in any order and any number of times."""
+    """Handles what the IoT rule tells of connections, and ends of grace, in any order, any number of times."""
 
-    def __init__(self, *, store: Store, certificates: Certificates, clock: Clock) -> None:
+    def __init__(self, *, store: Store, certificates: Certificates, grace: Grace, clock: Clock) -> None:
         self._store = store
         self._certificates = certificates
+        self._grace = grace
         self._clock = clock
 
     def process(self, messages: Sequence[QueueMessage]) -> frozenset[str]:
@@ -27,18 +29,21 @@ class KeeperService:
         failed: set[str] = set()
         for message in messages:
             try:
-                connection = json.loads(message.body)
-                self._connected(str(connection["thing"]), str(connection["certificate"]))
+                told = json.loads(message.body)
+                if "retire" in told:
+                    self._retire(str(told["thing"]), frozenset(map(str, told["retire"])))
+                else:
+                    self._connected(str(told["thing"]), str(told["certificate"]))
             except Exception:  # noqa: BLE001 - see below
                 # Whatever it was, the others must not wait for it; five times here, then the dead letters.
-                logger.exception("a connection could not be handled", message_id=message.id)
+                logger.exception("a message could not be handled", message_id=message.id)
                 failed.add(message.id)
         return frozenset(failed)
 
     def _connected(self, thing: str, certificate: str) -> None:
         device = self._store.read(thing)
         if device is None:
-            return  # somebody registered it by hand
+            return  # a claim, a renewal, or what somebody registered by hand
         if device.state is State.DECOMMISSIONED:
             # Its registration was under way when it was decommissioned.
             self._certificates.retire(thing, certificate)
@@ -46,20 +51,25 @@ class KeeperService:
             count("DecommissionedDevice")
             return
         if certificate == device.pending:
+            # At once: from here on the claim has no power over this device.
             device = self._confirm(device, certificate)
             logger.info("certificate in use", thing=thing, certificate=certificate)
         if device.replaced:
-            self._retire(device)
+            self._grace.begin(thing, device.replaced)
 
     def _confirm(self, device: Device, certificate: str) -> Device:
         now_ms = self._clock()
         return change(self._store, device.thing, lambda found: seen(found or device, certificate, now_ms))
 
-    def _retire(self, device: Device) -> None:
-        """Never what is in use or about to be: both are left out of `replaced`."""
-        done = device.replaced
+    def _retire(self, thing: str, certificates: frozenset[str]) -> None:
+        device = self._store.read(thing)
+        # Never what is in use or about to be: neither stands in `replaced`.
+        done = device.replaced & certificates if device else frozenset()
+        if device is None or not done:
+            return
         for certificate in sorted(done):
-            self._certificates.retire(device.thing, certificate)
-            logger.info("certificate retired", thing=device.thing, certificate=certificate)
+            self._certificates.retire(thing, certificate)
+            logger.info("certificate retired", thing=thing, certificate=certificate)
             count("CertificateRetired")
-        change(self._store, device.thing, lambda found: retired(found or device, done))
+        known = device
+        change(self._store, thing, lambda found: retired(found or known, done))

@@ -23,7 +23,7 @@ from stacks.findings import accept
 FOLDER: Final = "certificate_keeper"
 
 CONNECTIONS: Final = "connections"
-"""The queue from the rule to the keeper. Its delay is the grace of the replaced certificates."""
+"""The queue from the rule to the keeper, and from the keeper to itself for what has a grace."""
 
 SIZE: Final = FunctionSize(memory_mib=512, timeout_s=60, batch_size=100, batch_window_s=5, max_concurrency=2)
 """Nobody waits for it; two at a time stay below the ten calls a second that AWS IoT allows an account."""
@@ -57,12 +57,15 @@ class CertificateKeeper(Construct):
             source=queue,
             statements=[
                 allow_registry(self, environment=environment),
+                allow_send(environment=environment, queues=[queue]),
                 allow(["iot:UpdateCertificate"], [certificates]),
                 allow(["iot:DetachThingPrincipal"], [things, certificates]),
             ],
             variables={
                 "EVENTPLANE_FLEET_TABLE": environment.resource_name(TABLE),
                 "EVENTPLANE_CERTIFICATE_ARNS": self._arn("cert/"),
+                "EVENTPLANE_CONNECTIONS_QUEUE": queue.queue_url,
+                "EVENTPLANE_CERTIFICATE_GRACE_S": str(environment.certificate_grace_s),
             },
         ).function
         for kind in ("thing", "cert"):

@@ -19,7 +19,7 @@ DEAD_LETTER_RETENTION: Final = Duration.days(14)
 
 
 class DurableQueue(Construct):
-    """One queue and its dead-letter queue, named by environment and `name`; messages wait `delay` first."""
+    """One queue and its dead-letter queue, named by the environment and `name`."""
 
     def __init__(
         self,
@@ -32,7 +32,6 @@ class DurableQueue(Construct):
         retention: Duration = DEAD_LETTER_RETENTION,
         max_receives: int = 5,
         is_fifo: bool = False,
-        delay: Duration | None = None,
     ) -> None:
         super().__init__(scope, id)
         fifo = True if is_fifo else None  # SQS refuses an explicit `false`
@@ -56,7 +55,6 @@ class DurableQueue(Construct):
             removal_policy=environment.removal_policy,
             retention_period=retention,
             visibility_timeout=visibility,
-            delivery_delay=delay,
             dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=max_receives, queue=self.dead_letters),
         )
         if environment.is_emulated:

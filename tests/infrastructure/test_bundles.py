@@ -122,7 +122,7 @@ def test_the_fleets_handlers_start_from_their_assets_and_need_no_contract(
             "PYTHONPATH": f"{code}{os.pathsep}{packages}",
             "PYTHONDONTWRITEBYTECODE": "1",
             "AWS_DEFAULT_REGION": "us-east-1",
-            **dict.fromkeys(function.find("Environment", "Variables"), "something"),
+            **dict.fromkeys(function.find("Environment", "Variables"), "1"),
         },
         capture_output=True,
         text=True,

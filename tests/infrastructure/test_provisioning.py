@@ -115,6 +115,7 @@ def test_the_hook_may_use_the_registry_and_nothing_else(prod: Templates) -> None
 
 def test_the_keeper_may_retire_certificates_and_nothing_else(prod: Templates) -> None:
     assert granted(prod, "KeeperRole") == REGISTRY | {
+        ("sqs:SendMessage", "eventplane-prod-connections"),
         ("iot:UpdateCertificate", "cert/*"),
         ("iot:DetachThingPrincipal", "thing/*"),
         ("iot:DetachThingPrincipal", "cert/*"),
@@ -122,10 +123,8 @@ def test_the_keeper_may_retire_certificates_and_nothing_else(prod: Templates) ->
 
 
 def test_a_replaced_certificate_stays_valid_for_a_while(prod: Templates) -> None:
-    (queue,) = [
-        each for each in prod.of("AWS::SQS::Queue") if each.find("QueueName").endswith("-connections")
-    ]
-    assert queue.find("DelaySeconds") == 900
+    (keeper,) = [each for each in prod.of("AWS::Lambda::Function") if each.id.startswith("Keeper")]
+    assert keeper.find("Environment", "Variables", "EVENTPLANE_CERTIFICATE_GRACE_S") == "900"
 
 
 def test_connections_come_to_the_keeper(prod: Templates) -> None:

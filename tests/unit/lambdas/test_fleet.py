@@ -29,6 +29,8 @@ class Aws:
 
     def __init__(self) -> None:
         self.iot = boto3.client("iot")
+        self.sqs = boto3.client("sqs")
+        self.queue = self.sqs.create_queue(QueueName="connections")["QueueUrl"]
         dynamodb = boto3.client("dynamodb")
         dynamodb.create_table(
             TableName=TABLE,
@@ -44,6 +46,11 @@ class Aws:
         created = self.iot.create_keys_and_certificate(setAsActive=True)
         self.iot.attach_thing_principal(thingName=THING, principal=created["certificateArn"])
         return str(created["certificateId"])
+
+    def graces(self) -> list[QueueMessage]:
+        """What the keeper has told itself, and will hear after the grace."""
+        found = self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages", [])
+        return [message(each["MessageId"], each["Body"]) for each in found]
 
     def status(self, certificate: str) -> str:
         found = self.iot.describe_certificate(certificateId=certificate)
@@ -68,6 +75,8 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
     with mock_aws():
         aws = Aws()
         monkeypatch.setenv("EVENTPLANE_CERTIFICATE_ARNS", f"{aws.arn}:cert/")
+        monkeypatch.setenv("EVENTPLANE_CONNECTIONS_QUEUE", aws.queue)
+        monkeypatch.setenv("EVENTPLANE_CERTIFICATE_GRACE_S", "0")
         for handler in (hook, keeper):
             handler.service.cache_clear()
         yield aws
@@ -145,9 +154,14 @@ def test_the_certificate_that_was_seen_is_the_devices_and_those_before_are_retir
     device = replace(made(THING, NOW_MS), state=State.PROVISIONED, certificate=old)
     aws.registry.write(replace(device, pending=new, replaced=frozenset({lost})))
     assert keep(connected(new), connected(new)) == []
+    confirmed = aws.registry.read(THING)
+    assert confirmed is not None
+    assert (confirmed.certificate, confirmed.pending, confirmed.replaced) == (new, None, {old, lost})
+    assert aws.attached() == {old, lost, new}
+    assert keep(*aws.graces()) == []
     after = aws.registry.read(THING)
     assert after is not None
-    assert (after.certificate, after.pending, after.replaced) == (new, None, frozenset())
+    assert (after.certificate, after.replaced) == (new, frozenset())
     assert [aws.status(each) for each in (old, lost, new)] == ["INACTIVE", "INACTIVE", "ACTIVE"]
     assert aws.attached() == {new}
 
@@ -157,17 +171,29 @@ def test_a_connection_with_the_old_certificate_retires_nothing(aws: Aws) -> None
     device = replace(made(THING, NOW_MS), state=State.PROVISIONED, certificate=old, pending=new)
     aws.registry.write(device)
     assert keep(connected(old)) == []
+    assert aws.graces() == []
     assert aws.attached() == {old, new}
     assert aws.registry.read(THING) == replace(device, revision=1)
+
+
+def test_the_end_of_a_grace_that_no_longer_counts_retires_nothing(aws: Aws) -> None:
+    current, taken_back = aws.certificate(), aws.certificate()
+    device = replace(made(THING, NOW_MS), certificate=current, pending=taken_back)
+    aws.registry.write(device)
+    late = json.dumps({"thing": THING, "retire": [current, taken_back]})
+    stranger = json.dumps({"thing": "home-2", "retire": [current]})
+    assert keep(message("1", late), message("2", stranger)) == []
+    assert aws.attached() == {current, taken_back}
 
 
 def test_a_certificate_that_is_gone_is_retired(aws: Aws) -> None:
     new = aws.certificate()
     aws.registry.write(replace(made(THING, NOW_MS), certificate="f" * 64, pending=new))
     assert keep(connected(new)) == []
+    assert keep(*aws.graces()) == []
     after = aws.registry.read(THING)
     assert after is not None
-    assert not after.replaced
+    assert (after.certificate, after.replaced) == (new, frozenset())
 
 
 def test_a_decommissioned_device_that_comes_back_is_locked_out(aws: Aws) -> None:
@@ -198,6 +224,8 @@ def test_what_cannot_be_read_comes_again_and_takes_no_other_with_it(aws: Aws) ->
         (hook, "EVENTPLANE_FLEET_TABLE"),
         (keeper, "EVENTPLANE_FLEET_TABLE"),
         (keeper, "EVENTPLANE_CERTIFICATE_ARNS"),
+        (keeper, "EVENTPLANE_CONNECTIONS_QUEUE"),
+        (keeper, "EVENTPLANE_CERTIFICATE_GRACE_S"),
     ],
 )
 def test_a_missing_setting_is_named(
