@@ -34,4 +34,5 @@ def service() -> KeeperService:
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: Context) -> PartialItemFailureResponse:
     """Handle one batch of connections and ends of grace."""
-    return partial_response(event, context, service().process(read_messages(event)))
+    failed = service().process(read_messages(event), remaining_ms=context.get_remaining_time_in_millis)
+    return partial_response(event, context, failed)

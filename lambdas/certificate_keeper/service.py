@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from eventplane.fleet import Device, State, retired, seen
 from eventplane.fleet_registry import Store, change
 from lambdas.certificate_keeper.certificates import Certificates
 from lambdas.certificate_keeper.grace import Grace
+from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import count
 from lambdas.common.queue import QueueMessage
 
+_RESERVE_MS: Final = 5 * WORST_CALL_MS
+"""No message is begun with less time left: a timeout would bring back the whole batch."""
+
 
 class KeeperService:
-    """Handles what the IoT rule tells of connections, and ends of grace, in any order, any number of times."""
+    """Handles connections, as the IoT rule tells them, and ends of grace; any order, any number of times."""
 
     def __init__(self, *, store: Store, certificates: Certificates, grace: Grace, clock: Clock) -> None:
         self._store = store
@@ -24,10 +29,13 @@ class KeeperService:
         self._grace = grace
         self._clock = clock
 
-    def process(self, messages: Sequence[QueueMessage]) -> frozenset[str]:
+    def process(self, messages: Sequence[QueueMessage], *, remaining_ms: Callable[[], int]) -> frozenset[str]:
         """Handle `messages`; the ids of those that have to come again."""
         failed: set[str] = set()
         for message in messages:
+            if remaining_ms() < _RESERVE_MS:
+                failed.add(message.id)
+                continue
             try:
                 told = json.loads(message.body)
                 if "retire" in told:

@@ -78,7 +78,9 @@ def test_every_source_queue_has_one_function_of_its_own(templates: Templates, co
     functions = [mapping.find("FunctionName")["Ref"] for mapping in templates.of(MAPPING)]
     assert len(set(functions)) == len(functions) == len(set(sources))
     outboxes = [f"{each.name}-outbox" for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
-    assert sorted(name.split("-", 2)[2] for name in sources) == sorted(["ingest", "tap", *outboxes])
+    assert sorted(name.split("-", 2)[2] for name in sources) == sorted(
+        ["connections", "ingest", "tap", *outboxes]
+    )
 
 
 def test_a_queue_keeps_what_its_channel_says(dev: Templates, contract: Contract) -> None:

@@ -100,9 +100,16 @@ def connected(certificate: str, thing: str = THING) -> QueueMessage:
     return message(certificate, json.dumps({"thing": thing, "certificate": certificate}))
 
 
-def keep(*messages: QueueMessage) -> list[str]:
+class Hurried(LambdaContext):
+    """An invocation that is about to end."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 29_999
+
+
+def keep(*messages: QueueMessage, context: LambdaContext | None = None) -> list[str]:
     """The ids of the messages that come again."""
-    answer = keeper.handle(sqs_event(*messages), LambdaContext())
+    answer = keeper.handle(sqs_event(*messages), context or LambdaContext())
     return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
 
 
@@ -207,6 +214,15 @@ def test_devices_that_the_registry_does_not_know_are_left_alone(aws: Aws) -> Non
     by_hand = aws.certificate()
     assert keep(connected(by_hand), connected("x", "claim-home-2")) == []
     assert aws.status(by_hand) == "ACTIVE"
+
+
+def test_what_there_is_no_time_for_comes_again(aws: Aws) -> None:
+    new = aws.certificate()
+    aws.registry.write(replace(made(THING, NOW_MS), pending=new))
+    assert keep(connected(new), context=Hurried()) == [new]
+    device = aws.registry.read(THING)
+    assert device is not None
+    assert device.pending == new
 
 
 def test_what_cannot_be_read_comes_again_and_takes_no_other_with_it(aws: Aws) -> None:
