@@ -38,6 +38,10 @@ CLAIM_CLIENT_PREFIX = "claim-"
 """What the client ids of devices without a certificate start with. No device is called so: no claim can push
 one out of its connection."""
 
+RENEWAL_CLIENT_PREFIX = "renewal-"
+"""What the client ids start with under which devices ask for their next certificate with their present one.
+The claim's policy allows its own prefix only, and the devices' policy this one: so it tells who asks."""
+
 CREATE_FROM_REQUEST_TOPIC = "$aws/certificates/create-from-csr/json"
 """Asks for a certificate for a key that the device made (AWS IoT, device provisioning MQTT API)."""
 

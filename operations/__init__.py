@@ -1,4 +1,4 @@
-"""The operator's commands: dead letters and the way of one event. `python -m eventplane` starts them by name.
+"""The operator's commands (dead letters, one event's way, the fleet); `python -m eventplane` starts them.
 
 They need an AWS SDK, credentials and a clock, none of which the core may know.
 """

@@ -10,9 +10,11 @@ from stacks.archive_stack import ArchiveStack
 from stacks.audit_stack import AuditStack
 from stacks.config import PROJECT, Environment
 from stacks.contract_stack import ContractStack
+from stacks.fleet_stack import FleetStack
 from stacks.messaging_stack import MessagingStack
 from stacks.monitoring_stack import MonitoringStack
 from stacks.presence_stack import PresenceStack
+from stacks.registry_stack import RegistryStack
 from stacks.routing_stack import RoutingStack
 
 
@@ -23,14 +25,18 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     published = ContractStack(app, environment=environment)
     presence = PresenceStack(app, environment=environment)
     routing = RoutingStack(app, environment=environment, contract=contract)
+    registry = RegistryStack(app, environment=environment)
+    fleet = FleetStack(app, environment=environment)
     audit = AuditStack(app, environment=environment)
-    watched = [archive, messaging, published, presence, routing, audit]
+    watched = [archive, messaging, published, presence, routing, registry, fleet, audit]
     monitoring = MonitoringStack(app, environment=environment, watched=watched)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     routing.add_stack_dependency(archive)
     routing.add_stack_dependency(messaging)
     routing.add_stack_dependency(published)
     routing.add_stack_dependency(presence)
+    fleet.add_stack_dependency(registry)
+    fleet.add_stack_dependency(routing)
     audit.add_stack_dependency(archive)
 
     cdk.Tags.of(app).add("project", PROJECT)

@@ -173,8 +173,7 @@ class Environment:
         alarm_emails: who is told of alarms; others may subscribe to the topic.
         urgent_age_alarm_s, age_alarm_s: how old an urgent, or another, message may become in a queue before
             somebody is told.
-        provisions_devices: devices get their certificates by claim; otherwise somebody registers each one.
-        provisioning_hook: the Lambda function, in the same account, that is asked before each registration.
+        certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
     """
 
     name: str
@@ -199,8 +198,7 @@ class Environment:
     alarm_emails: tuple[str, ...] = ()
     urgent_age_alarm_s: int = 60
     age_alarm_s: int = 900
-    provisions_devices: bool = False
-    provisioning_hook: str | None = None
+    certificate_grace_s: int = 900
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -220,9 +218,10 @@ class Environment:
                 raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
         if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
             raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
-        if self.provisions_devices and self.keeps_data and not self.provisioning_hook:
+        if not 0 <= self.certificate_grace_s <= 900:
+            # It is a message's delay (Amazon SQS quotas).
             raise EnvironmentSettingError(
-                "provisioning_hook", "is missing: without it whoever has a claim could become any device"
+                "certificate_grace_s", f"is {self.certificate_grace_s}, not within 0 to 900"
             )
 
     def webhook_url(self, participant: str) -> str:
@@ -304,7 +303,7 @@ ENVIRONMENTS: Final = {
             inbox_visibility_s=30,
             audit_workers=2,
             audit_timeout_min=15,
-            provisions_devices=True,
+            certificate_grace_s=1,
         ),
         Environment(
             name="dev",
@@ -319,7 +318,6 @@ ENVIRONMENTS: Final = {
             audit_workers=2,
             audit_timeout_min=30,
             audit_schedule=_AUDIT_SCHEDULE,
-            provisions_devices=True,
         ),
         Environment(
             name="prod",

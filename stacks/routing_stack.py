@@ -15,7 +15,6 @@ from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_writer import ArchiveWriter
 from stacks.constructs.device_policy import DevicePolicy
 from stacks.constructs.durable_queue import find_queue
-from stacks.constructs.fleet_provisioning import FleetProvisioning
 from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.ingest_errors import IngestErrors
 from stacks.constructs.ingest_rule import IngestRule, ingest_rule_name
@@ -139,10 +138,6 @@ class RoutingStack(PlaneStack):
         if retired := [each.name for each in services.values() if each.retired]:
             # Once this is deployed nothing writes to them any more (stacks/removal.py).
             CfnOutput(self, RETIRED_OUTPUT, value=",".join(retired))
-        if environment.provisions_devices:
-            fleet = FleetProvisioning(self, "Fleet", environment=environment, device_policy=policy.policy)
-            CfnOutput(self, "ProvisioningTemplate", value=fleet.template_name)
-            CfnOutput(self, "ClaimPolicy", value=fleet.claim_policy_name)
 
     def _queue(self, id: str, name: str) -> sqs.IQueue:
         return find_queue(self, id, environment=self._environment, name=name)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from aws_lambda_powertools import Metrics
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.metrics import MetricUnit, single_metric
 
 NAMESPACE: Final = "EventPlane"
 
@@ -58,3 +58,10 @@ def count(metric: Metric, number: int = 1) -> None:
 def record(delay: Delay, milliseconds: int) -> None:
     """One value of `delay`."""
     metrics.add_metric(delay.value, MetricUnit.Milliseconds, milliseconds)
+
+
+def mark(name: str, **dimensions: str) -> None:
+    """One more of `name`, in this service, with `dimensions` of few values each."""
+    with single_metric(name=name, unit=MetricUnit.Count, value=1, namespace=NAMESPACE) as metric:
+        for dimension, value in dimensions.items():
+            metric.add_dimension(name=dimension, value=str(value))

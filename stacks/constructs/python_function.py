@@ -81,8 +81,10 @@ class PythonFunction(Construct):
         )
         accept(role, "IAM5[Resource::*]", "X-Ray has no resources to name; the CDK grants it to send traces.")
         accept(self.function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
-        if source is None:
-            return
+        if source is not None:
+            self._feed(source, size)
+
+    def _feed(self, source: sqs.IQueue, size: FunctionSize) -> None:
         self.function.add_event_source(
             event_sources.SqsEventSource(
                 source,

@@ -138,6 +138,35 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
         assert Path(boto3_file).is_relative_to(packages)
 
 
+@pytest.mark.parametrize("folder", ["provisioning_hook", "certificate_keeper"])
+def test_the_fleets_handlers_start_from_their_assets_and_need_no_contract(
+    assembly: Path, folder: str
+) -> None:
+    (layer,) = resources(assembly, "Fleet", "AWS::Lambda::LayerVersion")
+    packages = asset(assembly, layer) / "python"
+    (function,) = [
+        each
+        for each in resources(assembly, "Fleet", "AWS::Lambda::Function")
+        if folder in each.find("Handler")
+    ]
+    code = asset(assembly, function)
+    assert not (code / "contract.json").exists()
+    started = subprocess.run(
+        [sys.executable, "-S", "-W", "error", "-c", START, function.find("Handler")],
+        cwd=code,
+        env={
+            "PYTHONPATH": f"{code}{os.pathsep}{packages}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            **dict.fromkeys(function.find("Environment", "Variables"), "1"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert started.returncode == 0, started.stderr
+
+
 def test_a_function_has_its_own_code_and_nobody_elses(assembly: Path) -> None:
     for function in resources(assembly, "Routing", "AWS::Lambda::Function"):
         code = asset(assembly, function)

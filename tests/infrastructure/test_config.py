@@ -73,7 +73,13 @@ def test_what_is_reserved_for_a_function_is_enough_for_its_queue() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("name", "Prod_1"), ("name", ""), ("audit_workers", 1), ("customer_key", "alias/ours")],
+    [
+        ("name", "Prod_1"),
+        ("name", ""),
+        ("audit_workers", 1),
+        ("customer_key", "alias/ours"),
+        ("certificate_grace_s", 901),
+    ],
 )
 def test_an_environment_that_cannot_be_deployed_is_refused(setting: str, value: object) -> None:
     with pytest.raises(EnvironmentSettingError) as caught:

@@ -59,7 +59,7 @@ def test_every_function_and_rule_has_its_alarms(templates: Templates) -> None:
         for metric in ("RuleNotFound", "RuleMessageThrottled"):
             assert (metric, rule.find("RuleName")) in found
         errors = json.dumps(rule.find("TopicRulePayload", "ErrorAction"))
-        assert any(errors.count(name) == 1 for name in ("ingest-errors", "presence-dlq"))
+        assert any(errors.count(name) == 1 for name in ("ingest-errors", "presence-dlq", "connections-dlq"))
     assert any(metric == "NumberOfMessagesSent" and "ingest-errors" in name for metric, name in found)
 
 

@@ -97,6 +97,7 @@ def test_every_source_queue_has_one_function_of_its_own(templates: Templates, co
     outboxes = [f"{each.name}-outbox" for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
     assert sorted(name.split("-", 2)[2] for name in sources) == sorted(
         [
+            "connections",
             "ingest",
             "ingest-errors",
             "ingest-urgent",

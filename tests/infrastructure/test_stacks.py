@@ -59,6 +59,11 @@ STATEFUL = {
         "LifecycleDeadLettersD115D16E",
         "LifecycleQueue9FC4C1F4",
     ],
+    "registry": [
+        "ConnectionsDeadLetters6808E3E1",
+        "ConnectionsQueueDDDDFB4A",
+        "FleetTable4A611C9B",
+    ],
 }
 """Logical ids of what holds data. A changed one deletes the old resource with all that is in it: never edit
 these to please the test; give the construct its old path back."""
@@ -180,6 +185,8 @@ def test_names_and_tags_carry_the_environment(templates: Templates) -> None:
         ("routing", {"IngestRule", "DevicePolicy", "ContractVersion", "DeviceRouterFunction"}),
         ("presence", {"PresenceTable", "PresenceUrl", "PresenceDlqUrl"}),
         ("audit", {"DeliveryAuditJob"}),
+        ("registry", {"FleetTable"}),
+        ("fleet", {"ProvisioningTemplate", "ClaimPolicy"}),
         ("messaging", {"IngestUrl", "IngestDlqUrl", "TapUrl", "TapDlqUrl", "IngestErrorsUrl"}),
         ("messaging", {"AlarmCentreInboxUrl", "AlarmCentreInboxDlqUrl", "AlarmCentreOutboxUrl"}),
     ],
