@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from edge.best_effort import OFFLINE, Fleeting
 from edge.counts import Counts
+from edge.handover import Handover
 from edge.inbox import InboxPump
 from edge.intake import RECENT_EVENTS, Intake
 from edge.keeper import Keeper
 from edge.link import Link
 from edge.local_bus import local_topics
+from edge.memory_lane import Fleeting
 from edge.options import Clock, ForwarderOptions
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.recent import RecentKeys
 from edge.reception import Reception
 from edge.reporter import Figures, Reporter, ReportOptions
-from edge.reports import NotStored
 from edge.spool import Spool
 from edge.uplink import Uplink
 from eventplane.contract import Channel, Contract, Place
@@ -57,11 +57,14 @@ class Assembly:
         self.spool = spool
         self.inboxes: dict[str, InboxPump] = {}
         self._around = around
-        self._outgoing = Outgoing(spool, self._lost)
+        self._handover = Handover(around.counts)
+        self._outgoing = Outgoing(spool, self._handover.ended)
         self._recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
         self._pressure = Pressure(spool, self._outgoing)
         options, now = around.options, around.clock.monotonic()
-        reports = ReportOptions(options.thing, options.heartbeat_s, options.manifest_interval_s)
+        reports = ReportOptions(
+            options.thing, options.heartbeat_s, options.manifest_interval_s, options.first_manifest_s
+        )
         reporter = Reporter(reports, spool, around.counts, around.figures, now)
         self.keeper = Keeper(spool, self._outgoing, self._pressure, reporter, around.counts)
         self._make_uplink(contract.device.outbox)
@@ -93,14 +96,11 @@ class Assembly:
 
     def send_fleeting(self, events: list[Fleeting]) -> None:
         """Hand over what nobody keeps, to lines that stand."""
-        for event in events:
-            is_up = (
-                self._around.cloud.up if event.destination == self._uplink_address else self._around.local.up
-            )
-            if is_up:
-                self._outgoing.best_effort[event.destination].put(event)
-            else:
-                self._lost(event, OFFLINE)
+        self._handover.hand_over(events, self._outgoing, self._is_up)
+
+    def abandon(self) -> None:
+        """Other parts take over: what was in memory is given up, and counted."""
+        self._outgoing.clear()
 
     def _follow(self, contract: Contract) -> None:
         around = self._around
@@ -131,8 +131,8 @@ class Assembly:
             self._outgoing, channel, self._around.local, options.inbox_window, options.receipt_timeout_s
         )
 
-    def _lost(self, event: Fleeting, reason: str) -> None:
-        self._around.counts.dropped(NotStored(event.destination, event.type, reason))
+    def _is_up(self, destination: str) -> bool:
+        return (self._around.cloud if destination == self._uplink_address else self._around.local).up
 
     def _warn_of_strangers(self) -> None:
         """Deliveries for a channel that the contract no longer routes to are kept; somebody has to know."""

@@ -13,9 +13,10 @@ class Backlog:
     """The lanes of one `destination`, and the groups that have to be sent once more on this connection."""
 
     def __init__(self, outgoing: Outgoing, destination: str) -> None:
-        self._spool = outgoing.spool
+        self._outgoing = outgoing
+        self._destination = destination
         self._lanes = outgoing.lanes(destination)
-        self._urgent, *self._ordinary = self._lanes.values()
+        self._unstored, self._urgent, *self._ordinary = self._lanes.values()
         self._again: deque[tuple[Delivery, ...]] = deque()
 
     @property
@@ -24,8 +25,9 @@ class Backlog:
         return any(lane.more for lane in self._ordinary)
 
     def urgent(self, count: int) -> Sequence[Waiting]:
-        """Up to `count` urgent events that come next."""
-        return self._urgent.peek(count)
+        """Up to `count` urgent events that come next, those that nobody stores first."""
+        unstored = self._unstored.peek(count)
+        return [*unstored, *self._urgent.peek(count - len(unstored))]
 
     def ordinary(self, count: int) -> Sequence[Waiting]:
         """Up to `count` others that come next."""
@@ -46,20 +48,27 @@ class Backlog:
         self._again.extendleft(group for group in reversed(groups) if group)
 
     def repeated(self) -> list[Waiting]:
-        """The next group to send once more, which is then under way; empty when there is none."""
+        """The next group to send once more, which is then under way; empty when there is none.
+
+        What expired since it was sent is not among it.
+        """
         while self._again:
-            found = [self.text_of(each) for each in self._again.popleft()]
-            if waiting := [each for each in found if each is not None]:
+            found = map(self._outgoing.waiting, self._again.popleft())
+            if waiting := [each for each in found if each is not None and not self._outgoing.is_over(each)]:
                 return waiting
         return []
 
-    def text_of(self, delivery: Delivery) -> Waiting | None:
-        """A delivery with its event's text, None when it has ended meanwhile."""
-        found = self._spool.read(delivery.destination, delivery.rank, delivery.sequence - 1, 1)
-        return found[0] if found and found[0].delivery == delivery else None
+    def delivered(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        """These were made; those of them that have to end in the spool."""
+        return self._outgoing.delivered(deliveries)
+
+    def refused(self, delivery: Delivery, reason: str) -> Waiting | None:
+        """What is to become a dead letter; None when it has ended, as one that nobody keeps does here."""
+        return None if self._outgoing.lose(delivery, reason) else self._outgoing.waiting(delivery)
 
     def rewind(self) -> None:
         """The connection is gone: all that the spool still holds is to be sent over the next one."""
         self._again.clear()
         for lane in self._lanes.values():
             lane.rewind()
+        self._outgoing.clear(self._destination)

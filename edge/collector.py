@@ -104,6 +104,7 @@ class Collector:
             dead_letters=dict(counts.dead_letters),
             discards={(str(outcome), reason): count for (outcome, reason), count in counts.discards.items()},
             refused=counts.refused,
+            sent_unstored=counts.sent_unstored,
             publishes=counts.published,
             published_events=counts.published_events,
             published_bytes=counts.published_bytes,

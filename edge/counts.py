@@ -21,8 +21,9 @@ OTHER_TYPES = "(other types)"
 
 @dataclass(slots=True)
 class Counts:
-    """`dead_letters` by reason, `discards` by outcome and reason, `refused` for want of room. Publishes to
-    the cloud are `published`, with their events and payload bytes, repetitions included, and `acknowledged`.
+    """`dead_letters` by reason, `discards` by outcome and reason, `refused` for want of room, `sent_unstored`
+    deliveries that were made of such events all the same. Publishes to the cloud are `published`, with their
+    events and payload bytes, repetitions included, and `acknowledged`.
 
     `not_stored` is what the next report has to tell, `untold` how much of it and of the discards there is.
     """
@@ -30,6 +31,7 @@ class Counts:
     dead_letters: Counter[str] = field(default_factory=Counter)
     discards: Counter[tuple[Outcome, str]] = field(default_factory=Counter)
     refused: int = 0
+    sent_unstored: int = 0
     published: int = 0
     published_events: int = 0
     published_bytes: int = 0
@@ -48,6 +50,11 @@ class Counts:
     def dropped(self, kind: NotStored) -> None:
         """An event that nobody promised to deliver was given up."""
         self.discards[Outcome.DROPPED, kind.reason] += 1
+        self.lost(kind)
+
+    def delivered_unstored(self, kind: NotStored) -> None:
+        """An event that found no room was delivered from memory."""
+        self.sent_unstored += 1
         self.lost(kind)
 
     def turned_away(self, kinds: Mapping[NotStored, int]) -> None:

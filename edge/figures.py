@@ -55,6 +55,8 @@ class Figures:
     discards: Mapping[tuple[str, str], int] = field(default_factory=dict)
     refused: int = 0
     """Messages that found the spool full; their senders keep them."""
+    sent_unstored: int = 0
+    """Deliveries of urgent ones among them that were made from memory."""
     publishes: int = 0
     published_events: int = 0
     published_bytes: int = 0

@@ -150,6 +150,7 @@ class Forwarder:
 
     def _recover(self, error: SpoolCorruptError) -> None:
         """Go on with what is readable."""
+        self._assembly.abandon()
         self._assembly = Assembly(self._around, self._reopened(self.spool, error), self._contract)
         # What was under way belongs to the old spool's numbers.
         self._cloud.reset("the spool was recovered", self._clock.monotonic())
@@ -187,7 +188,6 @@ class Forwarder:
         if message.generation != self._link(message.link).generation:
             return
         if message.link is LinkName.CLOUD:
-            self.counts.acknowledged += 1
             self._settle(self.uplink.acknowledged(message.mid, message.failure, now), turn)
         else:
             for inbox in self._assembly.inboxes.values():

@@ -9,7 +9,10 @@ from edge.spool import Delivery
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """One of them; a probe has no `deliveries`. `size` in bytes, `sent_at` in monotonic seconds."""
+    """One of them; a probe has no `deliveries`, and if it is a ping no `size`.
+
+    `size` in bytes, `sent_at` in monotonic seconds.
+    """
 
     deliveries: tuple[Delivery, ...]
     size: int

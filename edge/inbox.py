@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from edge.best_effort import BEST_EFFORT_RANK
 from edge.link import Link
 from edge.outgoing import Outgoing
 from edge.spool import Delivery, Waiting
@@ -46,6 +45,7 @@ class InboxPump:
         self._ordinary_window = window - window // _URGENT_SHARE
         self._timeout_s = timeout_s
         self._topic = local_topic(channel.participant, channel.box)
+        self._outgoing = outgoing
         self._lanes = outgoing.lanes(channel.address)
         # By packet id or, with receipts, by the payload's digest.
         self._under_way: dict[Hashable, _UnderWay] = {}
@@ -54,12 +54,12 @@ class InboxPump:
     def rewind(self) -> None:
         """The connection is gone: all that the spool still holds is to be sent over the next one."""
         self._start_over()
-        self._lanes[BEST_EFFORT_RANK].rewind()
+        self._outgoing.clear(self.channel.address)
 
-    def acknowledged(self, mid: int) -> tuple[Delivery, ...]:
-        """The deliveries that the broker's PUBACK ends; none when it takes a receipt."""
+    def acknowledged(self, mid: int) -> list[Delivery]:
+        """The spool's deliveries that the broker's PUBACK ends; none when it takes a receipt."""
         ended = self._end(mid)
-        return (ended.delivery,) if ended else ()
+        return self._outgoing.delivered([ended.delivery]) if ended else []
 
     def receipted(self, receipt: Receipt) -> Waiting | None:
         """The delivery that the service's `receipt` ends, None for an unknown one."""
@@ -83,7 +83,7 @@ class InboxPump:
         if not self._link.up:
             return
         for rank, lane in self._lanes.items():
-            room = self._window if rank == Priority.URGENT.rank else self._ordinary_window
+            room = self._window if rank <= Priority.URGENT.rank else self._ordinary_window
             for waiting in lane.peek(max(0, room - len(self._under_way))):
                 payload = waiting.json.encode("utf-8")
                 mid = self._link.publish(self._topic, payload)
@@ -92,11 +92,9 @@ class InboxPump:
                 lane.take()
 
     def _start_over(self) -> None:
-        """What promises nothing is not sent again, and goes on waiting if it was not sent yet."""
         self._under_way.clear()
-        for rank, lane in self._lanes.items():
-            if rank != BEST_EFFORT_RANK:
-                lane.rewind()
+        for lane in self._lanes.values():
+            lane.rewind()
 
     def _end(self, key: Hashable) -> Waiting | None:
         ended = self._under_way.pop(key, None)

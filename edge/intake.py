@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from edge.best_effort import Fleeting
 from edge.lifetimes import expires_ms, lifetime_ms
+from edge.memory_lane import UNSTORED_RANK, Fleeting
 from edge.recent import RecentKeys, key_digest
 from edge.spool import Arrival
 from edge.stamps import stamp
-from eventplane.contract import Channel, Contract, DeliveryGuarantee, Place
+from eventplane.contract import Channel, Contract, DeliveryGuarantee, Place, Priority
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.router import Router
@@ -37,6 +37,7 @@ class Verdict:
     """What becomes of a message: `arrival` to store, `fleeting` to send without, `refused` reason or None.
 
     `key` is what to remember once that is done; a repetition has none, and nothing is to be done for it.
+    `unstored` is what to send of an urgent event for whose arrival there is no room.
     """
 
     key: bytes | None = None
@@ -44,6 +45,7 @@ class Verdict:
     fleeting: tuple[Fleeting, ...] = ()
     refused: str | None = None
     type: str = ""
+    unstored: tuple[Fleeting, ...] = ()
 
 
 class Intake:
@@ -85,12 +87,19 @@ class Intake:
             return self.refuse(payload, channel.address, channel, refusal, slot)
         promised = [each for each in destinations if _is_promised(channel) and _is_promised(each)]
         fleeting = tuple(
-            Fleeting(each.address, event.type, event.json) for each in destinations if each not in promised
+            Fleeting(each.address, event.type, event.json, key)
+            for each in destinations
+            if each not in promised
         )
         lifetime = lifetime_ms(event)
         expiries = {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised}
         arrival = self._arrival(stamped, key, channel, slot, expiries) if promised else None
-        return Verdict(key, arrival, fleeting, None, event.type)
+        unstored: tuple[Fleeting, ...] = ()
+        if arrival is not None and arrival.rank == Priority.URGENT.rank:
+            unstored = tuple(
+                Fleeting(each.address, event.type, event.json, key, UNSTORED_RANK) for each in destinations
+            )
+        return Verdict(key, arrival, fleeting, None, event.type, unstored)
 
     def refuse(
         self, original: bytes, address: str, channel: Channel, refusal: Refusal, slot: Slot
@@ -117,6 +126,12 @@ class Intake:
     def own(self, report: Envelope, slot: Slot, lifetime: int | None = None) -> Arrival:
         """The forwarder's own `report`, which expires after `lifetime` milliseconds (None: never)."""
         return self._kept(report, self._uplink, slot, lifetime)
+
+    @property
+    def destinations(self) -> list[str]:
+        """Every address that a delivery of the device can have, the uplink's first."""
+        routed = (route.destination for route in self._contract.routes_at(Place.DEVICE))
+        return list(dict.fromkeys([self._uplink.address, *routed]))
 
     def timestamp(self) -> str:
         """The time for a `time` attribute."""

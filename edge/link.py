@@ -18,6 +18,8 @@ class Wire(Protocol):
 
     def publish(self, topic: str, payload: bytes) -> int: ...
 
+    def ping(self) -> int: ...
+
     def acknowledge(self, mid: int) -> None: ...
 
     def close(self, timeout_s: float) -> None: ...
@@ -108,9 +110,11 @@ class Link:
 
     def publish(self, topic: str, payload: bytes) -> int:
         """Send at QoS 1 over the standing connection; its packet id. Only while `up`."""
-        if self._wire is None:
-            raise RuntimeError(f"publish on the {self.name} link, which is down")
-        return self._wire.publish(topic, payload)
+        return self._standing().publish(topic, payload)
+
+    def ping(self) -> int:
+        """Ask the broker for an answer, which is reported like that to a publish. Only while `up`."""
+        return self._standing().ping()
 
     def acknowledge(self, generation: int, mid: int) -> None:
         """Send PUBACK, unless the connection that the message came over is gone: then it comes again."""
@@ -127,6 +131,11 @@ class Link:
         self._wire = None
         self._closed = True
         self.up = False
+
+    def _standing(self) -> Wire:
+        if self._wire is None:
+            raise RuntimeError(f"something to send on the {self.name} link, which is down")
+        return self._wire
 
     def _is_current(self, generation: int) -> bool:
         return self._wire is not None and generation == self.generation

@@ -39,7 +39,7 @@ class Topics(NamedTuple):
 class UplinkLimits:
     """`window` unacknowledged publishes of `payload_bytes` and `batch_events` each; `puback_timeout_s`.
 
-    `single` for one uncompressed event a publish. After `probe_interval_s` without a PUBACK the broker is
+    `single` for one uncompressed event a publish. After `probe_interval_s` without an answer the broker is
     asked for one.
     """
 
@@ -55,7 +55,10 @@ class UplinkLimits:
 
 @dataclass(frozen=True, slots=True)
 class ForwarderOptions:
-    """Who we are and how much may be under way; see `edge.settings` for each. `topics` are the cloud's."""
+    """Who we are and how much may be under way; see `edge.settings` for each. `topics` are the cloud's.
+
+    `first_manifest_s` after a start the device states where it stands, also when there is nothing new.
+    """
 
     thing: str
     topics: Topics
@@ -65,3 +68,4 @@ class ForwarderOptions:
     stop_grace_s: float
     heartbeat_s: float
     manifest_interval_s: float
+    first_manifest_s: float = 60.0

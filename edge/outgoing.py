@@ -5,13 +5,13 @@ What ends so is kept here until the next commit, which counts it for good.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import chain, groupby
 
-from edge.best_effort import BEST_EFFORT_RANK, BestEffortLane, Fleeting
 from edge.lane import Lane
 from edge.lifetimes import why_expired
+from edge.memory_lane import BEST_EFFORT_RANK, UNSTORED_RANK, Ended, Fleeting, MemoryLane
 from edge.reports import is_statement
 from edge.spool import Delivery, Discard, Spool, Waiting
 from eventplane.contract import Priority
@@ -20,29 +20,76 @@ from eventplane.receipts import SPOOL_FULL
 
 
 class Outgoing:
-    """The lanes over `spool`. `lost` is told of every best-effort event that is given up, with the reason."""
+    """The lanes over `spool`. `ended` is told how each event ended that is not in it."""
 
-    def __init__(self, spool: Spool, lost: Callable[[Fleeting, str], None]) -> None:
+    def __init__(self, spool: Spool, ended: Ended) -> None:
         self.discards: dict[Delivery, Discard] = {}
-        self.best_effort: dict[str, BestEffortLane] = {}
         self.spool = spool
-        self._lost = lost
+        self._ended = ended
         self._lanes: dict[tuple[str, int], Lane] = {}
+        self._in_memory: dict[tuple[str, int], MemoryLane] = {}
 
-    def lanes(self, destination: str) -> dict[int, Lane | BestEffortLane]:
+    def lanes(self, destination: str) -> dict[int, Lane | MemoryLane]:
         """New lanes of `destination` by rank, the most urgent first, what promises nothing last."""
-        lanes: dict[int, Lane | BestEffortLane] = {}
-        for priority in Priority:
-            lane = Lane(self.spool, destination, priority.rank, self._is_over)
-            self._lanes[destination, priority.rank] = lanes[priority.rank] = lane
-        self.best_effort[destination] = lanes[BEST_EFFORT_RANK] = BestEffortLane(destination, self._lost)
-        return lanes
+        lanes: dict[int, Lane | MemoryLane] = {}
+        for each in Priority:
+            lane = Lane(self.spool, destination, each.rank, self.is_over)
+            self._lanes[destination, each.rank] = lanes[each.rank] = lane
+        for rank in (UNSTORED_RANK, BEST_EFFORT_RANK):
+            in_memory = MemoryLane(destination, rank, self._ended)
+            self._in_memory[destination, rank] = lanes[rank] = in_memory
+        return dict(sorted(lanes.items()))
 
     def retire(self, destination: str) -> None:
         """Nothing goes to `destination` by its lanes any more; what waits for it stays in the spool."""
-        self.best_effort.pop(destination).rewind()
+        self.clear(destination)
+        for rank in (UNSTORED_RANK, BEST_EFFORT_RANK):
+            del self._in_memory[destination, rank]
         for priority in Priority:
             del self._lanes[destination, priority.rank]
+
+    def put(self, event: Fleeting) -> None:
+        """Let `event` wait in memory."""
+        self._in_memory[event.destination, event.rank].put(event)
+
+    def clear(self, destination: str | None = None) -> None:
+        """The line to `destination` (None: every line) is gone, and what was in memory for it."""
+        for (to, _), lane in self._in_memory.items():
+            if destination in (None, to):
+                lane.clear()
+
+    def delivered(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """These were made. Those that the spool holds, and that have to end there."""
+        stored = []
+        for each in deliveries:
+            if lane := self._in_memory.get((each.destination, each.rank)):
+                lane.end(each)
+            else:
+                stored.append(each)
+        return stored
+
+    def lose(self, delivery: Delivery, reason: str) -> bool:
+        """End a delivery that was not made, if it is in memory; whether it is."""
+        lane = self._in_memory.get((delivery.destination, delivery.rank))
+        if lane is not None:
+            lane.end(delivery, reason)
+        return lane is not None
+
+    def waiting(self, delivery: Delivery) -> Waiting | None:
+        """A delivery that is under way, with its event's text; None when it has ended meanwhile."""
+        if lane := self._in_memory.get((delivery.destination, delivery.rank)):
+            return lane.under_way(delivery)
+        found = self.spool.read(delivery.destination, delivery.rank, delivery.sequence - 1, 1)
+        return found[0] if found and found[0].delivery == delivery else None
+
+    def is_over(self, waiting: Waiting) -> bool:
+        """Whether it is not to be sent any more; what has expired ends with the next commit."""
+        if waiting.delivery in self.discards:
+            return True
+        if waiting.expires_ms is None or self.spool.life() < waiting.expires_ms:
+            return False
+        self.discard(waiting.delivery, Outcome.EXPIRED, why_expired(waiting))
+        return True
 
     def discard(self, delivery: Delivery, outcome: Outcome, reason: str) -> None:
         """End `delivery` with the next commit."""
@@ -64,7 +111,7 @@ class Outgoing:
         if freed < needed:
             return 0
         for waiting in dropped:
-            if not self._is_over(waiting):
+            if not self.is_over(waiting):
                 self.discard(waiting.delivery, Outcome.DROPPED, SPOOL_FULL)
         for lane in self._lanes.values():
             lane.drop({waiting.delivery for waiting in dropped})
@@ -87,14 +134,6 @@ class Outgoing:
         # What no route leads to any more has no lane, and nothing of it is under way.
         lane = self._lanes.get((destination, rank)) or Lane(self.spool, destination, rank)
         return lane.unsent()
-
-    def _is_over(self, waiting: Waiting) -> bool:
-        if waiting.delivery in self.discards:
-            return True
-        if waiting.expires_ms is None or self.spool.life() < waiting.expires_ms:
-            return False
-        self.discard(waiting.delivery, Outcome.EXPIRED, why_expired(waiting))
-        return True
 
 
 def _sequence(waiting: Waiting) -> int:

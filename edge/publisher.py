@@ -43,6 +43,18 @@ class Publisher:
         self._counts.published_events += len(deliveries)
         self._counts.published_bytes += len(payload)
 
+    def ping(self, now: float) -> None:
+        """Ask for an answer without publishing anything."""
+        if mid := self._link.ping():
+            self.under_way.add(mid, Publish((), 0, now, urgent=True))
+
+    def answered(self, mid: int) -> Publish | None:
+        """What the broker's answer `mid` is about, None for an unknown one."""
+        publish = self.under_way.pop(mid)
+        if publish is not None and publish.size:
+            self._counts.acknowledged += 1
+        return publish
+
     def wake(self, at: float) -> None:
         """There is something to do at `at`, if not before."""
         self.wake_at = at if self.wake_at is None else min(self.wake_at, at)

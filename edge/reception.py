@@ -107,6 +107,7 @@ class Reception:
         refused = verdict.refused
         if verdict.arrival is not None and not self._finds_room(offer, verdict):
             refused = SPOOL_FULL
+            turn.fleeting.extend(verdict.unstored)
             if offer.ends is None:
                 turn.turned_away[NotStored(offer.address, verdict.type, SPOOL_FULL)] += 1
         else:
@@ -166,8 +167,9 @@ class Reception:
         ended = inbox.receipted(receipt)
         if ended is None:
             return
+        stored = self._outgoing.delivered([ended.delivery])
         if receipt.refused is None:
-            turn.done.append(ended.delivery)
+            turn.done.extend(stored)
             return
         channel = inbox.channel
         self.give_up(ended, channel, _refusal(receipt.refused, channel.participant), turn)

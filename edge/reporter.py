@@ -6,7 +6,7 @@ worse by what is said about it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from edge.counts import Counts
 from edge.intake import Intake, Slot
 from edge.pressure import ROOM
 from edge.reports import Heading, NotStored
-from edge.spool import Arrival, Spool
+from edge.spool import BEFORE_EVERYTHING, Arrival, Spool, Statement
 from eventplane.contract import Priority
 from eventplane.envelope import Envelope
 
@@ -33,11 +33,16 @@ Figures = Callable[[], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """`thing` names the source; how often to report health and what was stored, in seconds."""
+    """`thing` names the source; how often to report health and what was stored, in seconds.
+
+    `first_manifest_s` is how old the process is when it states for the first time that nothing new was
+    stored: a restart loop must not fill the spool with that.
+    """
 
     thing: str
     heartbeat_s: float
     manifest_interval_s: float
+    first_manifest_s: float
 
 
 @dataclass(slots=True)
@@ -65,7 +70,9 @@ class Reporter:
         self._started_due = spool.birth.kind != "resumed"
         self._losses_at = now
         self._losses_left = bool(spool.discards())
-        self._manifest_at = now
+        # One event may be the last manifest itself.
+        news = sum(each.count for each in spool.statements()) > 1
+        self._manifest_at = now if news else now + min(options.first_manifest_s, options.manifest_interval_s)
         self._heartbeat_at = now + options.heartbeat_s
         self._not_before = now
 
@@ -97,8 +104,7 @@ class Reporter:
             add(lambda heading: reports.discarded(heading, self._spool.discards(), made.not_stored))
         if now >= self._manifest_at:
             made.manifest = True
-            if statements := self._spool.statements():
-                add(lambda heading: reports.manifest(heading, statements))
+            add(lambda heading: reports.manifest(heading, self._statements(intake.destinations)))
         if now >= self._heartbeat_at:
             made.heartbeat = True
             every_s = self._options.heartbeat_s
@@ -125,6 +131,18 @@ class Reporter:
     def put_off(self, now: float) -> None:
         """There is no room for reports."""
         self._not_before = now + LOSSES_EVERY_S
+
+    def _statements(self, destinations: Iterable[str]) -> list[Statement]:
+        """What was stored for each of `destinations` since the last manifest, and for any other."""
+        stated = {each: self._nothing_for(each) for each in destinations}
+        stated |= {each.destination: each for each in self._spool.statements()}
+        return list(stated.values())
+
+    def _nothing_for(self, destination: str) -> Statement:
+        """An empty range behind the newest that was ever stored for it."""
+        newest = max(self._spool.newest(destination, each.rank) for each in Priority)
+        last = 0 if newest == BEFORE_EVERYTHING else newest
+        return Statement(destination, last + 1, last, 0, 0)
 
     @property
     def _has_losses(self) -> bool:

@@ -70,7 +70,7 @@ def discarded(
 
 
 def manifest(heading: Heading, statements: Sequence[Statement]) -> Envelope:
-    """What was stored for each destination since the last manifest."""
+    """What was stored for each destination since the last manifest, also where that is nothing."""
     stated = [
         {
             "destination": each.destination,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from edge.best_effort import Fleeting
+from edge.memory_lane import Fleeting
 from edge.messages import Received
 from edge.reports import NotStored
 from edge.spool import Arrival, Delivery

@@ -97,13 +97,13 @@ class Uplink:
 
     def acknowledged(self, mid: int, failure: str | None, now: float) -> Settled:
         """What PUBACK `mid` ends; nothing for an unknown one."""
-        publish = self._under_way.pop(mid)
+        publish = self._publisher.answered(mid)
         if publish is None:
             return Settled()
         self._heard_at = now
         if failure is None:
             self._suspicion.acknowledged(publish)
-            return Settled(publish.deliveries)
+            return Settled(self._backlog.delivered(publish.deliveries))
         return self._failed(publish, failure, now)
 
     def tick(self, now: float) -> None:
@@ -114,7 +114,7 @@ class Uplink:
         self.overdue += 1
         if self._heard_at > oldest.sent_at:
             self._pace.slow_down(now)  # others were answered: the line works, this one was too much
-        self._link.reset(f"no PUBACK within {self._limits.puback_timeout_s} s", now)
+        self._link.reset(f"no answer within {self._limits.puback_timeout_s} s", now)
         self._suspicion.restarted()
         self._forget()
 
@@ -149,7 +149,7 @@ class Uplink:
 
     def _pump_repeated(self, now: float) -> None:
         while self._has_room() and (waiting := self._backlog.repeated()):
-            urgent = waiting[0].delivery.rank == Priority.URGENT.rank
+            urgent = waiting[0].delivery.rank <= Priority.URGENT.rank
             sent = self._send(waiting, now, urgent=urgent)
             self._backlog.repeat(tuple(each.delivery for each in waiting[len(sent) :]))
             if not sent:
@@ -185,7 +185,10 @@ class Uplink:
         topic = self._topics.of(urgent=self._suspicion.urgent)
         if self._publisher.may_go(wire_size(topic, PROBE), now, urgent=True):
             self.probes += 1
-            self._publisher.publish(topic, PROBE, (), now, urgent=True)
+            if self._limits.single:  # other readers than ours may not know what to do with an empty batch
+                self._publisher.ping(now)
+            else:
+                self._publisher.publish(topic, PROBE, (), now, urgent=True)
 
     def _has_room(self) -> bool:
         """Whether an ordinary publish may be under way beside those that are.
@@ -243,7 +246,7 @@ class Uplink:
         return Settled()
 
     def _refuse(self, delivery: Delivery | None, detail: str) -> Settled:
-        waiting = self._backlog.text_of(delivery) if delivery else None
+        waiting = self._backlog.refused(delivery, REFUSED_BY_CLOUD) if delivery else None
         if waiting is None:
             return Settled()
         self.refused += 1

@@ -118,6 +118,12 @@ METRICS = (
         "Messages that found the spool full; their senders keep them.",
         _plain(lambda figures: figures.refused),
     ),
+    Metric(
+        "eventplane_sent_unstored_total",
+        "counter",
+        "Deliveries of urgent ones among them that were made from memory.",
+        _plain(lambda figures: figures.sent_unstored),
+    ),
     Metric("eventplane_dead_letters_total", "counter", "Messages that became dead letters.", _dead_letters),
     Metric("eventplane_discards_total", "counter", "Deliveries that expired or were dropped.", _discards),
     Metric("eventplane_link_up", "gauge", "Whether the line to a broker stands.", _up),

@@ -53,6 +53,13 @@ class Connection:
             self._waker.wake()
         return mid
 
+    def ping(self) -> int:
+        """Send PINGREQ; the number comes back in `Acknowledged` when it is answered. 0 as for `publish`."""
+        with self._lock:
+            mid = self._session.ping()
+            self._waker.wake()
+        return mid
+
     def acknowledge(self, mid: int) -> None:
         """Send PUBACK for a received message of this connection."""
         with self._lock:

@@ -46,6 +46,7 @@ class Session:
         self._decoder = Decoder(self._version, endpoint.max_packet_bytes)
         self._sent = window.Sent()
         self._received = window.Received()
+        self._pings = window.Pings()
         self._filters: dict[int, tuple[str, ...]] = {}
         self._refused: list[str] = []
         self._max_packet_bytes: float = float("inf")
@@ -78,6 +79,13 @@ class Session:
         elif not mid or self._sent.may_go(packet):
             self._outgoing.append(packet)
         return mid
+
+    def ping(self) -> int:
+        """Ask the broker for an answer; its number comes back in `Acknowledged`, 0 as for `publish`."""
+        if self.ended is not None or self._phase is not _Phase.UP:
+            return 0
+        self._outgoing.append(encode.PINGREQ)
+        return self._pings.new_id()
 
     def acknowledge(self, mid: int) -> None:
         """PUBACK for a message of this session; nothing for any other."""
@@ -128,6 +136,7 @@ class Session:
             if self._pulse.given_up(now):
                 self.end(f"no answer to PINGREQ within {self._pulse.interval_s} s")
             elif self._pulse.ask(now):
+                self._pings.keepalive()
                 self._outgoing.append(encode.PINGREQ)
 
     def receive(self, data: bytes, now: float) -> None:
@@ -167,7 +176,7 @@ class Session:
             case PubAck(mid, reason):
                 self._take_puback(mid, reason)
             case PingResp():
-                self._pulse.answered()
+                self._take_pingresp()
             case ConnAck():
                 self._take_connack(packet)
             case SubAck(mid, codes):
@@ -193,6 +202,12 @@ class Session:
         held_back = self._sent.next_held_back()
         if held_back is not None and self._phase is _Phase.UP:
             self._outgoing.append(held_back)
+
+    def _take_pingresp(self) -> None:
+        if mid := self._pings.answered():
+            self._messages.append(Acknowledged(self._link, self._generation, mid))
+        else:
+            self._pulse.answered()
 
     def _take_connack(self, packet: ConnAck) -> None:
         if self._phase is not _Phase.CONNECTING:

@@ -1,4 +1,4 @@
-"""Who still owes whom a PUBACK: packet ids in both directions."""
+"""Who still owes whom a PUBACK: packet ids in both directions; and who waits for a PINGRESP."""
 
 from __future__ import annotations
 
@@ -50,6 +50,28 @@ class Sent:
     def next_held_back(self) -> bytes | None:
         """What may go in the place of one that was released."""
         return self._held_back.popleft() if self._held_back else None
+
+
+class Pings:
+    """Who waits for which PINGRESP: they have no ids, but come in order."""
+
+    def __init__(self) -> None:
+        self._last = MAX_ID
+        self._waiting: deque[int] = deque()
+
+    def keepalive(self) -> None:
+        """PINGREQ is sent, for nobody but the keepalive."""
+        self._waiting.append(0)
+
+    def new_id(self) -> int:
+        """PINGREQ is sent for somebody; the number is no packet id."""
+        self._last += 1
+        self._waiting.append(self._last)
+        return self._last
+
+    def answered(self) -> int:
+        """The number of the oldest that waits; 0 for the keepalive's, and for an answer to nothing."""
+        return self._waiting.popleft() if self._waiting else 0
 
 
 class Received:

@@ -67,6 +67,7 @@ class DiscardTally:
 class Statement:
     """What was stored for a destination since the last closing: `count` events from `first` to `last`.
 
+    When that is nothing, `last` is the newest that was ever stored for it (0: none) and `first` the next.
     `digest` is the sum of their keys modulo 2**128, so it does not depend on the order.
     """
 

@@ -1,8 +1,12 @@
-"""Full disks, damage, crashes, reloads, a failing cloud: what was receipted is delivered or told as lost."""
+"""Full disks, damage, crashes, reloads, a failing cloud: what was receipted is delivered or told as lost.
+
+And whatever the disk does, an alarm calls at once, and its repetitions do not call again.
+"""
 
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,8 +19,9 @@ from edge.errors import SpoolCorruptError, SpoolFullError
 from edge.messages import LinkName, Reload
 from edge.spool import Spool
 from eventplane.device_reports import DISCARDED
-from eventplane.envelope import Envelope
-from eventplane.receipts import digest
+from eventplane.envelope import Envelope, parse_event
+from eventplane.receipts import Receipt, digest, write_receipts
+from eventplane.topics import local_topic
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -45,11 +50,15 @@ class Faults:
         self.sent: list[Envelope] = []
         self.kept: set[str] = set()
         self.taken: dict[str, Envelope] = {}
+        self.starts = 1
+        self.calls: Counter[tuple[str, bool]] = Counter()
+        self._called: set[tuple[int, int]] = set()
         self._answered: set[tuple[int, int]] = set()
 
     def commit(self, spool: Spool, arrivals: Any, done: Iterable[Any] = (), *rest: Any, **more: Any) -> None:
         if self.damaged:
             self.damaged, self.recovered = False, True
+            self.starts += 1
             spool.path.with_name(spool.path.name + ".damaged").touch()
             raise SpoolCorruptError(spool.path, "page 3 is torn")
         if self.full == "no room" or (arrivals and self.full == "no arrivals"):
@@ -60,11 +69,31 @@ class Faults:
         new = [event(f"e{len(self.sent) + n}", kind, pad="x" * 500) for n, kind in enumerate(kinds)]
         self.sent += new
         self.offer(new)
+        self.offer([each for each in new if each.id not in self.kept])
 
     def offer(self, events: list[Envelope]) -> None:
         self.device.turn(*(self.device.from_service(each) for each in events))
         receipted = {each.digest for each in self.device.receipts() if each.refused is None}
         self.kept |= {each.id for each in events if digest(each.json.encode()) in receipted}
+        self.call()
+        for each in events:
+            assert each.type != ALARM or any(self.calls[each.id, stored] for stored in (True, False))
+
+    def call(self) -> None:
+        """The call service deals with all that it is given."""
+        while given := self._given():
+            for each in given:
+                self.calls[each.id, "devicesequence" in each.attributes] += 1
+            receipts = write_receipts(Receipt(digest(each.json.encode())) for each in given)
+            self.device.turn(self.device.receipt_of("call", receipts))
+
+    def _given(self) -> list[Envelope]:
+        wires, given = self.device.local.all, []
+        for mid, topic, payload in wires[-1].published:
+            if topic == local_topic("call", "inbox") and (len(wires), mid) not in self._called:
+                self._called.add((len(wires), mid))
+                given.append(parse_event(payload))
+        return given
 
     def happen(self, what: str) -> None:
         device = self.device
@@ -75,6 +104,7 @@ class Faults:
                 device.crash()
                 device.start()
                 device.connect()
+                self.starts += 1
             case "reload":
                 device.contract = contract(batching_delay_ms=len(self.sent))
                 device.turn(Reload(device.contract))
@@ -91,13 +121,14 @@ class Faults:
             while not link.up:
                 device.turn(after=5.0)
                 device.connect(name)
+        self.call()
 
     def answer(self, failure: str | None) -> None:
-        wire = self.device.cloud.last
-        for mid, _, payload in list(wire.published):
-            if (wire.generation, mid) in self._answered:
+        wires = self.device.cloud.all
+        for mid, _, payload in list(wires[-1].published):
+            if (len(wires), mid) in self._answered:
                 continue
-            self._answered.add((wire.generation, mid))
+            self._answered.add((len(wires), mid))
             if failure is None:
                 self.taken |= {each.id: each for each in self.device.unpacked(payload)}
             self.device.turn(self.device.puback(mid, failure=failure))
@@ -151,4 +182,5 @@ def test_whatever_happens_what_was_receipted_is_delivered_or_told_as_lost(
         assert len(missing) <= faults.told() or faults.recovered
         urgent = {each.id for each in faults.sent if each.type == ALARM}
         assert not missing & urgent
+        assert all(count <= faults.starts for (_, stored), count in faults.calls.items() if not stored)
         faults.device.crash()

@@ -78,7 +78,7 @@ class IotCore:
     """Listens on `port`, with TLS. `script` answers each publish; one beyond the quota is ignored.
 
     `accepted` is what the cloud has got; `violations` counts what the quota forbids. While `deaf` it
-    accepts connections and answers nothing.
+    accepts connections and answers nothing. It counts `pings`, and `answers_pings` unless told not to.
     """
 
     def __init__(
@@ -87,6 +87,8 @@ class IotCore:
         self.port = free_port()
         self.script = script
         self.deaf = False
+        self.pings = 0
+        self.answers_pings = True
         self.accepted: list[Published] = []
         self.received: list[Published] = []
         self.violations: Counter[str] = Counter()
@@ -169,7 +171,9 @@ class IotCore:
         elif kind >> 4 == _PUBLISH:
             self._take_publish(connection, body)
         elif kind >> 4 == _PINGREQ:
-            connection.writer.write(b"\xd0\0")
+            self.pings += 1
+            if self.answers_pings:
+                connection.writer.write(b"\xd0\0")
 
     def _take_publish(self, connection: _Connection, body: bytes) -> None:
         length = struct.unpack_from("!H", body)[0]

@@ -208,6 +208,16 @@ def test_a_black_hole_is_noticed_on_an_idle_line(start: Callable[..., Home], iot
     arrived(home, iot_core, 5)
 
 
+def test_so_it_is_in_single_mode_without_a_publish(start: Callable[..., Home], iot_core: IotCore) -> None:
+    home = start(mode="single", probe_interval_s=0.3)
+    wait_for(lambda: iot_core.pings > 2)
+    assert iot_core.connections == 1
+    iot_core.answers_pings = False
+    wait_for(lambda: iot_core.connections > 1)
+    assert "no answer within" in home.log()
+    assert not iot_core.events
+
+
 def test_a_black_hole_at_the_door_is_noticed(start: Callable[..., Home], iot_core: IotCore) -> None:
     iot_core.deaf = True
     home = start()

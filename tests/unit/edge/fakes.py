@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 from edge.forwarder import Forwarder
+from edge.lane import Lane
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
@@ -17,8 +19,8 @@ from edge.recent import key_digest
 from edge.spool import Arrival, Delivery, Spool
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
-from eventplane.device_reports import HEARTBEAT
-from eventplane.envelope import Envelope, write_event
+from eventplane.device_reports import DISCARDED, HEARTBEAT
+from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.receipts import Receipt, read_receipts
 from eventplane.topics import local_topic, receipt_topic
 
@@ -83,12 +85,17 @@ class FakeWire:
     published: list[tuple[int, str, bytes]] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
     answered: int = 0
+    pings: int = 0
     closed: bool = False
     abandoned: bool = False
 
     def publish(self, topic: str, payload: bytes) -> int:
         self.published.append((len(self.published) + 1, topic, payload))
         return len(self.published)
+
+    def ping(self) -> int:
+        self.pings += 1
+        return 65_535 + self.pings
 
     def acknowledge(self, mid: int) -> None:
         self.acknowledged.append(mid)
@@ -146,6 +153,7 @@ class Device:
         batch_events: int = 5,
         capacity_bytes: int = 64 * 1024 * 1024,
         heartbeat_s: float = 1e9,
+        first_manifest_s: float = 1e6,
         settled: bool = True,
         plane: Contract | None = None,
         publishes_per_s: int = 100,
@@ -163,6 +171,7 @@ class Device:
         self._mid = 0
         self.capacity_bytes = capacity_bytes
         self.heartbeat_s = heartbeat_s
+        self.first_manifest_s = first_manifest_s
         if settled:
             self._settle()
         self.start()
@@ -182,6 +191,7 @@ class Device:
             2.0,
             heartbeat_s=self.heartbeat_s,
             manifest_interval_s=1e6,
+            first_manifest_s=self.first_manifest_s,
         )
         self.forwarder = Forwarder(
             self.contract,
@@ -298,6 +308,17 @@ class Device:
             for each in self.unpacked(payload)
         ]
         return list({each.id: each for each in events if each.type == DEAD_LETTER}.values())
+
+    def not_stored(self) -> Counter[tuple[str, str]]:
+        """What never got a number, by channel and reason: reported and not yet acknowledged, or to report."""
+        kinds = Counter(
+            {(each.channel, each.reason): n for each, n in self.forwarder.counts.not_stored.items()}
+        )
+        for waiting in Lane(self.spool, "device.outbox", 1).unsent():
+            if DISCARDED in waiting.json:
+                for each in parse_event(waiting.json).data()["not_stored"]:
+                    kinds[each["channel"], each["reason"]] += each["count"]
+        return kinds
 
     def delivered(self, service: str) -> list[bytes]:
         """What was published to a service's inbox on the newest local connection."""

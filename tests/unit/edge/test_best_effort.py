@@ -2,8 +2,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edge.best_effort import MOST_CHARACTERS, MOST_EVENTS, OFFLINE, OVERFLOW, BestEffortLane, Fleeting
-from edge.messages import LinkName
+import pytest
+
+from edge.errors import SpoolCorruptError
+from edge.memory_lane import (
+    BEST_EFFORT_RANK,
+    MOST_CHARACTERS,
+    MOST_EVENTS,
+    OFFLINE,
+    OVERFLOW,
+    UNCONFIRMED,
+    Fleeting,
+    MemoryLane,
+)
+from edge.messages import Disconnected, LinkName
 from edge.reports import NotStored
 from eventplane.delivery import Outcome
 from tests.unit.edge.fakes import ALARM, READING, Device, contract, event
@@ -12,39 +24,50 @@ LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 BEST_EFFORT = {"delivery_guarantee": "best_effort"}
 
 
-class Losses:
+class Ends:
     def __init__(self) -> None:
-        self.all: list[tuple[str, str]] = []
+        self.all: list[tuple[str, str | None]] = []
 
-    def __call__(self, event: Fleeting, reason: str) -> None:
-        self.all.append((event.json, reason))
+    def __call__(self, event: Fleeting, reason: str | None) -> None:
+        self.all.append((event.json[:1], reason))
+
+
+def fleeting(json: str) -> Fleeting:
+    return Fleeting("display.inbox", READING, json, b"")
 
 
 def test_it_keeps_the_newest_within_its_bounds() -> None:
-    losses = Losses()
-    lane = BestEffortLane("display.inbox", losses)
+    ends = Ends()
+    lane = MemoryLane("display.inbox", BEST_EFFORT_RANK, ends)
     for number in range(MOST_EVENTS + 2):
-        lane.put(Fleeting("display.inbox", READING, str(number)))
-    assert losses.all == [("0", OVERFLOW), ("1", OVERFLOW)]
+        lane.put(fleeting(str(number)))
+    assert ends.all == [("0", OVERFLOW), ("1", OVERFLOW)]
     assert [each.json for each in lane.peek(2)] == ["2", "3"]
     lane.take()
     assert [each.json for each in lane.peek(1)] == ["3"]
 
 
 def test_its_text_is_bounded_as_well() -> None:
-    losses = Losses()
-    lane = BestEffortLane("display.inbox", losses)
+    ends = Ends()
+    lane = MemoryLane("display.inbox", BEST_EFFORT_RANK, ends)
     for letter in "abc":
-        lane.put(Fleeting("display.inbox", READING, letter * (MOST_CHARACTERS // 2)))
-    assert [(json[0], reason) for json, reason in losses.all] == [("a", OVERFLOW)]
+        lane.put(fleeting(letter * (MOST_CHARACTERS // 2)))
+    assert ends.all == [("a", OVERFLOW)]
 
 
-def test_what_waits_goes_with_the_line() -> None:
-    losses = Losses()
-    lane = BestEffortLane("display.inbox", losses)
-    lane.put(Fleeting("display.inbox", READING, "e"))
+def test_each_event_has_one_end() -> None:
+    ends = Ends()
+    lane = MemoryLane("display.inbox", BEST_EFFORT_RANK, ends)
+    for letter in "abcd":
+        lane.put(fleeting(letter))
+    first, *_ = [each.delivery for each in lane.peek(3)]
+    lane.take(3)
+    lane.end(first)
     lane.rewind()
-    assert losses.all == [("e", OFFLINE)]
+    assert ends.all == [("a", None), ("b", UNCONFIRMED), ("c", UNCONFIRMED)]
+    lane.end(first)
+    lane.clear()
+    assert ends.all[3:] == [("d", OFFLINE)]
     assert lane.peek(1) == []
 
 
@@ -117,5 +140,50 @@ def test_what_waits_for_a_slow_service_is_not_lost_with_the_patience(tmp_path: P
     assert len(device.delivered("display")) == 3
     device.turn(after=10.0)
     assert len(device.delivered("display")) == 5
-    assert not device.forwarder.counts.not_stored
+    # Nobody has confirmed the first ones, and they are not sent again.
+    assert device.forwarder.counts.not_stored == {NotStored("display.inbox", READING, UNCONFIRMED): 3}
+    device.crash()
+
+
+@pytest.mark.parametrize("name", [LOCAL, CLOUD])
+def test_what_was_under_way_is_lost_with_the_line_and_counted(tmp_path: Path, name: LinkName) -> None:
+    device = device_of(tmp_path)
+    device.turn(*(device.from_service(event(f"e{n}", subject="show")) for n in range(2)))
+    device.turn(after=1.0)
+    assert (len(device.delivered("display")), device.uplinked()) == (2, [["e0", "e1"]])
+    link = device.local_link if name is LOCAL else device.cloud_link
+    device.turn(Disconnected(name, link.generation, "gone"))
+    where = "display.inbox" if name is LOCAL else "device.outbox"
+    assert device.not_stored() == {(where, UNCONFIRMED): 2}
+    device.crash()
+
+
+def test_what_the_cloud_refuses_is_counted_and_becomes_no_dead_letter(tmp_path: Path) -> None:
+    device = device_of(tmp_path)
+    device.turn(*(device.from_service(event(f"e{n}")) for n in range(2)))
+    device.turn(after=1.0)
+    device.turn(device.puback(1, failure="payload format invalid"))
+    assert device.uplinked() == [["e0", "e1"], ["e0"], ["e1"]]
+    device.turn(device.puback(2, failure="payload format invalid"), device.puback(3))
+    assert device.not_stored() == {("device.outbox", "refused_by_cloud"): 1}
+    assert not device.forwarder.counts.dead_letters
+    device.crash()
+
+
+def test_the_quota_only_delays_it(tmp_path: Path) -> None:
+    device = device_of(tmp_path)
+    device.turn(device.from_service(event("e")))
+    device.turn(after=1.0)
+    device.turn(device.puback(1, failure="quota exceeded"))
+    device.turn(device.puback(2))
+    assert device.uplinked() == [["e"], ["e"]]
+    assert device.not_stored() == {}
+    device.crash()
+
+
+def test_what_was_in_memory_when_the_spool_was_recovered_is_counted(tmp_path: Path) -> None:
+    device = device_of(tmp_path)
+    device.turn(device.from_service(event("e", subject="show")))
+    device.forwarder._recover(SpoolCorruptError(device.path, "page 3 is torn"))
+    assert device.not_stored() == {("display.inbox", UNCONFIRMED): 1, ("device.outbox", OFFLINE): 1}
     device.crash()

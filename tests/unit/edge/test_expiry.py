@@ -64,6 +64,16 @@ def test_what_is_read_ahead_can_still_expire(tmp_path: Path) -> None:
     device.crash()
 
 
+def test_what_the_cloud_sent_back_can_still_expire(device: Device) -> None:
+    device.turn(device.from_service(event("old", **SHORT)), device.from_service(event("good")))
+    device.turn(after=99.0)
+    assert device.uplinked() == [["old", "good"]]
+    device.turn(device.puback(1, failure="quota exceeded"), after=1.0)
+    assert device.uplinked()[1:] == [["good"]]
+    device.turn(after=1.0)
+    assert told(device) == [("device.outbox", Outcome.EXPIRED, "expirytime", 1)]
+
+
 @pytest.mark.parametrize("jump", [timedelta(days=9000), timedelta(days=-9000)])
 def test_a_jump_of_the_wall_clock_expires_nothing(offline: Device, jump: timedelta) -> None:
     offline.turn(offline.from_service(event("e", **SHORT)))

@@ -9,7 +9,6 @@ from edge.messages import Connected, LinkName, Received, Stop
 from edge.service import MAX_MESSAGE_BYTES
 from edge.spool import Arrival
 from edge.stamps import EPOCH, SEQUENCE
-from eventplane.device_reports import MANIFEST
 from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event
@@ -121,8 +120,7 @@ def test_a_repetition_is_known_after_a_crash(device: Device, message: bytes | En
         device.start()
         device.connect()
     waiting = device.spool.read("device.outbox", 1, 0, 10)
-    # Each start after the first event has stored a manifest.
-    assert [parse_event(each.json).type == MANIFEST for each in waiting] == [False, True, True]
+    assert len(waiting) == 1
 
 
 def test_a_topic_of_an_earlier_contract_is_a_dead_letter(device: Device) -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from edge.best_effort import Fleeting
 from edge.intake import Intake, Slot
-from edge.recent import RecentKeys
+from edge.memory_lane import Fleeting
+from edge.recent import RecentKeys, key_digest
 from eventplane.contract import Contract
 from eventplane.delivery import Refusal
 from eventplane.envelope import parse_event
@@ -94,8 +94,8 @@ def test_a_best_effort_outbox_gives_no_number() -> None:
     verdict = made(plane).accept(sent.json.encode(), plane.channel("sensor.outbox"), SLOT)
     assert verdict.arrival is None
     assert verdict.fleeting == (
-        Fleeting("display.inbox", READING, sent.json),
-        Fleeting("device.outbox", READING, sent.json),
+        Fleeting("display.inbox", READING, sent.json, key_digest(sent.key)),
+        Fleeting("device.outbox", READING, sent.json, key_digest(sent.key)),
     )
 
 
@@ -105,7 +105,7 @@ def test_a_best_effort_destination_takes_nothing_from_the_others() -> None:
     verdict = made(plane).accept(sent.json.encode(), plane.channel("sensor.outbox"), SLOT)
     assert verdict.arrival is not None
     assert dict(verdict.arrival.destinations) == {"device.outbox": None}
-    assert verdict.fleeting == (Fleeting("display.inbox", READING, sent.json),)
+    assert verdict.fleeting == (Fleeting("display.inbox", READING, sent.json, key_digest(sent.key)),)
 
 
 def test_what_is_no_event_is_a_dead_letter_also_where_nothing_is_promised() -> None:

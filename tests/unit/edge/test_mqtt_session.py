@@ -240,6 +240,24 @@ def test_a_broker_that_is_busy_sending_is_alive() -> None:
     assert "PINGREQ" in ended(wire)
 
 
+def test_each_pingresp_answers_the_oldest_question() -> None:
+    wire = up()
+    assert wire.wait(30) == encode.PINGREQ
+    mid = wire.session.ping()
+    assert mid > 65_535  # nothing that a publish could have
+    assert wire.sent() == encode.PINGREQ
+    assert wire.receive(broker.PINGRESP) == []
+    assert wire.receive(broker.PINGRESP) == [Acknowledged(LinkName.CLOUD, 2, mid)]
+    assert wire.receive(broker.PINGRESP) == []
+
+
+def test_who_asks_a_session_that_is_over_hears_nothing() -> None:
+    wire = up()
+    wire.session.end("over")
+    assert wire.session.ping() == 0
+    assert wire.sent() == b""
+
+
 def test_the_brokers_own_keepalive_counts() -> None:
     wire = up(V5, properties=b"\x13\x00\x05")
     assert wire.wait(5) == encode.PINGREQ

@@ -31,7 +31,9 @@ ALL = [
     reports.started(HEADING, Birth("recovered", "page 7 is torn", 12, "lost")),
     reports.discarded(HEADING, [TALLY], {}),
     reports.discarded(HEADING, [], {NotStored("sensor.outbox", READING, "spool_full"): 3}),
-    reports.manifest(HEADING, [Statement("device.outbox", 1, 9, 9, 255)]),
+    reports.manifest(
+        HEADING, [Statement("device.outbox", 1, 9, 9, 255), Statement("call.inbox", 1, 0, 0, 0)]
+    ),
     reports.heartbeat(HEADING, 300.0, {"uptime_s": 12, "contract": "v"}),
 ]
 
@@ -103,26 +105,62 @@ def test_manifests_state_every_stored_event_once_whatever_crashes(make: Callable
             device.start()
     (last, *_) = device.spool.statements()
     everything = [parse_event(each.json) for each in Lane(device.spool, "device.outbox", 1).unsent()]
-    stated = [each for report in stored(device, MANIFEST) for each in report.data()["statements"]]
-    spans = [(each["first"], each["last"]) for each in stated] + [(last.first, last.last)]
+    statements = [each for report in stored(device, MANIFEST) for each in report.data()["statements"]]
+    uplinked = [each for each in statements if each["destination"] == "device.outbox"]
+    spans = [(each["first"], each["last"]) for each in uplinked] + [(last.first, last.last)]
     assert spans[0][0] == 1
     assert all(before[1] + 1 == after[0] for before, after in pairwise(spans))
     assert spans[-1][1] == len(everything) == device.spool.next_sequence - 1
-    for each in stated:
+    for each in uplinked:
         those = everything[each["first"] - 1 : each["last"]]
         digest = sum(int.from_bytes(key_digest(one.key), "big") for one in those) % 2**128
         assert (each["count"], each["digest"]) == (len(those), f"{digest:032x}")
     device.crash()
 
 
-def test_a_manifest_comes_in_its_interval_and_only_with_something_to_state(device: Device) -> None:
-    device.turn(after=2e6)
-    assert stored(device, MANIFEST) == []
+EMPTY = "0" * 32
+
+
+def stated(report: Envelope) -> dict[str, tuple[int, int, int]]:
+    """First and last sequence and the count of each destination."""
+    statements = report.data()["statements"]
+    return {each["destination"]: (each["first"], each["last"], each["count"]) for each in statements}
+
+
+def test_a_manifest_comes_in_its_interval_and_states_every_destination(device: Device) -> None:
     device.turn(device.from_service(event("fire", ALARM)))
     device.turn(after=1.1e6)
+    device.turn(after=1.1e6)
+    first, second = stored(device, MANIFEST)
+    assert stated(first) == {"device.outbox": (2, 2, 1), "call.inbox": (2, 2, 1), "display.inbox": (1, 0, 0)}
+    assert stated(second) == {"device.outbox": (3, 3, 1), "call.inbox": (3, 2, 0), "display.inbox": (1, 0, 0)}
+    assert second.data()["statements"][-1]["digest"] == EMPTY
+
+
+def test_a_start_with_nothing_new_says_so_once_the_process_has_lived_for_a_while(
+    make: Callable[..., Device],
+) -> None:
+    device = make(first_manifest_s=60.0)
+    device.turn(after=59.0)
+    assert stored(device, MANIFEST) == []
+    device.turn(after=1.0)
     (report,) = stored(device, MANIFEST)
-    stated = {each["destination"]: each["count"] for each in report.data()["statements"]}
-    assert stated == {"call.inbox": 1, "device.outbox": 1}
+    assert stated(report) == {"device.outbox": (2, 1, 0), "call.inbox": (1, 0, 0), "display.inbox": (1, 0, 0)}
+    device.turn(after=3600.0)
+    assert len(stored(device, MANIFEST)) == 1
+    device.crash()
+
+
+def test_a_restart_loop_states_once_what_was_stored_before_it(make: Callable[..., Device]) -> None:
+    device = make(first_manifest_s=60.0)
+    device.turn(*(device.from_service(event(f"e{n}"), generation=1) for n in range(3)))
+    for _ in range(20):
+        device.crash()
+        device.start()
+        device.turn(after=50.0)
+    (report,) = stored(device, MANIFEST)
+    assert stated(report)["device.outbox"] == (2, 4, 3)
+    device.crash()
 
 
 def test_what_tells_of_others_outlives_the_channel_that_carries_it(make: Callable[..., Device]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -376,13 +377,47 @@ class TestProbe:
         assert stuck.abandoned
 
 
-def test_single_mode_is_one_plain_event_a_publish_without_delay(tmp_path: Path) -> None:
-    device = Device(tmp_path / "spool.db", single=True)
-    device.connect()
-    device.turn(device.from_service(event("a")), device.from_service(event("b")))
-    payloads = [payload for _, _, payload in device.cloud.last.published]
-    assert [parse_event(each).id for each in payloads] == ["a", "b"]
-    device.crash()
+class TestSingle:
+    """For other clouds: one plain event a publish."""
+
+    @pytest.fixture
+    def single(self, tmp_path: Path) -> Iterator[Device]:
+        device = Device(tmp_path / "spool.db", single=True)
+        device.connect()
+        yield device
+        device.crash()
+
+    def test_an_event_goes_as_it_is_without_delay(self, single: Device) -> None:
+        single.turn(single.from_service(event("a")), single.from_service(event("b")))
+        payloads = [payload for _, _, payload in single.cloud.last.published]
+        assert [parse_event(each).id for each in payloads] == ["a", "b"]
+
+    def test_a_silent_line_is_asked_without_a_publish(self, single: Device) -> None:
+        for pings in (1, 2):
+            single.turn(after=299.0)
+            assert single.cloud.last.pings == pings - 1
+            single.turn(after=1.0)
+            assert single.cloud.last.pings == pings
+            single.turn(single.puback(65_535 + pings))
+        assert single.cloud.last.published == []
+        assert single.forwarder.counts.acknowledged == 0
+
+    def test_a_dead_line_is_found_out(self, single: Device) -> None:
+        single.turn(after=300.0)
+        single.turn(after=30.0)
+        assert single.cloud.last.abandoned
+
+    def test_a_connection_proves_itself_so_before_an_event_is_suspected(self, single: Device) -> None:
+        single.turn(single.from_service(event("poison", ALARM)))
+        for _ in range(20):
+            single.disconnect(CLOUD)
+            single.connect(CLOUD)
+            if single.cloud.last.pings:
+                assert single.cloud.last.published == []
+                single.turn(single.puback(65_536))
+            if single.letters():
+                break
+        assert [each.attributes["deadletterreason"] for each in single.letters()] == ["refused_by_cloud"]
 
 
 def test_it_counts(device: Device) -> None:

@@ -1,0 +1,181 @@
+"""An urgent event that finds no room: refused to its sender, and delivered all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edge.handover import SENT_UNSTORED
+from edge.memory_lane import UNCONFIRMED
+from edge.messages import Disconnected, LinkName
+from eventplane.envelope import Envelope, parse_event
+from eventplane.receipts import Receipt, digest, write_receipts
+from tests.unit.edge.disks import SmallDisk, fill_the_rest
+from tests.unit.edge.fakes import ALARM, CHORE, Device, contract, event
+
+LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
+FULL = "spool_full"
+FIRE = event("fire", ALARM)
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Device]:
+    """Both brokers are there, and no byte of room is left."""
+    device = Device(tmp_path / "spool.db")
+    device.connect()
+    device.resize(device.spool.used_bytes)
+    yield device
+    device.crash()
+
+
+def offer(device: Device, *events: Envelope) -> list[str | None]:
+    """What the sender is told."""
+    before = len(device.receipts())
+    device.turn(*(device.from_service(each) for each in events))
+    return [each.refused for each in device.receipts()[before:]]
+
+
+def called(device: Device) -> list[str]:
+    return [parse_event(each).id for each in device.delivered("call")]
+
+
+def confirm_calls(device: Device) -> None:
+    """The call service has dealt with all that it was given."""
+    receipts = [Receipt(digest(each)) for each in device.delivered("call")]
+    device.turn(device.receipt_of("call", write_receipts(receipts)))
+
+
+def make_room(device: Device) -> None:
+    device.resize(64 * 1024 * 1024)
+
+
+def test_it_is_sent_from_memory_and_its_sender_knows_that_it_is_not_stored(full: Device) -> None:
+    assert offer(full, FIRE) == [FULL]
+    assert full.delivered("call") == [FIRE.json.encode()]
+    assert full.uplinked() == [["fire"]]
+    assert not full.spool.pending("call.inbox", 0)
+
+
+def test_only_what_is_urgent_is(full: Device) -> None:
+    assert offer(full, event("r", subject="show"), event("c", CHORE)) == [FULL, FULL]
+    full.turn(after=1.0)
+    assert (full.delivered("display"), full.uplinked()) == ([], [])
+
+
+def test_a_repetition_calls_nobody_again(full: Device) -> None:
+    for _ in range(3):
+        assert offer(full, FIRE, FIRE) == [FULL, FULL]
+    confirm_calls(full)
+    full.turn(full.puback(1))
+    for _ in range(3):
+        assert offer(full, FIRE) == [FULL]
+    assert (called(full), full.uplinked()) == (["fire"], [["fire"]])
+
+
+def test_it_goes_before_all_that_is_stored(tmp_path: Path) -> None:
+    device = Device(tmp_path / "spool.db")
+    device.connect(CLOUD)
+    for n in range(5):
+        device.turn(device.from_service(event(f"a{n}", ALARM), generation=1))
+    device.resize(device.spool.used_bytes)
+    device.connect(LOCAL)
+    assert called(device) == ["a0", "a1", "a2"]
+    offer(device, FIRE)
+    confirm_calls(device)
+    assert called(device)[3:] == ["fire", "a3", "a4"]
+    device.crash()
+
+
+def test_where_there_was_no_line_the_next_repetition_goes(full: Device) -> None:
+    full.turn(Disconnected(CLOUD, full.cloud_link.generation, "gone"))
+    assert offer(full, FIRE) == [FULL]
+    full.turn(after=5.0)
+    full.connect(CLOUD)
+    assert offer(full, FIRE) == [FULL]
+    assert (called(full), full.uplinked()) == (["fire"], [["fire"]])
+
+
+def test_what_was_lost_on_the_way_goes_with_the_next_repetition(full: Device) -> None:
+    offer(full, FIRE)
+    full.disconnect(LOCAL)
+    full.connect(LOCAL)
+    assert called(full) == []
+    assert offer(full, FIRE) == [FULL]
+    assert called(full) == ["fire"]
+
+
+def test_a_service_that_does_not_confirm_is_called_again_but_seldom(full: Device) -> None:
+    for _ in range(100):
+        offer(full, FIRE)
+        full.turn(after=1.0)
+    assert called(full) == ["fire"] * 4  # after 10, 20 and 40 s more
+
+
+def test_when_it_is_stored_later_it_comes_once_more(full: Device) -> None:
+    assert offer(full, FIRE) == [FULL]
+    confirm_calls(full)
+    make_room(full)
+    assert offer(full, FIRE) == [None]
+    assert offer(full, FIRE) == [None]
+    first, second = (parse_event(each) for each in full.delivered("call"))
+    assert first.key == second.key
+    assert "devicesequence" in second.attributes
+    assert "devicesequence" not in first.attributes
+
+
+def test_it_is_counted_as_refused_each_time_and_as_sent_when_it_was(full: Device) -> None:
+    offer(full, FIRE)
+    assert full.forwarder.counts.sent_unstored == 0
+    confirm_calls(full)
+    offer(full, FIRE)
+    assert (full.forwarder.counts.refused, full.forwarder.counts.sent_unstored) == (2, 1)
+    full.disconnect(CLOUD)
+    make_room(full)
+    full.turn(after=61.0)
+    assert full.not_stored() == {("sensor.outbox", FULL): 2, ("call.inbox", SENT_UNSTORED): 1}
+    assert UNCONFIRMED not in {reason for _, reason in full.not_stored()}
+
+
+def test_a_service_that_can_never_handle_it_says_so_in_a_dead_letter(full: Device) -> None:
+    offer(full, FIRE)
+    make_room(full)
+    refusal = Receipt(digest(FIRE.json.encode()), "no_line")
+    full.turn(full.receipt_of("call", write_receipts([refusal])))
+    assert full.forwarder.counts.sent_unstored == 1
+    assert called(full) == ["fire"]
+    assert full.spool.pending("device.outbox", 1) >= 1
+
+
+def test_the_quota_of_the_cloud_only_delays_it(full: Device) -> None:
+    offer(full, FIRE)
+    full.turn(full.puback(1, failure="quota exceeded"))
+    full.turn(full.puback(2))
+    assert full.uplinked() == [["fire"], ["fire"]]
+
+
+def test_a_best_effort_inbox_gets_it_too(tmp_path: Path) -> None:
+    plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
+    device = Device(tmp_path / "spool.db", plane=plane)
+    device.connect()
+    device.resize(device.spool.used_bytes)
+    assert offer(device, event("fire", ALARM, subject="show")) == [FULL]
+    assert len(device.delivered("display")) == len(device.delivered("call")) == 1
+    device.crash()
+
+
+def test_it_works_on_a_disk_that_is_really_full(small_disk: SmallDisk) -> None:
+    device = Device(small_disk.path)
+    device.connect(LOCAL)
+    fill_the_rest(small_disk.path.with_name("other"))
+    stored = 0
+    while offer(device, event(f"a{stored}", ALARM, pad="x" * 50_000)) == [None]:
+        stored += 1
+    for _ in range(stored):  # the service has a window of three
+        confirm_calls(device)
+    assert sorted(called(device)) == sorted(f"a{n}" for n in range(stored + 1))
+    assert offer(device, event("reading"), event("fire", ALARM, pad="x" * 50_000)) == [FULL, FULL]
+    assert called(device)[-1] == "fire"
+    assert "devicesequence" not in parse_event(device.delivered("call")[-1]).attributes
+    device.crash()
