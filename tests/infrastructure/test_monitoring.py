@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +12,20 @@ import pytest
 
 from eventplane.contract import Contract, Priority
 from glue_jobs.delivery_audit.main import totals_line
+from lambdas.common.metrics import Delay, Metric
+from stacks.bundling import ROOT
 from stacks.config import ENVIRONMENTS, environment
+from stacks.constructs.figure_watches import NAMESPACE
 from tests.infrastructure.templates import Resource, Templates
 
 ALARM = "AWS::CloudWatch::Alarm"
+
+MARKED = {
+    name
+    for folder in ("provisioning_hook", "certificate_keeper")
+    for name in re.findall(r'mark\("(\w+)"', (ROOT / "lambdas" / folder / "service.py").read_text())
+}
+"""Figures that are written one by one."""
 
 
 def alarms(templates: Templates) -> dict[tuple[str, str], Resource]:
@@ -22,7 +34,8 @@ def alarms(templates: Templates) -> dict[tuple[str, str], Resource]:
 
 
 def watched(alarm: Resource) -> str:
-    return str((alarm.find("Dimensions") or [{"Value": alarm.find("Namespace")}])[0]["Value"])
+    own = {each["Name"]: each["Value"] for each in alarm.find("Dimensions") or []}
+    return str(own.get("service") or next(iter(own.values()), alarm.find("Namespace")))
 
 
 def test_every_queue_has_its_alarm(templates: Templates, contract: Contract) -> None:
@@ -78,6 +91,21 @@ def test_no_alarm_watches_what_is_not_there(templates: Templates) -> None:
         for each in templates.of("AWS::Logs::MetricFilter")
     }
     assert {watched(each) for each in templates.of(ALARM)} <= names | namespaces
+
+
+def test_the_functions_own_figures_are_watched_by_the_names_they_have(templates: Templates) -> None:
+    written = {each.value for kind in (Metric, Delay) for each in kind} | MARKED
+    found = [each for each in templates.of(ALARM) if each.find("Namespace") == NAMESPACE]
+    assert {each.find("MetricName") for each in found} <= written
+    by_function = Counter(dimensions(each)["service"].split("-", 2)[2] for each in found)
+    assert by_function["provisioning-hook"] == by_function["certificate-keeper"] == 1
+    routers = [name for name in by_function if name.startswith("router-")]
+    assert {by_function[name] for name in routers} == {3}
+    assert {"router-device", "router-device-urgent"} <= set(routers)
+
+
+def dimensions(alarm: Resource) -> dict[str, str]:
+    return {each["Name"]: each["Value"] for each in alarm.find("Dimensions")}
 
 
 def test_every_alarm_tells_the_topic_and_says_what_to_do(templates: Templates) -> None:
