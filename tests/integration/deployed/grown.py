@@ -11,7 +11,7 @@ from contract import load_contract
 from eventplane.contract import Contract, compile_contract
 from stacks.config import environment
 
-ENVIRONMENT: Final = replace(environment("local"), name="grown", provisions_devices=False)
+ENVIRONMENT: Final = replace(environment("local"), name="grown")
 APP: Final = Path(__file__).parent / "grown_plane"
 ROUND: Final = "org.eventplane.round.v1"
 """The type of the night watch's events, which come back to it."""
