@@ -15,7 +15,7 @@ endif
 export EVENTPLANE_SHARED ?= ../shared
 
 ENV ?= dev
-TYPED := contract edge eventplane glue_jobs lambdas local stacks
+TYPED := contract edge eventplane glue_jobs lambdas local operations stacks
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables crash-test \
   bench-router bench-edge bench-spool device-image device-image-check clean
@@ -53,11 +53,15 @@ unit: setup ## Run unit and property tests
 synth: setup ## Write the templates of ENV (dev) to cdk.out
 	cdk synth --quiet --context env=$(ENV)
 
-diff: setup ## Compare ENV with what is deployed
-	cdk diff --context env=$(ENV)
+diff: setup ## Compare ENV with what is deployed; tells what a deployment would be refused for
+	cdk synth --quiet --context env=$(ENV)
+	cdk diff --app cdk.out
+	@python -m stacks.removal cdk.out
 
-deploy: setup ## Deploy ENV to the account of the current credentials
-	cdk deploy --all --context env=$(ENV)
+deploy: setup ## Deploy ENV to the account of the current credentials; refused if queues with events would go
+	cdk synth --quiet --context env=$(ENV)
+	@python -m stacks.removal cdk.out
+	cdk deploy --all --app cdk.out
 
 destroy: setup ## Delete the stacks of ENV; what is retained stays
 	cdk destroy --all --context env=$(ENV)

@@ -1,4 +1,4 @@
-"""`python -m contract [compile | diagram | diff OTHER | acl]`: check, show, compare, enforce a contract."""
+"""`python -m contract [compile | diagram | diff OTHER | acl | publish --env NAME]`: check, show, use it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 from contract.acl import acl
 from contract.diagram import diagram
 from contract.diff import diff_text
-from contract.loader import CONTRACT_FILE, load_any, load_contract
+from contract.loader import CONTRACT_FILE, load_any
 from contract.summary import summary, warnings_text
-from eventplane.contract import Contract, ContractError, check
+from eventplane.contract import Contract, check
+from eventplane.errors import EventPlaneError
 
 
 def main(arguments: list[str]) -> int:
@@ -21,8 +22,8 @@ def main(arguments: list[str]) -> int:
         arguments = ["compile", *arguments]
     options = _parser().parse_args(arguments)
     try:
-        text = options.run(load_contract(options.contract), options)
-    except ContractError as error:
+        text = options.run(load_any(options.contract), options)
+    except EventPlaneError as error:
         print(error, file=sys.stderr)
         return 1
     print(text)
@@ -48,6 +49,23 @@ def _acl(contract: Contract, _: argparse.Namespace) -> str:
     return acl(contract)
 
 
+def _publish(contract: Contract, options: argparse.Namespace) -> str:
+    # Only here: the other commands need no AWS.
+    import boto3
+
+    from contract.publish import Publisher, find_deployment
+
+    publisher = Publisher(find_deployment(options.env, boto3.client), boto3.client("dynamodb"))
+    if options.withdraw:
+        publisher.withdraw()
+        return f"{options.env}: the deployed contract is in force again"
+    if options.dry_run:
+        publisher.check(contract)
+        return f"{options.env}: {contract.version} can be published"
+    publisher.publish(contract)
+    return f"{options.env}: {contract.version} is in force; the routers follow within their refresh interval"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m contract", description="Without a command: compile.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -61,7 +79,12 @@ def _parser() -> argparse.ArgumentParser:
     comparing.set_defaults(run=_diff)
     allowing = commands.add_parser("acl", help="write an access file for the home's Mosquitto")
     allowing.set_defaults(run=_acl)
-    for each in (compiling, drawing, comparing, allowing):
+    publishing = commands.add_parser("publish", help="put it into force without a deployment")
+    publishing.add_argument("--env", required=True, metavar="NAME", help="the environment that is deployed")
+    publishing.add_argument("--dry-run", action="store_true", help="only check it against what is deployed")
+    publishing.add_argument("--withdraw", action="store_true", help="go back to the deployed contract")
+    publishing.set_defaults(run=_publish)
+    for each in (compiling, drawing, comparing, allowing, publishing):
         each.add_argument(
             "--contract", type=Path, default=CONTRACT_FILE, metavar="FILE", help="instead of the plane's own"
         )

@@ -24,7 +24,8 @@ def summary(contract: Contract) -> str:
     """What the contract says, a line a participant, a box with settings of its own, and a route."""
     lines = [f"{contract.name}, version {contract.version}", "participants"]
     for each in contract.participants.values():
-        lines.append(f"  {each.kind:<15} {each.name:<18} {each.description}")
+        description = f"(retired) {each.description}" if each.retired else each.description
+        lines.append(f"  {each.kind:<15} {each.name:<18} {description}")
         lines += [f"{'':19}{box.box}: {said}" for box in (each.inbox, each.outbox) if (said := _special(box))]
     lines.append(f"event types: {len(contract.event_types)}")
     lines += [
@@ -57,6 +58,7 @@ def _special(channel: Channel) -> str:
         f"expires after {channel.expiry_s} s" if channel.expiry_s else "",
         f"waits up to {channel.batching_delay_ms} ms for a batch" if channel.batching_delay_ms else "",
         "with receipts" if channel.receipts else "",
+        f"a webhook, {channel.webhook.mode}" if channel.webhook else "",
         "drops the oldest when full" if channel.when_full is WhenFull.DROP_OLDEST else "",
     ]
     return ", ".join(each for each in said if each)

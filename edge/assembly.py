@@ -116,7 +116,7 @@ class Assembly:
         around, options = self._around, self._around.options
         self._uplink_address = channel.address
         self.uplink = Uplink(
-            self._outgoing, channel, around.cloud, options.topic, options.uplink, around.counts
+            self._outgoing, channel, around.cloud, options.topics, options.uplink, around.counts
         )
 
     def _make_inboxes(self, channels: list[Channel]) -> None:

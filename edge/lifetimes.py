@@ -11,11 +11,7 @@ from __future__ import annotations
 from edge.spool import Waiting
 from eventplane.contract import Channel
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.expiry import timestamp_ms
-
-BY_EVENT = "expirytime"
-BY_CHANNEL = "channel_expiry"
-"""The reasons of an expiry: what the event says, or what a channel it takes says."""
+from eventplane.expiry import BY_CHANNEL, BY_EVENT, timestamp_ms
 
 
 def lifetime_ms(event: Envelope) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
+from typing import NamedTuple
 
 from edge.life_clock import Uptime, system_uptime
 from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
@@ -21,6 +22,17 @@ class Clock:
     monotonic: Callable[[], float] = monotonic
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     uptime: Callable[[], Uptime] = system_uptime
+
+
+class Topics(NamedTuple):
+    """Where publishes go: urgent events have a lane of their own, so that nothing waits before them."""
+
+    ordinary: str
+    urgent: str
+
+    def of(self, *, urgent: bool) -> str:
+        """The topic of one publish."""
+        return self.urgent if urgent else self.ordinary
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +55,13 @@ class UplinkLimits:
 
 @dataclass(frozen=True, slots=True)
 class ForwarderOptions:
-    """Who we are and how much may be under way; see `edge.settings` for each. `topic` is the cloud's.
+    """Who we are and how much may be under way; see `edge.settings` for each. `topics` are the cloud's.
 
     `first_manifest_s` after a start the device states where it stands, also when there is nothing new.
     """
 
     thing: str
-    topic: str
+    topics: Topics
     uplink: UplinkLimits
     inbox_window: int
     receipt_timeout_s: float

@@ -10,22 +10,17 @@ from edge.spool import Delivery
 
 
 class Publisher:
-    """Publishes to `topic` over `link` within `pace`, and counts it in `counts`. Times are monotonic seconds.
+    """Publishes over `link` within `pace`, and counts it in `counts`. Times are monotonic seconds.
 
     `wake_at` is when there is something to do that could not be done before.
     """
 
-    def __init__(self, link: Link, topic: str, pace: Pace, counts: Counts) -> None:
+    def __init__(self, link: Link, pace: Pace, counts: Counts) -> None:
         self.under_way = InFlight()
         self.pace = pace
         self.wake_at: float | None = None
         self._link = link
-        self._topic = topic
         self._counts = counts
-
-    def size(self, payload: bytes) -> int:
-        """What a publish is worth in the budget of bytes."""
-        return wire_size(self._topic, payload)
 
     def may_go(self, size: int, now: float, *, urgent: bool) -> bool:
         """Whether the pace allows a publish of `size` now; otherwise it sees to being woken."""
@@ -34,11 +29,13 @@ class Publisher:
             self.wake(ready_at)
         return ready_at <= now
 
-    def publish(self, payload: bytes, deliveries: tuple[Delivery, ...], now: float, *, urgent: bool) -> None:
+    def publish(
+        self, topic: str, payload: bytes, deliveries: tuple[Delivery, ...], now: float, *, urgent: bool
+    ) -> None:
         """Send; the caller has asked `may_go`."""
-        size = self.size(payload)
+        size = wire_size(topic, payload)
         self.pace.take(size, now)
-        mid = self._link.publish(self._topic, payload)
+        mid = self._link.publish(topic, payload)
         if not mid:
             return  # the connection is over, as we shall hear: this publish proves nothing about an event
         self.under_way.add(mid, Publish(deliveries, size, now, urgent))

@@ -63,14 +63,16 @@ class CloudSettings:
     certificate: Path | None = path(None, "a path; needed for TLS")
     key: Path | None = path(None, "a path; needed for TLS")
     protocol: Literal["3.1.1", "5"] = choice("3.1.1", ("3.1.1", "5"))  # of MQTT
-    # Where events are published to; by default IoT Core's Basic Ingest.
+    # Where events are published to; by default IoT Core's Basic Ingest. For urgent events {rule} is the rule
+    # of their own lane, which is called after this one.
     topic: str = word(
         r"([^#+{}\x00]|\{thing\}|\{rule\}){1,256}",
         "a topic, in which {thing} and {rule} are replaced",
         basic_ingest_topic("{rule}", "{thing}"),
     )
     # The topic rule that Basic Ingest publishes go to. Like the thing's name it becomes a part of the topic.
-    rule: str | None = word(r"[A-Za-z0-9_]{1,128}", "a topic rule's name; needed for {rule}", None)
+    # IoT Core allows 128 characters, of which `_urgent` takes seven.
+    rule: str | None = word(r"[A-Za-z0-9_]{1,121}", "a topic rule's name; needed for {rule}", None)
     # Compressed batches, or one plain event a publish, for readers that know CloudEvents and nothing of ours.
     mode: str = choice("batch", ("batch", "single"))
     keepalive_s: int = whole(60, 30, 1_200, "seconds")  # IoT Core takes 30 to 1,200

@@ -16,9 +16,9 @@ from edge.backlog import Backlog
 from edge.counts import Counts
 from edge.in_flight import Publish
 from edge.link import Link
-from edge.options import UplinkLimits
+from edge.options import Topics, UplinkLimits
 from edge.outgoing import Outgoing
-from edge.pacing import Pace
+from edge.pacing import Pace, wire_size
 from edge.packing import PROBE, pack_first, pack_one
 from edge.publisher import Publisher
 from edge.refusals import Remedy, remedy
@@ -43,7 +43,7 @@ class Settled:
 
 
 class Uplink:
-    """Carries one `channel` (the device's outbox) over `link` to `topic`. Times are monotonic seconds.
+    """Carries one `channel` (the device's outbox) over `link` to `topics`. Times are monotonic seconds.
 
     It counts its publishes in `counts`, and itself `probes`, `overdue` PUBACKs and events `refused`.
     """
@@ -53,15 +53,15 @@ class Uplink:
         outgoing: Outgoing,
         channel: Channel,
         link: Link,
-        topic: str,
+        topics: Topics,
         limits: UplinkLimits,
         counts: Counts,
     ) -> None:
         self.probes = self.overdue = self.refused = 0
         self._link = link
-        self._topic = topic
+        self._topics = topics
         self._pace = Pace(limits.publishes_per_s, limits.bytes_per_s)
-        self._publisher = Publisher(link, topic, self._pace, counts)
+        self._publisher = Publisher(link, self._pace, counts)
         self._under_way = self._publisher.under_way
         self._limits = limits
         self._delay_s = channel.batching_delay_ms / 1000
@@ -180,12 +180,15 @@ class Uplink:
         due_at = max(self._heard_at, self._link.up_since) + self._limits.probe_interval_s
         if now < due_at and not self._suspicion.needs_proof:
             self._publisher.wake(due_at)
-        elif self._publisher.may_go(self._publisher.size(PROBE), now, urgent=True):
+            return
+        # Where the suspects would go: a topic that the cloud refuses proves nothing against an event.
+        topic = self._topics.of(urgent=self._suspicion.urgent)
+        if self._publisher.may_go(wire_size(topic, PROBE), now, urgent=True):
             self.probes += 1
             if self._limits.single:  # other readers than ours may not know what to do with an empty batch
                 self._publisher.ping(now)
             else:
-                self._publisher.publish(PROBE, (), now, urgent=True)
+                self._publisher.publish(topic, PROBE, (), now, urgent=True)
 
     def _has_room(self) -> bool:
         """Whether an ordinary publish may be under way beside those that are.
@@ -207,14 +210,15 @@ class Uplink:
 
     def _send(self, waiting: Sequence[Waiting], now: float, *, urgent: bool) -> tuple[Delivery, ...]:
         """Send as many of `waiting` as fit one payload, none when the pace does not allow it."""
+        topic = self._topics.of(urgent=urgent)
         payload, count = self._pack([each.json for each in waiting], self._limits.payload_bytes)
-        size = self._publisher.size(payload)
+        size = wire_size(topic, payload)
         if not urgent:
             self._usual_size = size  # so that a batch too large for now is packed only once
         if not self._publisher.may_go(size, now, urgent=urgent):
             return ()
         deliveries = tuple(each.delivery for each in waiting[:count])
-        self._publisher.publish(payload, deliveries, now, urgent=urgent)
+        self._publisher.publish(topic, payload, deliveries, now, urgent=urgent)
         return deliveries
 
     def _failed(self, publish: Publish, failure: str, now: float) -> Settled:
@@ -230,7 +234,8 @@ class Uplink:
                 self._backlog.repeat(deliveries[:half], deliveries[half:])
             case Remedy.CONFIGURE:
                 advice = "see that the device's policy and the setting cloud.topic agree"
-                self._link.reset(f"publish to {self._topic} refused: {failure}; {advice}", now)
+                topic = self._topics.of(urgent=publish.urgent if deliveries else self._suspicion.urgent)
+                self._link.reset(f"publish to {topic} refused: {failure}; {advice}", now)
                 self._suspicion.restarted()
                 self._forget()
             case Remedy.RECONNECT:

@@ -9,9 +9,10 @@ from edge.link import Backoff, Link
 from edge.local_bus import local_topics
 from edge.messages import LinkName, Message
 from edge.mqtt import Connection, Endpoint
-from edge.options import ForwarderOptions, UplinkLimits
+from edge.options import ForwarderOptions, Topics, UplinkLimits
 from edge.settings import Settings
 from eventplane.contract import Contract
+from eventplane.topics import urgent_rule
 
 Emit = Callable[[Message], None]
 
@@ -21,7 +22,7 @@ def forwarder_options(settings: Settings) -> ForwarderOptions:
     cloud = settings.cloud
     return ForwarderOptions(
         thing=settings.thing,
-        topic=cloud.topic.replace("{rule}", cloud.rule or "").replace("{thing}", settings.thing),
+        topics=_topics(settings),
         uplink=UplinkLimits(
             window=cloud.max_unacknowledged,
             payload_bytes=cloud.payload_bytes,
@@ -38,6 +39,12 @@ def forwarder_options(settings: Settings) -> ForwarderOptions:
         heartbeat_s=settings.heartbeat_s,
         manifest_interval_s=settings.manifest_interval_s,
     )
+
+
+def _topics(settings: Settings) -> Topics:
+    cloud = settings.cloud
+    template, rule = cloud.topic.replace("{thing}", settings.thing), cloud.rule or ""
+    return Topics(template.replace("{rule}", rule), template.replace("{rule}", urgent_rule(rule)))
 
 
 def local_link(settings: Settings, contract: Callable[[], Contract], emit: Emit) -> Link:

@@ -1,6 +1,8 @@
-"""`python -m eventplane explain EVENT.json`: which routes an event takes, and why not the others.
+"""`python -m eventplane COMMAND`: the one name for everything that people ask the plane.
 
-The command line is the one place of the core that reads files; what it prints, pure functions have made.
+`explain` says which routes an event takes, and why not the others; it is the one place of the core that reads
+files, and what it prints, pure functions have made. The other commands need more than the core has: they are
+looked up by name when they are called, so that the core depends on none of it.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from eventplane.contract import Contract, Place, load_compiled
@@ -19,9 +22,18 @@ from eventplane.explain_table import explanation_table
 DEFAULT_CONTRACT = Path("build/contract.json")
 """Where `make explain` compiles the project's contract to."""
 
+ELSEWHERE = {
+    "dead-letters": ("operations.dead_letters_command", "list, show or redrive what could not be delivered"),
+    "fleet": ("operations.fleet.command", "register, show, replace or decommission devices"),
+    "trace": ("operations.trace_command", "every station of one event, and what is missing"),
+}
+"""The commands outside of the core: their module, which has a `main`, and what they do."""
+
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0 when the question was answered, 1 when the event or the contract cannot be read."""
+    """Exit status 0 when the question was answered, 1 when it could not be; other commands may have more."""
+    if arguments and arguments[0] in ELSEWHERE:
+        return _elsewhere(ELSEWHERE[arguments[0]][0], arguments[1:])
     options = _parser().parse_args(arguments)
     try:
         contract = load_compiled(_read(options.contract), str(options.contract))
@@ -35,6 +47,16 @@ def main(arguments: list[str]) -> int:
     place = Place(options.place) if options.place else None
     print(_json(contract, event, place) if options.json else _table(contract, event, place))
     return 0
+
+
+def _elsewhere(module: str, arguments: list[str]) -> int:
+    try:
+        command = import_module(module)
+    except ModuleNotFoundError as error:
+        print(f"{error.name} is missing; run this from the checkout, after `make setup`", file=sys.stderr)
+        return 1
+    status: int = command.main(arguments)
+    return status
 
 
 def _read(path: Path) -> bytes:
@@ -77,6 +99,8 @@ def _parser() -> argparse.ArgumentParser:
         "--place", choices=[place.value for place in Place], help="the routes of one router only"
     )
     each.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    for name, (_, purpose) in ELSEWHERE.items():
+        commands.add_parser(name, help=purpose, add_help=False)
     return parser
 
 

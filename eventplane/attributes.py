@@ -109,6 +109,7 @@ _RULES: dict[str, _Rule] = {
     "partitionkey": _NOT_EMPTY,
     "traceparent": (str, is_traceparent, "it is not a W3C trace context: 00-<trace id>-<span id>-<flags>"),
     "tracestate": (str, lambda _: True, ""),
+    "routerhops": (int, range(2**31).__contains__, "it is counted from 0 by the plane; leave it as it came"),
     "severitytext": _NOT_EMPTY,
     "severitynumber": (
         int,

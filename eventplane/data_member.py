@@ -10,12 +10,10 @@ import json
 
 from eventplane import strict_json
 from eventplane.envelope import Envelope, EnvelopeError
+from eventplane.members import member_spans
 
 ASSUMED = "application/json"
 """What `data` is where the event has no datacontenttype (CloudEvents JSON format, section 3.1)."""
-
-_READER = json.JSONDecoder()
-_WHITESPACE = " \t\n\r"
 
 
 def is_json(content_type: str | None) -> bool:
@@ -46,7 +44,7 @@ def data_of(event: Envelope) -> tuple[bytes, str | None]:
     """
     declared = event.attributes.get("datacontenttype")
     content_type = None if declared is None else str(declared)
-    texts = _member_texts(event.json)
+    texts = {name: event.json[start:end] for name, start, end in member_spans(event.json)}
     if "data_base64" in texts:
         return base64.b64decode(json.loads(texts["data_base64"])), content_type
     if "data" not in texts:
@@ -64,25 +62,3 @@ def data_of(event: Envelope) -> tuple[bytes, str | None]:
 def _with_member(members: str, name: str, value: str) -> str:
     head = members.rstrip()[:-1]
     return f'{head}{"," if len(head) > 1 else ""}"{name}":{value}}}'
-
-
-def _member_texts(event: str) -> dict[str, str]:
-    """The members of an event, which was checked before, in their exact texts.
-
-    The whitespace around a value belongs to it: of JSON that came as bytes, nothing is lost.
-    """
-    texts: dict[str, str] = {}
-    at = _skip(event, 0)
-    while event[at] != "}":
-        name, at = _READER.raw_decode(event, _skip(event, at + 1))
-        start = _skip(event, at) + 1
-        _, end = _READER.raw_decode(event, _skip(event, start))
-        at = _skip(event, end)
-        texts[name] = event[start:at]
-    return texts
-
-
-def _skip(text: str, at: int) -> int:
-    while text[at] in _WHITESPACE:
-        at += 1
-    return at

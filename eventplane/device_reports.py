@@ -13,3 +13,12 @@ HEARTBEAT = REPORT_PREFIX + "heartbeat.v1"
 def forwarder_source(thing: str) -> str:
     """The `source` of the reports of the device `thing`."""
     return f"/devices/{thing}/forwarder"
+
+
+def thing_of(source: str) -> str | None:
+    """The device whose forwarder writes under `source`; None when no forwarder does."""
+    match source.split("/"):
+        case ["", "devices", thing, "forwarder"] if thing:
+            return thing
+        case _:
+            return None

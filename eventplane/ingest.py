@@ -54,6 +54,19 @@ class IngestFrame:
             yield Accepted(index, None, self.payload, error)
 
 
+def frame_text(frame: IngestFrame) -> str:
+    """The message body that the ingest rule makes of a publish."""
+    return json.dumps(
+        {
+            "data": base64.b64encode(frame.payload).decode("ascii"),
+            "topic": frame.topic,
+            "clientid": frame.client_id,
+            "principal": frame.principal,
+            "timestamp": frame.accepted_at_ms,
+        }
+    )
+
+
 def parse_frame(body: str) -> IngestFrame:
     """The frame in a queue message's `body`. Raises `EnvelopeError` (`bad_frame`)."""
     try:

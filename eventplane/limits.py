@@ -36,3 +36,7 @@ MAX_MQTT_STRING_BYTES = 65_535
 
 MAX_SQS_ATTRIBUTES = 10
 """Most message attributes of an SQS message (Amazon SQS quotas)."""
+
+MAX_HOPS = 8
+"""Most times that participants may send on one event, passes of the cloud's router. Ours: no sensible chain
+of services is so long, and a loop of two has come round four times, which is soon enough to stop it."""

@@ -29,9 +29,18 @@ def basic_ingest_topic(rule: str, thing: str) -> str:
     return f"$aws/rules/{rule}/{device_topic(thing, 'outbox')}"
 
 
+def urgent_rule(rule: str) -> str:
+    """The rule for urgent events beside the ingest `rule`: it leads to a queue and a router of their own."""
+    return f"{rule}_urgent"
+
+
 CLAIM_CLIENT_PREFIX = "claim-"
 """What the client ids of devices without a certificate start with. No device is called so: no claim can push
 one out of its connection."""
+
+RENEWAL_CLIENT_PREFIX = "renewal-"
+"""What the client ids start with under which devices ask for their next certificate with their present one.
+The claim's policy allows its own prefix only, and the devices' policy this one: so it tells who asks."""
 
 CREATE_FROM_REQUEST_TOPIC = "$aws/certificates/create-from-csr/json"
 """Asks for a certificate for a key that the device made (AWS IoT, device provisioning MQTT API)."""

@@ -15,6 +15,7 @@ from cloudevents.core.formats.json import JSONFormat
 
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX, STARTED
+from eventplane.presence import NOTICE
 from local.oracle import Arrived
 from local.sent import Key
 
@@ -32,8 +33,8 @@ class Consumer:
 
     `received` has every event's key once, in the order of first reception; a dead letter's key is its reason
     and its original's SHA-256. `duplicates` counts repetitions. A body that is no CloudEvent has `UNREADABLE`
-    and its SHA-256 as its key, which the oracle never expects. `reports` has the keys of what devices report
-    of themselves in their own time; that one started is in `received`.
+    and its SHA-256 as its key, which the oracle never expects. `reports` has the keys of what is reported of
+    devices in its own time; that one started is in `received`.
     """
 
     def __init__(self, service: str, sqs: Any, queue_url: str, tick: threading.Condition) -> None:
@@ -99,7 +100,7 @@ class Consumer:
         try:
             event = self._format.read(None, body)
             key = _key(event)
-            if event.get_type().startswith(REPORT_PREFIX) and event.get_type() != STARTED:
+            if _comes_in_its_own_time(event.get_type()):
                 counted = self.reports
         except (BaseCloudEventException, ValueError, TypeError, AttributeError, KeyError):
             # The SDK raises all of these for a text that is no event.
@@ -168,6 +169,10 @@ class Consumers:
                 # Every consumer's read, empty or not, is a tick: at least one a long poll.
                 self._tick.wait(min(left, _LONG_POLL_SECONDS))
         return True
+
+
+def _comes_in_its_own_time(type: str) -> bool:
+    return (type.startswith(REPORT_PREFIX) and type != STARTED) or type == NOTICE
 
 
 def _key(event: BaseCloudEvent) -> Key:

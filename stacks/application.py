@@ -9,7 +9,12 @@ from eventplane.contract import Contract
 from stacks.archive_stack import ArchiveStack
 from stacks.audit_stack import AuditStack
 from stacks.config import PROJECT, Environment
+from stacks.contract_stack import ContractStack
+from stacks.fleet_stack import FleetStack
 from stacks.messaging_stack import MessagingStack
+from stacks.monitoring_stack import MonitoringStack
+from stacks.presence_stack import PresenceStack
+from stacks.registry_stack import RegistryStack
 from stacks.routing_stack import RoutingStack
 
 
@@ -17,14 +22,24 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     """Put the stacks of `environment` into `app`, each after those it needs."""
     archive = ArchiveStack(app, environment=environment)
     messaging = MessagingStack(app, environment=environment, contract=contract)
+    published = ContractStack(app, environment=environment)
+    presence = PresenceStack(app, environment=environment)
     routing = RoutingStack(app, environment=environment, contract=contract)
+    registry = RegistryStack(app, environment=environment)
+    fleet = FleetStack(app, environment=environment)
     audit = AuditStack(app, environment=environment)
+    watched = [archive, messaging, published, presence, routing, registry, fleet, audit]
+    monitoring = MonitoringStack(app, environment=environment, watched=watched)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     routing.add_stack_dependency(archive)
     routing.add_stack_dependency(messaging)
+    routing.add_stack_dependency(published)
+    routing.add_stack_dependency(presence)
+    fleet.add_stack_dependency(registry)
+    fleet.add_stack_dependency(routing)
     audit.add_stack_dependency(archive)
 
     cdk.Tags.of(app).add("project", PROJECT)
     cdk.Tags.of(app).add("environment", environment.name)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    return [archive, messaging, routing, audit]
+    return [*watched, monitoring]

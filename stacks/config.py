@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_logs as logs
 
+from eventplane import resource_names
 from eventplane.errors import EventPlaneError
+from eventplane.presence import BUCKETS
+from stacks.webhook_url import url_problem
 
-PROJECT: Final = "eventplane"
+PROJECT: Final = resource_names.PROJECT
 """What all names of resources start with."""
 
 VISIBILITY_FACTOR: Final = 6
 """A source queue hides a message for at least so many function timeouts (AWS Lambda guide for SQS)."""
 
+WEBHOOK_TIMEOUT_S: Final = 60
+"""Least timeout of a webhook function, seconds: the longest attempt that a contract may ask for (30), and
+what has to be done after it at its slowest (18)."""
+_DAY_S: Final = 86_400
+
 _NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
+_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
 
 
 class UnknownEnvironmentError(EventPlaneError):
@@ -46,6 +56,7 @@ class FunctionSize:
     """How one function runs: memory in MiB, timeout and batching window in seconds, messages a batch.
 
     `max_concurrency` bounds the batches of one source queue that are worked on at a time.
+    `reserved_concurrency` keeps so many of the account's executions free for this function alone.
     """
 
     memory_mib: int
@@ -53,6 +64,7 @@ class FunctionSize:
     batch_size: int
     batch_window_s: int
     max_concurrency: int
+    reserved_concurrency: int | None = None
 
     def __post_init__(self) -> None:
         # Bounds of AWS Lambda and of its event source mappings for SQS.
@@ -63,6 +75,9 @@ class FunctionSize:
         self._check("max_concurrency", 2, 1_000)
         if self.batch_size > 10 and self.batch_window_s < 1:
             raise EnvironmentSettingError("batch_window_s", "must be 1 or more with a batch_size beyond 10")
+        if self.reserved_concurrency is not None and self.reserved_concurrency < self.max_concurrency:
+            # Lambda would throttle what the mapping sends, and every throttled message spends a receive.
+            raise EnvironmentSettingError("reserved_concurrency", "must not be below max_concurrency")
 
     def _check(self, setting: str, low: int, high: int) -> None:
         value = getattr(self, setting)
@@ -79,6 +94,59 @@ class FunctionSize:
         return Duration.seconds(VISIBILITY_FACTOR * self.timeout_s + self.batch_window_s)
 
 
+# It has work only when something fails, and then much of it at once.
+_INGEST_ERRORS = FunctionSize(
+    memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=5
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresenceSettings:
+    """When something is said of a device. Seconds, but for `quiet_after_heartbeats`, which counts intervals.
+
+    Args:
+        disconnected_after_s: a device that reconnects within it was never away.
+        connected_after_s: a device is back when it stayed for so long.
+        quiet_after_heartbeats: without a heartbeat for so many of its intervals, a connected device is quiet.
+        oldest_urgent_s, oldest_normal_s: so long an event may wait on a connected device.
+        sweepers: functions that share the devices; each sweeps once a minute.
+        is_scheduled: otherwise nobody sweeps but who calls the function. A run on one machine does, so that
+            what it expects does not depend on the minute in which it began.
+        recorder: how the functions run that take down what is said of devices.
+        sweeper: how the sweepers run; no queue feeds them.
+    """
+
+    disconnected_after_s: int
+    connected_after_s: int
+    quiet_after_heartbeats: float
+    oldest_urgent_s: int
+    oldest_normal_s: int
+    sweepers: int
+    is_scheduled: bool = True
+    recorder: FunctionSize
+    sweeper: FunctionSize
+
+    def __post_init__(self) -> None:
+        for limit in ("disconnected_after_s", "connected_after_s", "oldest_urgent_s", "oldest_normal_s"):
+            if not 0 < getattr(self, limit) <= _DAY_S:
+                raise EnvironmentSettingError(limit, f"is {getattr(self, limit)}, not within 1 to {_DAY_S}")
+        if not self.quiet_after_heartbeats > 1:
+            raise EnvironmentSettingError(
+                "quiet_after_heartbeats", "must be more than 1: a heartbeat may be a little late"
+            )
+        if not 1 <= self.sweepers <= BUCKETS:
+            raise EnvironmentSettingError("sweepers", f"is {self.sweepers}, not within 1 to {BUCKETS}")
+        if not 20 <= self.sweeper.timeout_s <= 60:
+            raise EnvironmentSettingError(
+                "sweeper", "must have 20 s or more to end in time, and at most the minute to the next sweep"
+            )
+
+    @property
+    def shares(self) -> list[list[int]]:
+        """The buckets of each sweeper."""
+        return [list(range(first, BUCKETS, self.sweepers)) for first in range(self.sweepers)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Environment:
     """One deployment of the plane.
@@ -90,12 +158,22 @@ class Environment:
             it, and it has no roles for the CDK to assume.
         removal_policy: what becomes of stateful resources that leave their stack.
         log_retention: how long logs are kept.
-        router, archive_writer: how the functions run.
+        router, urgent_router, archive_writer, ingest_errors, webhook: how the functions run;
+            `urgent_router` is the one behind the devices' urgent lane.
+        contract_refresh_s: seconds after which a router looks for a newly published contract.
+        webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
+        presence: when something is said of a device, and how the functions run that do.
         inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
         audit_workers: Glue workers of the delivery audit.
         audit_timeout_min: minutes after which the delivery audit is stopped.
-        provisions_devices: devices get their certificates by claim; otherwise somebody registers each one.
-        provisioning_hook: the Lambda function, in the same account, that is asked before each registration.
+        audit_schedule: when the audit starts, as AWS Glue writes it (`cron(...)`, UTC); None means by hand.
+        customer_key: ARN of the AWS KMS key for queues, archive and alarms. It costs about $1 a month and
+            $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with keys of its own, for
+            nothing. Only with it the customer can see who decrypts, and take it back.
+        alarm_emails: who is told of alarms; others may subscribe to the topic.
+        urgent_age_alarm_s, age_alarm_s: how old an urgent, or another, message may become in a queue before
+            somebody is told.
+        certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
     """
 
     name: str
@@ -105,24 +183,55 @@ class Environment:
     removal_policy: RemovalPolicy
     log_retention: logs.RetentionDays
     router: FunctionSize
+    urgent_router: FunctionSize
     archive_writer: FunctionSize
+    ingest_errors: FunctionSize = _INGEST_ERRORS
+    webhook: FunctionSize
+    webhook_urls: Mapping[str, str] = field(default_factory=dict)
+    contract_refresh_s: int = 30
+    presence: PresenceSettings
     inbox_visibility_s: int
     audit_workers: int
     audit_timeout_min: int
-    provisions_devices: bool = False
-    provisioning_hook: str | None = None
+    audit_schedule: str | None = None
+    customer_key: str | None = None
+    alarm_emails: tuple[str, ...] = ()
+    urgent_age_alarm_s: int = 60
+    age_alarm_s: int = 900
+    certificate_grace_s: int = 900
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise EnvironmentSettingError(
                 "name", f"is {self.name!r}, not up to 12 lower-case letters and digits"
             )
+        if self.contract_refresh_s < 1:
+            raise EnvironmentSettingError(
+                "contract_refresh_s", f"is {self.contract_refresh_s}, not 1 or more"
+            )
         if self.audit_workers < 2:
             raise EnvironmentSettingError("audit_workers", f"is {self.audit_workers}; Spark on Glue needs 2")
-        if self.provisions_devices and self.keeps_data and not self.provisioning_hook:
+        if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
+            raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
+        for participant, url in self.webhook_urls.items():
+            if problem := url_problem(url, is_emulated=self.is_emulated):
+                raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
+        if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
+            raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
+        if not 0 <= self.certificate_grace_s <= 900:
+            # It is a message's delay (Amazon SQS quotas).
             raise EnvironmentSettingError(
-                "provisioning_hook", "is missing: without it whoever has a claim could become any device"
+                "certificate_grace_s", f"is {self.certificate_grace_s}, not within 0 to 900"
             )
+
+    def webhook_url(self, participant: str) -> str:
+        """Where the events of `participant` go. Raises `EnvironmentSettingError`."""
+        if participant not in self.webhook_urls:
+            raise EnvironmentSettingError(
+                f"webhook_urls of {self.name}",
+                f"has no URL for {participant}, whose inbox is a webhook in the contract",
+            )
+        return self.webhook_urls[participant]
 
     @property
     def keeps_data(self) -> bool:
@@ -131,16 +240,34 @@ class Environment:
 
     def resource_name(self, suffix: str) -> str:
         """What a resource is called in this environment, by the convention that all stacks share."""
-        return f"{PROJECT}-{self.name}-{suffix}"
+        return resource_names.resource_name(self.name, suffix)
 
 
 # A record carries a frame of up to 1,000 events, so that ten are a large batch already; without a window an
 # alarm is never held back.
 _ROUTER = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=10)
 
+_AUDIT_SCHEDULE = "cron(30 2 * * ? *)"
+"""Late enough for what devices sent, and routers wrote down, around midnight."""
+
 # The tap is in no hurry: the longer it gathers, the fewer objects the audit has to open.
 _ARCHIVE_WRITER = FunctionSize(
     memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=5
+)
+
+# An attempt mostly waits for the other side: memory buys it nothing but a shorter cold start.
+_WEBHOOK = FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, batch_window_s=0, max_concurrency=2)
+# Two minutes cover a restart of the device or its router; a heartbeat comes every five (edge/settings.py).
+_PRESENCE = PresenceSettings(
+    disconnected_after_s=120,
+    connected_after_s=60,
+    quiet_after_heartbeats=3,
+    oldest_urgent_s=60,
+    oldest_normal_s=900,
+    sweepers=1,
+    # Of many heartbeats of one device the newest counts, and of many devices a hundred are read at once.
+    recorder=FunctionSize(memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=5),
+    sweeper=FunctionSize(memory_mib=512, timeout_s=55, batch_size=1, batch_window_s=0, max_concurrency=2),
 )
 
 ENVIRONMENTS: Final = {
@@ -155,24 +282,42 @@ ENVIRONMENTS: Final = {
             router=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
             ),
+            urgent_router=FunctionSize(
+                memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
+            ),
             archive_writer=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=1, max_concurrency=2
+            ),
+            webhook=_WEBHOOK,
+            contract_refresh_s=1,
+            # Nobody wants to wait on one machine.
+            presence=replace(
+                _PRESENCE,
+                disconnected_after_s=5,
+                connected_after_s=2,
+                is_scheduled=False,
+                recorder=FunctionSize(
+                    memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
+                ),
             ),
             inbox_visibility_s=30,
             audit_workers=2,
             audit_timeout_min=15,
-            provisions_devices=True,
+            certificate_grace_s=1,
         ),
         Environment(
             name="dev",
             removal_policy=RemovalPolicy.DESTROY,
             log_retention=logs.RetentionDays.ONE_WEEK,
             router=_ROUTER,
+            urgent_router=_ROUTER,
             archive_writer=_ARCHIVE_WRITER,
+            webhook=_WEBHOOK,
+            presence=_PRESENCE,
             inbox_visibility_s=60,
             audit_workers=2,
             audit_timeout_min=30,
-            provisions_devices=True,
+            audit_schedule=_AUDIT_SCHEDULE,
         ),
         Environment(
             name="prod",
@@ -181,12 +326,30 @@ ENVIRONMENTS: Final = {
             router=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=100
             ),
+            # Whatever else uses up the account's concurrency, alarms have their share.
+            urgent_router=FunctionSize(
+                memory_mib=512,
+                timeout_s=30,
+                batch_size=10,
+                batch_window_s=0,
+                max_concurrency=50,
+                reserved_concurrency=50,
+            ),
             archive_writer=FunctionSize(
                 memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=20
+            ),
+            webhook=replace(_WEBHOOK, max_concurrency=10),
+            presence=replace(
+                _PRESENCE,
+                sweepers=BUCKETS,
+                recorder=FunctionSize(
+                    memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=50
+                ),
             ),
             inbox_visibility_s=60,
             audit_workers=5,
             audit_timeout_min=120,
+            audit_schedule=_AUDIT_SCHEDULE,
         ),
     )
 }

@@ -7,21 +7,20 @@ from typing import Final
 from aws_cdk import CfnOutput, Duration
 from constructs import Construct
 
-from eventplane.contract import Contract, ParticipantKind
+from eventplane.contract import Contract, ParticipantKind, Priority
+from eventplane.resource_names import INGEST, URGENT_INGEST
 from stacks.config import Environment, FunctionSize
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.queue_pair import QueuePair
+from stacks.constructs.webhook_secret import WebhookSecret
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
-
-INGEST: Final = "ingest"
-"""The queue from the IoT rule to the router."""
 
 TAP: Final = "tap"
 """The queue from the IoT rule to the archive writer."""
 
 INGEST_ERRORS: Final = "ingest-errors"
-"""The queue for what the IoT rule could not hand to the other two."""
+"""The queue for what an IoT rule could not hand to the others."""
 
 
 class MessagingStack(PlaneStack):
@@ -32,23 +31,21 @@ class MessagingStack(PlaneStack):
         self._environment = environment
         self._contract = contract
         self._way_in("Ingest", INGEST, environment.router)
+        self._way_in("UrgentIngest", URGENT_INGEST, environment.urgent_router, Priority.URGENT)
         self._way_in("Tap", TAP, environment.archive_writer)
-        # Nobody reads it yet but people: long enough to look at a message.
-        errors = DurableQueue(
-            self,
-            "IngestErrors",
-            environment=environment,
-            name=INGEST_ERRORS,
-            visibility=Duration.seconds(environment.inbox_visibility_s),
-        )
-        self._output("IngestErrors", errors)
+        self._way_in("IngestErrors", INGEST_ERRORS, environment.ingest_errors)
         for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
             name = pascal(participant.name)
             pair = QueuePair(self, name, environment=environment, participant=participant)
             self._output(f"{name}Inbox", pair.inbox)
             self._output(f"{name}Outbox", pair.outbox)
+            if participant.inbox.webhook:
+                secret = WebhookSecret(
+                    self, f"{name}Webhook", environment=environment, participant=participant.name
+                )
+                CfnOutput(self, f"{name}WebhookSecret", value=secret.name)
 
-    def _way_in(self, id: str, name: str, reader: FunctionSize) -> None:
+    def _way_in(self, id: str, name: str, reader: FunctionSize, priority: Priority = Priority.NORMAL) -> None:
         """A queue that carries the devices' outbox, so that it keeps what the contract says of that."""
         outbox = self._contract.device.outbox
         queue = DurableQueue(
@@ -59,6 +56,7 @@ class MessagingStack(PlaneStack):
             visibility=reader.visibility,
             retention=Duration.seconds(outbox.retention_s),
             max_receives=outbox.max_receives,
+            priority=priority,
         )
         self._output(id, queue)
 

@@ -1,6 +1,11 @@
-"""How the names of participants are spelt where CloudFormation allows letters and digits only."""
+"""Names that CloudFormation and others have to agree on; it allows letters and digits only."""
 
 from __future__ import annotations
+
+from typing import Final
+
+RETIRED_OUTPUT: Final = "RetiredParticipants"
+"""The output that names the participants to which no deployed router writes any more, with commas."""
 
 
 def pascal(name: str) -> str:

@@ -7,18 +7,23 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel, Contract, ParticipantKind
+from eventplane.presence import MONITOR
+from eventplane.resource_names import INGEST, URGENT_INGEST
+from eventplane.topics import urgent_rule
 from stacks.config import Environment
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_writer import ArchiveWriter
 from stacks.constructs.device_policy import DevicePolicy
 from stacks.constructs.durable_queue import find_queue
-from stacks.constructs.fleet_provisioning import FleetProvisioning
 from stacks.constructs.function_assets import DependenciesLayer, function_code
-from stacks.constructs.ingest_rule import IngestRule
+from stacks.constructs.ingest_errors import IngestErrors
+from stacks.constructs.ingest_rule import IngestRule, ingest_rule_name
+from stacks.constructs.presence_monitor import PresenceMonitor
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.router_function import FOLDER, RouterFunction
-from stacks.messaging_stack import INGEST, INGEST_ERRORS, TAP
-from stacks.names import pascal
+from stacks.constructs.webhook_function import WEBHOOK_FOLDER, WebhookFunction
+from stacks.messaging_stack import INGEST_ERRORS, TAP
+from stacks.names import RETIRED_OUTPUT, pascal
 from stacks.plane_stack import PlaneStack
 
 
@@ -31,30 +36,57 @@ class RoutingStack(PlaneStack):
         archive = find_archive(self, "Archive", environment=environment)
         layer = DependenciesLayer(self, "Dependencies", environment=environment).version
         ingest = self._queue("IngestQueue", INGEST)
+        urgent_ingest = self._queue("UrgentIngestQueue", URGENT_INGEST)
         tap = self._queue("TapQueue", TAP)
+        errors = self._queue("IngestErrorsQueue", INGEST_ERRORS)
 
         services = {pascal(each.name): each for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
-        inboxes = {
-            service.inbox.address: self._channel_queue(f"{name}Inbox", service.inbox)
-            for name, service in services.items()
+        inboxes = {name: self._channel_queue(f"{name}Inbox", each.inbox) for name, each in services.items()}
+        destinations = {
+            each.inbox.address: inboxes[name] for name, each in services.items() if not each.retired
         }
-        sources = {"Device": (contract.device.outbox, ingest)} | {
-            name: (service.outbox, self._channel_queue(f"{name}Outbox", service.outbox))
-            for name, service in services.items()
+        outboxes = {
+            name: self._channel_queue(f"{name}Outbox", each.outbox) for name, each in services.items()
         }
+        device = contract.device
+        size = environment.router
+        sources = {
+            "Device": (device.name, size, device.outbox, ingest),
+            "DeviceUrgent": (
+                f"{device.name}-urgent",
+                environment.urgent_router,
+                device.outbox,
+                urgent_ingest,
+            ),
+        } | {name: (each.name, size, each.outbox, outboxes[name]) for name, each in services.items()}
         code = function_code(FOLDER, contract)
-        for name, (channel, queue) in sources.items():
+        for name, (function, size, channel, queue) in sources.items():
             RouterFunction(
                 self,
                 f"{name}Router",
                 environment=environment,
+                name=function,
+                size=size,
                 source=channel,
                 source_queue=queue,
-                destinations=inboxes,
+                destinations=destinations,
                 archive=archive,
                 code=code,
                 layer=layer,
             )
+        for name, service in services.items():
+            if service.inbox.webhook:
+                WebhookFunction(
+                    self,
+                    f"{name}Webhook",
+                    environment=environment,
+                    inbox=service.inbox,
+                    inbox_queue=inboxes[name],
+                    outbox_queue=outboxes[name],
+                    archive=archive,
+                    code=function_code(WEBHOOK_FOLDER, contract),
+                    layer=layer,
+                )
         ArchiveWriter(
             self,
             "ArchiveWriter",
@@ -64,22 +96,48 @@ class RoutingStack(PlaneStack):
             archive=archive,
             layer=layer,
         )
-        rule = IngestRule(
+        if MONITOR in contract.participants:
+            PresenceMonitor(
+                self,
+                "Presence",
+                environment=environment,
+                contract=contract,
+                heartbeats=inboxes[pascal(MONITOR)],
+                outbox=outboxes[pascal(MONITOR)],
+                layer=layer,
+            )
+        lanes = {"Ingest": ingest, "UrgentIngest": urgent_ingest}
+        IngestErrors(
             self,
-            "Ingest",
+            "IngestErrors",
             environment=environment,
-            ingest=ingest,
+            contract=contract,
+            errors=errors,
+            lanes=list(lanes.values()),
             tap=tap,
-            errors=self._queue("IngestErrorsQueue", INGEST_ERRORS),
+            layer=layer,
         )
-        policy = DevicePolicy(self, "Device", environment=environment, rule=rule.name)
-        CfnOutput(self, "IngestRule", value=rule.name)
+        rule = ingest_rule_name(environment)
+        names = {"Ingest": rule, "UrgentIngest": urgent_rule(rule)}
+        rules = [
+            IngestRule(
+                self, id, environment=environment, name=names[id], ingest=queue, tap=tap, errors=errors
+            )
+            for id, queue in lanes.items()
+        ]
+        policy = DevicePolicy(self, "Device", environment=environment, rule=rule)
+        # IoT Core acknowledges a publish to a rule that is not there, and drops it: a device may only publish
+        # once there is one.
+        policy.node.add_dependency(*rules)
+        CfnOutput(self, "IngestRule", value=rule)
         CfnOutput(self, "DevicePolicy", value=policy.name)
+        # What publishes a contract finds the deployment by these two (contract/publish.py).
         CfnOutput(self, "ContractVersion", value=contract.version)
-        if environment.provisions_devices:
-            fleet = FleetProvisioning(self, "Fleet", environment=environment, device_policy=policy.policy)
-            CfnOutput(self, "ProvisioningTemplate", value=fleet.template_name)
-            CfnOutput(self, "ClaimPolicy", value=fleet.claim_policy_name)
+        router = environment.resource_name(f"{FOLDER}-{contract.device.name}")
+        CfnOutput(self, "DeviceRouterFunction", value=router)
+        if retired := [each.name for each in services.values() if each.retired]:
+            # Once this is deployed nothing writes to them any more (stacks/removal.py).
+            CfnOutput(self, RETIRED_OUTPUT, value=",".join(retired))
 
     def _queue(self, id: str, name: str) -> sqs.IQueue:
         return find_queue(self, id, environment=self._environment, name=name)

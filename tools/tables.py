@@ -11,6 +11,7 @@ import itertools
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -19,7 +20,10 @@ from edge.health.metrics import METRICS  # noqa: E402 - after the path it needs
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
+from eventplane.contract import webhook_reader  # noqa: E402
 from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
+from eventplane.contract.settings import Number, Word  # noqa: E402
+from operations.reasons import OTHER, REASONS  # noqa: E402
 
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -61,15 +65,27 @@ def channel_table() -> str:
     for kind, transports in TRANSPORTS.items():
         accepts = " or ".join(f"`{each}`" for each in transports)
         rows.append([f"`transport` of a {kind}", f"`{transports[0]}`", accepts, "what carries the channel"])
-    for name, word in WORDS.items():
-        accepts = " or ".join(f"`{each}`" for each in word.options)
-        rows.append([f"`{name}`", f"`{word.default}`", accepts, word.meaning])
-    for name, number in NUMBERS.items():
-        default = "no limit" if number.default is None else f"{number.default:,}"
-        accepts = f"{number.unit} from {number.low:,} to {number.high:,}"
-        rows.append([f"`{name}`", default, accepts, number.meaning])
+    rows += [_setting_row(name, each) for name, each in [*WORDS.items(), *NUMBERS.items()]]
     rows.append(["`receipts`", "`false`", "`true` or `false`", RECEIPTS])
-    return _table(["setting", "default", "accepts", "meaning"], rows)
+    return _table(_SETTING_HEAD, rows)
+
+
+def webhook_table() -> str:
+    """The settings of a webhook in a contract."""
+    settings = {"mode": webhook_reader.MODE, **webhook_reader.NUMBERS}
+    return _table(_SETTING_HEAD, [_setting_row(name, each) for name, each in settings.items()])
+
+
+_SETTING_HEAD = ["setting", "default", "accepts", "meaning"]
+
+
+def _setting_row(name: str, setting: Word[Any] | Number) -> list[str]:
+    if isinstance(setting, Word):
+        accepts = " or ".join(f"`{each}`" for each in setting.options)
+        return [f"`{name}`", f"`{setting.default}`", accepts, setting.meaning]
+    default = "no limit" if setting.default is None else f"{setting.default:,}"
+    accepts = f"{setting.unit} from {setting.low:,} to {setting.high:,}"
+    return [f"`{name}`", default, accepts, setting.meaning]
 
 
 def metrics_table() -> str:
@@ -78,11 +94,19 @@ def metrics_table() -> str:
     return _table(["metric", "kind", "meaning"], rows)
 
 
+def reasons_table() -> str:
+    """Why something is a dead letter, and what to do about it."""
+    rows = [[f"`{word}`", each.means, each.do] for word, each in REASONS.items()]
+    return _table(["reason", "what it means", "what to do"], [*rows, ["another", OTHER.means, OTHER.do]])
+
+
 TABLES = {
     "metrics": metrics_table,
     "settings": settings_table,
     "limits": limits_table,
     "channel": channel_table,
+    "reasons": reasons_table,
+    "webhook": webhook_table,
 }
 
 

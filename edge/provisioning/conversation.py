@@ -15,7 +15,7 @@ from edge.mqtt import Connection, Endpoint, TlsFiles
 from edge.provisioning.errors import NoAnswerError, UnreachableError
 from edge.provisioning.exchange import Created, Exchange, Registered, Request
 from edge.settings import CloudSettings
-from eventplane.topics import CLAIM_CLIENT_PREFIX
+from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
 
 _CLOSE_S = 2.0
 
@@ -29,12 +29,19 @@ class Cloud:
     claim: TlsFiles
     timeout_s: float
 
-    def converse(self, exchange: Exchange, on_created: Callable[[Created], None]) -> None:
-        """Run `exchange` with the claim's certificate. Raises `ProvisioningError`.
+    def converse(
+        self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
+    ) -> None:
+        """Run `exchange` with the device's own `pair`, without one as the claim. Raises `ProvisioningError`.
 
-        `on_created` is called before the certificate is registered, and has to store it.
+        Either has a client id of its own, so that the forwarder's connection stands meanwhile. `on_created`
+        is called before the certificate is registered, and has to store it.
         """
-        with self._line(CLAIM_CLIENT_PREFIX + self.thing, self.claim, exchange.topics) as line:
+        if pair is None:
+            client_id, tls = CLAIM_CLIENT_PREFIX + self.thing, self.claim
+        else:
+            client_id, tls = RENEWAL_CLIENT_PREFIX + self.thing, TlsFiles(self.claim.ca, pair, pair)
+        with self._line(client_id, tls, exchange.topics) as line:
             line.wait_connected(self.settings.connect_timeout_s)
             request = exchange.first
             while True:

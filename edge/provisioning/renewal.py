@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from edge.certificate import Validity, read_validity
-from edge.provisioning.errors import NotAcceptedError, UnreachableError
+from edge.provisioning.errors import NotAcceptedError, RejectedError, UnreachableError
 from edge.provisioning.exchange import Created, Exchange
 from edge.provisioning.identity import Identity
 from edge.provisioning.signing_request import SigningRequest
@@ -24,7 +24,9 @@ was attached this moment is not in force everywhere at once."""
 class Cloud(Protocol):
     """See `edge.provisioning.conversation.Cloud`."""
 
-    def converse(self, exchange: Exchange, on_created: Callable[[Created], None]) -> None: ...
+    def converse(
+        self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
+    ) -> None: ...
 
     def try_pair(self, pair: Path) -> None: ...
 
@@ -96,6 +98,15 @@ class Renewal:
         return is_due(validity, now_s, self._max_age_s)
 
     def _obtain(self) -> None:
+        """With the present pair, which is the device's alone; the claim is for one that has none of use."""
+        if self._identity.current() is not None:
+            try:
+                return self._ask(self._identity.path)
+            except (UnreachableError, RejectedError) as error:
+                _log.warning("the present certificate gets no other (%s); asking with the claim", error)
+        return self._ask(None)
+
+    def _ask(self, pair: Path | None) -> None:
         own = self._make_key(self._thing) if self._make_key else None
         exchange = Exchange(self._template, self._thing, own.request if own else None)
 
@@ -103,7 +114,7 @@ class Renewal:
             private_key = own.private_key if own else created.private_key
             self._identity.stage(private_key or "", created.certificate)
 
-        self._cloud.converse(exchange, store)
+        self._cloud.converse(exchange, store, pair)
 
     def _prove(self) -> Outcome:
         try:

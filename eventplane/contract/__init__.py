@@ -22,6 +22,8 @@ from eventplane.contract.model import (
     Route,
     SchemaCheck,
     Transport,
+    Webhook,
+    WebhookMode,
     WhenFull,
 )
 
@@ -41,6 +43,8 @@ __all__ = [
     "Route",
     "SchemaCheck",
     "Transport",
+    "Webhook",
+    "WebhookMode",
     "WhenFull",
     "check",
     "compile_contract",

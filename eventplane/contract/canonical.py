@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
 from eventplane.filters import to_document
 
-FORMAT = 2
-"""The version of the document's own format, compiled or written by people."""
+FORMAT = 3
+"""The newest version of the document's own format, compiled or written by people."""
+
+_WITHOUT_WEBHOOK = 2
 
 VERSION_LENGTH = 16
 """Hexadecimal digits of the content hash that name a contract: 64 bits."""
@@ -28,7 +31,7 @@ def version_of(canonical: bytes) -> str:
 
 
 def contract_document(contract: Contract) -> dict[str, Any]:
-    """Everything that `contract` says, in today's format, also when it was compiled in an older one."""
+    """Everything that `contract` says, as it is written today, whatever format it was compiled in."""
     return whole_document(contract.name, contract.participants, contract.event_types, contract.routes)
 
 
@@ -39,8 +42,10 @@ def whole_document(
     routes: tuple[Route, ...],
 ) -> dict[str, Any]:
     """The parts of a contract as one document."""
+    has_webhook = any(each.inbox.webhook for each in participants.values())
     return {
-        "format": FORMAT,
+        # The lowest that says it all: devices in the field go on reading what concerns them.
+        "format": FORMAT if has_webhook else _WITHOUT_WEBHOOK,
         "name": name,
         "participants": {each.name: _participant(each) for each in participants.values()},
         "event_types": {each.name: _event_type(each) for each in event_types.values()},
@@ -51,17 +56,21 @@ def whole_document(
 
 
 def _participant(participant: Participant) -> dict[str, Any]:
-    return {
+    document: dict[str, Any] = {
         "kind": participant.kind,
         "description": participant.description,
         "inbox": _channel(participant.inbox),
         "outbox": _channel(participant.outbox),
         "sends": None if participant.sends is None else list(participant.sends),
     }
+    if participant.retired:
+        # Left out otherwise: devices whose software has never heard of it go on reading their contract.
+        document["retired"] = True
+    return document
 
 
 def _channel(channel: Channel) -> dict[str, Any]:
-    return {
+    document: dict[str, Any] = {
         "transport": channel.transport,
         "delivery_guarantee": channel.delivery_guarantee,
         "priority": channel.priority,
@@ -73,6 +82,9 @@ def _channel(channel: Channel) -> dict[str, Any]:
         "receipts": channel.receipts,
         "when_full": channel.when_full,
     }
+    if channel.webhook:
+        document["webhook"] = asdict(channel.webhook)
+    return document
 
 
 def _event_type(event_type: EventType) -> dict[str, Any]:

@@ -5,8 +5,7 @@ The tables `WORDS` and `NUMBERS` are read by the compiler and by the docs, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any
 
 from eventplane.contract.model import (
     Channel,
@@ -17,7 +16,9 @@ from eventplane.contract.model import (
     Transport,
     WhenFull,
 )
-from eventplane.contract.reader import Choice, Section
+from eventplane.contract.reader import Section
+from eventplane.contract.settings import Number, Word
+from eventplane.contract.webhook_reader import MAX_RECEIVES, read_webhook
 
 _DAY_S = 86_400
 
@@ -27,26 +28,6 @@ TRANSPORTS = {
     ParticipantKind.CLOUD_SERVICE: (Transport.SQS, Transport.SQS_FIFO),
 }
 """The transports that each kind's boxes may use; the first is the default."""
-
-
-@dataclass(frozen=True, slots=True)
-class Word(Generic[Choice]):
-    """A setting that is one word of `options`."""
-
-    options: type[Choice]
-    default: Choice
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A setting that is a whole number of `unit` from `low` to `high`; default None means no limit."""
-
-    default: int | None
-    low: int
-    high: int
-    unit: str
-    meaning: str
 
 
 _GUARANTEE = Word(DeliveryGuarantee, DeliveryGuarantee.AT_LEAST_ONCE, "how reliable the channel is")
@@ -71,7 +52,7 @@ NUMBERS = {
     # SQS keeps a message for 60 s to 14 days.
     "retention_s": Number(14 * _DAY_S, 60, 14 * _DAY_S, "seconds", "how long a queue keeps an event"),
     # Below five, throttled invocations alone can spend the receives (AWS Lambda guide for SQS).
-    "max_receives": Number(5, 5, 1_000, "receives", "deliveries tried before the dead-letter queue"),
+    "max_receives": Number(5, 5, MAX_RECEIVES, "receives", "deliveries tried before the dead-letter queue"),
 }
 
 RECEIPTS = "the reader confirms each event after handling it, not at reception"
@@ -82,28 +63,31 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
     transport = _transport(kind, section)
     box = section.path.rsplit(".", 1)[-1]
     guarantee = _guarantee(section)
-    ordering = _word("ordering", _ORDERING, section)
+    ordering = _ORDERING.read("ordering", section)
     _check_ordering(ordering, transport, section)
-    when_full = _word("when_full", _WHEN_FULL, section)
+    when_full = _WHEN_FULL.read("when_full", section)
     if when_full is not WhenFull.REFUSE and (kind is ParticipantKind.CLOUD_SERVICE or box == "inbox"):
         section.fault(
             "when_full",
             "only an event that enters the device's store can find it full",
             "set it on the outbox of a device or a device_service",
         )
+    retention_s = _number("retention_s", section) or 0
+    webhook = read_webhook(kind, box, retention_s, section)
     channel = Channel(
         participant=participant,
         box=box,
         transport=transport,
         delivery_guarantee=guarantee,
-        priority=_word("priority", _PRIORITY, section),
+        priority=_PRIORITY.read("priority", section),
         ordering=ordering,
         expiry_s=_number("expiry_s", section),
         batching_delay_ms=_number("batching_delay_ms", section) or 0,
-        retention_s=_number("retention_s", section) or 0,
-        max_receives=_number("max_receives", section) or 0,
+        retention_s=retention_s,
+        max_receives=_number("max_receives", section, MAX_RECEIVES if webhook else None) or 0,
         receipts=section.boolean("receipts", default=False),
         when_full=when_full,
+        webhook=webhook,
     )
     section.finish()
     return channel
@@ -134,7 +118,7 @@ def _transport(kind: ParticipantKind, section: Section) -> Transport:
 
 def _guarantee(section: Section) -> DeliveryGuarantee:
     if section.raw("delivery_guarantee") != "exactly_once":
-        return _word("delivery_guarantee", _GUARANTEE, section)
+        return _GUARANTEE.read("delivery_guarantee", section)
     section.fault(
         "delivery_guarantee",
         "no transport delivers exactly once",
@@ -158,10 +142,5 @@ def _check_ordering(ordering: Ordering, transport: Transport, section: Section) 
         )
 
 
-def _word(name: str, word: Word[Choice], section: Section) -> Choice:
-    return section.choice(name, word.options, word.default) or word.default
-
-
-def _number(name: str, section: Section) -> int | None:
-    each = NUMBERS[name]
-    return section.integer(name, each.default, each.low, each.high, each.unit)
+def _number(name: str, section: Section, default: int | None = None) -> int | None:
+    return NUMBERS[name].read(name, section, default)

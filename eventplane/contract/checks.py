@@ -13,6 +13,7 @@ from eventplane.contract.loops import relay_loops, service_loops
 from eventplane.contract.model import Contract, Ordering, ParticipantKind, Place, Route
 from eventplane.contract.possibilities import Takes, can_match, of_type, possible
 from eventplane.contract.sending import misnamed_sends, unsent_types
+from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
 
 
@@ -23,6 +24,7 @@ def check(contract: Contract) -> tuple[Problem, ...]:
     return (
         *_unreachable_channels(contract),
         *_lost_order(contract),
+        *_letters_to_webhooks(contract),
         *_untaken_types(contract, takes),
         *misnamed_sends(contract),
         *unsent_types(contract),
@@ -42,7 +44,7 @@ def _unreachable_channels(contract: Contract) -> Iterator[Problem]:
     for each in contract.participants.values():
         # Nobody misses what leads to an inbox that the contract says nothing of; in the cloud it is a queue.
         wanted = each.kind is ParticipantKind.CLOUD_SERVICE or not is_default(each.inbox, each.kind)
-        if wanted and each.inbox.address not in written:
+        if wanted and not each.retired and each.inbox.address not in written:
             yield Problem(
                 f"participants.{each.name}.inbox",
                 "no route leads here",
@@ -64,6 +66,17 @@ def _lost_order(contract: Contract) -> Iterator[Problem]:
                 f"participants.{address}.ordering",
                 "a device's events pass the standard queue behind the IoT rule before they come here",
                 "let the reader order them by `deviceepoch` and `devicesequence`",
+            )
+
+
+def _letters_to_webhooks(contract: Contract) -> Iterator[Problem]:
+    for route in contract.routes_at(Place.CLOUD):
+        if contract.channel(route.destination).webhook and can_match(route.filter, of_type(DEAD_LETTER_TYPE)):
+            yield Problem(
+                f"routes.{route.name}",
+                "it can lead dead letters to a webhook; one that the endpoint refuses waits in the inbox's "
+                "dead-letter queue",
+                "lead dead letters to an inbox that somebody reads",
             )
 
 

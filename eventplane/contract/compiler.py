@@ -115,7 +115,10 @@ def _read_participant(name: str, section: Section) -> Participant:
         inbox=read_channel(name, kind, section.section("inbox")),
         outbox=read_channel(name, kind, section.section("outbox")),
         sends=read_sends(section),
+        retired=section.boolean("retired", default=False),
     )
+    if participant.retired and kind is not ParticipantKind.CLOUD_SERVICE:
+        section.fault("retired", f"a {kind} has no queues that could hold events", "just remove it")
     section.finish()
     return participant
 
@@ -142,6 +145,10 @@ def _place_of(destination: str, section: Section, participants: Mapping[str, Par
             "to",
             f"a router does not write {destination!r}",
             "lead to a participant's inbox, or to the device's outbox (the uplink)",
+        )
+    if target.retired:
+        section.fault(
+            "to", f"{participant!r} is retired", "remove the route, or `retired` from the participant"
         )
     if target.kind is ParticipantKind.CLOUD_SERVICE:
         return Place.CLOUD

@@ -81,6 +81,27 @@ class SchemaCheck(StrEnum):
     STRICT = "strict"
 
 
+class WebhookMode(StrEnum):
+    """How a webhook carries an event (CloudEvents HTTP binding): all as body, or attributes as headers."""
+
+    STRUCTURED = "structured"
+    BINARY = "binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """How an inbox is delivered to its HTTPS endpoint, which each environment names for itself.
+
+    `timeout_s` seconds one attempt may take; `give_up_after_s` seconds in the inbox after which a failing
+    event becomes a dead letter; `requests_per_minute` at most go to the endpoint (None: no limit).
+    """
+
+    mode: WebhookMode
+    timeout_s: int
+    give_up_after_s: int
+    requests_per_minute: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Channel:
     """One outbox or inbox, named from its participant's side.
@@ -88,7 +109,8 @@ class Channel:
     `expiry_s` seconds an event is worth delivering (None: for ever); `batching_delay_ms` milliseconds it may
     wait for company; `retention_s` seconds a queue keeps it; `max_receives` deliveries tried before the
     dead-letter queue; `receipts`: the reader confirms each event after handling it, not at reception;
-    `when_full`: what happens to its new events when the device's store has no room for their priority.
+    `when_full`: what happens to its new events when the device's store has no room for their priority;
+    `webhook`: an HTTPS endpoint is the reader (None: somebody reads the queue).
     """
 
     participant: str
@@ -103,6 +125,7 @@ class Channel:
     max_receives: int
     receipts: bool
     when_full: WhenFull
+    webhook: Webhook | None
 
     @property
     def address(self) -> str:
@@ -114,7 +137,8 @@ class Channel:
 class Participant:
     """Someone who sends through `outbox` and receives through `inbox`.
 
-    `sends` are the types of its events, a prefix where one ends in `.*`; None where it does not say.
+    `sends` are the types of its events, a prefix where one ends in `.*`; None where it does not say. One that
+    is `retired` still has its queues and may empty them, but no route leads to it.
     """
 
     name: str
@@ -123,6 +147,7 @@ class Participant:
     inbox: Channel
     outbox: Channel
     sends: tuple[str, ...] | None
+    retired: bool = False
 
     def may_send(self, event_type: str) -> bool:
         """Whether `sends` names the type; a participant that does not say counts as sending none."""

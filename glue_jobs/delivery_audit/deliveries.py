@@ -8,6 +8,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.expiry import BY_CHANNEL
+from eventplane.hops import HOP_LIMIT
+from eventplane.limits import MAX_HOPS
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.route_filters import EVERY_ROUTE, NO_ROUTE
 
@@ -107,7 +110,7 @@ def _verdict() -> Column:
     verdict = verdict.when(~sf.col("in_tap"), sf.lit(Verdict.UNEXPLAINED))
     verdict = verdict.when(~expected, sf.lit(Verdict.MISROUTED))
     for outcome in _ENDS:
-        recorded = _rightly_expired() if outcome is Outcome.EXPIRED else sf.array_contains(outcomes, outcome)
+        recorded = _rightly_expired() if outcome is Outcome.EXPIRED else _rightly_ended(outcome)
         verdict = verdict.when(recorded, sf.lit(Verdict(outcome)))
     unrouted = (sf.col("route") == NO_ROUTE) & sf.array_contains(outcomes, Outcome.UNROUTED)
     return verdict.when(unrouted, sf.lit(Verdict.UNROUTED)).otherwise(sf.lit(Verdict.LOST))
@@ -115,9 +118,24 @@ def _verdict() -> Column:
 
 def _rightly_expired() -> Column:
     """Whether a router recorded the event as expired and it had: what can be known is not taken on trust."""
+
+    def holds(each: Column) -> Column:
+        by_itself = each["decided_at_ms"] >= sf.col("expires_at_ms")
+        age_ms = each["decided_at_ms"] - sf.col("accepted_at_ms")
+        by_channel = (each["reason"] == BY_CHANNEL) & (age_ms >= each["worth_ms"])
+        either = sf.coalesce(by_itself, sf.lit(False)) | sf.coalesce(by_channel, sf.lit(False))
+        return (each["outcome"] == Outcome.EXPIRED) & either
+
+    return sf.exists("found", holds)
+
+
+def _rightly_ended(outcome: Outcome) -> Column:
+    """Whether a router recorded the outcome, and for a loop only if the event really came round so often."""
+    came_round = sf.coalesce(sf.col("hops"), sf.lit(0)) >= MAX_HOPS
     return sf.exists(
         "found",
         lambda each: (
-            (each["outcome"] == Outcome.EXPIRED) & (each["decided_at_ms"] >= sf.col("expires_at_ms"))
+            (each["outcome"] == outcome)
+            & ((sf.coalesce(each["reason"], sf.lit("")) != HOP_LIMIT) | came_round)
         ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from eventplane.contract import Channel, Place
 from eventplane.delivery import Outcome
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.quarantine import any_missing, fault, line
@@ -57,6 +58,8 @@ def decisions(ledger: DataFrame, history: ContractHistory) -> DataFrame:
         _route_taken(history).alias("route"),
         "destination",
         "outcome",
+        "reason",
+        _worth_ms(history).alias("worth_ms"),
         "priority",
         "contract_version",
         "file",
@@ -88,6 +91,24 @@ def _route_taken(history: ContractHistory) -> Column:
     declared = pairs[sf.concat_ws(" ", "contract_version", "route")]
     elsewhere = (sf.col("outcome") == Outcome.DELIVERED) & (sf.col("destination") != declared)
     return sf.when(elsewhere, sf.concat_ws(" -> ", "route", "destination")).otherwise(sf.col("route"))
+
+
+def _worth_ms(history: ContractHistory) -> Column:
+    """How long the row's contract lets an event on the row's route be worth delivering, null for ever."""
+    bounds = {
+        f"{contract.version} {route.name}": 1_000 * bound
+        for contract in history.contracts
+        for route in contract.routes_at(Place.CLOUD)
+        if (bound := _strictest(contract.device.outbox, contract.channel(route.destination)))
+    }
+    if not bounds:
+        return sf.lit(None).cast("long")
+    pairs = sf.create_map(*(sf.lit(each) for pair in bounds.items() for each in pair))
+    return pairs[sf.concat_ws(" ", "contract_version", "route")].cast("long")
+
+
+def _strictest(*channels: Channel) -> int | None:
+    return min((each.expiry_s for each in channels if each.expiry_s is not None), default=None)
 
 
 def by_destination(ledger: DataFrame) -> DataFrame:

@@ -76,5 +76,10 @@ def _window(text: str) -> Window:
         ) from error
 
 
+def totals_line(document: dict[str, Any]) -> str:
+    """One line of JSON, by which the log's readers know what the audit found."""
+    return json.dumps({"audit_totals": document["totals"], "date": document["window"]["date"]}) + "\n"
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.stdout.write(totals_line(main(sys.argv[1:])))

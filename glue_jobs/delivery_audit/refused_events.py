@@ -13,6 +13,7 @@ from eventplane.delivery import (
     UNKNOWN_DATASCHEMA,
     Outcome,
 )
+from eventplane.hops import HOP_LIMIT
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.route_filters import EVERY_ROUTE
 
@@ -24,7 +25,8 @@ def believed(ledger: DataFrame, history: ContractHistory) -> DataFrame:
     """The ledger's rows about events, in which what is not to be believed has the outcome `UNBACKED`.
 
     A dead-lettered event has a letter that was delivered to somebody. If all its routes ended so, the row's
-    contract must also have the payloads of its type checked: there is no other reason to refuse an event.
+    contract must also have the payloads of its type checked, or the event went round in circles: there is no
+    other reason to refuse one.
     """
     dead = sf.col("outcome") == Outcome.DEAD_LETTERED
     letters = ledger.where((sf.col("type") == DEAD_LETTER_TYPE) & (sf.col("outcome") == Outcome.DELIVERED))
@@ -45,4 +47,6 @@ def _could_be_refused(history: ContractHistory) -> Column:
     invalid = history.has_check(*row, SchemaCheck.KNOWN, SchemaCheck.STRICT)
     unknown = history.has_check(*row, SchemaCheck.STRICT)
     reason = sf.col("reason")
-    return ((reason == PAYLOAD_INVALID) & invalid) | ((reason == UNKNOWN_DATASCHEMA) & unknown)
+    # Whether an event came round so often, the tap knows: `deliveries` asks it.
+    looped = reason == HOP_LIMIT
+    return ((reason == PAYLOAD_INVALID) & invalid) | ((reason == UNKNOWN_DATASCHEMA) & unknown) | looped

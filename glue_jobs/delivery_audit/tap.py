@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from eventplane.hops import ROUTER_HOPS
 from glue_jobs.delivery_audit.attributes import Attributes, with_attributes
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.quarantine import any_missing, fault, line
@@ -20,6 +21,7 @@ READ_ATTRIBUTES = (
     "deadletterreason",
     "deviceepoch",
     "devicesequence",
+    ROUTER_HOPS,
 )
 """What the audit itself wants to know of an event, besides what the filters look at."""
 
@@ -48,6 +50,7 @@ def tap_rows(raw: DataFrame, history: ContractHistory, window: Window) -> DataFr
         _sequence(texts["devicesequence"]).alias("sequence"),
         _unix_ms(texts["recordedtime"]).alias("recorded_at_ms"),
         _expires_at_ms(texts["expirytime"]).alias("expires_at_ms"),
+        texts[ROUTER_HOPS].cast("int").alias("hops"),
         sf.when(sf.col("event").isNotNull(), _routes(history, attributes)).alias("routes"),
         "refusal",
         sf.when(sf.col("refusal").isNotNull(), sf.sha2("original_base64", 256)).alias("refused"),
@@ -75,6 +78,7 @@ def events(tap: DataFrame) -> DataFrame:
             "dead_letter_reason",
             "recorded_at_ms",
             "expires_at_ms",
+            "hops",
             "routes",
         ),
         sf.struct("accepted_at_ms", "message_id", "index"),

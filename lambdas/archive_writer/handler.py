@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
-
-from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
 
 from lambdas.archive_writer.service import ArchiveWriterService
 from lambdas.archive_writer.settings import read_settings
@@ -14,17 +13,34 @@ from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
-from lambdas.common.queue import Context, partial_response, read_messages
+from lambdas.common.metrics import Metric, count, metrics
+from lambdas.common.queue import Context, read_messages
+from lambdas.common.redelivery import PartialResponse, Redelivery
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """What lasts as long as the process."""
+
+    writer: ArchiveWriterService
+    redelivery: Redelivery
 
 
 @cache
-def service() -> ArchiveWriterService:
+def service() -> Wired:
     """The service as the environment describes it. Raises `SettingsError`."""
     settings = read_settings(os.environ)
-    return ArchiveWriterService(archive=Archive(client("s3"), settings.archive_bucket), clock=system_clock)
+    archive = Archive(client("s3"), settings.archive_bucket)
+    writer = ArchiveWriterService(archive=archive, clock=system_clock)
+    return Wired(writer, Redelivery(client("sqs"), settings.source_queue))
 
 
 @logger.inject_lambda_context
-def handle(event: dict[str, Any], context: Context) -> PartialItemFailureResponse:
+@metrics.log_metrics
+def handle(event: dict[str, Any], context: Context) -> PartialResponse:
     """Archive one batch of the tap queue."""
-    return partial_response(event, context, service().process(read_messages(event)))
+    messages = read_messages(event)
+    count(Metric.MESSAGES, len(messages))
+    wired = service()
+    failed = wired.writer.process(messages)
+    return wired.redelivery.answer(messages, failed, context.get_remaining_time_in_millis)

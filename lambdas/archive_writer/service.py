@@ -14,6 +14,7 @@ from eventplane.ledger import QUARANTINE, TAP, tap_records, to_line
 from lambdas.common.archive import Archive
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import QueueMessage
 
 Readable = tuple[QueueMessage, IngestFrame]
@@ -41,6 +42,9 @@ class ArchiveWriterService:
         failed |= self._put(TAP, {message.id for message, _ in readable}, now_ms, tap)
         quarantine = (_quarantine_line(message, error, now_ms) for message, error in unreadable)
         failed |= self._put(QUARANTINE, {message.id for message, _ in unreadable}, now_ms, quarantine)
+        count(Metric.RETRIED, len(failed))
+        count(Metric.ARCHIVED, len(readable))
+        count(Metric.QUARANTINED, len(unreadable))
         logger.info("archived", frames=len(readable), quarantined=len(unreadable), failed=len(failed))
         return frozenset(failed)
 

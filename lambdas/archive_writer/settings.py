@@ -10,11 +10,15 @@ from lambdas.common.settings import text
 
 @dataclass(frozen=True, slots=True)
 class ArchiveWriterSettings:
-    """`archive_bucket` is where the tap is written."""
+    """`archive_bucket` is where the tap is written; `source_queue` the URL of the queue with its frames."""
 
+    source_queue: str
     archive_bucket: str
 
 
 def read_settings(environment: Mapping[str, str]) -> ArchiveWriterSettings:
     """The settings in `environment`. Raises `SettingsError`."""
-    return ArchiveWriterSettings(archive_bucket=text(environment, "EVENTPLANE_ARCHIVE_BUCKET"))
+    return ArchiveWriterSettings(
+        source_queue=text(environment, "EVENTPLANE_SOURCE_QUEUE"),
+        archive_bucket=text(environment, "EVENTPLANE_ARCHIVE_BUCKET"),
+    )

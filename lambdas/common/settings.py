@@ -28,6 +28,14 @@ def text(environment: Mapping[str, str], variable: str) -> str:
     return value
 
 
+def whole_number(environment: Mapping[str, str], variable: str) -> int:
+    """A number from 1. Raises `SettingsError`."""
+    value = text(environment, variable)
+    if not (value.isascii() and value.isdigit() and int(value)):
+        raise SettingsError(variable, "is not a whole number from 1")
+    return int(value)
+
+
 def text_mapping(environment: Mapping[str, str], variable: str) -> dict[str, str]:
     """A JSON object of texts. Raises `SettingsError`."""
     try:
@@ -37,6 +45,25 @@ def text_mapping(environment: Mapping[str, str], variable: str) -> dict[str, str
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
         raise SettingsError(variable, "is not a JSON object of texts")
     return value
+
+
+def text_list(environment: Mapping[str, str], variable: str) -> tuple[str, ...]:
+    """A JSON array of texts, at least one. Raises `SettingsError`."""
+    try:
+        value = json.loads(text(environment, variable))
+    except ValueError as error:
+        raise SettingsError(variable, f"is not JSON ({error})") from error
+    if not (isinstance(value, list) and value and all(isinstance(each, str) for each in value)):
+        raise SettingsError(variable, "is not a JSON array of texts")
+    return tuple(value)
+
+
+def seconds(environment: Mapping[str, str], variable: str) -> int:
+    """A whole number of seconds, at least 1. Raises `SettingsError`."""
+    value = text(environment, variable)
+    if not (value.isascii() and value.isdigit() and int(value)):
+        raise SettingsError(variable, f"is {value!r}, no number of seconds")
+    return int(value)
 
 
 def bundle_root(environment: Mapping[str, str]) -> Path:

@@ -1,13 +1,15 @@
-"""Sending events to SQS queues, many at a time."""
+"""Sending to SQS queues, many messages at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.sqs_binding import DATA_TYPE, SqsMessage
+from eventplane.sqs_binding import DATA_TYPE
 from lambdas.common.log import logger
 
 MAX_ENTRIES: Final = 10
@@ -18,10 +20,51 @@ MAX_BYTES: Final = 1024 * 1024
 
 FIFO_SUFFIX: Final = ".fifo"
 
+_OF_THE_MESSAGE: Final = frozenset({"InvalidMessageContents", "InvalidParameterValue"})
+"""What SQS says of a message that it will never take. All else, `SenderFault` or not, may be over next time:
+a permission, a key, a queue that is being deployed."""
 
-def batches(messages: Iterable[SqsMessage]) -> Iterator[list[SqsMessage]]:
+
+class Message(Protocol):
+    """What can be sent; `bytes` as SQS counts them, `group` and `deduplication` for FIFO queues."""
+
+    @property
+    def body(self) -> str: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def hints(self) -> Mapping[str, str]: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def deduplication(self) -> str: ...
+
+
+_M = TypeVar("_M", bound=Message)
+
+
+class Fate(Enum):
+    """What became of a message: the queue has it, it can be sent again, or the queue will never take it."""
+
+    TAKEN = "taken"
+    AGAIN = "again"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The `fate` of one message; `detail` says why, in SQS's words."""
+
+    fate: Fate
+    detail: str = ""
+
+
+TAKEN: Final = Answer(Fate.TAKEN)
+
+
+def batches(messages: Iterable[_M]) -> Iterator[list[_M]]:
     """The messages in their order, cut into what one SendMessageBatch may carry."""
-    batch: list[SqsMessage] = []
+    batch: list[_M] = []
     size = 0
     for message in messages:
         if len(batch) == MAX_ENTRIES or (batch and size + message.bytes > MAX_BYTES):
@@ -39,10 +82,10 @@ class SqsSender:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def send(self, queue_url: str, batch: Sequence[SqsMessage]) -> list[bool]:
-        """Send one batch; for each of its messages, in order, whether the queue has taken it.
+    def send(self, queue_url: str, batch: Sequence[Message]) -> list[Answer]:
+        """Send one batch; the answer for each of its messages, in order.
 
-        Never raises for what AWS or the network refuse: a message not taken has to be sent again.
+        Never raises for what AWS or the network refuse.
         """
         fifo = queue_url.endswith(FIFO_SUFFIX)
         entries = [_entry(str(at), message, fifo) for at, message in enumerate(batch)]
@@ -50,16 +93,40 @@ class SqsSender:
             response = self._client.send_message_batch(QueueUrl=queue_url, Entries=entries)
         except (ClientError, BotoCoreError) as error:
             logger.warning("send failed", queue_url=queue_url, messages=len(batch), error=str(error))
-            return [False] * len(batch)
-        if failures := response.get("Failed", []):
-            codes = sorted({failure["Code"] for failure in failures})
+            if _is_final(_code(error)) and len(batch) > 1:
+                # Whichever of them it means: alone, each gets an answer of its own.
+                return [answer for message in batch for answer in self.send(queue_url, [message])]
+            return [_refused(_code(error), str(error))] * len(batch)
+        failures = {failure["Id"]: failure for failure in response.get("Failed", [])}
+        if failures:
+            codes = sorted({failure["Code"] for failure in failures.values()})
             logger.warning("send failed in part", queue_url=queue_url, messages=len(failures), codes=codes)
-        # Taken is only what SQS names as taken: an entry that it forgets counts as failed.
+        # Taken is only what SQS names as taken: an entry that it forgets has to be sent again.
         taken = {entry["Id"] for entry in response.get("Successful", [])}
-        return [entry["Id"] in taken for entry in entries]
+        return [TAKEN if entry["Id"] in taken else _failure(failures.get(entry["Id"])) for entry in entries]
 
 
-def _entry(id: str, message: SqsMessage, fifo: bool) -> dict[str, Any]:
+def _failure(failure: Mapping[str, Any] | None) -> Answer:
+    if failure is None:
+        return Answer(Fate.AGAIN, "SQS said nothing of it")
+    code = str(failure["Code"])
+    return _refused(code, f"{code}: {failure.get('Message', '')}")
+
+
+def _refused(code: str, detail: str) -> Answer:
+    return Answer(Fate.NEVER if _is_final(code) else Fate.AGAIN, detail)
+
+
+def _is_final(code: str) -> bool:
+    # The query protocol and the JSON one spell it differently (`AWS.SimpleQueueService.X`, `X`).
+    return code.rpartition(".")[2] in _OF_THE_MESSAGE
+
+
+def _code(error: Exception) -> str:
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def _entry(id: str, message: Message, fifo: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "Id": id,
         "MessageBody": message.body,

@@ -3,42 +3,71 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
-
+from eventplane.contract import Contract
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
+from lambdas.common.contract_table import ContractTable
 from lambdas.common.contracts import load_contract
 from lambdas.common.log import logger
-from lambdas.common.queue import Context, partial_response, read_messages
+from lambdas.common.metrics import Metric, count, metrics
+from lambdas.common.queue import Context, read_messages
+from lambdas.common.redelivery import PartialResponse, Redelivery
 from lambdas.common.sqs import SqsSender
+from lambdas.router.dispatch import Dispatch
+from lambdas.router.engine import Engine, build_engine
+from lambdas.router.in_force import InForce
 from lambdas.router.service import RouterService
 from lambdas.router.settings import read_settings
 
 
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """What lasts as long as the process."""
+
+    router: RouterService
+    redelivery: Redelivery
+
+
 @cache
-def service() -> RouterService:
-    """The service as the environment describes it. Raises `SettingsError`, `UnsupportedDestinationError`."""
+def service() -> Wired:
+    """The service as the environment describes it.
+
+    Raises `SettingsError`, and what `build_engine` raises of the contract that came with the code.
+    """
     settings = read_settings(os.environ)
-    return RouterService(
-        contract=load_contract(settings.root),
-        source=settings.source,
-        queues=settings.queues,
-        sender=SqsSender(client("sqs")),
+    sqs = client("sqs")
+
+    def build(contract: Contract) -> Engine:
+        return build_engine(contract, settings.source, settings.queues)
+
+    in_force = InForce(
+        bundled=load_contract(settings.root),
+        build=build,
+        table=ContractTable(client("dynamodb"), settings.contracts_table),
+        refresh_ms=1_000 * settings.refresh_s,
+        clock=system_clock,
+    )
+    router = RouterService(
+        engine=in_force.engine,
+        dispatch=Dispatch(SqsSender(sqs), settings.queues),
         archive=Archive(client("s3"), settings.archive_bucket),
         clock=system_clock,
     )
+    return Wired(router, Redelivery(sqs, settings.source_queue))
 
 
 @logger.inject_lambda_context
-def handle(event: dict[str, Any], context: Context) -> PartialItemFailureResponse:
+@metrics.log_metrics
+def handle(event: dict[str, Any], context: Context) -> PartialResponse:
     """Route one batch of the source queue."""
-    failed = service().process(
-        read_messages(event),
-        invocation_id=context.aws_request_id,
-        remaining_ms=context.get_remaining_time_in_millis,
-    )
-    return partial_response(event, context, failed)
+    messages = read_messages(event)
+    count(Metric.MESSAGES, len(messages))
+    wired = service()
+    remaining_ms = context.get_remaining_time_in_millis
+    failed = wired.router.process(messages, invocation_id=context.aws_request_id, remaining_ms=remaining_ms)
+    return wired.redelivery.answer(messages, failed, remaining_ms)

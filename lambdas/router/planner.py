@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Route
-from eventplane.delivery import Outcome, Refusal, dead_letter, letter_id
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.expiry import is_expired
+from eventplane.expiry import why_expired
+from eventplane.hops import HOP_LIMIT, hops_of, sent_on
 from eventplane.ingest import Accepted, parse_frame
 from eventplane.ledger import LedgerRecord
 from eventplane.router import Router
 from lambdas.common.queue import QueueMessage
-from lambdas.router.payload import PayloadCheck
+from lambdas.router.payload import Check, PayloadCheck
 
 DEAD_LETTER_SOURCE: Final = "/eventplane/cloud/router"
 """The `source` of the dead letters that the cloud's routers write."""
 
 
+NOT_TAKEN: Final = "not_taken"
+"""Why an event is dead on one route: the destination's queue will never take it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line for the ledger and, if its outcome is a delivery, the `event` that has to be sent for it."""
+    """One line for the ledger and, if its outcome is a delivery, the `event` that has to be sent for it.
+
+    `original` is the event as it came, None where it came as none.
+    """
 
     record: LedgerRecord
+    original: Envelope | None
     event: Envelope | None = None
+
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C trace context that the event carries."""
+        value = self.original.attributes.get("traceparent") if self.original else None
+        return None if value is None else str(value)
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """How something came in: the message, when it was accepted (Unix milliseconds), from which client."""
+    """How something came in: the queue message and its attempt, when it was accepted (Unix milliseconds),
+    from which client."""
 
-    message: QueueMessage
+    message_id: str
+    attempt: int
     accepted_at_ms: int
     client_id: str | None
 
@@ -61,14 +78,22 @@ class Planner:
                 refusal = Refusal(item.error.reason, item.error.detail)
                 yield from self._refused(entry, item, refusal, now_ms)
             elif item.event is not None:
-                # Before everything else: what is wrong is said of an event that nobody takes, or no longer.
-                if wrong := check(item.event):
-                    yield from self._refused(entry, item, wrong, now_ms)
-                else:
-                    yield from self._routed(entry, item.event, now_ms)
+                yield from self._judged(entry, item, item.event, check, now_ms)
+
+    def not_taken(self, step: Step, detail: str, now_ms: int) -> Iterator[Step]:
+        """What becomes of a `step` whose event its destination will never take: a dead letter."""
+        refusal = Refusal(NOT_TAKEN, detail)
+        record, original = step.record, step.original
+        yield Step(replace(record, outcome=Outcome.DEAD_LETTERED, reason=refusal.reason), original)
+        if original is not None:
+            entry = _Entry(record.message_id, record.attempt, record.entered_at_ms, record.client_id)
+            letter = self._letter(
+                entry, letter_id(*original.key), original.json.encode("utf-8"), refusal, now_ms, record.route
+            )
+            yield from self._routed(entry, letter, letter, now_ms, since_ms=now_ms)
 
     def _open(self, message: QueueMessage) -> tuple[_Entry, Iterator[Accepted]]:
-        entry = _Entry(message, message.sent_at_ms, None)
+        entry = _Entry(message.id, message.attempt, message.sent_at_ms, None)
         original = message.body.encode("utf-8", "surrogatepass")
         try:
             if not self._has_frames:
@@ -76,34 +101,71 @@ class Planner:
             frame = parse_frame(message.body)
         except EnvelopeError as error:
             return entry, iter([Accepted(0, None, original, error)])
-        return _Entry(message, frame.accepted_at_ms, frame.client_id), frame.items()
+        return replace(entry, accepted_at_ms=frame.accepted_at_ms, client_id=frame.client_id), frame.items()
 
-    def _routed(self, entry: _Entry, event: Envelope, now_ms: int) -> Iterator[Step]:
+    def _judged(
+        self, entry: _Entry, item: Accepted, event: Envelope, check: Check, now_ms: int
+    ) -> Iterator[Step]:
+        # Before everything else: what is wrong is said of an event that nobody takes, or no longer.
+        try:
+            outgoing = event if self._has_frames and not hops_of(event) else sent_on(event)
+        except EnvelopeError as error:
+            if error.reason == HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
+                # A letter about a letter would only keep the loop going.
+                yield Step(self._record(entry, event, now_ms, None, Outcome.DROPPED, HOP_LIMIT), event)
+            else:
+                yield from self._refused(entry, item, Refusal(error.reason, error.detail), now_ms)
+            return
+        if wrong := check(event):
+            yield from self._refused(entry, item, wrong, now_ms)
+        else:
+            yield from self._routed(entry, event, outgoing, now_ms, since_ms=entry.accepted_at_ms)
+
+    def _routed(
+        self, entry: _Entry, event: Envelope, outgoing: Envelope, now_ms: int, *, since_ms: int
+    ) -> Iterator[Step]:
+        """`event` decides where it goes, `outgoing` is what goes there; its age counts from `since_ms`."""
         routes = self._router.route(event)
         if not routes:
-            yield Step(self._record(entry, event, now_ms, None, Outcome.UNROUTED, "no_route"))
-        expired = is_expired(event, now_ms)
+            yield Step(self._record(entry, event, now_ms, None, Outcome.UNROUTED, "no_route"), event)
         for route in routes:
-            if expired:
-                yield Step(self._record(entry, event, now_ms, route, Outcome.EXPIRED, "expirytime"))
+            channels = self._channel, self._contract.channel(route.destination)
+            if why := why_expired(event, now_ms, since_ms, *channels):
+                yield Step(self._record(entry, event, now_ms, route, Outcome.EXPIRED, why), event)
             else:
-                yield Step(self._record(entry, event, now_ms, route, Outcome.DELIVERED, None), event)
+                record = self._record(entry, event, now_ms, route, Outcome.DELIVERED, None)
+                yield Step(record, event, outgoing)
 
     def _refused(self, entry: _Entry, item: Accepted, refusal: Refusal, now_ms: int) -> Iterator[Step]:
         """The original is never tried again: it becomes a dead letter, which is routed like any event."""
-        yield Step(self._record(entry, item.event, now_ms, None, Outcome.DEAD_LETTERED, refusal.reason))
-        letter = dead_letter(
-            # The same event, or message and place, give the same id: a repetition is not a second letter.
-            id=letter_id(*item.event.key) if item.event else f"{entry.message.id}.{item.index}",
+        yield Step(
+            self._record(entry, item.event, now_ms, None, Outcome.DEAD_LETTERED, refusal.reason), item.event
+        )
+        # The same event, or message and place, give the same id: a repetition is not a second letter.
+        id = letter_id(*item.event.key) if item.event else f"{entry.message_id}.{item.index}"
+        letter = self._letter(entry, id, item.original, refusal, now_ms)
+        yield from self._routed(entry, letter, letter, now_ms, since_ms=now_ms)
+
+    def _letter(
+        self,
+        entry: _Entry,
+        id: str,
+        original: bytes,
+        refusal: Refusal,
+        now_ms: int,
+        route: str | None = None,
+    ) -> Envelope:
+        return dead_letter(
+            id=id,
             source=DEAD_LETTER_SOURCE,
             time=datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds"),
             refusal=refusal,
             channel=self._channel.address,
-            original=item.original,
+            original=original,
             contract_version=self._contract.version,
-            attempt=entry.message.attempt,
+            route=route,
+            attempt=entry.attempt,
         )
-        yield from self._routed(entry, letter, now_ms)
 
     def _record(
         self,
@@ -130,6 +192,6 @@ class Planner:
             destination=route.destination if route else None,
             outcome=outcome,
             reason=reason,
-            attempt=entry.message.attempt,
-            message_id=entry.message.id,
+            attempt=entry.attempt,
+            message_id=entry.message_id,
         )

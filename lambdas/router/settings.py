@@ -6,16 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lambdas.common.settings import bundle_root, text, text_mapping
+from lambdas.common.settings import bundle_root, seconds, text, text_mapping
 
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
-    """`source` is the address of the channel whose queue feeds the function; `queues` has a URL an inbox."""
+    """`source` is the address of the channel whose queue feeds the function; `queues` has a URL an inbox.
+
+    `contracts_table` has the published contracts, and is looked at every `refresh_s` seconds.
+    """
 
     source: str
+    source_queue: str
     queues: Mapping[str, str]
     archive_bucket: str
+    contracts_table: str
+    refresh_s: int
     root: Path
 
 
@@ -23,7 +29,10 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
     """The settings in `environment`. Raises `SettingsError`."""
     return RouterSettings(
         source=text(environment, "EVENTPLANE_SOURCE"),
+        source_queue=text(environment, "EVENTPLANE_SOURCE_QUEUE"),
         queues=text_mapping(environment, "EVENTPLANE_QUEUES"),
         archive_bucket=text(environment, "EVENTPLANE_ARCHIVE_BUCKET"),
+        contracts_table=text(environment, "EVENTPLANE_CONTRACTS_TABLE"),
+        refresh_s=seconds(environment, "EVENTPLANE_CONTRACT_REFRESH_S"),
         root=bundle_root(environment),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind
+from eventplane.presence import MONITOR
 from local.cloud import CloudEndpoint
 from local.deploy import deploy
 from local.process import Supervisor
@@ -23,9 +24,9 @@ class Plane:
 
     @property
     def inbox_outputs(self) -> dict[str, str]:
-        """The output with the inbox queue's URL, by cloud service."""
+        """The output with the inbox queue's URL, by cloud service that the plane itself does not read for."""
         services = self.contract.of_kind(ParticipantKind.CLOUD_SERVICE)
-        return {service.name: inbox_url_output(service.name) for service in services}
+        return {each.name: inbox_url_output(each.name) for each in services if each.name != MONITOR}
 
     @property
     def inboxes(self) -> dict[str, str]:

@@ -155,7 +155,7 @@ def _play(
         injected = faults.injected()
         wait_until_none_remain(progress, "homes drain", lambda: _backlog(homes), _PATIENCE_SECONDS)
         if tamper is not None:
-            _wait_for_queues(plane, progress, ["IngestUrl"])
+            _wait_for_queues(plane, progress, ["IngestUrl", "UrgentIngestUrl"])
             tamper(sqs, plane.inboxes)
             stack.enter_context(consumers)
         expected = expected_by_service(plane.contract, sent.events, sent.malformed, devices=homes)
@@ -166,7 +166,9 @@ def _play(
             return max(0, to_cloud - consumers.received_total)
 
         wait_until_none_remain(progress, "services read", unread, _PATIENCE_SECONDS)
-        _wait_for_queues(plane, progress, ["IngestUrl", "TapUrl", *plane.inbox_outputs.values()])
+        _wait_for_queues(
+            plane, progress, ["IngestUrl", "UrgentIngestUrl", "TapUrl", *plane.inbox_outputs.values()]
+        )
         arrived: dict[str, Arrived] = {
             **consumers.arrived,
             CALL_SERVICE: arrived_at_call_services(home.services for home in homes.values()),

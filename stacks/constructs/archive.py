@@ -10,7 +10,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from eventplane.resource_names import archive_bucket
 from stacks.config import Environment
+from stacks.constructs.customer_key import find_key
 from stacks.constructs.service_role import allow
 from stacks.findings import PLAIN_HTTP, accept
 
@@ -22,12 +24,15 @@ class Archive(Construct):
 
     def __init__(self, scope: Construct, id: str, *, environment: Environment) -> None:
         super().__init__(scope, id)
+        key = find_key(self, environment)
         self.bucket = s3.Bucket(
             self,
             "Bucket",
             bucket_name=_bucket_name(environment),
             versioned=True,
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            bucket_key_enabled=True if key else None,  # one request to the key for many objects
             enforce_ssl=not environment.is_emulated,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
@@ -62,7 +67,7 @@ def allow_folders(
     folders: Sequence[str],
 ) -> iam.PolicyStatement:
     """A statement for a role in `scope` that allows `actions` on the objects in `folders` of `archive`."""
-    bucket = _bucket_name(environment, "<AWS::AccountId>-<AWS::Region>")  # as cdk-nag writes it
+    bucket = archive_bucket(environment.name, "<AWS::AccountId>", "<AWS::Region>")  # as cdk-nag writes it
     for folder in folders:
         arn = f"arn:<AWS::Partition>:s3:::{bucket}/{folder}/*"
         accept(
@@ -73,6 +78,5 @@ def allow_folders(
     return allow(actions, [archive.arn_for_objects(f"{folder}/*") for folder in folders])
 
 
-def _bucket_name(environment: Environment, owner: str = f"{Aws.ACCOUNT_ID}-{Aws.REGION}") -> str:
-    # Bucket names are shared with the whole world.
-    return f"{environment.resource_name('archive')}-{owner}"
+def _bucket_name(environment: Environment) -> str:
+    return archive_bucket(environment.name, Aws.ACCOUNT_ID, Aws.REGION)

@@ -17,12 +17,17 @@ from eventplane.ledger import CONTRACTS, LEDGER, TAP
 from stacks.bundling import ROOT, copy_packages, local_bundling
 from stacks.config import Environment
 from stacks.constructs.archive import allow_folders
+from stacks.constructs.customer_key import allow_key
 from stacks.constructs.service_role import allow, service_role
+from stacks.constructs.watch import AUDIT_METRICS, audit_namespace
 from stacks.findings import accept
 
 GLUE_VERSION: Final = "5.1"
 WORKER_TYPE: Final = "G.1X"
 FOLDER: Final = "delivery_audit"
+
+VERDICT: Final = "audit_totals"
+"""What the job calls the member of its last line that has the totals (glue_jobs/delivery_audit/main.py)."""
 
 AUDIT: Final = "audit"
 """The archive's folder that the job writes."""
@@ -43,8 +48,8 @@ class AuditJob(Construct):
             bundling=local_bundling(_fill),
         )
         log_prefix = f"/aws-glue/jobs/{self.name}"
-        log_groups = [
-            logs.LogGroup(
+        log_groups = {
+            stream: logs.LogGroup(
                 self,
                 f"{stream.title()}Log",
                 log_group_name=f"{log_prefix}/{stream}",
@@ -52,7 +57,16 @@ class AuditJob(Construct):
                 removal_policy=environment.removal_policy,
             )
             for stream in ("output", "error")
-        ]
+        }
+        for name in AUDIT_METRICS:
+            # From the line that the job writes when it is done: no client, no permission, no retry.
+            log_groups["output"].add_metric_filter(
+                name.title(),
+                filter_pattern=logs.FilterPattern.exists(f"$.{VERDICT}.{name}"),
+                metric_namespace=audit_namespace(environment),
+                metric_name=name,
+                metric_value=f"$.{VERDICT}.{name}",
+            )
         role = service_role(
             self,
             "Role",
@@ -60,9 +74,10 @@ class AuditJob(Construct):
             statements=[
                 allow(["s3:GetObject"], [_object_arn(self, asset) for asset in (script, packages)]),
                 *self._archive_statements(environment, archive),
+                *allow_key(environment),
             ],
         )
-        for group in log_groups:
+        for group in log_groups.values():
             group.grant_write(role)
         self.job = glue.CfnJob(
             self,
@@ -90,6 +105,17 @@ class AuditJob(Construct):
             },
         )
         self.job.node.add_dependency(role)
+        if environment.audit_schedule:
+            trigger = glue.CfnTrigger(
+                self,
+                "Schedule",
+                name=self.name,
+                type="SCHEDULED",
+                schedule=environment.audit_schedule,
+                start_on_creation=True,
+                actions=[glue.CfnTrigger.ActionProperty(job_name=self.name)],
+            )
+            trigger.add_resource_dependency(self.job)
         accept(
             self.job, "GL1", "The logs hold counts and names of routes; CloudWatch encrypts them by itself."
         )

@@ -8,7 +8,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_iot as iot
 from constructs import Construct
 
-from eventplane.topics import basic_ingest_topic, device_topic
+from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from stacks.config import Environment
 
 THING: Final = "${iot:Connection.Thing.ThingName}"
@@ -16,7 +16,8 @@ THING: Final = "${iot:Connection.Thing.ThingName}"
 
 
 class DevicePolicy(Construct):
-    """The IoT policy that every device's certificate gets. `rule` names the ingest rule."""
+    """The IoT policy that every device's certificate gets. `rule` names the ingest rule; the urgent
+    one's name follows from it."""
 
     def __init__(self, scope: Construct, id: str, *, environment: Environment, rule: str) -> None:
         super().__init__(scope, id)
@@ -34,13 +35,17 @@ class DevicePolicy(Construct):
                         # Only with a certificate that is attached to the thing of this name.
                         "Condition": {"Bool": {"iot:Connection.Thing.IsAttached": "true"}},
                     },
-                    self._allow("iot:Publish", f"topic/{basic_ingest_topic(rule, THING)}"),
+                    self._allow(
+                        "iot:Publish",
+                        *(f"topic/{basic_ingest_topic(each, THING)}" for each in (rule, urgent_rule(rule))),
+                    ),
                     self._allow("iot:Subscribe", f"topicfilter/{inbox}"),
                     self._allow("iot:Receive", f"topic/{inbox}"),
                 ],
             },
         )
 
-    def _allow(self, action: str, resource: str) -> dict[str, Any]:
-        arn = Stack.of(self).format_arn(service="iot", resource=resource)
-        return {"Effect": "Allow", "Action": action, "Resource": arn}
+    def _allow(self, action: str, *resources: str) -> dict[str, Any]:
+        stack = Stack.of(self)
+        arns = [stack.format_arn(service="iot", resource=resource) for resource in resources]
+        return {"Effect": "Allow", "Action": action, "Resource": arns}

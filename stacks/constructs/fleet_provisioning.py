@@ -1,11 +1,12 @@
-"""How a device with nothing but the fleet's claim becomes a thing: AWS IoT fleet provisioning by claim."""
+"""How a device comes to its certificate, by the fleet's claim at first, later with the one that it has."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
-from aws_cdk import ArnFormat, Aws, Stack
+from aws_cdk import Aws, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_iot as iot
 from aws_cdk import aws_lambda as lambda_
@@ -15,6 +16,7 @@ from eventplane.topics import (
     CLAIM_CLIENT_PREFIX,
     CREATE_FROM_REQUEST_TOPIC,
     CREATE_WITH_KEY_TOPIC,
+    RENEWAL_CLIENT_PREFIX,
     answer_topics,
     register_topic,
 )
@@ -27,19 +29,31 @@ HOOK_PAYLOAD_VERSION: Final = "2020-04-01"
 
 
 class FleetProvisioning(Construct):
-    """The template that registers a device, and the policy of the fleet's claim, which may ask for that only.
+    """The template that registers a device, and two policies that allow to ask for it and nothing else.
 
-    A thing's name is the serial number that the device tells, so a claim's holder can ask for any name: the
-    pre-provisioning hook is what knows which devices were made. `device_policy` is what a device gets.
+    The claim carries the one, each device's certificate the other beside the device policy. They differ in
+    the client ids that they allow, so that `hook` knows who asks. A thing is called what it says its serial
+    number is: only `hook` knows whose that is.
     """
 
     def __init__(
-        self, scope: Construct, id: str, *, environment: Environment, device_policy: iot.CfnPolicy
+        self, scope: Construct, id: str, *, environment: Environment, hook: lambda_.IFunction
     ) -> None:
         super().__init__(scope, id)
         self.template_name = environment.resource_name("fleet")
         self.claim_policy_name = environment.resource_name("claim")
+        self._policy("ClaimPolicy", self.claim_policy_name, CLAIM_CLIENT_PREFIX)
+        renewal = self._policy("RenewalPolicy", environment.resource_name("renewal"), RENEWAL_CLIENT_PREFIX)
         role = self._role()
+        permission = lambda_.CfnPermission(
+            self,
+            "HookPermission",
+            action="lambda:InvokeFunction",
+            function_name=hook.function_name,
+            principal="iot.amazonaws.com",
+            source_account=Aws.ACCOUNT_ID,
+            source_arn=self._arn(f"provisioningtemplate/{self.template_name}"),
+        )
         template = iot.CfnProvisioningTemplate(
             self,
             "Template",
@@ -47,12 +61,14 @@ class FleetProvisioning(Construct):
             description="A device's first certificate, and every later one",
             enabled=True,
             provisioning_role_arn=role.role_arn,
-            template_body=json.dumps(_template_body(str(device_policy.policy_name))),
+            template_body=json.dumps(
+                _template_body([environment.resource_name("device"), str(renewal.policy_name)])
+            ),
+            pre_provisioning_hook=iot.CfnProvisioningTemplate.ProvisioningHookProperty(
+                target_arn=hook.function_arn, payload_version=HOOK_PAYLOAD_VERSION
+            ),
         )
-        template.node.add_dependency(role, device_policy)
-        if environment.provisioning_hook:
-            self._ask_first(template, environment.provisioning_hook)
-        self._claim_policy()
+        template.node.add_dependency(role, renewal, permission)
 
     def _role(self) -> iam.Role:
         """What the template works with."""
@@ -79,39 +95,18 @@ class FleetProvisioning(Construct):
             )
         return role
 
-    def _ask_first(self, template: iot.CfnProvisioningTemplate, function: str) -> None:
-        """Let the Lambda function of this name decide on every registration."""
-        stack = Stack.of(self)
-        target = stack.format_arn(
-            service="lambda",
-            resource="function",
-            resource_name=function,
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
-        permission = lambda_.CfnPermission(
-            self,
-            "HookPermission",
-            action="lambda:InvokeFunction",
-            function_name=function,
-            principal="iot.amazonaws.com",
-            source_arn=self._arn(f"provisioningtemplate/{self.template_name}"),
-        )
-        template.pre_provisioning_hook = iot.CfnProvisioningTemplate.ProvisioningHookProperty(
-            target_arn=target, payload_version=HOOK_PAYLOAD_VERSION
-        )
-        template.node.add_dependency(permission)
-
-    def _claim_policy(self) -> None:
+    def _policy(self, id: str, name: str, client_prefix: str) -> iot.CfnPolicy:
+        """A policy for clients whose ids start with `client_prefix`."""
         requests = [CREATE_FROM_REQUEST_TOPIC, CREATE_WITH_KEY_TOPIC, register_topic(self.template_name)]
         answers = [answer for request in requests for answer in answer_topics(request)]
-        iot.CfnPolicy(
+        return iot.CfnPolicy(
             self,
-            "ClaimPolicy",
-            policy_name=self.claim_policy_name,
+            id,
+            policy_name=name,
             policy_document={
                 "Version": "2012-10-17",
                 "Statement": [
-                    self._allow("iot:Connect", "client", [f"{CLAIM_CLIENT_PREFIX}*"]),
+                    self._allow("iot:Connect", "client", [f"{client_prefix}*"]),
                     self._allow("iot:Publish", "topic", requests),
                     self._allow("iot:Subscribe", "topicfilter", answers),
                     self._allow("iot:Receive", "topic", answers),
@@ -127,7 +122,7 @@ class FleetProvisioning(Construct):
         return Stack.of(self).format_arn(service="iot", resource=resource)
 
 
-def _template_body(device_policy: str) -> dict[str, Any]:
+def _template_body(policies: Sequence[str]) -> dict[str, Any]:
     """In the template's own language; its references are IoT's, not CloudFormation's."""
     return {
         "Parameters": {"SerialNumber": {"Type": "String"}, "AWS::IoT::Certificate::Id": {"Type": "String"}},
@@ -137,6 +132,9 @@ def _template_body(device_policy: str) -> dict[str, Any]:
                 "Type": "AWS::IoT::Certificate",
                 "Properties": {"CertificateId": {"Ref": "AWS::IoT::Certificate::Id"}, "Status": "Active"},
             },
-            "policy": {"Type": "AWS::IoT::Policy", "Properties": {"PolicyName": device_policy}},
+            **{
+                f"policy{number}": {"Type": "AWS::IoT::Policy", "Properties": {"PolicyName": policy}}
+                for number, policy in enumerate(policies, start=1)
+            },
         },
     }

@@ -23,7 +23,7 @@ CONTRACT_FILE: Final = "contract.json"
 
 LOCK: Final = ROOT / "lambdas" / "requirements.txt"
 
-AWS_SERVICES: Final = frozenset({"s3", "sqs"})
+AWS_SERVICES: Final = frozenset({"dynamodb", "iot", "s3", "secretsmanager", "sqs"})
 """Services that the functions call. botocore brings models of 400, which are nine tenths of the layer."""
 
 
@@ -34,12 +34,16 @@ def architecture(environment: Environment) -> lambda_.Architecture:
     return lambda_.Architecture.ARM_64
 
 
-def function_code(folder: str, contract: Contract) -> lambda_.Code:
-    """The code asset of `lambdas/<folder>`: itself, what the functions share, the core and the contract."""
+def function_code(folder: str, contract: Contract | None = None) -> lambda_.Code:
+    """The code asset of `lambdas/<folder>`: itself, what the functions share, the core.
+
+    With the contract for those that route: a new version of it shall not deploy the others.
+    """
 
     def fill(target: Path) -> None:
         copy_packages(target, "eventplane", "lambdas/common", f"lambdas/{folder}")
-        (target / CONTRACT_FILE).write_bytes(contract.canonical)
+        if contract is not None:
+            (target / CONTRACT_FILE).write_bytes(contract.canonical)
         compile_bytecode(target, "/var/task")
 
     return lambda_.Code.from_asset(

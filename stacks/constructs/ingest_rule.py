@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from aws_cdk import ArnFormat, Aws, Stack
 from aws_cdk import aws_iot as iot
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -12,8 +11,7 @@ from constructs import Construct
 from eventplane.ingest import RULE_SELECT
 from eventplane.topics import device_topic
 from stacks.config import PROJECT, Environment
-from stacks.constructs.durable_queue import allow_send
-from stacks.constructs.service_role import service_role
+from stacks.constructs.rule_action import send_to
 
 SQL_VERSION: Final = "2016-03-23"
 
@@ -21,7 +19,8 @@ SQL_VERSION: Final = "2016-03-23"
 class IngestRule(Construct):
     """Gives every publish, with what IoT Core knows of its sender, to two queues independent of each other.
 
-    What a queue does not take goes to `errors`.
+    What a queue does not take goes to `errors`. Devices name the rule they publish to (Basic Ingest), and
+    so choose the lane.
     """
 
     def __init__(
@@ -30,14 +29,17 @@ class IngestRule(Construct):
         id: str,
         *,
         environment: Environment,
+        name: str,
         ingest: sqs.IQueue,
         tap: sqs.IQueue,
         errors: sqs.IQueue,
     ) -> None:
         super().__init__(scope, id)
-        self._environment = environment
-        # IoT allows letters, digits and underscores only.
-        self.name = f"{PROJECT}_{environment.name}_ingest"
+        self.name = name
+
+        def send(purpose: str, queue: sqs.IQueue) -> iot.CfnTopicRule.ActionProperty:
+            return send_to(self, purpose, environment=environment, rule=name, queue=queue)
+
         self.rule = iot.CfnTopicRule(
             self,
             "Rule",
@@ -46,28 +48,13 @@ class IngestRule(Construct):
                 description="Devices' outboxes to the router and, independently, to the archive",
                 aws_iot_sql_version=SQL_VERSION,
                 sql=f"SELECT {RULE_SELECT} FROM '{device_topic('+', 'outbox')}'",  # noqa: S608 - of constants only
-                actions=[self._send_to("Ingest", ingest), self._send_to("Tap", tap)],
-                error_action=self._send_to("Error", errors),
+                actions=[send("Ingest", ingest), send("Tap", tap)],
+                error_action=send("Error", errors),
             ),
         )
 
-    def _send_to(self, purpose: str, queue: sqs.IQueue) -> iot.CfnTopicRule.ActionProperty:
-        """An action with a role of its own, which may write to `queue` and is lent to this rule only."""
-        rule_arn = Stack.of(self).format_arn(
-            service="iot", resource="rule", resource_name=self.name, arn_format=ArnFormat.SLASH_RESOURCE_NAME
-        )
-        role = service_role(
-            self,
-            f"{purpose}Role",
-            service="iot",
-            statements=[allow_send(environment=self._environment, queues=[queue])],
-            trust_conditions={
-                "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
-                "ArnEquals": {"aws:SourceArn": rule_arn},
-            },
-        )
-        return iot.CfnTopicRule.ActionProperty(
-            sqs=iot.CfnTopicRule.SqsActionProperty(
-                queue_url=queue.queue_url, role_arn=role.role_arn, use_base64=False
-            )
-        )
+
+def ingest_rule_name(environment: Environment) -> str:
+    """What devices call the rule for all that is not urgent; the urgent one's name follows from it."""
+    # IoT allows letters, digits and underscores only.
+    return f"{PROJECT}_{environment.name}_ingest"

@@ -1,4 +1,4 @@
-"""A Python function fed by one queue: code, dependencies, role, log group and event source mapping."""
+"""A Python function: code, dependencies, role, log group, and the mapping of the queue that feeds it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from stacks.config import PROJECT, Environment, FunctionSize
+from stacks.config import Environment, FunctionSize
+from stacks.constructs.customer_key import allow_key
+from stacks.constructs.durable_queue import allow_delay
 from stacks.constructs.function_assets import RUNTIME, architecture
 from stacks.constructs.service_role import service_role
 from stacks.findings import accept
 
 
 class PythonFunction(Construct):
-    """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`.
+    """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`, or when somebody calls it.
 
     The function may read its queue, write its log, and do what `statements` allow.
     """
@@ -35,7 +37,7 @@ class PythonFunction(Construct):
         code: lambda_.Code,
         layer: lambda_.ILayerVersion,
         size: FunctionSize,
-        source: sqs.IQueue,
+        source: sqs.IQueue | None,
         statements: Sequence[iam.PolicyStatement],
         variables: Mapping[str, str],
     ) -> None:
@@ -48,7 +50,10 @@ class PythonFunction(Construct):
             retention=environment.log_retention,
             removal_policy=environment.removal_policy,
         )
-        role = service_role(self, "Role", service="lambda", statements=statements)
+        own = [*statements, *allow_key(environment)]
+        if source is not None:
+            own.append(allow_delay(environment=environment, queue=source))
+        role = service_role(self, "Role", service="lambda", statements=own)
         log_group.grant_write(role)
         self.function = lambda_.Function(
             self,
@@ -63,14 +68,23 @@ class PythonFunction(Construct):
             log_group=log_group,
             memory_size=size.memory_mib,
             timeout=size.timeout,
+            reserved_concurrent_executions=size.reserved_concurrency,
+            tracing=lambda_.Tracing.ACTIVE,
             environment={
-                "POWERTOOLS_SERVICE_NAME": f"{PROJECT}-{name}",
+                # In logs and metrics; with the environment in it, as an account may have several.
+                "POWERTOOLS_SERVICE_NAME": function_name,
+                **({"EVENTPLANE_SOURCE_QUEUE": source.queue_url} if source is not None else {}),
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.
                 "AWS_EC2_METADATA_DISABLED": "true",
                 **variables,
             },
         )
+        accept(role, "IAM5[Resource::*]", "X-Ray has no resources to name; the CDK grants it to send traces.")
         accept(self.function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
+        if source is not None:
+            self._feed(source, size)
+
+    def _feed(self, source: sqs.IQueue, size: FunctionSize) -> None:
         self.function.add_event_source(
             event_sources.SqsEventSource(
                 source,

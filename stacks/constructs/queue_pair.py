@@ -6,7 +6,10 @@ from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Channel, Participant, Transport
+from eventplane import presence
+from eventplane.contract import Channel, Participant
+from eventplane.resource_names import channel_queue as channel_queue_name
+from eventplane.resource_names import dead_letter_queue, is_fifo
 from stacks.config import Environment
 from stacks.constructs.durable_queue import DurableQueue, find_queue
 
@@ -24,16 +27,15 @@ class QueuePair(Construct):
                 self,
                 id,
                 environment=environment,
-                name=_queue_name(channel),
+                name=channel_queue_name(channel),
                 visibility=visibility,
                 retention=Duration.seconds(channel.retention_s),
                 max_receives=channel.max_receives,
-                is_fifo=_is_fifo(channel),
+                is_fifo=is_fifo(channel),
+                priority=channel.priority,
             )
 
-        self.inbox = channel_queue(
-            "Inbox", participant.inbox, Duration.seconds(environment.inbox_visibility_s)
-        )
+        self.inbox = channel_queue("Inbox", participant.inbox, _inbox_visibility(environment, participant))
         self.outbox = channel_queue("Outbox", participant.outbox, environment.router.visibility)
 
 
@@ -41,14 +43,22 @@ def find_channel_queue(
     scope: Construct, id: str, *, environment: Environment, channel: Channel
 ) -> sqs.IQueue:
     """The queue that carries `channel`, which another stack owns."""
-    return find_queue(
-        scope, id, environment=environment, name=_queue_name(channel), is_fifo=_is_fifo(channel)
-    )
+    name = channel_queue_name(channel)
+    return find_queue(scope, id, environment=environment, name=name, is_fifo=is_fifo(channel))
 
 
-def _queue_name(channel: Channel) -> str:
-    return channel.address.replace(".", "-")
+def find_channel_dead_letters(
+    scope: Construct, id: str, *, environment: Environment, channel: Channel
+) -> sqs.IQueue:
+    """The dead-letter queue of the queue that carries `channel`."""
+    name = dead_letter_queue(channel_queue_name(channel))
+    return find_queue(scope, id, environment=environment, name=name, is_fifo=is_fifo(channel))
 
 
-def _is_fifo(channel: Channel) -> bool:
-    return channel.transport is Transport.SQS_FIFO
+def _inbox_visibility(environment: Environment, participant: Participant) -> Duration:
+    """For inboxes that functions of this plane read, as those need it."""
+    if participant.name == presence.MONITOR:
+        return environment.presence.recorder.visibility
+    if participant.inbox.webhook:
+        return environment.webhook.visibility
+    return Duration.seconds(environment.inbox_visibility_s)

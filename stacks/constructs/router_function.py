@@ -12,8 +12,9 @@ from constructs import Construct
 
 from eventplane.contract import Channel
 from eventplane.ledger import CONTRACTS, LEDGER
-from stacks.config import Environment
+from stacks.config import Environment, FunctionSize
 from stacks.constructs.archive import allow_folders
+from stacks.constructs.contract_table import allow_read, table_name
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.python_function import PythonFunction
 
@@ -21,7 +22,10 @@ FOLDER = "router"
 
 
 class RouterFunction(Construct):
-    """Routes what comes over the channel `source` to `destinations`, inbox queues by their address."""
+    """Routes what comes over the channel `source` to `destinations`, inbox queues by their address.
+
+    A channel that has several queues has a router for each; `name` tells them apart.
+    """
 
     def __init__(
         self,
@@ -29,6 +33,8 @@ class RouterFunction(Construct):
         id: str,
         *,
         environment: Environment,
+        name: str,
+        size: FunctionSize,
         source: Channel,
         source_queue: sqs.IQueue,
         destinations: Mapping[str, sqs.IQueue],
@@ -42,14 +48,15 @@ class RouterFunction(Construct):
             self,
             "Router",
             environment=environment,
-            name=f"{FOLDER}-{source.participant}",
+            name=f"{FOLDER}-{name}",
             folder=FOLDER,
             code=code,
             layer=layer,
-            size=environment.router,
+            size=size,
             source=source_queue,
             statements=[
                 allow_send(environment=environment, queues=list(destinations.values())),
+                allow_read(self, environment=environment),
                 allow_folders(
                     self,
                     environment=environment,
@@ -62,5 +69,7 @@ class RouterFunction(Construct):
                 "EVENTPLANE_SOURCE": source.address,
                 "EVENTPLANE_QUEUES": json.dumps(queues),
                 "EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name,
+                "EVENTPLANE_CONTRACTS_TABLE": table_name(environment),
+                "EVENTPLANE_CONTRACT_REFRESH_S": str(environment.contract_refresh_s),
             },
         ).function

@@ -51,9 +51,8 @@ def test_every_service_gets_its_share(summary: dict[str, Any]) -> None:
     assert delivered["care-analytics"] == EVENTS + 4
     assert delivered["family-app"] == delivered["call-service"] > 0
     assert summary["dead_lettered"] == summary["malformed_sent"] >= 8
-    # Every forwarder reports that it started, and at its next start what it had stored until then.
+    # Every forwarder reports that it started.
     assert delivered["operations"] == summary["dead_lettered"] + HOMES
-    assert summary["device_reports"] > 0
 
 
 def test_the_results_are_written(summary: dict[str, Any], output: Path) -> None:

@@ -11,7 +11,7 @@ import aws_cdk as cdk
 
 from eventplane.contract import Contract
 from stacks.application import build
-from stacks.config import environment
+from stacks.config import Environment, environment
 
 NO_BUNDLING = {"aws:cdk:bundling-stacks": []}
 
@@ -40,9 +40,9 @@ class Resource:
 class Templates:
     """All stacks of one environment."""
 
-    def __init__(self, name: str, contract: Contract) -> None:
+    def __init__(self, name: str | Environment, contract: Contract) -> None:
         app = cdk.App(context=NO_BUNDLING)
-        build(app, environment(name), contract)
+        build(app, environment(name) if isinstance(name, str) else name, contract)
         # Raises when cdk-nag finds what nobody has accepted.
         assembly = app.synth()
         self.documents = {stack.stack_name.rsplit("-", 1)[-1]: stack.template for stack in assembly.stacks}

@@ -7,12 +7,15 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import fields, replace
 from pathlib import Path
 
 import aws_cdk as cdk
 import pytest
 
-from eventplane.contract import Contract, Place
+from contract import load_contract
+from eventplane.contract import Contract, Place, compile_contract
+from lambdas.presence.watch import Limits
 from stacks import bundling
 from stacks.application import build
 from stacks.config import environment
@@ -27,6 +30,13 @@ assert callable(getattr(handler, function))
 handler.service()
 print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "boto3")]))
 """
+
+WEBHOOK_VARIABLES = [
+    f"EVENTPLANE_{name}"
+    for name in (
+        "SOURCE_QUEUE", "WEBHOOK_URL", "WEBHOOK_SECRET", "WEBHOOK_ORIGIN", "OUTBOX_QUEUE", "DEAD_LETTER_QUEUE"
+    )
+]  # fmt: skip
 
 CHECK = """
 from eventplane.contract import compile_contract
@@ -48,11 +58,20 @@ print(refusal.reason, refusal.detail)
 
 
 @pytest.fixture(scope="module")
+def contract() -> Contract:
+    """The plane's own, with a webhook, so that every function there is gets bundled."""
+    document = json.loads(load_contract().canonical)
+    document["participants"]["alarm-centre"]["inbox"] = {"webhook": {}}
+    return compile_contract(document, "test")
+
+
+@pytest.fixture(scope="module")
 def assembly(tmp_path_factory: pytest.TempPathFactory, contract: Contract) -> Path:
     """A cloud assembly with all assets."""
     directory = tmp_path_factory.mktemp("assembly")
     app = cdk.App(outdir=str(directory))
-    build(app, environment("dev"), contract)
+    urls = {"alarm-centre": "https://alarm-centre.example/"}
+    build(app, replace(environment("dev"), webhook_urls=urls), contract)
     app.synth()
     return directory
 
@@ -72,6 +91,13 @@ def resources(assembly: Path, stack: str, type: str) -> list[Resource]:
     ]
 
 
+def source_of(handler: str) -> str:
+    """A source that fits the function."""
+    if ".presence." in handler:
+        return "presence"
+    return "alarm-centre.inbox" if ".webhook." in handler else "device.outbox"
+
+
 def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Contract) -> None:
     (layer,) = resources(assembly, "Routing", "AWS::Lambda::LayerVersion")
     packages = asset(assembly, layer) / "python"
@@ -88,9 +114,19 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "LAMBDA_TASK_ROOT": str(code),
                 "AWS_DEFAULT_REGION": "us-east-1",
-                "EVENTPLANE_SOURCE": "device.outbox",
+                "EVENTPLANE_SOURCE": source_of(handler),
+                "EVENTPLANE_PRESENCE_TABLE": "presence",
+                "EVENTPLANE_PRESENCE_LIMITS": json.dumps({each.name: "1" for each in fields(Limits)}),
                 "EVENTPLANE_QUEUES": json.dumps(inboxes),
                 "EVENTPLANE_ARCHIVE_BUCKET": "archive",
+                "EVENTPLANE_CONCURRENCY": "2",
+                **dict.fromkeys(WEBHOOK_VARIABLES, "https://alarm-centre.example/"),
+                "EVENTPLANE_SOURCE_QUEUE": "https://queue",
+                "EVENTPLANE_CONTRACTS_TABLE": "contracts",
+                "EVENTPLANE_CONTRACT_REFRESH_S": "30",
+                "EVENTPLANE_CONTRACT": contract.version,
+                "EVENTPLANE_WAYS_IN": json.dumps(["https://queue"]),
+                "EVENTPLANE_LETTERS_TO": json.dumps(["https://queue"]),
             },
             capture_output=True,
             text=True,
@@ -100,6 +136,35 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
         eventplane_file, boto3_file = json.loads(started.stdout)
         assert Path(eventplane_file).is_relative_to(code)
         assert Path(boto3_file).is_relative_to(packages)
+
+
+@pytest.mark.parametrize("folder", ["provisioning_hook", "certificate_keeper"])
+def test_the_fleets_handlers_start_from_their_assets_and_need_no_contract(
+    assembly: Path, folder: str
+) -> None:
+    (layer,) = resources(assembly, "Fleet", "AWS::Lambda::LayerVersion")
+    packages = asset(assembly, layer) / "python"
+    (function,) = [
+        each
+        for each in resources(assembly, "Fleet", "AWS::Lambda::Function")
+        if folder in each.find("Handler")
+    ]
+    code = asset(assembly, function)
+    assert not (code / "contract.json").exists()
+    started = subprocess.run(
+        [sys.executable, "-S", "-W", "error", "-c", START, function.find("Handler")],
+        cwd=code,
+        env={
+            "PYTHONPATH": f"{code}{os.pathsep}{packages}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            **dict.fromkeys(function.find("Environment", "Variables"), "1"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert started.returncode == 0, started.stderr
 
 
 def test_a_function_has_its_own_code_and_nobody_elses(assembly: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from eventplane.presence import BUCKETS
 from stacks.bundling import ROOT
 from stacks.config import (
     ENVIRONMENTS,
@@ -65,11 +66,52 @@ def test_a_large_batch_needs_a_window() -> None:
         replace(environment("dev").router, batch_size=11)
 
 
-@pytest.mark.parametrize(("setting", "value"), [("name", "Prod_1"), ("name", ""), ("audit_workers", 1)])
+def test_what_is_reserved_for_a_function_is_enough_for_its_queue() -> None:
+    with pytest.raises(EnvironmentSettingError, match="must not be below max_concurrency"):
+        replace(environment("prod").urgent_router, reserved_concurrency=49)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("name", "Prod_1"),
+        ("name", ""),
+        ("audit_workers", 1),
+        ("customer_key", "alias/ours"),
+        ("certificate_grace_s", 901),
+    ],
+)
 def test_an_environment_that_cannot_be_deployed_is_refused(setting: str, value: object) -> None:
     with pytest.raises(EnvironmentSettingError) as caught:
         replace(environment("dev"), **{setting: value})  # type: ignore[arg-type]
     assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("disconnected_after_s", 0),
+        ("connected_after_s", 86_401),
+        ("oldest_urgent_s", -1),
+        ("oldest_normal_s", 0),
+        ("quiet_after_heartbeats", 1),
+        ("sweepers", 0),
+        ("sweepers", BUCKETS + 1),
+        ("sweeper", replace(environment("dev").router, timeout_s=61)),
+        ("sweeper", replace(environment("dev").router, timeout_s=19)),
+    ],
+)
+def test_presence_that_could_not_work_is_refused(setting: str, value: object) -> None:
+    with pytest.raises(EnvironmentSettingError) as caught:
+        replace(environment("dev").presence, **{setting: value})  # type: ignore[arg-type]
+    assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize("sweepers", range(1, BUCKETS + 1))
+def test_every_device_belongs_to_one_sweeper(sweepers: int) -> None:
+    shares = replace(environment("dev").presence, sweepers=sweepers).shares
+    assert len(shares) == sweepers
+    assert sorted(bucket for share in shares for bucket in share) == list(range(BUCKETS))
 
 
 def test_only_production_keeps_data_and_only_the_emulator_speaks_plain_http() -> None:

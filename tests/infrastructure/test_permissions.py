@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from eventplane.contract import Contract, ParticipantKind
 from tests.infrastructure.templates import Resource, Templates, statements, words
 
 IAM = ("AWS::IAM::Role", "AWS::IAM::Policy")
 THING = "${iot:Connection.Thing.ThingName}"
+
+TRACING = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
 
 FOLDERS = {
     "Router": {"ledger/*", "contracts/*"},
@@ -20,10 +23,12 @@ FOLDERS = {
 
 def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templates) -> None:
     for resource in templates.of(*IAM):
-        if resource.id.startswith("FleetRole"):
+        if resource.stack == "fleet":
             continue  # tests/infrastructure/test_provisioning.py
         for statement in statements(resource):
             assert statement["Effect"] == "Allow"
+            if words(statement["Action"]) == TRACING:
+                continue  # X-Ray has no resources
             for action in words(statement["Action"]):
                 assert "*" not in action, (str(resource), action)
             for target in words(statement.get("Resource", [])):
@@ -31,17 +36,42 @@ def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templat
 
 
 def wildcard_is_known(resource: Resource, target: str) -> bool:
+    if target == "*":
+        return False
     folder = json.loads(target)["Fn::Join"][1][-1].split("/", 1)[1]
     return any(owner in resource.id and folder in folders for owner, folders in FOLDERS.items())
+
+
+def test_the_errors_function_may_write_the_ways_in_and_nothing_else(dev: Templates) -> None:
+    (role,) = (each for each in dev.of("AWS::IAM::Role") if each.id.startswith("IngestErrorsHandlerRole"))
+    granted = {
+        action: words(statement["Resource"])
+        for statement in statements(role)
+        if "Resource" in statement
+        for action in words(statement["Action"])
+    }
+    assert set(granted) == {"sqs:SendMessage", "sqs:ChangeMessageVisibility"}
+    queues = [target.partition("-dev-")[2] for target in granted["sqs:SendMessage"]]
+    assert queues == ['ingest"]]}', 'ingest-urgent"]]}', 'tap"]]}']
+
+
+def test_no_function_of_the_plane_may_publish_a_contract(templates: Templates) -> None:
+    for role in templates.of(*IAM):
+        for statement in statements(role):
+            if "-contracts" in json.dumps(statement.get("Resource", "")):
+                assert words(statement["Action"]) == ["dynamodb:GetItem"], str(role)
 
 
 def test_no_role_brings_a_managed_policy(templates: Templates) -> None:
     assert all(not role.find("ManagedPolicyArns") for role in templates.of("AWS::IAM::Role"))
 
 
-def test_a_router_may_write_inboxes_and_nothing_else(dev: Templates) -> None:
+def test_a_router_may_write_inboxes_and_read_contracts_and_nothing_else(
+    dev: Templates, contract: Contract
+) -> None:
     roles = [each for each in dev.of("AWS::IAM::Role") if "RouterRole" in each.id]
-    assert len(roles) == 5
+    # One a lane, one a cloud service.
+    assert len(roles) == 2 + len(list(contract.of_kind(ParticipantKind.CLOUD_SERVICE)))
     for role in roles:
         granted = {
             action: words(statement["Resource"])
@@ -49,7 +79,15 @@ def test_a_router_may_write_inboxes_and_nothing_else(dev: Templates) -> None:
             if "Resource" in statement
             for action in words(statement["Action"])
         }
-        assert set(granted) == {"sqs:SendMessage", "s3:PutObject"}
+        assert set(granted) == {
+            "sqs:SendMessage",
+            "sqs:ChangeMessageVisibility",
+            "s3:PutObject",
+            "dynamodb:GetItem",
+        }
+        assert all("table/eventplane-dev-contracts" in target for target in granted["dynamodb:GetItem"])
+        (source,) = granted["sqs:ChangeMessageVisibility"]
+        assert source.endswith(('ingest"]]}', 'ingest-urgent"]]}', '-outbox"]]}'))
         assert all('-inbox"' in target for target in granted["sqs:SendMessage"]), granted
 
 
@@ -58,38 +96,59 @@ def test_only_the_emulator_gets_the_action_unknown_to_aws(templates: Templates, 
     assert has_it is (templates is local)
 
 
-def test_every_iot_role_is_lent_to_the_rule_only(templates: Templates) -> None:
-    rule = templates.of("AWS::IoT::TopicRule")[0].find("RuleName")
+def test_every_iot_role_is_lent_to_the_rule_that_uses_it_only(templates: Templates) -> None:
+    uses = {
+        action["Sqs"]["RoleArn"]["Fn::GetAtt"][0]: rule.find("RuleName")
+        for rule in templates.of("AWS::IoT::TopicRule")
+        for action in [
+            *rule.find("TopicRulePayload", "Actions"),
+            rule.find("TopicRulePayload", "ErrorAction"),
+        ]
+    }
     roles = [
         each
         for each in templates.of("AWS::IAM::Role")
-        if "iot.amazonaws.com" in json.dumps(each.properties) and not each.id.startswith("FleetRole")
+        if "iot.amazonaws.com" in json.dumps(each.properties) and not each.id.startswith("Provisioning")
     ]
-    assert len(roles) == 3
+    assert {each.id for each in roles} == set(uses)
     for role in roles:
         (trust,) = role.find("AssumeRolePolicyDocument")["Statement"]
         assert trust["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
-        assert json.dumps(trust["Condition"]["ArnEquals"]["aws:SourceArn"]).count(f":rule/{rule}") == 1
+        lent_to = (
+            json.dumps(trust["Condition"]["ArnEquals"]["aws:SourceArn"]).split(":rule/")[1].strip('"]} ')
+        )
+        assert lent_to == uses[role.id]
         assert len(list(statements(role))) == 2
 
 
-def test_the_ingest_rule_is_pinned_has_an_error_action_and_a_role_each(templates: Templates) -> None:
-    (rule,) = templates.of("AWS::IoT::TopicRule")
-    payload = rule.find("TopicRulePayload")
-    assert payload["AwsIotSqlVersion"] == "2016-03-23"
-    assert payload["Sql"] == (
-        "SELECT encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid, "
-        "principal() AS principal, timestamp() AS timestamp FROM 'devices/+/outbox'"
-    )
-    actions = [each["Sqs"] for each in [*payload["Actions"], payload["ErrorAction"]]]
-    targets = [json.dumps(each["QueueUrl"]).rsplit("-", 1)[-1].strip('"]} ') for each in actions]
-    assert targets == ["ingest", "tap", "errors"]
-    assert len({json.dumps(each["RoleArn"]) for each in actions}) == 3
+def ingest_rules(templates: Templates) -> dict[str, Resource]:
+    """The rules that take in what devices publish, by lane."""
+    rules = {each.find("RuleName").split("_", 2)[2]: each for each in templates.of("AWS::IoT::TopicRule")}
+    return {lane: rule for lane, rule in rules.items() if lane.startswith("ingest")}
+
+
+def test_the_ingest_rules_are_pinned_have_an_error_action_and_a_role_each(templates: Templates) -> None:
+    rules = ingest_rules(templates)
+    assert set(rules) == {"ingest", "ingest_urgent"}
+    for lane, rule in rules.items():
+        payload = rule.find("TopicRulePayload")
+        assert payload["AwsIotSqlVersion"] == "2016-03-23"
+        assert payload["Sql"] == (
+            "SELECT encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid, "
+            "principal() AS principal, timestamp() AS timestamp FROM 'devices/+/outbox'"
+        )
+        actions = [each["Sqs"] for each in [*payload["Actions"], payload["ErrorAction"]]]
+        targets = [json.dumps(each["QueueUrl"]).split("/eventplane-")[1].strip('"]} ') for each in actions]
+        names = [target.split("-", 1)[1] for target in targets]
+        assert names == [lane.replace("_", "-"), "tap", "ingest-errors"]
+        assert len({json.dumps(each["RoleArn"]) for each in actions}) == 3
 
 
 def device_policies(templates: Templates) -> list[Resource]:
     return [
-        each for each in templates.of("AWS::IoT::Policy") if not each.find("PolicyName").endswith("-claim")
+        each
+        for each in templates.of("AWS::IoT::Policy")
+        if not each.find("PolicyName").endswith(("-claim", "-renewal"))
     ]
 
 
@@ -99,11 +158,13 @@ def device_statements(templates: Templates) -> dict[str, dict[str, Any]]:
 
 
 def test_a_device_is_bound_to_the_thing_of_its_certificate(templates: Templates) -> None:
-    rule = templates.of("AWS::IoT::TopicRule")[0].find("RuleName")
+    rules = [each.find("RuleName") for each in ingest_rules(templates).values()]
     text = {action: json.dumps(each["Resource"]) for action, each in device_statements(templates).items()}
     assert set(text) == {"iot:Connect", "iot:Publish", "iot:Subscribe", "iot:Receive"}
     assert f":client/{THING}" in text["iot:Connect"]
-    assert f":topic/$aws/rules/{rule}/devices/{THING}/outbox" in text["iot:Publish"]
+    for rule in rules:
+        assert f":topic/$aws/rules/{rule}/devices/{THING}/outbox" in text["iot:Publish"]
+    assert text["iot:Publish"].count("topic/") == len(rules)
     assert f":topicfilter/devices/{THING}/inbox" in text["iot:Subscribe"]
     assert f":topic/devices/{THING}/inbox" in text["iot:Receive"]
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract
-from eventplane.topics import CLAIM_CLIENT_PREFIX
-from stacks.config import ENVIRONMENTS, EnvironmentSettingError, environment
+from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
 from tests.infrastructure.templates import Resource, Templates, statements, words
 
 TEMPLATE = "eventplane-dev-fleet"
@@ -32,38 +29,41 @@ def targets(statement: dict[str, Any]) -> set[str]:
     return {each["Fn::Join"][1][-1].split(":", 1)[1] for each in statement["Resource"]}
 
 
-def test_a_claim_may_ask_for_a_certificate_and_do_nothing_else(dev: Templates) -> None:
-    (policy,) = [each for each in dev.of("AWS::IoT::Policy") if each.find("PolicyName").endswith("-claim")]
+@pytest.mark.parametrize(
+    ("name", "prefix"), [("claim", CLAIM_CLIENT_PREFIX), ("renewal", RENEWAL_CLIENT_PREFIX)]
+)
+def test_claim_and_renewal_may_ask_for_a_certificate_and_do_nothing_else(
+    dev: Templates, name: str, prefix: str
+) -> None:
+    (policy,) = [each for each in dev.of("AWS::IoT::Policy") if each.find("PolicyName").endswith(f"-{name}")]
     allowed = {each["Action"]: targets(each) for each in policy.find("PolicyDocument")["Statement"]}
     assert allowed == {
-        "iot:Connect": {f"client/{CLAIM_CLIENT_PREFIX}*"},
+        "iot:Connect": {f"client/{prefix}*"},
         "iot:Publish": {f"topic/{each}" for each in REQUESTS},
         "iot:Subscribe": {f"topicfilter/{each}" for each in ANSWERS},
         "iot:Receive": {f"topic/{each}" for each in ANSWERS},
     }
 
 
-def test_the_template_makes_a_thing_with_the_devices_policy_and_an_active_certificate(dev: Templates) -> None:
+def test_the_template_makes_a_thing_with_the_devices_policies_and_an_active_certificate(
+    dev: Templates,
+) -> None:
     body = json.loads(template(dev).find("TemplateBody"))
-    resources = {each["Type"]: each["Properties"] for each in body["Resources"].values()}
-    assert resources == {
-        "AWS::IoT::Thing": {"ThingName": {"Ref": "SerialNumber"}},
-        "AWS::IoT::Certificate": {"CertificateId": {"Ref": "AWS::IoT::Certificate::Id"}, "Status": "Active"},
-        "AWS::IoT::Policy": {"PolicyName": dev.outputs("routing")["DevicePolicy"]},
-    }
-    assert template(dev).find("TemplateName") == dev.outputs("routing")["ProvisioningTemplate"] == TEMPLATE
+    resources = [(each["Type"], each["Properties"]) for each in body["Resources"].values()]
+    assert resources == [
+        ("AWS::IoT::Thing", {"ThingName": {"Ref": "SerialNumber"}}),
+        (
+            "AWS::IoT::Certificate",
+            {"CertificateId": {"Ref": "AWS::IoT::Certificate::Id"}, "Status": "Active"},
+        ),
+        ("AWS::IoT::Policy", {"PolicyName": dev.outputs("routing")["DevicePolicy"]}),
+        ("AWS::IoT::Policy", {"PolicyName": "eventplane-dev-renewal"}),
+    ]
+    assert template(dev).find("TemplateName") == dev.outputs("fleet")["ProvisioningTemplate"] == TEMPLATE
 
 
 def test_its_role_registers_devices_and_is_lent_to_this_accounts_iot_only(dev: Templates) -> None:
-    (role,) = [each for each in dev.of("AWS::IAM::Role") if each.id.startswith("FleetRole")]
-    granted = {
-        (action, target.rsplit(":", 1)[-1].strip('"]} '))
-        for statement in statements(role)
-        if "Resource" in statement
-        for action in words(statement["Action"])
-        for target in words(statement["Resource"])
-    }
-    assert granted == {
+    assert granted(dev, "ProvisioningRole") == {
         ("iot:CreateThing", "thing/*"),
         ("iot:DescribeThing", "thing/*"),
         ("iot:UpdateThing", "thing/*"),
@@ -73,30 +73,68 @@ def test_its_role_registers_devices_and_is_lent_to_this_accounts_iot_only(dev: T
         ("iot:UpdateCertificate", "cert/*"),
         ("iot:AttachPolicy", "cert/*"),
     }
+    (role,) = [each for each in dev.of("AWS::IAM::Role") if each.id.startswith("ProvisioningRole")]
     (trust,) = role.find("AssumeRolePolicyDocument")["Statement"]
     assert trust["Principal"] == {"Service": "iot.amazonaws.com"}
     assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
 
 
-def test_production_has_no_claim_until_somebody_checks_it(prod: Templates) -> None:
-    assert prod.of("AWS::IoT::ProvisioningTemplate") == []
-    with pytest.raises(EnvironmentSettingError) as caught:
-        replace(environment("prod"), provisions_devices=True)
-    assert caught.value.setting == "provisioning_hook"
-
-
-def test_a_hook_is_asked_and_may_be_asked_by_this_template_only(
-    monkeypatch: pytest.MonkeyPatch, contract: Contract
-) -> None:
-    asked = replace(environment("prod"), provisions_devices=True, provisioning_hook="who-is-it")
-    monkeypatch.setitem(ENVIRONMENTS, "prod", asked)
-    templates = Templates("prod", contract)
-    hook = template(templates).find("PreProvisioningHook")
-    assert json.dumps(hook["TargetArn"]).count(":function:who-is-it") == 1
-    (permission,) = [each for each in templates.of("AWS::Lambda::Permission") if each.id.startswith("Fleet")]
-    assert (permission.find("FunctionName"), permission.find("Principal")) == (
-        "who-is-it",
-        "iot.amazonaws.com",
-    )
-    assert ":provisioningtemplate/eventplane-prod-fleet" in json.dumps(permission.find("SourceArn"))
+def test_the_hook_is_asked_in_every_environment_and_by_this_template_only(templates: Templates) -> None:
+    (hook,) = [
+        each for each in templates.of("AWS::Lambda::Function") if "provisioning_hook" in each.find("Handler")
+    ]
+    asked = template(templates).find("PreProvisioningHook")
+    assert asked == {"PayloadVersion": "2020-04-01", "TargetArn": {"Fn::GetAtt": [hook.id, "Arn"]}}
+    assert hook.find("Timeout") <= 5
+    (permission,) = templates.of("AWS::Lambda::Permission")
+    assert permission.find("FunctionName") == {"Ref": hook.id}
+    assert permission.find("Principal") == "iot.amazonaws.com"
+    assert permission.find("SourceAccount") == {"Ref": "AWS::AccountId"}
+    name = template(templates).find("TemplateName")
+    assert json.dumps(permission.find("SourceArn")).endswith(f':provisioningtemplate/{name}"]]}}')
     assert permission.id in template(templates).attributes["DependsOn"]
+
+
+def granted(templates: Templates, role: str) -> set[tuple[str, str]]:
+    (found,) = [each for each in templates.of("AWS::IAM::Role") if each.id.startswith(role)]
+    return {
+        (action, target.rsplit(":", 1)[-1].strip('"]} '))
+        for statement in statements(found)
+        if "Resource" in statement
+        for action in words(statement["Action"])
+        for target in words(statement["Resource"])
+    }
+
+
+REGISTRY = {(f"dynamodb:{action}", "table/eventplane-prod-fleet") for action in ("GetItem", "PutItem")}
+
+
+def test_the_hook_may_use_the_registry_and_nothing_else(prod: Templates) -> None:
+    assert granted(prod, "HookRole") == REGISTRY
+
+
+def test_the_keeper_may_retire_certificates_and_nothing_else(prod: Templates) -> None:
+    assert granted(prod, "KeeperRole") == REGISTRY | {
+        ("sqs:SendMessage", "eventplane-prod-connections"),
+        ("sqs:ChangeMessageVisibility", "eventplane-prod-connections"),
+        ("iot:UpdateCertificate", "cert/*"),
+        ("iot:DetachThingPrincipal", "thing/*"),
+        ("iot:DetachThingPrincipal", "cert/*"),
+    }
+
+
+def test_a_replaced_certificate_stays_valid_for_a_while(prod: Templates) -> None:
+    (keeper,) = [each for each in prod.of("AWS::Lambda::Function") if each.id.startswith("Keeper")]
+    assert keeper.find("Environment", "Variables", "EVENTPLANE_CERTIFICATE_GRACE_S") == "900"
+
+
+def test_connections_come_to_the_keeper(prod: Templates) -> None:
+    (rule,) = [each for each in prod.of("AWS::IoT::TopicRule") if each.stack == "fleet"]
+    payload = rule.find("TopicRulePayload")
+    assert payload["AwsIotSqlVersion"] == "2016-03-23"
+    assert payload["Sql"] == (
+        "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+'"
+    )
+    actions = (*payload["Actions"], payload["ErrorAction"])
+    targets = [json.dumps(each["Sqs"]["QueueUrl"]) for each in actions]
+    assert [each.count("connections-dlq") for each in targets] == [0, 1]

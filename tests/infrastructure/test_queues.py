@@ -73,12 +73,40 @@ def test_every_mapping_reports_failures_one_by_one_and_is_bounded(templates: Tem
         assert mapping.find("ScalingConfig", "MaximumConcurrency") >= 2, mapping
 
 
+def test_the_urgent_lane_has_executions_of_its_own_in_production(prod: Templates, dev: Templates) -> None:
+    reserved = {
+        each.find("FunctionName"): each.find("ReservedConcurrentExecutions")
+        for each in prod.of("AWS::Lambda::Function")
+    }
+    urgent = reserved.pop("eventplane-prod-router-device-urgent")
+    (mapping,) = [
+        each
+        for each in prod.of(MAPPING)
+        if source(each, prod).find("QueueName") == "eventplane-prod-ingest-urgent"
+    ]
+    assert urgent == mapping.find("ScalingConfig", "MaximumConcurrency")
+    assert not any(reserved.values())
+    # A new account has ten executions, and Lambda lets nobody reserve the last hundred.
+    assert not any(each.find("ReservedConcurrentExecutions") for each in dev.of("AWS::Lambda::Function"))
+
+
 def test_every_source_queue_has_one_function_of_its_own(templates: Templates, contract: Contract) -> None:
     sources = [source(mapping, templates).find("QueueName") for mapping in templates.of(MAPPING)]
     functions = [mapping.find("FunctionName")["Ref"] for mapping in templates.of(MAPPING)]
     assert len(set(functions)) == len(functions) == len(set(sources))
     outboxes = [f"{each.name}-outbox" for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
-    assert sorted(name.split("-", 2)[2] for name in sources) == sorted(["ingest", "tap", *outboxes])
+    assert sorted(name.split("-", 2)[2] for name in sources) == sorted(
+        [
+            "connections",
+            "ingest",
+            "ingest-errors",
+            "ingest-urgent",
+            "tap",
+            "presence",
+            "presence-monitor-inbox",
+            *outboxes,
+        ]
+    )
 
 
 def test_a_queue_keeps_what_its_channel_says(dev: Templates, contract: Contract) -> None:
@@ -102,16 +130,20 @@ def test_a_new_cloud_service_gets_all_it_needs_from_the_contract_alone(
         "kind": "cloud_service",
         "description": "Somebody is awake.",
         "inbox": {"transport": "sqs_fifo", "ordering": "source", "max_receives": 7, "retention_s": 3_600},
+        "outbox": {"transport": "sqs_fifo", "ordering": "source"},
     }
     document["routes"]["to-night-watch"] = {"filter": {"exact": {"type": "x"}}, "to": "night-watch.inbox"}
     grown = Templates("dev", compile_contract(document, "test"))
 
     inbox = queues(grown)["eventplane-dev-night-watch-inbox.fifo"]
-    assert inbox.find("FifoQueue") is True
     assert inbox.find("MessageRetentionPeriod") == 3_600
     assert inbox.find("RedrivePolicy", "maxReceiveCount") == 7
     assert dead_letter_queue(inbox, grown).find("QueueName") == "eventplane-dev-night-watch-inbox-dlq.fifo"
-    assert "eventplane-dev-night-watch-outbox" in queues(grown)
+    outbox = queues(grown)["eventplane-dev-night-watch-outbox.fifo"]
+    (mapping,) = [each for each in grown.of(MAPPING) if source(each, grown) == outbox]
+    # All that Lambda takes from a FIFO queue.
+    assert mapping.find("BatchSize") <= 10
+    assert mapping.find("MaximumBatchingWindowInSeconds") is None
     assert set(grown.outputs("messaging")) - set(dev.outputs("messaging")) == {
         "NightWatchInboxUrl",
         "NightWatchInboxDlqUrl",
@@ -119,8 +151,44 @@ def test_a_new_cloud_service_gets_all_it_needs_from_the_contract_alone(
         "NightWatchOutboxDlqUrl",
     }
     assert len(grown.of(MAPPING)) == len(dev.of(MAPPING)) + 1
+    for box in (inbox, dead_letter_queue(inbox, grown)):
+        assert box.find("FifoQueue") is True
+        assert box.find("SqsManagedSseEnabled") is True
+    assert inbox.find("FifoThroughputLimit") == "perMessageGroupId"
+    assert inbox.find("DeduplicationScope") == "messageGroup"
+    assert inbox.find("ContentBasedDeduplication") is None
     # Nothing that was there has moved.
     assert {str(each) for each in dev.of()} <= {str(each) for each in grown.of()}
+
+
+def test_who_comes_goes_or_stands_elsewhere_changes_nobody_elses_ids(
+    dev: Templates, document: dict[str, Any]
+) -> None:
+    document["participants"] = dict(reversed(document["participants"].items()))
+    moved = Templates("dev", compile_contract(document, "test"))
+    assert {str(each) for each in moved.of()} == {str(each) for each in dev.of()}
+
+    del document["participants"]["family-app"]
+    del document["routes"]["daily-life-to-family"]
+    left = Templates("dev", compile_contract(document, "test"))
+    gone = {str(each) for each in dev.of()} - {str(each) for each in left.of()}
+    assert gone
+    assert all("familyapp" in each.lower().replace("-", "") for each in gone), gone
+    assert {str(each) for each in left.of()} <= {str(each) for each in dev.of()}
+
+
+def test_a_retired_service_keeps_its_queues_and_nobody_may_write_its_inbox(
+    dev: Templates, document: dict[str, Any]
+) -> None:
+    document["participants"]["family-app"]["retired"] = True
+    del document["routes"]["daily-life-to-family"]
+    retired = Templates("dev", compile_contract(document, "test"))
+    assert set(queues(retired)) == set(queues(dev))
+    assert "family-app-inbox" not in json.dumps(retired.documents["routing"])
+    # What it has written already is still routed.
+    assert "router-family-app" in json.dumps(retired.documents["routing"])
+    assert retired.outputs("routing")["RetiredParticipants"] == "family-app"
+    assert "RetiredParticipants" not in dev.outputs("routing")
 
 
 def test_a_participant_can_leave_because_no_stack_imports_from_another(templates: Templates) -> None:

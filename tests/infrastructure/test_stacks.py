@@ -9,14 +9,17 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
 
-from eventplane.contract import Contract
+from eventplane.contract import Contract, ParticipantKind
 from stacks.application import build
 from stacks.config import environment
 from stacks.constructs.function_assets import architecture
 from tests.infrastructure.templates import NO_BUNDLING, Templates
 
+HOLDS_DATA = ("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::DynamoDB::Table")
+
 STATEFUL = {
     "archive": ["ArchiveBucket49F1AC64"],
+    "contract": ["ContractsTable31B99448"],
     "messaging": [
         "AlarmCentreInboxDeadLetters3FA7CB90",
         "AlarmCentreInboxQueue14D5C406",
@@ -26,6 +29,10 @@ STATEFUL = {
         "CareAnalyticsInboxQueue79B6961F",
         "CareAnalyticsOutboxDeadLetters9ACDCE8E",
         "CareAnalyticsOutboxQueue6EFC2E2F",
+        "CarersInboxDeadLetters7289F2FE",
+        "CarersInboxQueue6B42A645",
+        "CarersOutboxDeadLetters13635497",
+        "CarersOutboxQueueCE030BA3",
         "FamilyAppInboxDeadLetters002F4C4B",
         "FamilyAppInboxQueueA2F44A8F",
         "FamilyAppOutboxDeadLetters48A0134F",
@@ -38,8 +45,24 @@ STATEFUL = {
         "OperationsInboxQueueC92C87EC",
         "OperationsOutboxDeadLettersBFE1C537",
         "OperationsOutboxQueue198C9FF4",
+        "PresenceMonitorInboxDeadLettersD1A8B4A1",
+        "PresenceMonitorInboxQueue381B6762",
+        "PresenceMonitorOutboxDeadLetters722FC78A",
+        "PresenceMonitorOutboxQueue2914E9DC",
         "TapDeadLettersC3CC87B5",
         "TapQueue485D8905",
+        "UrgentIngestDeadLetters539DFDF7",
+        "UrgentIngestQueueD9CF68BA",
+    ],
+    "presence": [
+        "DevicesTable92DD7FD2",
+        "LifecycleDeadLettersD115D16E",
+        "LifecycleQueue9FC4C1F4",
+    ],
+    "registry": [
+        "ConnectionsDeadLetters6808E3E1",
+        "ConnectionsQueueDDDDFB4A",
+        "FleetTable4A611C9B",
     ],
 }
 """Logical ids of what holds data. A changed one deletes the old resource with all that is in it: never edit
@@ -55,24 +78,24 @@ def test_a_finding_of_cdk_nag_that_nobody_accepted_stops_the_synthesis(contract:
 
 
 def test_stateful_resources_keep_their_logical_ids(templates: Templates) -> None:
-    found = {str(each) for each in templates.of("AWS::S3::Bucket", "AWS::SQS::Queue")}
+    found = {str(each) for each in templates.of(*HOLDS_DATA)}
     known = {f"{stack}/{id}" for stack, ids in STATEFUL.items() for id in ids}
     assert known <= found
 
 
 def test_stateful_resources_stay_when_production_is_deleted(prod: Templates, dev: Templates) -> None:
     for templates, policy in ((prod, "Retain"), (dev, "Delete")):
-        for resource in templates.of("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::Logs::LogGroup"):
+        for resource in templates.of(*HOLDS_DATA, "AWS::Logs::LogGroup"):
             assert resource.attributes["DeletionPolicy"] == policy, str(resource)
             assert resource.attributes["UpdateReplacePolicy"] == policy, str(resource)
 
 
 def test_production_cannot_be_deleted_by_mistake(prod: Templates) -> None:
-    assert prod.protected == {"eventplane-prod-archive", "eventplane-prod-messaging"}
+    assert prod.protected == {f"eventplane-prod-{stack}" for stack in STATEFUL}
 
 
-def test_routing_and_audit_hold_no_data(templates: Templates) -> None:
-    for resource in templates.of("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::DynamoDB::Table"):
+def test_the_other_stacks_hold_no_data(templates: Templates) -> None:
+    for resource in templates.of(*HOLDS_DATA):
         assert resource.stack in STATEFUL
 
 
@@ -89,6 +112,36 @@ def test_functions_run_on_the_one_python(templates: Templates) -> None:
     for function in templates.of("AWS::Lambda::Function"):
         assert function.find("Runtime") == "python3.11"
         assert len(function.find("Layers")) == 1
+
+
+def test_every_function_is_traced_and_named_in_its_figures(templates: Templates) -> None:
+    mappings = json.dumps([each.properties for each in templates.of("AWS::Lambda::EventSourceMapping")])
+    fed = {
+        each.find("FunctionName")
+        for each in templates.of("AWS::Lambda::Function")
+        if f'"{each.id}"' in mappings
+    }
+    for function in templates.of("AWS::Lambda::Function"):
+        assert function.find("TracingConfig", "Mode") == "Active", str(function)
+        variables = function.find("Environment", "Variables")
+        assert variables["POWERTOOLS_SERVICE_NAME"] == function.find("FunctionName")
+        assert ("EVENTPLANE_SOURCE_QUEUE" in variables) is (function.find("FunctionName") in fed)
+
+
+def test_what_publishes_a_contract_finds_the_deployment(templates: Templates, contract: Contract) -> None:
+    outputs = templates.outputs("routing")
+    assert outputs["ContractVersion"] == contract.version
+    functions = {each.find("FunctionName"): each for each in templates.of("AWS::Lambda::Function")}
+    variables = functions[outputs["DeviceRouterFunction"]].find("Environment", "Variables")
+    (table,) = (each for each in templates.of("AWS::DynamoDB::Table") if each.stack == "contract")
+    assert variables["EVENTPLANE_CONTRACTS_TABLE"] == table.find("TableName")
+    queues = json.loads(
+        "".join(
+            each if isinstance(each, str) else "x" for each in variables["EVENTPLANE_QUEUES"]["Fn::Join"][1]
+        )
+    )
+    assert set(queues) == {each.inbox.address for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
+    assert table.find("PointInTimeRecoverySpecification", "PointInTimeRecoveryEnabled") is True
 
 
 def test_functions_run_on_arm(prod: Templates) -> None:
@@ -129,8 +182,11 @@ def test_names_and_tags_carry_the_environment(templates: Templates) -> None:
     ("stack", "keys"),
     [
         ("archive", {"ArchiveBucket"}),
-        ("routing", {"IngestRule", "DevicePolicy", "ContractVersion"}),
+        ("routing", {"IngestRule", "DevicePolicy", "ContractVersion", "DeviceRouterFunction"}),
+        ("presence", {"PresenceTable", "PresenceUrl", "PresenceDlqUrl"}),
         ("audit", {"DeliveryAuditJob"}),
+        ("registry", {"FleetTable"}),
+        ("fleet", {"ProvisioningTemplate", "ClaimPolicy"}),
         ("messaging", {"IngestUrl", "IngestDlqUrl", "TapUrl", "TapDlqUrl", "IngestErrorsUrl"}),
         ("messaging", {"AlarmCentreInboxUrl", "AlarmCentreInboxDlqUrl", "AlarmCentreOutboxUrl"}),
     ],

@@ -43,7 +43,8 @@ class TestClient:
         )
         self._client.on_connect = self._on_connect
         self._client.on_disconnect = lambda *_: self.disconnected.set()
-        self._client.on_subscribe = lambda *_: self._subscribed.set()
+        self._client.on_subscribe = self._on_subscribe
+        self._granted: list[ReasonCode] = []
         self._client.on_message = self._on_message
         if thing is not None:
             context = ssl.create_default_context(cafile=str(thing.ca))
@@ -90,6 +91,13 @@ class TestClient:
         self._client.subscribe(topic, qos=1)
         assert self._subscribed.wait(SECONDS)
 
+    def is_refused_to(self, topic: str) -> bool:
+        """Whether a subscription is refused, by its answer or by the end of the connection."""
+        self._subscribed.clear()
+        self._client.subscribe(topic, qos=1)
+        assert eventually(lambda: self._subscribed.is_set() or self.disconnected.is_set(), SECONDS)
+        return not self._subscribed.is_set() or all(code.is_failure for code in self._granted)
+
     def publish_all(self, topic: str, payloads: Iterable[bytes]) -> bool:
         """Publish many at QoS 1; whether the broker acknowledged them all."""
         sent = [self._client.publish(topic, payload, qos=1) for payload in payloads]
@@ -107,6 +115,12 @@ class TestClient:
     ) -> None:
         self._answer = answer
         self.connected.set()
+
+    def _on_subscribe(
+        self, _client: Client, _data: Any, _mid: int, codes: list[ReasonCode], _properties: Any
+    ) -> None:
+        self._granted = codes
+        self._subscribed.set()
 
     def _on_message(self, _client: Client, _userdata: Any, message: MQTTMessage) -> None:
         self.messages.append((message.topic, message.payload))

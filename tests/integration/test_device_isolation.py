@@ -1,17 +1,19 @@
 """The deployed device policy, enforced: a device does what its own outbox needs, and nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from eventplane.envelope import write_event
-from eventplane.topics import basic_ingest_topic, device_topic
+from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from local.cloud import CloudEndpoint
 from local.demo.plane import deploy_plane
 from local.process import Supervisor
 from local.things import Thing, provision
+from tests.integration.edge.certificates import Authority
 from tests.integration.mqtt import TestClient
 
 READ_SECONDS = 20
@@ -35,17 +37,22 @@ def thing(emulator: CloudEndpoint, outputs: Mapping[str, str], tmp_path: Path) -
     )
 
 
+@pytest.mark.parametrize("lane", [str, urgent_rule])
 def test_an_event_in_the_own_outbox_reaches_its_inbox(
-    emulator: CloudEndpoint, outputs: Mapping[str, str], thing: Thing
+    emulator: CloudEndpoint, outputs: Mapping[str, str], thing: Thing, lane: Callable[[str], str]
 ) -> None:
-    alarm = write_event({"id": "1", "source": "/homes/a/voice", "type": "org.eventplane.alarm.keyword.v1"})
+    alarm = write_event(
+        {"id": thing.name, "source": "/homes/a/voice", "type": "org.eventplane.alarm.keyword.v1"}
+    )
     with TestClient.of_thing(thing) as device:
-        assert device.publish(basic_ingest_topic(outputs["IngestRule"], thing.name), alarm.json.encode())
+        topic = basic_ingest_topic(lane(outputs["IngestRule"]), thing.name)
+        assert device.publish(topic, alarm.json.encode())
 
     inbox = outputs["AlarmCentreInboxUrl"]
     (message,) = emulator.client("sqs").receive_message(QueueUrl=inbox, WaitTimeSeconds=READ_SECONDS)[
         "Messages"
     ]
+    emulator.client("sqs").delete_message(QueueUrl=inbox, ReceiptHandle=message["ReceiptHandle"])
     assert message["Body"] == alarm.json
 
 
@@ -53,6 +60,7 @@ def test_an_event_in_the_own_outbox_reaches_its_inbox(
     "topic",
     [
         basic_ingest_topic("{rule}", "yours"),
+        basic_ingest_topic("{rule}_urgent", "yours"),
         device_topic("yours", "outbox"),
         device_topic("yours", "inbox"),
         device_topic("{thing}", "inbox"),
@@ -69,6 +77,58 @@ def test_every_other_topic_is_refused_and_the_connection_closed(
         assert device.disconnected.is_set()
 
 
-def test_a_device_connects_under_its_own_name_only(thing: Thing) -> None:
-    assert TestClient("yours", thing.host, thing.port, thing).is_refused()
+@pytest.mark.parametrize("name", ["yours", "claim-yours", "renewal-yours"])
+def test_a_device_connects_under_its_own_name_only(thing: Thing, name: str) -> None:
+    assert TestClient(name, thing.host, thing.port, thing).is_refused()
     assert not TestClient(thing.name, thing.host, thing.port, thing).is_refused()
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        device_topic("yours", "inbox"),
+        device_topic("+", "inbox"),
+        device_topic("{thing}", "+"),
+        device_topic("{thing}", "outbox"),
+        "devices/#",
+        "#",
+        "$aws/things/{thing}/shadow/#",
+        "$aws/events/#",
+    ],
+)
+def test_every_other_subscription_is_refused(thing: Thing, topic: str) -> None:
+    with TestClient.of_thing(thing) as device:
+        assert device.is_refused_to(topic.format(thing=thing.name))
+
+
+def test_the_own_inbox_is_the_only_one_to_read(emulator: CloudEndpoint, thing: Thing) -> None:
+    inbox = device_topic(thing.name, "inbox")
+    with TestClient.of_thing(thing) as device:
+        assert not device.is_refused_to(inbox)
+        emulator.client("iot-data").publish(topic=inbox, qos=1, payload=b"{}")
+        assert device.arrived.wait(READ_SECONDS)
+    assert device.messages == [(inbox, b"{}")]
+
+
+@pytest.mark.parametrize("status", ["INACTIVE", "REVOKED"])
+def test_a_certificate_out_of_service_opens_nothing(
+    emulator: CloudEndpoint, thing: Thing, status: str
+) -> None:
+    assert not TestClient.of_thing(thing).is_refused()
+    iot = emulator.client("iot")
+    (arn,) = iot.list_thing_principals(thingName=thing.name)["principals"]
+    iot.update_certificate(certificateId=arn.rsplit("/", 1)[-1], newStatus=status)
+    assert TestClient.of_thing(thing).is_refused()
+
+
+def test_a_certificate_without_its_thing_opens_nothing(emulator: CloudEndpoint, thing: Thing) -> None:
+    iot = emulator.client("iot")
+    (arn,) = iot.list_thing_principals(thingName=thing.name)["principals"]
+    iot.detach_thing_principal(thingName=thing.name, principal=arn)
+    assert TestClient.of_thing(thing).is_refused()
+
+
+def test_a_certificate_of_another_authority_opens_nothing(thing: Thing, tmp_path: Path) -> None:
+    forged = Authority(tmp_path / "elsewhere").issue(thing.name)
+    forger = replace(thing, certificate=forged.certificate, key=forged.key)
+    assert TestClient.of_thing(forger).is_refused()

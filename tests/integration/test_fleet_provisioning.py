@@ -1,25 +1,32 @@
-"""A device comes from the fleet's claim to its own certificate, by the deployed template and policies."""
+"""A device's life in the deployed plane, by template, hook, keeper and policies, and the ways to steal it."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
-from eventplane.topics import CLAIM_CLIENT_PREFIX, basic_ingest_topic
+from edge.provisioning.errors import RejectedError
+from edge.provisioning.renewal import Outcome
+from eventplane.fleet import State
+from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
 from local.cloud import CloudEndpoint
 from local.demo.plane import deploy_plane
 from local.process import Supervisor
 from local.things import Thing
 from tests.eventually import eventually
+from tests.integration.fleet import Fleet, HomeDevice, make_claim
 from tests.integration.mqtt import TestClient
 
-NAME = "flatmate-1"
 REFUSAL_SECONDS = 5.0
-PROVISIONING_SECONDS = 60.0
+KEEPER_SECONDS = 30.0
+
+NUMBERS = count(1)
 
 
 @pytest.fixture(scope="module")
@@ -30,58 +37,184 @@ def outputs(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture
-def claim(emulator: CloudEndpoint, outputs: Mapping[str, str], tmp_path: Path) -> Thing:
-    """The fleet's claim: a certificate with the claim's policy, and no thing."""
-    iot = emulator.client("iot")
-    made = iot.create_keys_and_certificate(setAsActive=True)
-    iot.attach_policy(policyName=outputs["ClaimPolicy"], target=made["certificateArn"])
-    files = {
-        "claim.crt": made["certificatePem"],
-        "claim.key": made["keyPair"]["PrivateKey"],
-        "ca.pem": emulator.ca_pem,
-    }
-    for name, text in files.items():
-        (tmp_path / name).touch(0o600)
-        (tmp_path / name).write_text(text)
-    return Thing(
-        name=CLAIM_CLIENT_PREFIX + NAME,
-        certificate=tmp_path / "claim.crt",
-        key=tmp_path / "claim.key",
-        ca=tmp_path / "ca.pem",
-        host=emulator.mqtt_host,
-        port=emulator.mqtt_port,
-    )
+def fleet(emulator: CloudEndpoint, outputs: Mapping[str, str], tmp_path: Path) -> Fleet:
+    return Fleet(emulator, outputs, tmp_path, make_claim(emulator, outputs["ClaimPolicy"], tmp_path))
+
+
+@pytest.fixture
+def claim(fleet: Fleet) -> Thing:
+    return fleet.claim
+
+
+@pytest.fixture
+def name() -> str:
+    """A serial number for each test."""
+    return f"flatmate-{next(NUMBERS)}"
+
+
+@pytest.fixture
+def made(fleet: Fleet, name: str) -> HomeDevice:
+    """A device that has left the factory."""
+    assert fleet.command("register", name).stdout == f"{name}: registered\n"
+    return fleet.device(name)
+
+
+@pytest.fixture
+def provisioned(fleet: Fleet, made: HomeDevice) -> HomeDevice:
+    """A device in service."""
+    assert made.provision() is Outcome.RENEWED
+    assert eventually(lambda: fleet.known(made.name).state is State.PROVISIONED, KEEPER_SECONDS)
+    return made
+
+
+def certificate_status(fleet: Fleet, certificate: str | None) -> str:
+    found = fleet.emulator.client("iot").describe_certificate(certificateId=certificate)
+    return str(found["certificateDescription"]["status"])
+
+
+def attached(fleet: Fleet, name: str) -> set[str]:
+    principals = fleet.emulator.client("iot").list_thing_principals(thingName=name)["principals"]
+    return {arn.rsplit("/", 1)[-1] for arn in principals}
 
 
 def test_a_device_with_a_claim_becomes_a_thing_and_fills_its_outbox(
-    supervisor: Supervisor, outputs: Mapping[str, str], claim: Thing, tmp_path: Path
+    supervisor: Supervisor, outputs: Mapping[str, str], claim: Thing, made: HomeDevice, tmp_path: Path
 ) -> None:
-    pair = tmp_path / "identity.pem"
     settings = tmp_path / "device.toml"
     # The emulator does not answer signing requests; tests/integration/edge/test_provisioning.py does.
     settings.write_text(
-        f'thing = "{NAME}"\ncontract = "contract.json"\nspool = "spool.db"\n[cloud]\nhost = "{claim.host}"\n'
+        f'thing = "{made.name}"\ncontract = "contract.json"\nspool = "spool.db"\n'
+        f'[cloud]\nhost = "{claim.host}"\n'
         f'port = {claim.port}\nrule = "{outputs["IngestRule"]}"\nca = "ca.pem"\n'
-        f'certificate = "{pair}"\nkey = "{pair}"\n[provisioning]\nkeys = "cloud"\n'
+        f'certificate = "{made.pair}"\nkey = "{made.pair}"\n[provisioning]\nkeys = "cloud"\n'
         f'template = "{outputs["ProvisioningTemplate"]}"\nclaim_certificate = "claim.crt"\n'
         'claim_key = "claim.key"\nretry_min_s = 0.1\nretry_max_s = 0.1\n'
     )
     command = [sys.executable, "-m", "edge.provisioning", "--settings", str(settings)]
     child = supervisor.start("provisioning", command)
-    assert eventually(lambda: not child.running, PROVISIONING_SECONDS), child.log.read_text()
+    assert eventually(lambda: not child.running), child.log.read_text()
     assert child.wait() == 0
 
-    thing = replace(claim, name=NAME, certificate=pair, key=pair)
-    with TestClient.of_thing(thing) as device:
-        assert device.publish(basic_ingest_topic(outputs["IngestRule"], NAME), b"{}")
+    with TestClient.of_thing(made.thing) as device:
+        assert device.publish(basic_ingest_topic(outputs["IngestRule"], made.name), b"{}")
 
 
-@pytest.mark.parametrize("topic", ["devices/{0}/outbox", "$aws/rules/{rule}/devices/{0}/outbox", "anything"])
-def test_a_claim_cannot_speak_for_a_device(outputs: Mapping[str, str], claim: Thing, topic: str) -> None:
+def test_a_device_renews_with_its_own_certificate_and_the_old_one_is_retired(
+    fleet: Fleet, provisioned: HomeDevice
+) -> None:
+    name, before = provisioned.name, fleet.known(provisioned.name).certificate
+    old = provisioned.pair.read_text()
+    assert provisioned.provision() is Outcome.RENEWED
+    assert eventually(lambda: attached(fleet, name) == {fleet.known(name).certificate}, KEEPER_SECONDS)
+    assert certificate_status(fleet, before) == "INACTIVE"
+    assert eventually(lambda: not fleet.known(name).replaced, KEEPER_SECONDS)
+    assert not TestClient.of_thing(provisioned.thing).is_refused()
+    provisioned.pair.write_text(old)
+    assert TestClient.of_thing(provisioned.thing).is_refused()
+
+
+def test_a_serial_number_that_nobody_made_is_refused(fleet: Fleet, name: str) -> None:
+    with pytest.raises(RejectedError) as caught:
+        fleet.device(name).provision()
+    assert (caught.value.step, caught.value.status) == ("register", 403)
+    with pytest.raises(ClientError, match="ResourceNotFoundException"):
+        fleet.emulator.client("iot").describe_thing(thingName=name)
+
+
+def test_the_claim_cannot_take_over_a_device_unless_somebody_allows_it(
+    fleet: Fleet, provisioned: HomeDevice
+) -> None:
+    name, before = provisioned.name, fleet.known(provisioned.name).certificate
+    other = fleet.device(name, "-2")
+    with pytest.raises(RejectedError):
+        other.provision()
+    other.pair.with_name(other.pair.name + ".next").unlink()
+    assert fleet.command("allow-replacement", name).returncode == 0
+    assert other.provision() is Outcome.RENEWED
+    assert eventually(lambda: certificate_status(fleet, before) == "INACTIVE", KEEPER_SECONDS)
+    with pytest.raises(RejectedError):
+        fleet.device(name, "-3").provision()
+
+
+def test_a_device_cannot_ask_for_another_one(fleet: Fleet, provisioned: HomeDevice, name: str) -> None:
+    other = f"{name}-other"
+    fleet.command("register", other)
+    with pytest.raises(RejectedError) as caught:
+        provisioned.ask_for(other)
+    assert caught.value.status == 403
+    stranger = TestClient(CLAIM_CLIENT_PREFIX + other, fleet.claim.host, fleet.claim.port, provisioned.thing)
+    assert stranger.is_refused()
+
+
+def test_a_decommissioned_device_is_gone_and_stays_so(
+    fleet: Fleet, emulator: CloudEndpoint, outputs: Mapping[str, str], provisioned: HomeDevice
+) -> None:
+    name, certificate = provisioned.name, fleet.known(provisioned.name).certificate
+    data = emulator.client("iot-data")
+    inbox = device_topic(name, "inbox")
+    data.publish(topic=inbox, qos=1, retain=True, payload=b"wait for me")
+    data.update_thing_shadow(thingName=name, payload=b'{"state":{"desired":{"a":1}}}')
+
+    tried = fleet.command("decommission", name, "--dry-run")
+    assert tried.returncode == 0
+    assert "would be decommissioned" in tried.stdout
+    assert fleet.known(name).state is State.PROVISIONED
+    assert certificate_status(fleet, certificate) == "ACTIVE"
+
+    with TestClient.of_thing(provisioned.thing) as device:
+        done = fleet.command("decommission", name, "--reason", "returned")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[1:] == tried.stdout.splitlines()[1:]
+        assert not device.publish(basic_ingest_topic(outputs["IngestRule"], name), b"{}", REFUSAL_SECONDS)
+    assert certificate_status(fleet, certificate) == "REVOKED"
+    for gone in (
+        lambda: emulator.client("iot").describe_thing(thingName=name),
+        lambda: data.get_thing_shadow(thingName=name),
+        lambda: data.get_retained_message(topic=inbox),
+    ):
+        with pytest.raises(ClientError, match="ResourceNotFoundException"):
+            gone()
+    assert "returned" in fleet.command("show", name).stdout
+
+    assert TestClient.of_thing(provisioned.thing).is_refused()
+    with pytest.raises(RejectedError):
+        provisioned.provision()
+    assert fleet.command("decommission", name).returncode == 0
+    assert fleet.command("allow-replacement", name).returncode == 1
+    assert fleet.command("register", name).stdout == f"{name}: was registered before\n"
+    assert fleet.known(name).state is State.DECOMMISSIONED
+
+
+@pytest.mark.parametrize(
+    "topic", ["devices/{0}/outbox", "$aws/rules/{rule}/devices/{0}/outbox", "devices/{0}/inbox", "anything"]
+)
+def test_a_claim_cannot_speak_for_a_device(
+    outputs: Mapping[str, str], claim: Thing, name: str, topic: str
+) -> None:
     with TestClient.of_thing(claim) as stranger:
-        assert not stranger.publish(topic.format(NAME, rule=outputs["IngestRule"]), b"{}", REFUSAL_SECONDS)
+        assert not stranger.publish(topic.format(name, rule=outputs["IngestRule"]), b"{}", REFUSAL_SECONDS)
         assert stranger.disconnected.is_set()
 
 
-def test_a_claim_cannot_take_a_devices_place(claim: Thing) -> None:
-    assert TestClient(NAME, claim.host, claim.port, claim).is_refused()
+@pytest.mark.parametrize(
+    "topic", ["devices/{0}/inbox", "devices/+/inbox", "#", "$aws/provisioning-templates/#"]
+)
+def test_a_claim_cannot_listen_for_a_device(claim: Thing, name: str, topic: str) -> None:
+    with TestClient.of_thing(claim) as stranger:
+        assert stranger.is_refused_to(topic.format(name))
+
+
+def test_a_renewal_can_ask_and_do_nothing_else(
+    outputs: Mapping[str, str], provisioned: HomeDevice, name: str
+) -> None:
+    thing = replace(provisioned.thing, name=f"{RENEWAL_CLIENT_PREFIX}{name}")
+    with TestClient.of_thing(thing) as renewal:
+        assert renewal.is_refused_to(device_topic(name, "inbox"))
+    with TestClient.of_thing(thing) as renewal:
+        topic = basic_ingest_topic(outputs["IngestRule"], name)
+        assert not renewal.publish(topic, b"{}", REFUSAL_SECONDS)
+
+
+@pytest.mark.parametrize("prefix", ["", RENEWAL_CLIENT_PREFIX])
+def test_a_claim_cannot_take_a_devices_place(claim: Thing, name: str, prefix: str) -> None:
+    assert TestClient(prefix + name, claim.host, claim.port, claim).is_refused()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from eventplane.contract import compile_contract
 from eventplane.delivery import Outcome
+from eventplane.limits import MAX_HOPS
 from tests.spark.reading import Audit, by_route, faults
 from tests.spark.small_archive import ALARM, DAY, DIARY, NOON_MS, READING, SmallArchive, small_contract
 
@@ -254,6 +258,53 @@ def test_an_expiry_that_spark_cannot_read_is_the_router_s_to_judge(
     archive.accept(event)
     archive.ledger.append(archive.record(event, route="readings", outcome=Outcome.EXPIRED))
     assert faults(audit()) == {"expired": 1}
+
+
+def with_expiry(archive: SmallArchive, expiry_s: int) -> SmallArchive:
+    document = json.loads(small_contract().canonical)
+    document["participants"]["care"]["inbox"]["expiry_s"] = expiry_s
+    archive.contract = compile_contract(document, "test")
+    archive.contracts = [archive.contract]
+    return archive
+
+
+@pytest.mark.parametrize(
+    ("expiry_s", "age_ms", "reason", "verdict"),
+    [
+        (10, 10_000, "channel_expiry", "expired"),
+        (10, 9_999, "channel_expiry", "lost"),
+        (10, 10_000, None, "lost"),
+        (None, 10_000, "channel_expiry", "lost"),
+    ],
+)
+def test_an_event_expires_by_its_channel_when_it_is_old_enough(
+    archive: SmallArchive, audit: Audit, expiry_s: int | None, age_ms: int, reason: str | None, verdict: str
+) -> None:
+    if expiry_s:
+        with_expiry(archive, expiry_s)
+    event = archive.event()
+    archive.accept(event)
+    more: dict[str, Any] = {"decided_at_ms": NOON_MS + age_ms, "reason": reason, "destination": "care.inbox"}
+    archive.ledger.append(archive.record(event, route="readings", outcome=Outcome.EXPIRED, **more))
+    assert faults(audit()) == {verdict: 1}
+
+
+@pytest.mark.parametrize(("hops", "verdict"), [(MAX_HOPS, "dead_lettered"), (MAX_HOPS - 1, "lost")])
+def test_a_loop_is_believed_when_the_event_came_round_so_often(
+    archive: SmallArchive, audit: Audit, hops: int, verdict: str
+) -> None:
+    archive.refuse_event(archive.event(routerhops=hops), "hop_limit")
+    assert faults(audit())[verdict] == 1
+
+
+@pytest.mark.parametrize(("hops", "verdict"), [(MAX_HOPS, "dropped"), (MAX_HOPS - 1, "lost")])
+def test_a_letter_that_goes_round_is_dropped(
+    archive: SmallArchive, audit: Audit, hops: int, verdict: str
+) -> None:
+    event = archive.event(routerhops=hops)
+    archive.accept(event)
+    archive.ledger.append(archive.record(event, outcome=Outcome.DROPPED, reason="hop_limit"))
+    assert faults(audit()) == {verdict: 1}
 
 
 def test_what_enters_in_the_cloud_is_internal(archive: SmallArchive, audit: Audit) -> None:

@@ -17,7 +17,7 @@ from edge.service import ServiceClient
 from edge.spool import read_backlog
 from eventplane.batch import unpack
 from eventplane.envelope import Envelope
-from eventplane.topics import basic_ingest_topic
+from eventplane.topics import basic_ingest_topic, urgent_rule
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
@@ -84,7 +84,8 @@ class CloudBroker:
     def _open_subscriber(self) -> None:
         self._subscriber = TestClient("counter", "127.0.0.1", self.plain_port, persistent=True)
         self._subscriber.__enter__()
-        self._subscriber.subscribe(basic_ingest_topic(RULE, THING))
+        for rule in (RULE, urgent_rule(RULE)):
+            self._subscriber.subscribe(basic_ingest_topic(rule, THING))
 
     def _close_subscriber(self) -> None:
         if self._subscriber is not None:

@@ -13,6 +13,8 @@ from eventplane.contract import (
     DeliveryGuarantee,
     Ordering,
     SchemaCheck,
+    Webhook,
+    WebhookMode,
     WhenFull,
     compile_contract,
     contract_document,
@@ -24,6 +26,8 @@ GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
 GOLDEN_VERSION = "d17fe94bbe13b478"
 GOLDEN_2 = Path(__file__).parent / "golden" / "format-2.json"
 GOLDEN_2_VERSION = "2fcb59749438eb3a"
+GOLDEN_3 = Path(__file__).parent / "golden" / "format-3.json"
+GOLDEN_3_VERSION = "91c6dbd13b0a77f7"
 
 
 def test_a_contract_of_format_1_is_readable_for_ever() -> None:
@@ -58,6 +62,14 @@ def test_a_contract_of_format_2_is_readable_for_ever() -> None:
     assert ring.schema_check is SchemaCheck.STRICT
 
 
+def test_a_contract_of_format_3_is_readable_for_ever() -> None:
+    raw = GOLDEN_3.read_bytes()
+    contract = load_compiled(raw)
+    assert contract.version == GOLDEN_3_VERSION == hashlib.sha256(raw).hexdigest()[:16]
+    assert contract.canonical == raw
+    assert contract.channel("desk.inbox").webhook == Webhook(WebhookMode.BINARY, 5, 600, 120)
+
+
 def test_a_file_of_format_1_is_read_and_compiled_to_todays_form(tmp_path: Path) -> None:
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "ring.json").write_text('{"required": ["door"]}')
@@ -71,7 +83,7 @@ def test_a_file_of_format_1_is_read_and_compiled_to_todays_form(tmp_path: Path) 
     contract = load_contract(file)
     assert contract.event_types["ring"].schemas == {"": {"required": ["door"]}}
     assert contract.event_types["mute"].schemas == {}
-    assert json.loads(contract.canonical)["format"] == FORMAT
+    assert json.loads(contract.canonical)["format"] == 2
     assert load_compiled(contract.canonical) == contract
 
 
@@ -91,17 +103,17 @@ def test_layout_does_not_count() -> None:
 
 
 def test_a_newer_format_is_refused_with_one_named_error() -> None:
-    document = json.loads(GOLDEN.read_bytes()) | {"format": 3, "something": "new"}
+    document = json.loads(GOLDEN.read_bytes()) | {"format": FORMAT + 1, "something": "new"}
     with pytest.raises(ContractFormatError, match="update the program") as caught:
         load_compiled(json.dumps(document), "device.json")
-    assert (caught.value.found, caught.value.readable) == (3, 2)
+    assert (caught.value.found, caught.value.readable) == (FORMAT + 1, FORMAT)
     assert len(caught.value.problems) == 1
     assert "device.json" in str(caught.value)
 
 
 def test_a_newer_format_in_the_file_people_write_is_the_same_error(tmp_path: Path) -> None:
     file = tmp_path / "plane.yaml"
-    file.write_text("format: 3\nname: a\nname: b\n")
+    file.write_text(f"format: {FORMAT + 1}\nname: a\nname: b\n")
     with pytest.raises(ContractFormatError):
         load_contract(file)
 

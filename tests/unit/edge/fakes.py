@@ -14,7 +14,7 @@ from edge.lane import Lane
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
-from edge.options import Clock, ForwarderOptions, UplinkLimits
+from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
 from edge.recent import key_digest
 from edge.spool import Arrival, Delivery, Spool
 from eventplane.batch import unpack
@@ -30,6 +30,7 @@ CHORE = "org.eventplane.chore.v1"
 DEAD_LETTER = "org.eventplane.deadletter.v1"
 Boxes = dict[str, dict[str, object]]
 TOPIC = "$aws/rules/rule/devices/thing/outbox"
+URGENT_TOPIC = "$aws/rules/rule_urgent/devices/thing/outbox"
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
@@ -183,7 +184,7 @@ class Device:
         self.cloud_link = Link(LinkName.CLOUD, self.cloud.dial, backoff, 5.0)
         options = ForwarderOptions(
             "thing",
-            TOPIC,
+            Topics(TOPIC, URGENT_TOPIC),
             self._limits,
             3,
             10.0,

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from edge.lifetimes import BY_CHANNEL, BY_EVENT, lifetime_ms, why_expired
+from edge.lifetimes import lifetime_ms, why_expired
 from edge.spool import Delivery, Waiting
+from eventplane.expiry import BY_CHANNEL, BY_EVENT
 from tests.unit.edge.fakes import event
 
 T0, T5 = "2024-01-01T00:00:00Z", "2024-01-01T00:00:05.250Z"

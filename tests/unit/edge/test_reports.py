@@ -46,7 +46,7 @@ def test_every_report_is_what_the_contract_says_and_has_a_reader(report: Envelop
     assert report.source == "/devices/thing/forwarder"
     assert report.id == "e0-7"
     assert [each.destination for each in Router(plane, Place.DEVICE).route(report)] == ["device.outbox"]
-    assert [each.destination for each in Router(plane, Place.CLOUD).route(report)] == ["operations.inbox"]
+    assert "operations.inbox" in [each.destination for each in Router(plane, Place.CLOUD).route(report)]
 
 
 def test_a_manifest_writes_digests_as_everybody_can_compare_them() -> None:

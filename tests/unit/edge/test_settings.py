@@ -29,6 +29,7 @@ OUT_OF_RANGE = [
     ("thing", "home/#"),
     ("thing", "x" * 129),
     ("cloud.rule", "in/gest"),
+    ("cloud.rule", "x" * 122),
     ("log_level", "loud"),
     ("stop_grace_s", -0.1),
     ("stop_grace_s", 3.1),

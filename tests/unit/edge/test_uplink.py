@@ -12,7 +12,17 @@ import pytest
 from edge.messages import Acknowledged, Disconnected, LinkName
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event
-from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, READING, TOPIC, Device, event, ids
+from tests.unit.edge.fakes import (
+    ALARM,
+    CHORE,
+    DEAD_LETTER,
+    READING,
+    TOPIC,
+    URGENT_TOPIC,
+    Device,
+    event,
+    ids,
+)
 
 CLOUD = LinkName.CLOUD
 
@@ -155,9 +165,10 @@ def test_a_backlog_found_at_start_is_drained(device: Device) -> None:
     assert device.spool.backlog() == {"device.outbox": 0}
 
 
-def test_it_publishes_to_its_topic(device: Device) -> None:
-    device.turn(device.from_service(event("fire", ALARM)))
-    assert device.cloud.last.published[0][1] == TOPIC
+def test_urgent_events_have_a_topic_of_their_own(device: Device) -> None:
+    device.turn(device.from_service(event("fire", ALARM)), device.from_service(event("a")))
+    device.turn(after=0.3)
+    assert [topic for _, topic, _ in device.cloud.last.published] == [URGENT_TOPIC, TOPIC]
 
 
 class TestRefusal:
@@ -211,6 +222,20 @@ class TestPoison:
         (letter,) = device.letters()
         assert letter.attributes["deadletterreason"] == "refused_by_cloud"
         assert '"id":"e7"' in base64.b64decode(letter.data()["original_base64"]).decode()
+
+    @pytest.mark.parametrize(("type", "refused"), [(READING, TOPIC), (ALARM, URGENT_TOPIC)])
+    def test_a_topic_that_the_cloud_refuses_convicts_no_event(
+        self, device: Device, type: str, refused: str
+    ) -> None:
+        device.turn(device.from_service(event("a", type)), after=1.0)
+        for _ in range(40):
+            device.turn(after=1.0)
+            published = device.cloud.last.published
+            assert published[0][1] == refused
+            device.disconnect(CLOUD)
+            device.connect(CLOUD)
+        assert device.letters() == []
+        assert device.spool.backlog()["device.outbox"] == 1
 
     def test_the_dead_letter_of_a_dead_letter_is_small(self, device: Device) -> None:
         device.turn(device.from_service(b"x" * 60_000))

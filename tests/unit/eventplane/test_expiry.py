@@ -3,8 +3,9 @@
 import pytest
 
 from eventplane.attributes import is_timestamp
+from eventplane.contract import Channel, compile_contract
 from eventplane.envelope import write_event
-from eventplane.expiry import is_expired, timestamp_ms
+from eventplane.expiry import BY_CHANNEL, BY_EVENT, is_expired, timestamp_ms, why_expired
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,50 @@ def test_an_event_expires_at_its_expirytime_and_not_before() -> None:
 
 def test_an_event_without_expirytime_never_expires() -> None:
     assert not is_expired(write_event({"id": "1", "source": "/a", "type": "t"}), 2**62)
+
+
+def inbox(expiry_s: int | None) -> Channel:
+    channel = compile_contract(
+        {
+            "format": 2,
+            "name": "small",
+            "participants": {
+                "device": {"kind": "device", "description": "d"},
+                "desk": {
+                    "kind": "cloud_service",
+                    "description": "d",
+                    "inbox": {} if expiry_s is None else {"expiry_s": expiry_s},
+                },
+            },
+            "event_types": {},
+            "routes": {"up": {"filter": {"exact": {"type": "t"}}, "to": "desk.inbox"}},
+        },
+        "test",
+    ).channel("desk.inbox")
+    assert channel.expiry_s == expiry_s
+    return channel
+
+
+@pytest.mark.parametrize(
+    ("bounds", "age_ms", "expected"),
+    [
+        ((None,), 2**40, None),
+        ((10,), 9_999, None),
+        ((10,), 10_000, BY_CHANNEL),
+        ((None, 20, 10), 10_000, BY_CHANNEL),
+        ((20, None), 10_000, None),
+        ((), 10_000, None),
+    ],
+)
+def test_the_strictest_channel_counts_from_acceptance(
+    bounds: tuple[int | None, ...], age_ms: int, expected: str | None
+) -> None:
+    event = write_event({"id": "1", "source": "/a", "type": "t"})
+    accepted = 1_767_225_600_000
+    assert why_expired(event, accepted + age_ms, accepted, *map(inbox, bounds)) == expected
+
+
+def test_what_the_event_says_of_itself_goes_first() -> None:
+    event = write_event({"id": "1", "source": "/a", "type": "t", "expirytime": "1970-01-01T00:00:01Z"})
+    assert why_expired(event, 100_000, 0, inbox(10)) == BY_EVENT
+    assert why_expired(event, 999, 0, inbox(10)) is None

@@ -14,6 +14,8 @@ from eventplane.contract import Contract
 from lambdas.common.archive import Archive
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
+from lambdas.router.dispatch import Dispatch
+from lambdas.router.engine import build_engine
 from lambdas.router.service import RouterService
 from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Run
 
@@ -33,7 +35,7 @@ def cloud(contract: Contract, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     with mock_aws():
-        cloud = Cloud(boto3.client("sqs"), boto3.client("s3"))
+        cloud = Cloud(boto3.client("sqs"), boto3.client("s3"), boto3.client("dynamodb"))
         cloud.create(contract)
         yield cloud
 
@@ -45,16 +47,16 @@ def run(contract: Contract, cloud: Cloud) -> Run:
     def run(
         *messages: QueueMessage,
         source: str = "device.outbox",
+        plane: Contract | None = None,
         sqs: Any = None,
         s3: Any = None,
         remaining_ms: Callable[[], int] = lambda: 30_000,
         invocation_id: str = "invocation-1",
     ) -> frozenset[str]:
+        engine = build_engine(contract if plane is None else plane, source, cloud.queues)
         service = RouterService(
-            contract=contract,
-            source=source,
-            queues=cloud.queues,
-            sender=SqsSender(sqs or cloud.sqs),
+            engine=lambda: engine,
+            dispatch=Dispatch(SqsSender(sqs or cloud.sqs), cloud.queues),
             archive=Archive(s3 or cloud.s3, BUCKET),
             clock=lambda: NOW_MS,
         )

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, ParticipantKind
+from eventplane.contract.publication import KEY
 from eventplane.envelope import Envelope, write_event
 from lambdas.common.queue import QueueMessage
 
@@ -21,6 +22,7 @@ Run = Callable[..., frozenset[str]]
 
 NOW_MS = 1_767_225_600_000
 BUCKET = "archive"
+TABLE = "contracts"
 ALARM = "org.eventplane.alarm.keyword.v1"
 READING = "org.eventplane.health.reading.v1"
 
@@ -82,17 +84,26 @@ class LambdaContext:
 
 @dataclass
 class Cloud:
-    """Queues for every inbox of the contract, and the archive bucket, as moto plays them."""
+    """Queues for every inbox of the contract, archive bucket and table of contracts, as moto plays them."""
 
     sqs: Any
     s3: Any
+    dynamodb: Any
+    source: str = ""
     queues: dict[str, str] = field(default_factory=dict)
 
     def create(self, contract: Contract) -> None:
         for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
             created = self.sqs.create_queue(QueueName=service.name)
             self.queues[service.inbox.address] = created["QueueUrl"]
+        self.source = self.sqs.create_queue(QueueName="source")["QueueUrl"]
         self.s3.create_bucket(Bucket=BUCKET)
+        self.dynamodb.create_table(
+            TableName=TABLE,
+            KeySchema=[{"AttributeName": KEY, "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": KEY, "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
 
     def received(self, address: str) -> list[dict[str, Any]]:
         """All messages of an inbox."""

@@ -13,8 +13,8 @@ from eventplane.envelope import write_event
 from eventplane.sqs_binding import to_message
 from lambdas.common.archive import Archive
 from lambdas.common.contracts import CONTRACT_FILE, load_contract
-from lambdas.common.settings import SettingsError, text, text_mapping
-from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, SqsSender, batches
+from lambdas.common.settings import SettingsError, seconds, text, text_list, text_mapping
+from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, TAKEN, Answer, Fate, SqsSender, batches
 from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event
 
 
@@ -37,14 +37,17 @@ def test_an_entry_that_the_answer_forgets_was_not_taken() -> None:
             return {"Successful": [{"Id": "1"}]}
 
     batch = [to_message(event("1")), to_message(event("2"))]
-    assert SqsSender(Forgetful()).send("https://queue", batch) == [False, True]
+    assert SqsSender(Forgetful()).send("https://queue", batch) == [
+        Answer(Fate.AGAIN, "SQS said nothing of it"),
+        TAKEN,
+    ]
 
 
 def test_a_fifo_queue_gets_groups_and_deduplication(cloud: Cloud) -> None:
     url = cloud.sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
     batch = [to_message(event("1")), to_message(event("2")), to_message(event("2"))]
     batch.append(to_message(event("3", partitionkey="other")))
-    assert SqsSender(cloud.sqs).send(url, batch) == [True] * 4
+    assert SqsSender(cloud.sqs).send(url, batch) == [TAKEN] * 4
 
     received = cloud.sqs.receive_message(
         QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["MessageGroupId"]
@@ -102,6 +105,20 @@ def test_a_wrong_setting_is_named(value: str | None, problem: str) -> None:
         text_mapping(environment, "QUEUES")
     assert caught.value.variable == "QUEUES"
     assert text({"A": "b"}, "A") == "b"
+
+
+@pytest.mark.parametrize("value", ["", "0", "-1", "1.5", "x", "\u0661"])
+def test_seconds_are_a_whole_number_of_them(value: str) -> None:
+    assert seconds({"WAIT": "30"}, "WAIT") == 30
+    with pytest.raises(SettingsError, match="WAIT"):
+        seconds({"WAIT": value}, "WAIT")
+
+
+@pytest.mark.parametrize("value", ["", "[", "[]", "{}", "[1]"])
+def test_a_list_has_texts(value: str) -> None:
+    assert text_list({"URLS": '["a","b"]'}, "URLS") == ("a", "b")
+    with pytest.raises(SettingsError, match="URLS"):
+        text_list({"URLS": value}, "URLS")
 
 
 def test_the_bundled_contract_is_the_one_that_was_compiled(tmp_path: Any, contract: Contract) -> None:

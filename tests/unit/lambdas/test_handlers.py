@@ -14,7 +14,19 @@ from lambdas.archive_writer import handler as archive_writer
 from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.settings import SettingsError
 from lambdas.router import handler as router
-from tests.unit.lambdas.support import BUCKET, Cloud, LambdaContext, event, frame, message, sqs_event
+from tests.unit.lambdas.support import (
+    BUCKET,
+    NOW_MS,
+    TABLE,
+    Cloud,
+    LambdaContext,
+    event,
+    frame,
+    message,
+    sqs_event,
+)
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 @pytest.fixture(autouse=True)
@@ -27,11 +39,16 @@ def deployed(
         "LAMBDA_TASK_ROOT": str(tmp_path),
         "EVENTPLANE_SOURCE": "device.outbox",
         "EVENTPLANE_QUEUES": json.dumps(cloud.queues),
+        "EVENTPLANE_SOURCE_QUEUE": cloud.source,
         "EVENTPLANE_ARCHIVE_BUCKET": BUCKET,
+        "EVENTPLANE_CONTRACTS_TABLE": TABLE,
+        "EVENTPLANE_CONTRACT_REFRESH_S": "30",
+        "POWERTOOLS_SERVICE_NAME": "function",
     }.items():
         monkeypatch.setenv(name, value)
     for handler in (router, archive_writer):
         handler.service.cache_clear()
+        monkeypatch.setattr(handler, "system_clock", lambda: NOW_MS)
     yield
     for handler in (router, archive_writer):
         handler.service.cache_clear()
@@ -58,6 +75,29 @@ def test_failed_messages_are_named_one_by_one_and_nothing_is_raised(cloud: Cloud
         "batchItemFailures": [{"itemIdentifier": "m2"}]
     }
     assert router.handle(sqs_event(bad), LambdaContext()) == {"batchItemFailures": [{"itemIdentifier": "m2"}]}
+
+
+def test_the_figures_of_an_invocation_are_in_its_log_and_so_is_what_did_not_arrive(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    good = message("m1", frame(event("1", "org.eventplane.alarm.keyword.v1").json.encode()))
+    odd = message("m2", frame(event("2", "com.example.unknown", traceparent=TRACE).json.encode()))
+    router.handle(sqs_event(good, odd), LambdaContext())
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (figures,) = (line for line in lines if "_aws" in line)
+    assert figures["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "EventPlane"
+    assert {name: value for name, value in figures.items() if isinstance(value, list)} == {
+        "Messages": [2],
+        "Delivered": [2],
+        "Unrouted": [1],
+        "Retried": [0],
+        "DeliveryDelay": [1_000],
+        "UrgentDeliveryDelay": [1_000],
+    }
+    (unrouted,) = (vars(line) for line in caplog.records if line.message == "unrouted")
+    found = {name: unrouted[name] for name in ("event_source", "event_id", "traceparent", "message_id")}
+    assert found == {"event_source": "/homes/1", "event_id": "2", "traceparent": TRACE, "message_id": "m2"}
 
 
 @pytest.mark.parametrize("handler", [router, archive_writer])

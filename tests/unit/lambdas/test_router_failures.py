@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from eventplane.batch import pack
 from eventplane.contract import Contract, compile_contract
-from lambdas.common.archive import Archive
+from eventplane.delivery import letter_id
 from lambdas.common.queue import QueueMessage
-from lambdas.common.sqs import SqsSender
+from lambdas.router.engine import UnknownSourceError, UnsupportedDestinationError, build_engine
 from lambdas.router.planner import Planner
-from lambdas.router.service import RESERVE_MS, RouterService, UnsupportedDestinationError
-from tests.unit.lambdas.support import ALARM, BUCKET, NOW_MS, Cloud, Run, Unwilling, event, frame, message
+from lambdas.router.service import PLANNING_MS, RESERVE_MS
+from tests.unit.lambdas.support import ALARM, READING, Cloud, Run, Unwilling, event, frame, message
 
 
 def test_a_queue_that_refuses_fails_only_the_messages_with_events_for_it(cloud: Cloud, run: Run) -> None:
@@ -60,7 +63,7 @@ def test_without_a_ledger_nothing_is_acknowledged(cloud: Cloud, run: Run, code: 
 
 
 def test_when_time_runs_out_the_rest_fails_and_what_was_sent_is_recorded(cloud: Cloud, run: Run) -> None:
-    left = iter([RESERVE_MS, RESERVE_MS - 1])
+    left = iter([PLANNING_MS, PLANNING_MS, RESERVE_MS, RESERVE_MS - 1])
     failed = run(
         message("m1", frame(event("1", ALARM).json.encode())),
         message("m2", frame(event("2").json.encode())),
@@ -74,7 +77,7 @@ def test_when_time_runs_out_the_rest_fails_and_what_was_sent_is_recorded(cloud: 
 def test_the_urgent_goes_first_across_messages(cloud: Cloud, run: Run) -> None:
     bulk = [message(f"m{each}", frame(event(str(each)).json.encode())) for each in range(5)]
     urgent = message("m5", frame(event("alarm", "org.eventplane.alarm.clinical.v1").json.encode()))
-    left = iter([RESERVE_MS])
+    left = iter([PLANNING_MS] * 6 + [RESERVE_MS])
     run(*bulk, urgent, remaining_ms=lambda: next(left, 0))
 
     assert cloud.outcomes() == [("alarm", "alarm-centre.inbox", "delivered")]
@@ -125,12 +128,98 @@ def test_a_route_that_this_router_cannot_serve_is_refused_at_once(contract: Cont
     document = json.loads(contract.canonical)
     document["routes"]["down"] = {"filter": {"exact": {"type": "x"}}, "to": "device.inbox"}
     with pytest.raises(UnsupportedDestinationError, match=r"'down' leads to 'device\.inbox'") as caught:
-        RouterService(
-            contract=compile_contract(document, "test"),
-            source="device.outbox",
-            queues=cloud.queues,
-            sender=SqsSender(cloud.sqs),
-            archive=Archive(cloud.s3, BUCKET),
-            clock=lambda: NOW_MS,
-        )
+        build_engine(compile_contract(document, "test"), "device.outbox", cloud.queues)
     assert (caught.value.route, caught.value.destination) == ("down", "device.inbox")
+
+
+def test_a_source_without_a_channel_is_refused_at_once(contract: Contract, cloud: Cloud) -> None:
+    with pytest.raises(UnknownSourceError, match=r"no channel 'gone\.outbox'") as caught:
+        build_engine(contract, "gone.outbox", cloud.queues)
+    assert (caught.value.version, caught.value.source) == (contract.version, "gone.outbox")
+
+
+class Never:
+    """SQS that will never take messages which contain `text`."""
+
+    def __init__(self, sqs: Any, text: str, *, whole: bool = False, also_letters: bool = False) -> None:
+        self._sqs = sqs
+        self._text = text
+        self._whole = whole
+        self._also_letters = also_letters
+
+    def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> Any:  # noqa: N803
+        bad = [entry for entry in Entries if self._is_bad(entry["MessageBody"])]
+        if bad and self._whole:
+            error = {"Code": "AWS.SimpleQueueService.InvalidMessageContents", "Message": "no"}
+            raise ClientError({"Error": error}, "SendMessageBatch")
+        good = [entry for entry in Entries if entry not in bad]
+        answer = self._sqs.send_message_batch(QueueUrl=QueueUrl, Entries=good) if good else {}
+        code = {"Code": "InvalidParameterValue", "Message": "too odd", "SenderFault": True}
+        return {
+            "Successful": answer.get("Successful", []),
+            "Failed": [{"Id": each["Id"], **code} for each in bad],
+        }
+
+    def _is_bad(self, body: str) -> bool:
+        return self._text in body or (self._also_letters and "not_taken" in body)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_a_queue_will_never_take_is_a_dead_letter_of_that_route_at_once(
+    cloud: Cloud, run: Run, whole: bool
+) -> None:
+    odd, fine = event("1", subject="odd"), event("2")
+    sent = message("m1", frame(pack([odd, fine])), attempt=2)
+    assert run(sent, sqs=Never(cloud.sqs, '"odd"', whole=whole)) == frozenset()
+
+    assert [each["Body"] for each in cloud.received("care-analytics.inbox")] == [fine.json]
+    (letter,) = (json.loads(each["Body"])["data"] for each in cloud.received("operations.inbox"))
+    assert base64.b64decode(letter["original_base64"]).decode() == odd.json
+    found = {name: letter[name] for name in ("reason", "route", "channel", "attempt")}
+    assert found == {
+        "reason": "not_taken",
+        "route": "readings-to-care-analytics",
+        "channel": "device.outbox",
+        "attempt": 2,
+    }
+    assert cloud.outcomes() == [
+        ("1", "care-analytics.inbox", "dead_lettered"),
+        ("2", "care-analytics.inbox", "delivered"),
+        (letter_id(*odd.key), "operations.inbox", "delivered"),
+    ]
+
+
+def test_without_its_letter_the_original_comes_again(cloud: Cloud, run: Run) -> None:
+    sqs = Never(cloud.sqs, '"odd"', also_letters=True)
+    assert run(message("m1", frame(event("1", subject="odd").json.encode())), sqs=sqs) == {"m1"}
+    assert cloud.outcomes() == []
+
+
+def test_in_a_fifo_queue_the_later_ones_of_a_group_wait_for_the_one_that_failed(
+    cloud: Cloud, run: Run
+) -> None:
+    def queued(id: str, type: str, group: str) -> QueueMessage:
+        return replace(message(id, event(id, type).json), group=group)
+
+    sqs = Unwilling(cloud.sqs, "send_message_batch", queue_urls={cloud.queues["alarm-centre.inbox"]})
+    failed = run(
+        queued("m1", ALARM, "a"),
+        queued("m2", READING, "a"),
+        queued("m3", READING, "b"),
+        source="family-app.outbox",
+        sqs=sqs,
+    )
+    assert failed == {"m1", "m2"}
+    assert {json.loads(each["Body"])["id"] for each in cloud.received("care-analytics.inbox")} == {"m3"}
+
+
+def test_nothing_is_planned_when_it_could_not_be_finished(cloud: Cloud, run: Run) -> None:
+    left = iter([PLANNING_MS])
+    messages = [message(f"m{each}", frame(event(str(each)).json.encode())) for each in (1, 2)]
+    assert run(*messages, remaining_ms=lambda: next(left, PLANNING_MS - 1)) == {"m2"}
+
+
+def test_without_the_archive_nothing_is_sent(cloud: Cloud, run: Run) -> None:
+    s3 = Unwilling(cloud.s3, "put_object", code="AccessDenied")
+    assert run(message("m1", frame(event("1").json.encode())), s3=s3) == {"m1"}
+    assert cloud.received("care-analytics.inbox") == []

@@ -9,7 +9,8 @@ import pytest
 
 from edge.packing import PROBE
 from eventplane.batch import pack, pack_texts
-from eventplane.contract import Contract
+from eventplane.contract import Contract, compile_contract
+from eventplane.limits import MAX_HOPS
 from tests.unit.lambdas.support import ALARM, BUCKET, NOW_MS, READING, Cloud, Run, event, frame, message
 
 
@@ -32,7 +33,7 @@ def test_a_sign_of_life_without_events_is_done_with_and_leaves_nothing(
 ) -> None:
     assert run(message("m1", frame(payload))) == frozenset()
     assert [address for address in cloud.queues if cloud.received(address)] == []
-    assert cloud.keys("") == []
+    assert cloud.keys("ledger/") == []
 
 
 def test_a_message_carries_hints_but_the_body_is_the_event(
@@ -153,6 +154,9 @@ def test_a_refusal_that_quotes_a_huge_item_takes_no_other_with_it(cloud: Cloud, 
     assert len(cloud.received("care-analytics.inbox")) == 1
 
 
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
 @pytest.mark.parametrize(
     ("source", "body", "reason"),
     [
@@ -170,7 +174,7 @@ def test_what_cannot_be_read_at_all_is_one_dead_letter(
 
     (letter,) = (json.loads(each["Body"]) for each in cloud.received("operations.inbox"))
     assert letter["data"]["reason"] == reason
-    assert [line["reason"] for line in cloud.lines("ledger/")] == [None, reason]
+    assert [line["reason"] for line in cloud.lines("ledger/")] == [reason, None]
 
 
 def test_a_repeated_refusal_is_the_same_dead_letter(cloud: Cloud, run: Run) -> None:
@@ -196,3 +200,58 @@ def test_an_expired_event_is_recorded_and_not_delivered(cloud: Cloud, run: Run) 
 def test_an_unrouted_event_is_recorded(cloud: Cloud, run: Run) -> None:
     assert run(message("m1", frame(event("1", "com.example.unknown").json.encode()))) == frozenset()
     assert cloud.outcomes() == [("1", None, "unrouted")]
+
+
+def test_an_event_that_a_service_sends_on_is_counted_and_stopped_in_the_end(
+    cloud: Cloud, run: Run, contract: Contract
+) -> None:
+    body = event("1", ALARM, traceparent=TRACE).json
+    for hop in range(1, MAX_HOPS + 1):
+        assert run(message(f"m{hop}", body), source="family-app.outbox", invocation_id=f"i{hop}") == set()
+        (received,) = cloud.received("family-app.inbox")
+        body = received["Body"]
+        assert body == f'{{"routerhops":{hop},' + event("1", ALARM, traceparent=TRACE).json[1:]
+    assert run(message("m9", body), source="family-app.outbox", invocation_id="i9") == frozenset()
+
+    assert cloud.received("family-app.inbox") == []
+    (letter,) = (json.loads(each["Body"]) for each in cloud.received("operations.inbox"))
+    assert letter["data"]["reason"] == "hop_limit"
+    assert base64.b64decode(letter["data"]["original_base64"]).decode() == body
+
+
+def test_a_dead_letter_that_goes_round_is_dropped_and_makes_no_other(cloud: Cloud, run: Run) -> None:
+    letter = event("1", "org.eventplane.deadletter.v1", routerhops=MAX_HOPS)
+    assert run(message("m1", letter.json), source="operations.outbox") == frozenset()
+    assert cloud.received("operations.inbox") == []
+    assert [(line["outcome"], line["reason"]) for line in cloud.lines("ledger/")] == [
+        ("dropped", "hop_limit")
+    ]
+
+
+def test_a_device_s_event_is_counted_only_if_it_came_round(cloud: Cloud, run: Run) -> None:
+    run(message("m1", frame(pack([event("1"), event("2", routerhops=2)]))))
+    bodies = [json.loads(each["Body"]) for each in cloud.received("care-analytics.inbox")]
+    assert {each["id"]: each.get("routerhops") for each in bodies} == {"1": None, "2": 3}
+
+
+def test_an_event_older_than_its_inbox_allows_is_expired_there_and_nowhere_else(
+    cloud: Cloud, run: Run, contract: Contract
+) -> None:
+    document = json.loads(contract.canonical)
+    document["participants"]["alarm-centre"]["inbox"]["expiry_s"] = 1
+    plane = compile_contract(document, "test")
+    run(message("m1", frame(event("1", ALARM).json.encode())), plane=plane)
+
+    assert cloud.outcomes() == [
+        ("1", "alarm-centre.inbox", "expired"),
+        ("1", "family-app.inbox", "delivered"),
+    ]
+    reasons = {line["destination"]: line["reason"] for line in cloud.lines("ledger/")}
+    assert reasons == {"alarm-centre.inbox": "channel_expiry", "family-app.inbox": None}
+
+
+def test_the_letter_of_an_old_event_is_not_old_itself(cloud: Cloud, run: Run, contract: Contract) -> None:
+    document = json.loads(contract.canonical)
+    document["participants"]["operations"]["inbox"]["expiry_s"] = 1
+    run(message("m1", "bad"), source="operations.outbox", plane=compile_contract(document, "test"))
+    assert len(cloud.received("operations.inbox")) == 1

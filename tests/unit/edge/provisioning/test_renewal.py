@@ -28,6 +28,8 @@ NOW = datetime(2026, 6, 1, tzinfo=UTC)
 OLD = certificate(NOW - timedelta(days=300), NOW + timedelta(days=60), "old")
 GOOD = certificate(NOW - timedelta(days=1), NOW + timedelta(days=300), "good")
 
+CLAIM = "the claim"
+
 
 class FakeCloud:
     """Issues certificates, registers them, and accepts connections with those that are registered."""
@@ -38,9 +40,18 @@ class FakeCloud:
         self.reachable = True
         self.refusal: ProvisioningError | None = None
         self.slow_policies = 0
+        self.refuses_own = False
+        self.asked_with: list[str] = []
 
-    def converse(self, exchange: Exchange, on_created: Callable[[Created], None]) -> None:
+    def converse(
+        self, exchange: Exchange, on_created: Callable[[Created], None], pair: Path | None = None
+    ) -> None:
         self._reach()
+        self.asked_with.append(pair.read_text() if pair else CLAIM)
+        if pair and not accepts(self, pair):
+            raise UnreachableError("renewal-home-1", "bad certificate")
+        if pair and self.refuses_own:
+            raise RejectedError("register", 403, "AccessDenied", "not its certificate")
         self.requests.append(exchange.first.topic)
         fresh = certificate(NOW, NOW + timedelta(days=360))
         key = None if "csr" in exchange.first.topic else "cloud's key"
@@ -101,6 +112,22 @@ def test_what_is_missing_old_or_damaged_is_replaced(
     assert "old" not in pair
     assert stat.S_IMODE(identity.path.stat().st_mode) == 0o600
     assert sorted(each.name for each in identity.path.parent.iterdir()) == ["identity.pem"]
+
+
+def test_a_device_with_a_certificate_that_connects_asks_with_it(identity: Identity, cloud: FakeCloud) -> None:
+    identity.path.write_text(OLD)
+    assert attempt(identity, cloud) is Outcome.RENEWED
+    assert cloud.asked_with == [OLD]
+
+
+@pytest.mark.parametrize(("before", "refuses_own"), [("damaged", False), (OLD, True)])
+def test_a_device_whose_certificate_is_of_no_use_asks_with_the_claim(
+    identity: Identity, cloud: FakeCloud, before: str, refuses_own: bool
+) -> None:
+    identity.path.write_text(before)
+    cloud.refuses_own = refuses_own
+    assert attempt(identity, cloud) is Outcome.RENEWED
+    assert cloud.asked_with == [before, CLAIM]
 
 
 def test_what_has_life_left_stays(identity: Identity, cloud: FakeCloud) -> None:

@@ -1,0 +1,165 @@
+"""What each function computes from a fresh process to the answer to its first event, and what of it is boto3.
+
+`python -m benchmarks.cold_start [REPEATS]` bundles the functions as a deployment does and starts each of them
+anew, with AWS played by a process of this machine. Writes build/bench/cold-start.json. On Lambda one has to
+add the start of the runtime and the network, and to divide by the share of a core that its memory buys.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+from benchmarks.results import Figure, write
+from contract import load_contract
+from eventplane.contract import ParticipantKind
+from eventplane.envelope import write_event
+from eventplane.ingest import IngestFrame, frame_text
+from stacks.bundling import compile_bytecode, copy_packages, installed
+from stacks.constructs.function_assets import CONTRACT_FILE, LOCK
+
+FUNCTIONS: Final = ("router", "archive_writer", "ingest_errors")
+REPEATS: Final = 15
+AIM_MS: Final = 120
+"""For the router."""
+
+_CHILD: Final = """
+import time; began = time.process_time()
+import json, re, sys
+import boto3; clients = time.process_time()
+import importlib
+handler = importlib.import_module(f"lambdas.{sys.argv[1]}.handler"); imported = time.process_time()
+handler.service(); wired = time.process_time()
+class Context:
+    aws_request_id = function_name = invoked_function_arn = "x"
+    memory_limit_in_mb = 512
+    def get_remaining_time_in_millis(self): return 30_000
+answer = handler.handle(json.loads(sys.argv[2]), Context()); ended = time.process_time()
+assert answer == {"batchItemFailures": []}, answer
+marks = [began, clients, imported, wired, ended]
+figures = [1000 * (b - a) for a, b in zip(marks, marks[1:])]
+peak = re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())
+figures += [1000 * (ended - began), int(peak[1]) / 1024]
+print(json.dumps(figures), file=sys.stderr)
+"""
+
+PARTS: Final = ("import_boto3_ms", "import_rest_ms", "wiring_ms", "first_event_ms", "all_ms", "memory_mib")
+
+
+class _Aws(BaseHTTPRequestHandler):
+    """Says yes to everything."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or "{}")
+        taken = [{"Id": each["Id"]} for each in body.get("Entries", [])]
+        self._answer(json.dumps({"Successful": taken} if taken else {}).encode())
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(b"")
+
+    def _answer(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing is logged: it would be measured."""
+
+
+@contextmanager
+def _aws() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Aws)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _batch(function: str) -> str:
+    event = write_event(
+        {"id": "1", "source": "/homes/a", "type": "org.eventplane.alarm.keyword.v1"}, {"room": "bath"}
+    )
+    body = frame_text(IngestFrame(event.json.encode(), "devices/a/outbox", "a", "", 4_000_000_000_000))
+    if function == "ingest_errors":
+        names = {"ruleName": "r", "topic": "t", "clientId": "a", "base64OriginalPayload": "e30="}
+        body = json.dumps({**names, "failures": []})
+    attributes = {"SentTimestamp": "4000000000000", "ApproximateReceiveCount": "1"}
+    record = {"messageId": "m", "receiptHandle": "r", "body": body, "attributes": attributes}
+    return json.dumps({"Records": [record]})
+
+
+def _environment(code: Path, packages: Path, url: str) -> dict[str, str]:
+    contract = load_contract()
+    inboxes = [each.inbox.address for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
+    queue = f"{url}/0/queue"
+    return {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": f"{code}{os.pathsep}{packages}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LAMBDA_TASK_ROOT": str(code),
+        "AWS_ENDPOINT_URL": url,
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "POWERTOOLS_SERVICE_NAME": "bench",
+        "EVENTPLANE_SOURCE": contract.device.outbox.address,
+        "EVENTPLANE_SOURCE_QUEUE": queue,
+        "EVENTPLANE_QUEUES": json.dumps(dict.fromkeys(inboxes, queue)),
+        "EVENTPLANE_ARCHIVE_BUCKET": "archive",
+        "EVENTPLANE_CONTRACTS_TABLE": "contracts",
+        "EVENTPLANE_CONTRACT_REFRESH_S": "30",
+        "EVENTPLANE_CONTRACT": contract.version,
+        "EVENTPLANE_WAYS_IN": json.dumps([queue]),
+        "EVENTPLANE_LETTERS_TO": json.dumps([queue]),
+    }
+
+
+def main(repeats: int) -> None:
+    """Measure all functions, and print and write the medians."""
+    packages = installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64")
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory() as directory, _aws() as url:
+        for function in FUNCTIONS:
+            code = Path(directory) / function
+            code.mkdir()
+            copy_packages(code, "eventplane", "lambdas/common", f"lambdas/{function}")
+            (code / CONTRACT_FILE).write_bytes(load_contract().canonical)
+            compile_bytecode(code, str(code))
+            runs = [_run(function, _environment(code, packages, url)) for _ in range(repeats + 1)][1:]
+            for part, values in zip(PARTS, zip(*runs, strict=True), strict=True):
+                name, _, unit = part.rpartition("_")
+                aim = AIM_MS if (function, part) == ("router", "all_ms") else None
+                median = statistics.median(values)
+                figures.append(Figure(f"{function}_{name}", median, unit, aim, higher_is_better=False))
+    command = f"python -m benchmarks.cold_start {repeats}"
+    write("cold-start", figures, command, "CPU time of a fresh process after the interpreter's start, median")
+
+
+def _run(function: str, environment: dict[str, str]) -> list[float]:
+    command = [sys.executable, "-S", "-c", _CHILD, function, _batch(function)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    figures: list[float] = json.loads(done.stderr.splitlines()[-1])
+    return figures
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else REPEATS)

@@ -1,0 +1,178 @@
+"""Puts a contract into force without a deployment: checked, against what is deployed, and one at a time.
+
+Whoever publishes needs `cloudformation:DescribeStacks`, `lambda:GetFunctionConfiguration`, and GetItem,
+PutItem and DeleteItem on the table. Nobody in the plane has the last two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eventplane.contract import Contract, Route, Transport
+from eventplane.contract.publication import (
+    Head,
+    contract_item,
+    head_item,
+    head_key,
+    read_head,
+    unserved,
+)
+from eventplane.errors import EventPlaneError
+
+MAX_ITEM_BYTES: Final = 400 * 1024
+"""Largest item of a table, names included (Amazon DynamoDB quotas)."""
+
+
+class PublishError(EventPlaneError):
+    """A contract was not published; nothing has changed."""
+
+
+class NotDeployedError(PublishError):
+    """The plane of the environment `name` cannot be found. `problem` is what the cloud says."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(
+            f"the plane {name!r} cannot be reached: {problem}; name one that is deployed, "
+            "and use credentials and a region of its account"
+        )
+        self.name = name
+        self.problem = problem
+
+
+class DestinationsNotDeployedError(PublishError):
+    """`routes` lead to inboxes without a queue, or with one of the other kind."""
+
+    def __init__(self, routes: list[Route]) -> None:
+        wrong = ", ".join(f"{route.name} -> {route.destination}" for route in routes)
+        super().__init__(
+            f"no such queues are deployed: {wrong}; a new participant or another transport needs a deployment"
+        )
+        self.routes = routes
+
+
+class SourceMissingError(PublishError):
+    """`participants`, whose outboxes are deployed, are not in the contract."""
+
+    def __init__(self, participants: list[str]) -> None:
+        super().__init__(
+            f"participants are deployed that the contract does not have: {', '.join(participants)}; "
+            "a participant leaves by a deployment"
+        )
+        self.participants = participants
+
+
+class TooLargeError(PublishError):
+    """The compressed contract has `size` bytes."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size} bytes compressed, an item takes {MAX_ITEM_BYTES}; deploy it with the code")
+        self.size = size
+
+
+class ConflictError(PublishError):
+    """Somebody published while this contract was checked."""
+
+    def __init__(self) -> None:
+        super().__init__("somebody else published just now; look at what is in force, then publish again")
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What is deployed: its contract `base`, the queue URL of each inbox it routes to, the table's name."""
+
+    base: str
+    queues: Mapping[str, str]
+    table: str
+
+
+def find_deployment(name: str, clients: Any) -> Deployment:
+    """The deployment of the environment `name`; `clients` makes boto3 clients. Raises `NotDeployedError`."""
+    try:
+        stacks = clients("cloudformation").describe_stacks(StackName=f"eventplane-{name}-routing")["Stacks"]
+        outputs = {each["OutputKey"]: each["OutputValue"] for each in stacks[0].get("Outputs", [])}
+        function = clients("lambda").get_function_configuration(FunctionName=outputs["DeviceRouterFunction"])
+        variables = function["Environment"]["Variables"]
+        return Deployment(
+            base=outputs["ContractVersion"],
+            queues=json.loads(variables["EVENTPLANE_QUEUES"]),
+            table=variables["EVENTPLANE_CONTRACTS_TABLE"],
+        )
+    except (ClientError, BotoCoreError) as error:
+        raise NotDeployedError(name, str(error)) from error
+    except (LookupError, ValueError) as error:
+        raise NotDeployedError(name, f"it is of an older version, {error!r} is missing") from error
+
+
+class Publisher:
+    """Publishes for one `deployment`, through a boto3 DynamoDB client."""
+
+    def __init__(self, deployment: Deployment, dynamodb: Any) -> None:
+        self._deployment = deployment
+        self._dynamodb = dynamodb
+
+    def in_force(self) -> Head | None:
+        """What is published for the deployment, None where its own contract is in force."""
+        base = self._deployment.base
+        item = self._dynamodb.get_item(
+            TableName=self._deployment.table, Key=head_key(base), ConsistentRead=True
+        ).get("Item")
+        return read_head(base, item) if item else None
+
+    def check(self, contract: Contract) -> None:
+        """Raises `DestinationsNotDeployedError`, `SourceMissingError`, `TooLargeError`."""
+        queues = self._deployment.queues
+        # Every service that is deployed has an outbox, whose router must find its channel.
+        gone = {address.partition(".")[0] for address in queues} - set(contract.participants)
+        if gone:
+            raise SourceMissingError(sorted(gone))
+        of_a_kind = {
+            address
+            for address, url in queues.items()
+            if url.endswith(".fifo") is (contract.channel(address).transport is Transport.SQS_FIFO)
+        }
+        if wrong := unserved(contract, of_a_kind):
+            raise DestinationsNotDeployedError(wrong)
+        size = len(contract_item(contract)["compiled"]["B"]) + 100
+        if size > MAX_ITEM_BYTES:
+            raise TooLargeError(size)
+
+    def publish(self, contract: Contract) -> None:
+        """Put `contract` into force. Raises what `check` raises, and `ConflictError`."""
+        self.check(contract)
+        before = self.in_force()
+        if before and before.version == contract.version:
+            return
+        # First what the head names, so that it never names what is not there.
+        self._dynamodb.put_item(TableName=self._deployment.table, Item=contract_item(contract))
+        head = Head(
+            base=self._deployment.base,
+            version=contract.version,
+            previous=before.version if before else None,
+            published_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        self._change("put_item", before, Item=head_item(head))
+
+    def withdraw(self) -> None:
+        """Put the contract of the deployment into force again. Raises `ConflictError`."""
+        self._change("delete_item", self.in_force(), Key=head_key(self._deployment.base))
+
+    def _change(self, operation: str, before: Head | None, **what: Any) -> None:
+        """Change the head if it is still what it was `before`."""
+        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(id)"}
+        if before:
+            condition = {
+                "ConditionExpression": "version = :version",
+                "ExpressionAttributeValues": {":version": {"S": before.version}},
+            }
+        try:
+            getattr(self._dynamodb, operation)(TableName=self._deployment.table, **what, **condition)
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") != "ConditionalCheckFailedException":
+                raise
+            raise ConflictError from error

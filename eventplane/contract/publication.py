@@ -1,0 +1,87 @@
+"""A contract that is put into force between two deployments, and what the table that holds it looks like.
+
+A deployment brings a contract with it, its base. A publication replaces that one contract and no other: the
+next deployment with another contract starts from what it brings. docs/adr/0007-contract-table.md says why.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eventplane.contract.compiler import load_compiled
+from eventplane.contract.errors import ContractError, Problem
+from eventplane.contract.model import Contract, ParticipantKind, Place, Route
+
+KEY: Final = "id"
+"""The table's partition key, a text."""
+
+Item = dict[str, Any]
+"""An item as DynamoDB's own API has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Which version is in force instead of the contract `base`, and the one before it, if there was one."""
+
+    base: str
+    version: str
+    previous: str | None
+    published_at: str
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """What may be in force, the best first."""
+        return (self.version,) if self.previous is None else (self.version, self.previous)
+
+
+def head_key(base: str) -> Item:
+    return {KEY: {"S": f"in-force/{base}"}}
+
+
+def head_item(head: Head) -> Item:
+    item = {
+        **head_key(head.base),
+        "version": {"S": head.version},
+        "published_at": {"S": head.published_at},
+    }
+    return item if head.previous is None else {**item, "previous": {"S": head.previous}}
+
+
+def read_head(base: str, item: Item) -> Head:
+    """The head in `item`. Raises KeyError where it is none."""
+    previous = item.get("previous")
+    return Head(base, item["version"]["S"], previous["S"] if previous else None, item["published_at"]["S"])
+
+
+def contract_key(version: str) -> Item:
+    return {KEY: {"S": f"contract/{version}"}}
+
+
+def contract_item(contract: Contract) -> Item:
+    return {**contract_key(contract.version), "compiled": {"B": zlib.compress(contract.canonical, 9)}}
+
+
+def read_contract(version: str, item: Item) -> Contract:
+    """The contract in `item`. Raises `ContractError` when it is damaged, or not what it is called."""
+    origin = f"published contract {version}"
+    try:
+        compiled = zlib.decompress(item["compiled"]["B"])
+    except (KeyError, TypeError, zlib.error) as error:
+        raise ContractError(
+            origin, [Problem("(item)", f"it cannot be read: {error!r}", "publish it again")]
+        ) from error
+    contract = load_compiled(compiled, origin)
+    if contract.version != version:
+        problem = Problem("(item)", f"it is really {contract.version}", "publish it again")
+        raise ContractError(origin, [problem])
+    return contract
+
+
+def unserved(contract: Contract, inboxes: Collection[str]) -> list[Route]:
+    """The routes of the cloud that lead elsewhere than to the `inboxes` there are queues for."""
+    services = {service.inbox.address for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
+    reachable = services.intersection(inboxes)
+    return [route for route in contract.routes_at(Place.CLOUD) if route.destination not in reachable]

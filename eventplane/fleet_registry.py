@@ -1,0 +1,113 @@
+"""The fleet's registry as items of a DynamoDB table, and the one way to change them: read, decide, write if
+nobody wrote meanwhile.
+
+The requests are built here and sent by whoever has a client, so that functions and commands agree on every
+attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from eventplane.errors import EventPlaneError
+from eventplane.fleet import Device, State
+
+TABLE: Final = "fleet"
+"""What the table is called, without project and environment."""
+
+KEY: Final = "thing"
+"""The table's partition key."""
+
+ATTEMPTS: Final = 5
+"""Two writers of one device are rare: a device asks for one certificate at a time."""
+
+_TEXTS: Final = ("certificate", "pending", "reason")
+_NUMBERS: Final = (
+    "changed_at_ms",
+    "registrations",
+    "day",
+    "registered_today",
+    "replacement_until_ms",
+    "revision",
+)
+
+Item = Mapping[str, Mapping[str, Any]]
+"""An item as DynamoDB's low-level API has it."""
+
+
+class ConflictError(EventPlaneError):
+    """`thing` was written by others each time that it was read."""
+
+    def __init__(self, thing: str) -> None:
+        super().__init__(f"the registry's record of {thing!r} keeps changing; try again")
+        self.thing = thing
+
+
+class Store(Protocol):
+    """The table."""
+
+    def read(self, thing: str) -> Device | None:
+        """The record of `thing`, as it is after all writes that were acknowledged."""
+
+    def write(self, device: Device) -> bool:
+        """Write `device` unless somebody wrote since its revision was read; whether it was written."""
+
+
+def change(store: Store, thing: str, step: Callable[[Device | None], Device]) -> Device:
+    """Replace the record of `thing` by what `step` makes of it, and return that.
+
+    Nothing is written when `step` changes nothing. Raises `ConflictError`, and what `step` raises.
+    """
+    for _ in range(ATTEMPTS):
+        before = store.read(thing)
+        after = step(before)
+        if after == before:
+            return after
+        if store.write(after):
+            return replace(after, revision=after.revision + 1)
+    raise ConflictError(thing)
+
+
+def read_request(table: str, thing: str) -> dict[str, Any]:
+    """The arguments of GetItem."""
+    return {"TableName": table, "Key": {KEY: {"S": thing}}, "ConsistentRead": True}
+
+
+def write_request(table: str, device: Device) -> dict[str, Any]:
+    """The arguments of PutItem; ConditionalCheckFailedException means that others wrote meanwhile."""
+    item = to_item(replace(device, revision=device.revision + 1))
+    request: dict[str, Any] = {"TableName": table, "Item": item}
+    if device.revision == 0:
+        return {
+            **request,
+            "ConditionExpression": "attribute_not_exists(#k)",
+            "ExpressionAttributeNames": {"#k": KEY},
+        }
+    return {
+        **request,
+        "ConditionExpression": "#r = :r",
+        "ExpressionAttributeNames": {"#r": "revision"},
+        "ExpressionAttributeValues": {":r": {"N": str(device.revision)}},
+    }
+
+
+def to_item(device: Device) -> dict[str, dict[str, Any]]:
+    """The device as an item; what is empty is left out, as DynamoDB has no empty sets."""
+    item: dict[str, dict[str, Any]] = {KEY: {"S": device.thing}, "state": {"S": device.state.value}}
+    item |= {name: {"S": value} for name in _TEXTS if (value := getattr(device, name))}
+    item |= {name: {"N": str(getattr(device, name))} for name in _NUMBERS}
+    if device.replaced:
+        item["replaced"] = {"SS": sorted(device.replaced)}
+    return item
+
+
+def from_item(item: Item) -> Device:
+    """The device that an item holds."""
+    texts: dict[str, Any] = {name: item[name]["S"] for name in _TEXTS if name in item}
+    numbers: dict[str, Any] = {name: int(item[name]["N"]) for name in _NUMBERS}
+    replaced = frozenset(item.get("replaced", {}).get("SS", ()))
+    return Device(
+        thing=item[KEY]["S"], state=State(item["state"]["S"]), replaced=replaced, **texts, **numbers
+    )

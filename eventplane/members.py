@@ -1,0 +1,29 @@
+"""Where the members of an event stand in its text, so that one can be read or replaced and the rest kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+_READER = json.JSONDecoder()
+_WHITESPACE = " \t\n\r"
+
+
+def member_spans(event: str) -> Iterator[tuple[str, int, int]]:
+    """The name of each member of an event, which was checked before, and where its value begins and ends.
+
+    The whitespace around a value belongs to it: of JSON that came as bytes, nothing is lost.
+    """
+    at = _skip(event, 0)
+    while event[at] != "}":
+        name, at = _READER.raw_decode(event, _skip(event, at + 1))
+        start = _skip(event, at) + 1
+        _, end = _READER.raw_decode(event, _skip(event, start))
+        at = _skip(event, end)
+        yield name, start, at
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in _WHITESPACE:
+        at += 1
+    return at

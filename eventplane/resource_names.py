@@ -1,0 +1,63 @@
+"""What the plane's resources in AWS are called: the one convention by which stacks and tools meet.
+
+Every name starts with the project and the environment, so that two environments share an account and whoever
+looks after one finds all of it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eventplane.contract.model import Channel, Transport
+
+PROJECT: Final = "eventplane"
+"""What all names of resources start with."""
+
+INGEST: Final = "ingest"
+"""The queue from the IoT rule to the router."""
+
+URGENT_INGEST: Final = "ingest-urgent"
+"""The queue from the urgent IoT rule to a router of its own, so that nothing is ever before an alarm."""
+
+FIFO_SUFFIX: Final = ".fifo"
+"""What SQS wants at the end of a FIFO queue's name."""
+
+_DEAD_LETTERS: Final = "-dlq"
+
+
+def resource_name(environment: str, suffix: str) -> str:
+    """What a resource is called in an environment."""
+    return f"{PROJECT}-{environment}-{suffix}"
+
+
+def queue_name(environment: str, name: str, *, is_fifo: bool = False) -> str:
+    """What the queue called `name` is called in an environment."""
+    return resource_name(environment, name) + (FIFO_SUFFIX if is_fifo else "")
+
+
+def dead_letter_queue(name: str) -> str:
+    """The dead-letter queue behind the queue called `name`, with or without environment and FIFO's suffix."""
+    stem = name.removesuffix(FIFO_SUFFIX)
+    return stem + _DEAD_LETTERS + name[len(stem) :]
+
+
+def source_queue(name: str) -> str | None:
+    """The inverse of `dead_letter_queue`; None for a queue that is none."""
+    stem = name.removesuffix(FIFO_SUFFIX)
+    source = stem.removesuffix(_DEAD_LETTERS)
+    return None if source == stem else source + name[len(stem) :]
+
+
+def channel_queue(channel: Channel) -> str:
+    """What the queue that carries a cloud service's `channel` is called, before `queue_name`."""
+    return channel.address.replace(".", "-")
+
+
+def is_fifo(channel: Channel) -> bool:
+    """Whether a FIFO queue carries `channel`."""
+    return channel.transport is Transport.SQS_FIFO
+
+
+def archive_bucket(environment: str, account: str, region: str) -> str:
+    """The archive's bucket. Bucket names are shared with the whole world, so its owner stands in it."""
+    return resource_name(environment, f"archive-{account}-{region}")

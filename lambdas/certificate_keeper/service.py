@@ -1,0 +1,83 @@
+"""A connection stood with a certificate: it is the device's from now on, and what it replaced has an end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from eventplane.fleet import Device, State, retired, seen
+from eventplane.fleet_registry import Store, change
+from lambdas.certificate_keeper.certificates import Certificates
+from lambdas.certificate_keeper.grace import Grace
+from lambdas.common.aws import WORST_CALL_MS
+from lambdas.common.clock import Clock
+from lambdas.common.log import logger
+from lambdas.common.metrics import mark
+from lambdas.common.queue import QueueMessage
+
+_RESERVE_MS: Final = 5 * WORST_CALL_MS
+"""No message is begun with less time left: a timeout would bring back the whole batch."""
+
+
+class KeeperService:
+    """Handles connections, as the IoT rule tells them, and ends of grace; any order, any number of times."""
+
+    def __init__(self, *, store: Store, certificates: Certificates, grace: Grace, clock: Clock) -> None:
+        self._store = store
+        self._certificates = certificates
+        self._grace = grace
+        self._clock = clock
+
+    def process(self, messages: Sequence[QueueMessage], *, remaining_ms: Callable[[], int]) -> frozenset[str]:
+        """Handle `messages`; the ids of those that have to come again."""
+        failed: set[str] = set()
+        for message in messages:
+            if remaining_ms() < _RESERVE_MS:
+                failed.add(message.id)
+                continue
+            try:
+                told = json.loads(message.body)
+                if "retire" in told:
+                    self._retire(str(told["thing"]), frozenset(map(str, told["retire"])))
+                else:
+                    self._connected(str(told["thing"]), str(told["certificate"]))
+            except Exception:  # noqa: BLE001 - see below
+                # Whatever it was, the others must not wait for it; five times here, then the dead letters.
+                logger.exception("a message could not be handled", message_id=message.id)
+                failed.add(message.id)
+        return frozenset(failed)
+
+    def _connected(self, thing: str, certificate: str) -> None:
+        device = self._store.read(thing)
+        if device is None:
+            return  # a claim, a renewal, or what somebody registered by hand
+        if device.state is State.DECOMMISSIONED:
+            # Its registration was under way when it was decommissioned.
+            self._certificates.retire(thing, certificate)
+            logger.warning("a decommissioned device was locked out", thing=thing, certificate=certificate)
+            mark("DecommissionedDevice")
+            return
+        if certificate == device.pending:
+            # At once: from here on the claim has no power over this device.
+            device = self._confirm(device, certificate)
+            logger.info("certificate in use", thing=thing, certificate=certificate)
+        if device.replaced:
+            self._grace.begin(thing, device.replaced)
+
+    def _confirm(self, device: Device, certificate: str) -> Device:
+        now_ms = self._clock()
+        return change(self._store, device.thing, lambda found: seen(found or device, certificate, now_ms))
+
+    def _retire(self, thing: str, certificates: frozenset[str]) -> None:
+        device = self._store.read(thing)
+        # Never what is in use or about to be: neither stands in `replaced`.
+        done = device.replaced & certificates if device else frozenset()
+        if device is None or not done:
+            return
+        for certificate in sorted(done):
+            self._certificates.retire(thing, certificate)
+            logger.info("certificate retired", thing=thing, certificate=certificate)
+            mark("CertificateRetired")
+        known = device
+        change(self._store, thing, lambda found: retired(found or known, done))

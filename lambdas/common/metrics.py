@@ -1,0 +1,67 @@
+"""The functions' figures, in the log as embedded metrics: CloudWatch makes metrics of them by itself.
+
+The dimension `service` is the function's name, which has the environment in it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from aws_lambda_powertools import Metrics
+from aws_lambda_powertools.metrics import MetricUnit, single_metric
+
+NAMESPACE: Final = "EventPlane"
+
+
+class Metric(StrEnum):
+    """What is counted, per invocation."""
+
+    MESSAGES = "Messages"
+    """Messages of the source queue."""
+    RETRIED = "Retried"
+    """Messages that went back to it."""
+    DELIVERED = "Delivered"
+    """Copies of events written to an inbox; the next four are events too, as the ledger has them."""
+    DEAD_LETTERED = "DeadLettered"
+    EXPIRED = "Expired"
+    DROPPED = "Dropped"
+    UNROUTED = "Unrouted"
+    CONTRACT_REFUSED = "ContractRefused"
+    """Looks at a published contract that cannot be used; an earlier one stays in force."""
+    CONTRACT_UNCHECKED = "ContractUnchecked"
+    """Looks for a published contract that failed; the last one stays in force."""
+    ARCHIVED = "Archived"
+    """Frames that the archive writer wrote to the tap."""
+    QUARANTINED = "Quarantined"
+    """Messages that are no frame."""
+    RESENT = "Resent"
+    """Failures of the ingest rule that were handed to a queue again."""
+
+
+class Delay(StrEnum):
+    """The longest time in an invocation from acceptance to delivery, milliseconds."""
+
+    DELIVERY = "DeliveryDelay"
+    URGENT = "UrgentDeliveryDelay"
+
+
+# POWERTOOLS_SERVICE_NAME, which the stacks set, gives the dimension.
+metrics = Metrics(namespace=NAMESPACE)
+
+
+def count(metric: Metric, number: int = 1) -> None:
+    """Add `number` to `metric`."""
+    metrics.add_metric(metric.value, MetricUnit.Count, number)
+
+
+def record(delay: Delay, milliseconds: int) -> None:
+    """One value of `delay`."""
+    metrics.add_metric(delay.value, MetricUnit.Milliseconds, milliseconds)
+
+
+def mark(name: str, **dimensions: str) -> None:
+    """One more of `name`, in this service, with `dimensions` of few values each."""
+    with single_metric(name=name, unit=MetricUnit.Count, value=1, namespace=NAMESPACE) as metric:
+        for dimension, value in dimensions.items():
+            metric.add_dimension(name=dimension, value=str(value))

@@ -1,0 +1,76 @@
+"""The answer to the source queue: which messages are done, and when the others come again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, Final, TypedDict
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from lambdas.common.aws import WORST_CALL_MS
+from lambdas.common.backoff import wait_s
+from lambdas.common.log import logger
+from lambdas.common.queue import QueueMessage
+
+MAX_ENTRIES: Final = 10
+"""Most messages in one ChangeMessageVisibilityBatch (Amazon SQS quotas)."""
+
+
+class ItemFailure(TypedDict):
+    """One message that the queue shall keep."""
+
+    itemIdentifier: str
+
+
+class PartialResponse(TypedDict):
+    """What a function with `ReportBatchItemFailures` answers (AWS Lambda guide for SQS)."""
+
+    batchItemFailures: list[ItemFailure]
+
+
+class Redelivery:
+    """Answers for the queue at `queue_url` through a boto3 SQS client."""
+
+    def __init__(self, client: Any, queue_url: str, chance: Callable[[], float] = random.random) -> None:
+        self._client = client
+        self._queue_url = queue_url
+        self._chance = chance
+
+    def answer(
+        self, messages: Sequence[QueueMessage], failed: Collection[str], remaining_ms: Callable[[], int]
+    ) -> PartialResponse:
+        """The answer that lets the queue delete all `messages` but those whose ids are in `failed`.
+
+        Those come again after a wait that grows with their attempts. Without a wait of their own, as when
+        time runs out or SQS does not answer, they come again when the queue's visibility timeout is over.
+        """
+        again = [message for message in messages if message.id in failed]
+        for batch in _batches(again):
+            if remaining_ms() < WORST_CALL_MS:
+                break
+            self._delay(batch)
+        return {"batchItemFailures": [{"itemIdentifier": message.id} for message in again]}
+
+    def _delay(self, batch: Sequence[QueueMessage]) -> None:
+        entries = [
+            {
+                "Id": str(at),
+                "ReceiptHandle": message.receipt,
+                "VisibilityTimeout": wait_s(message.attempt, self._chance),
+            }
+            for at, message in enumerate(batch)
+        ]
+        try:
+            response = self._client.change_message_visibility_batch(QueueUrl=self._queue_url, Entries=entries)
+        except (ClientError, BotoCoreError) as error:
+            logger.warning("no wait could be set", messages=len(batch), error=str(error))
+            return
+        if failures := response.get("Failed", []):
+            codes = sorted({failure["Code"] for failure in failures})
+            logger.warning("no wait could be set for some", messages=len(failures), codes=codes)
+
+
+def _batches(messages: Sequence[QueueMessage]) -> Iterator[Sequence[QueueMessage]]:
+    for start in range(0, len(messages), MAX_ENTRIES):
+        yield messages[start : start + MAX_ENTRIES]

@@ -1,0 +1,153 @@
+"""Frames for what the rule could not hand over, sent to exactly the queues that did not get it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from eventplane.delivery import Refusal, dead_letter
+from eventplane.ingest import IngestFrame, frame_text
+from lambdas.common.aws import WORST_CALL_MS
+from lambdas.common.clock import Clock
+from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count
+from lambdas.common.queue import QueueMessage
+from lambdas.common.sqs import Answer, Fate, SqsSender, batches
+from lambdas.ingest_errors.failure import NoFailureError, RuleFailure, parse_failure
+
+SOURCE: Final = "/eventplane/cloud/ingest-errors"
+"""The `source` of the dead letters made here, and the client that their frames name."""
+
+BAD_FAILURE: Final = "bad_rule_failure"
+"""Why a message of the ingest-error queue is dead: it is no failure of a rule."""
+
+RESERVE_MS: Final = 2 * WORST_CALL_MS
+"""No batch is sent with less time left, milliseconds: it covers that batch and the answer to the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A frame on its way to a queue; `message_id` is the message it came from."""
+
+    body: str
+    message_id: str
+    hints: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""  # the ways in are standard queues, as IoT rules write to no others
+    deduplication: str = ""
+
+    @property
+    def bytes(self) -> int:
+        return len(self.body.encode())
+
+
+class IngestErrorsService:
+    """Sends what failed to `ways_in`, the URLs of the queues that rules write to.
+
+    `channel` is the address of the devices' outbox, `contract_version` that of the deployment: dead letters
+    name them. `letters_to` are the queues for a dead letter, a router's and the tap's.
+    """
+
+    def __init__(
+        self,
+        *,
+        ways_in: Collection[str],
+        letters_to: Collection[str],
+        channel: str,
+        contract_version: str,
+        sender: SqsSender,
+        clock: Clock,
+    ) -> None:
+        self._ways_in = ways_in
+        self._letters_to = letters_to
+        self._channel = channel
+        self._contract_version = contract_version
+        self._sender = sender
+        self._clock = clock
+
+    def process(self, messages: Sequence[QueueMessage], *, remaining_ms: Callable[[], int]) -> frozenset[str]:
+        """Hand over what `messages` hold; the ids of those that have to come again."""
+        frames: defaultdict[str, list[_Frame]] = defaultdict(list)
+        failed: set[str] = set()
+        for message in messages:
+            try:
+                for queue_url, frame in self._frames(message):
+                    frames[queue_url].append(frame)
+            except Exception:  # noqa: BLE001 - a defect met by one message must not take the others with it
+                logger.exception("a failure could not be handled", message_id=message.id)
+                failed.add(message.id)
+        for queue_url, waiting in frames.items():
+            for batch in batches(waiting):
+                answers = self._send(queue_url, batch, remaining_ms)
+                failed |= {
+                    frame.message_id
+                    for frame, answer in zip(batch, answers, strict=True)
+                    if answer.fate is not Fate.TAKEN
+                }
+        count(Metric.RESENT, len(messages) - len(failed))
+        count(Metric.RETRIED, len(failed))
+        return frozenset(failed)
+
+    def _send(self, queue_url: str, batch: Sequence[_Frame], remaining_ms: Callable[[], int]) -> list[Answer]:
+        if remaining_ms() < RESERVE_MS:
+            return [Answer(Fate.AGAIN)] * len(batch)
+        # What a queue will never take ends in the dead-letter queue of this one: there is no other way in.
+        return self._sender.send(queue_url, batch)
+
+    def _frames(self, message: QueueMessage) -> Iterator[tuple[str, _Frame]]:
+        """The frame of a message, for each queue that it has to go to."""
+        try:
+            failure = parse_failure(message.body)
+        except NoFailureError as error:
+            count(Metric.DEAD_LETTERED)
+            logger.error("no failure of a rule", message_id=message.id, problem=error.problem)
+            text = frame_text(self._letter(message, error))
+            yield from ((queue_url, _Frame(text, message.id)) for queue_url in self._letters_to)
+            return
+        targets = self._missed(failure)
+        logger.warning(
+            "a rule failed",
+            message_id=message.id,
+            rule=failure.rule,
+            topic=failure.topic,
+            client_id=failure.client_id,
+            reasons=failure.reasons,
+            sent_to=targets,
+        )
+        # When IoT Core accepted it, AWS does not say; the error action runs at once.
+        text = frame_text(
+            IngestFrame(failure.payload, failure.topic, failure.client_id, "", message.sent_at_ms)
+        )
+        yield from ((queue_url, _Frame(text, message.id)) for queue_url in targets)
+
+    def _missed(self, failure: RuleFailure) -> list[str]:
+        """The queues that the rule could not write to; where it does not say, those of a dead letter.
+
+        A second copy is harmless, a missing one is not.
+        """
+        missed = {_queue_name(each) for each in failure.resources}
+        named = [url for url in self._ways_in if _queue_name(url) in missed]
+        return named if len(named) == len(missed) > 0 else list(dict.fromkeys([*named, *self._letters_to]))
+
+    def _letter(self, message: QueueMessage, error: NoFailureError) -> IngestFrame:
+        """The dead letter as a device would publish it: it is archived and routed like any event."""
+        now_ms = self._clock()
+        letter = dead_letter(
+            id=message.id,
+            source=SOURCE,
+            time=datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds"),
+            refusal=Refusal(BAD_FAILURE, error.problem),
+            channel=self._channel,
+            original=message.body.encode("utf-8", "surrogatepass"),
+            contract_version=self._contract_version,
+            attempt=message.attempt,
+        )
+        return IngestFrame(letter.json.encode("utf-8"), SOURCE, SOURCE, "", now_ms)
+
+
+def _queue_name(resource: str) -> str:
+    """A queue's name at the end of its URL or ARN: AWS does not promise which of them a failure names."""
+    return re.split("[/:]", resource)[-1]

@@ -1,0 +1,1 @@
+"""The presence monitor: which devices are there and well, and what is said of those that are not."""

@@ -1,0 +1,127 @@
+"""Statements about a device: read from queue messages, and taken into its state.
+
+Late and repeated ones change nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from eventplane.device_reports import HEARTBEAT, thing_of
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.errors import EventPlaneError
+from eventplane.topics import CLAIM_CLIENT_PREFIX
+from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
+
+MAX_INTERVAL_S: Final = 86_400.0
+"""The longest heartbeat interval that is believed, seconds: the longest that a device can be set to."""
+
+_MAX_SECONDS: Final = 1e10
+
+_THING = re.compile(r"[a-zA-Z0-9:_-]{1,128}")  # AWS IoT API Reference, CreateThing
+_CERTIFICATE = re.compile(r"[0-9a-f]{64}")
+
+
+class UnreadableObservationError(EventPlaneError):
+    """A queue message is none that its queue can have. It is retried, then ends in the dead-letter queue."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; see which rule or route feeds the queue")
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Something that was said of a device."""
+
+    device: str
+    said: Sighting | Heartbeat
+
+    def apply(self, state: DeviceState) -> DeviceState:
+        """The state that knows this as well; the same one when it is no news."""
+        match self.said:
+            case Sighting() as seen if state.sighting is None or seen.is_newer_than(state.sighting):
+                return replace(state, sighting=seen)
+            case Heartbeat() as heard if state.heartbeat is None:
+                return replace(state, heartbeat=heard)
+            case Heartbeat() as heard if heard.is_newer_than(state.heartbeat):  # type: ignore[arg-type]
+                return replace(state, heartbeat=heard)
+            case _:
+                return state
+
+
+Reader = Callable[[str, int], Observation | None]
+"""Reads a message's body, sent at a moment in Unix milliseconds; None when it is about no device."""
+
+
+def read_presence(body: str, sent_at_ms: int) -> Observation | None:  # noqa: ARG001 - of the readers' shape
+    """A lifecycle message of IoT Core, or what the rule's error action made of one.
+
+    None for clients that are no devices: claims, and people at the console. Raises
+    `UnreadableObservationError`.
+    """
+    try:
+        members = json.loads(body)
+        if "base64OriginalPayload" in members:
+            members = json.loads(base64.b64decode(members["base64OriginalPayload"], validate=True))
+        device, principal = str(members["clientId"]), str(members["principalIdentifier"])
+        if device.startswith(CLAIM_CLIENT_PREFIX) or not _THING.fullmatch(device):
+            return None
+        if not _CERTIFICATE.fullmatch(principal):
+            return None
+        sighting = Sighting(
+            line=Line(members["eventType"]),
+            at_ms=int(members["timestamp"]),
+            version=int(members["versionNumber"]),
+            session=str(members["sessionIdentifier"]),
+            cause=str(members.get("disconnectReason", "")),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise UnreadableObservationError(f"not a lifecycle message of IoT Core: {error!r}") from error
+    return Observation(device, sighting)
+
+
+def read_heartbeat(body: str, sent_at_ms: int) -> Observation | None:
+    """A forwarder's heartbeat. That it came is news enough: figures that cannot be read count as none.
+
+    None for other events. Raises `UnreadableObservationError`.
+    """
+    try:
+        event = parse_event(body)
+    except EnvelopeError as error:
+        raise UnreadableObservationError(f"not an event: {error}") from error
+    device = thing_of(event.source)
+    if event.type != HEARTBEAT or device is None or not _THING.fullmatch(device):
+        return None
+    data = _members(event.data())
+    figures = _members(data.get("figures"))
+    return Observation(
+        device,
+        Heartbeat(
+            at_ms=sent_at_ms,
+            interval_s=min(_seconds(data, "interval_s"), MAX_INTERVAL_S),
+            oldest_urgent_s=_seconds(figures, "oldest_urgent_s"),
+            oldest_normal_s=_seconds(figures, "oldest_normal_s"),
+            epoch=_attribute(event, "deviceepoch"),
+            sequence=_attribute(event, "devicesequence"),
+        ),
+    )
+
+
+def _members(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _seconds(members: Mapping[str, Any], name: str) -> float:
+    value = members.get(name)
+    # A comparison also sorts out NaN, and numbers that no float can hold.
+    return float(value) if isinstance(value, int | float) and 0 <= value <= _MAX_SECONDS else 0.0
+
+
+def _attribute(event: Envelope, name: str) -> str:
+    return str(event.attributes.get(name, ""))

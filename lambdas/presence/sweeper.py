@@ -1,0 +1,116 @@
+"""Finds what is due, decides, and sends.
+
+What is decided is stored before it is sent, and forgotten afterwards: whatever ends in between, the next
+sweep finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+from eventplane.envelope import parse_event
+from eventplane.sqs_binding import to_message
+from lambdas.common.aws import WORST_CALL_MS
+from lambdas.common.clock import Clock
+from lambdas.common.log import logger
+from lambdas.common.sqs import Fate, SqsSender, batches
+from lambdas.presence.state import DeviceState
+from lambdas.presence.table import PresenceTable
+from lambdas.presence.watch import Watch
+
+RESERVE_MS: Final = 2 * WORST_CALL_MS
+"""No device is begun with less time left, milliseconds. What is not begun stays due."""
+
+_TRIES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one sweep did: devices looked at, events sent; whether time ran out before the end."""
+
+    devices: int
+    sent: int
+    is_complete: bool
+
+
+class Sweeper:
+    """Judges due devices by `watch` and sends what there is to say to the queue at `outbox_url`."""
+
+    def __init__(
+        self, *, table: PresenceTable, watch: Watch, sender: SqsSender, outbox_url: str, clock: Clock
+    ) -> None:
+        self._table = table
+        self._watch = watch
+        self._sender = sender
+        self._outbox_url = outbox_url
+        self._clock = clock
+
+    def sweep(self, buckets: Sequence[int], remaining_ms: Callable[[], int]) -> Swept:
+        """Look at what is due in `buckets`, the earliest first, for as long as there is time."""
+        devices = sent = 0
+        is_complete = True
+        now_ms = self._clock()
+        for bucket in buckets:
+            for page in self._table.due(bucket, now_ms):
+                decided = self._decide(page, now_ms, remaining_ms)
+                devices += len(decided)
+                sent += self._send(decided)
+                if remaining_ms() < RESERVE_MS:
+                    is_complete = False
+                    break
+        swept = Swept(devices, sent, is_complete)
+        log = logger.info if is_complete else logger.warning
+        log("swept", buckets=list(buckets), devices=devices, sent=sent, complete=is_complete)
+        return swept
+
+    def _decide(self, page: Iterable[str], now_ms: int, remaining_ms: Callable[[], int]) -> list[DeviceState]:
+        """The states of those devices of a page that were really due, as they are stored now."""
+        decided: list[DeviceState] = []
+        for known in self._table.read(page).values():
+            if remaining_ms() < RESERVE_MS:
+                break
+            if known.due_ms is None or known.due_ms > now_ms:
+                continue
+            if known.unsent:
+                decided.append(known)
+                continue
+            try:
+                state = self._watch.judge(known, now_ms)
+                # Who was faster has written what it knew, and left the device due.
+                if stored := self._table.write(state, self._watch.due_ms(state)):
+                    decided.append(stored)
+            except Exception:  # noqa: BLE001 - one device must not keep all behind it from being looked at
+                logger.exception("not judged", device=known.device)
+        return decided
+
+    def _send(self, decided: Iterable[DeviceState]) -> int:
+        """Send what waits, and forget what was taken; the number of events taken."""
+        waiting = [(state, text) for state in decided for text in state.unsent]
+        messages = [to_message(parse_event(text)) for _, text in waiting]
+        answers = chain.from_iterable(
+            self._sender.send(self._outbox_url, batch) for batch in batches(messages)
+        )
+        taken = [answer.fate is Fate.TAKEN for answer in answers]
+        left: dict[str, tuple[DeviceState, list[str]]] = {}
+        for (state, text), was_taken in zip(waiting, taken, strict=True):
+            _, texts = left.setdefault(state.device, (state, []))
+            if not was_taken:
+                texts.append(text)
+        for state, texts in left.values():
+            self._forget(state, tuple(texts))
+        return sum(taken)
+
+    def _forget(self, state: DeviceState, left: tuple[str, ...]) -> None:
+        """Keep of the unsent events only what is `left`."""
+        current: DeviceState | None = state
+        for _ in range(_TRIES):
+            if current is None or current.unsent != state.unsent:
+                return
+            emptied = replace(current, unsent=left)
+            if self._table.write(emptied, self._watch.due_ms(emptied)):
+                return
+            current = self._table.read([state.device]).get(state.device)
+        logger.warning("sent events could not be forgotten; they will be sent again", device=state.device)

@@ -1,0 +1,188 @@
+"""When something is to be said of a device, and what. Pure: the moment is a parameter.
+
+A state that stands long enough is reported, one that does not is never known: that is the whole debounce.
+Nothing here waits; `due_ms` says when to ask again, and asking too often or too late changes no answer but
+its time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eventplane import presence
+from lambdas.presence.notices import Notices
+from lambdas.presence.reports import Report
+from lambdas.presence.state import DeviceState, Heartbeat, Incident, Level, Line, Quiet, QuietReason
+
+AT_ONCE = 0
+"""Due before everything else, in Unix milliseconds."""
+
+CAUSES = {
+    "CLIENT_INITIATED_DISCONNECT": "shut_down",
+    "DUPLICATE_CLIENTID": "replaced",
+    "AUTH_ERROR": "refused",
+    "CLIENT_ERROR": "refused",
+    "CUSTOMAUTH_TTL_EXPIRATION": "refused",
+    "FORBIDDEN_ACCESS": "refused",
+    "THROTTLED": "refused",
+}
+"""Why a connection ended in terms of what can be done, by IoT Core's word (AWS IoT Developer Guide, lifecycle
+events). All other words, and new ones, mean that it was `lost`."""
+
+LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What is reported, in seconds; the environment's typed settings (`stacks/config.py`) explain each."""
+
+    disconnected_after_s: float
+    connected_after_s: float
+    quiet_after_heartbeats: float
+    oldest_urgent_s: float
+    oldest_normal_s: float
+
+    def settles_ms(self, line: Line) -> int:
+        """How long a connection, or its absence, stands before it is reported, milliseconds."""
+        seconds = self.connected_after_s if line is Line.CONNECTED else self.disconnected_after_s
+        return round(1_000 * seconds)
+
+
+class Watch:
+    """Judges devices by `limits`; `notices` words what carers are told."""
+
+    def __init__(self, limits: Limits, notices: Notices) -> None:
+        self._limits = limits
+        self._notices = notices
+
+    def due_ms(self, state: DeviceState) -> int | None:
+        """When the state has to be judged next, Unix milliseconds; None: not before something is observed."""
+        if state.unsent:
+            return AT_ONCE
+        due = [self._settled_ms(state), self._silent_ms(state)]
+        if state.heartbeat and self._is_quiet_news(state, state.heartbeat.at_ms):
+            due.append(state.heartbeat.at_ms)
+        return min((each for each in due if each is not None), default=None)
+
+    def judge(self, state: DeviceState, now_ms: int) -> DeviceState:
+        """The state with what is to be said at `now_ms` among its `unsent`; the same one if that is nothing.
+
+        While events wait to be sent nothing new is decided: they must not overtake each other.
+        """
+        if state.unsent:
+            return state
+        reports: list[Report] = []
+        for step in (self._line, self._quiet, self._incident):
+            state, report = step(state, now_ms)
+            if report:
+                reports.append(report)
+        unsent = (each.write(state.device, state.revision, now_ms) for each in reports)
+        return replace(state, unsent=tuple(unsent))
+
+    def _line(self, state: DeviceState, now_ms: int) -> tuple[DeviceState, Report | None]:
+        settled_ms, seen = self._settled_ms(state), state.sighting
+        if seen is None or settled_ms is None or now_ms < settled_ms:
+            return state, None
+        data: dict[str, Any] = {"session": seen.session}
+        if seen.line is Line.DISCONNECTED:
+            data |= {"reason": CAUSES.get(seen.cause, LOST), "cause": seen.cause or "UNKNOWN"}
+            report = Report(presence.DISCONNECTED, seen.at_ms, data)
+        else:
+            if state.reported is Line.DISCONNECTED:
+                data["away_s"] = _seconds_between(state.reported_ms, seen.at_ms)
+            report = Report(presence.CONNECTED, seen.at_ms, data)
+        return replace(state, reported=seen.line, reported_ms=seen.at_ms), report
+
+    def _quiet(self, state: DeviceState, now_ms: int) -> tuple[DeviceState, Report | None]:
+        beat = state.heartbeat
+        if beat is None or not self._is_quiet_news(state, now_ms):
+            return state, None
+        if state.quiet:
+            quiet_s = _seconds_between(state.quiet.since_ms, beat.at_ms)
+            data: dict[str, Any] = {"reason": state.quiet.reason, "quiet_s": quiet_s}
+            return replace(state, quiet=None), Report(presence.RECOVERED, beat.at_ms, data)
+        reason = self._problem(state, beat, now_ms)
+        assert reason is not None  # noqa: S101 - or it would be no news
+        data = {
+            "reason": reason,
+            "oldest_urgent_s": beat.oldest_urgent_s,
+            "oldest_normal_s": beat.oldest_normal_s,
+        }
+        quiet = Quiet(reason, beat.at_ms)
+        return replace(state, quiet=quiet), Report(presence.QUIET, quiet.since_ms, data)
+
+    def _incident(self, state: DeviceState, now_ms: int) -> tuple[DeviceState, Report | None]:
+        """One notice when something goes wrong, one each time it gets worse, one when all is well."""
+        open_, level = state.incident, state.level
+        if level is Level.WELL if open_ is None else Level.WELL < level <= open_.level:
+            return state, None
+        if open_ and level is Level.WELL:
+            return replace(state, incident=None), self._notices.over(state.device, open_, now_ms)
+        reason, since_ms = self._wrong(state)
+        incident = Incident(open_.id if open_ else f"{state.device}.{now_ms}", level, reason)
+        notice = self._notices.wrong(state.device, incident, since_ms, is_new=open_ is None)
+        return replace(state, incident=incident), notice
+
+    def _wrong(self, state: DeviceState) -> tuple[str, int]:
+        """The reason for the state's level, and since when, Unix milliseconds."""
+        if state.level is Level.QUIET and state.quiet:
+            return state.quiet.reason, state.quiet.since_ms
+        cause = state.sighting.cause if state.sighting else ""
+        return CAUSES.get(cause, LOST), state.reported_ms
+
+    def _settled_ms(self, state: DeviceState) -> int | None:
+        """When what was seen last has stood long enough to be reported; None when it is known already."""
+        seen = state.sighting
+        if seen is None or seen.line is state.reported:
+            return None
+        return seen.at_ms + self._limits.settles_ms(seen.line)
+
+    def _silent_ms(self, state: DeviceState) -> int | None:
+        """When a device that is not quiet yet will have been silent for too long."""
+        beat = state.heartbeat
+        if beat is None or beat.interval_s == 0 or state.quiet or not _is_connected(state):
+            return None
+        return self._silence_ends_ms(state, beat)
+
+    def _is_quiet_news(self, state: DeviceState, now_ms: int) -> bool:
+        """Whether a connected device became quiet, or a quiet one is well again."""
+        beat = state.heartbeat
+        if beat is None or not _is_connected(state):
+            return False
+        if state.quiet is None:
+            return self._problem(state, beat, now_ms) is not None
+        # Well is only who has said so since; that it may be silent again is the next report's matter.
+        return beat.at_ms > state.quiet.since_ms and self._problem(state, beat, beat.at_ms) is None
+
+    def _problem(self, state: DeviceState, beat: Heartbeat, now_ms: int) -> QuietReason | None:
+        if beat.interval_s and now_ms >= self._silence_ends_ms(state, beat):
+            return QuietReason.NO_HEARTBEAT
+        # What is old because the line was down is no problem while the line is new; and a backlog about the
+        # limit would be a new incident with every heartbeat if it ended where it began.
+        line_s = _seconds_between(_connected_ms(state), beat.at_ms)
+        share = 0.5 if state.quiet else 1.0
+        for oldest_s, limit_s in (
+            (beat.oldest_urgent_s, self._limits.oldest_urgent_s),
+            (beat.oldest_normal_s, self._limits.oldest_normal_s),
+        ):
+            if min(oldest_s, line_s) > share * limit_s:
+                return QuietReason.BACKLOG_OLD
+        return None
+
+    def _silence_ends_ms(self, state: DeviceState, beat: Heartbeat) -> int:
+        last_ms = max(beat.at_ms, _connected_ms(state))
+        return last_ms + round(1_000 * self._limits.quiet_after_heartbeats * beat.interval_s)
+
+
+def _is_connected(state: DeviceState) -> bool:
+    """Whether it can be expected to say something: a heartbeat alone tells of a connection, too."""
+    return state.sighting is None or state.sighting.line is Line.CONNECTED
+
+
+def _connected_ms(state: DeviceState) -> int:
+    return state.sighting.at_ms if state.sighting else 0
+
+
+def _seconds_between(earlier_ms: int, later_ms: int) -> float:
+    return max(0, later_ms - earlier_ms) / 1_000

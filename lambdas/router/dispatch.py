@@ -1,0 +1,71 @@
+"""Sending what was planned: in batches across messages, what is urgent first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from eventplane.contract import Priority
+from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.sqs_binding import SqsMessage, to_message
+from lambdas.common.sqs import Answer, Fate, SqsSender, batches
+from lambdas.router.engine import Engine
+from lambdas.router.planner import Step
+
+_LATER = Answer(Fate.AGAIN, "there was no time left")
+
+
+class Dispatch:
+    """Sends to `queues`, which has the queue URL of each destination."""
+
+    def __init__(self, sender: SqsSender, queues: Mapping[str, str]) -> None:
+        self._sender = sender
+        self._queues = queues
+
+    def send(
+        self, engine: Engine, steps: Iterable[Step], now_ms: int, has_time: Callable[[], bool]
+    ) -> tuple[list[Step], set[str]]:
+        """Send what `steps` deliver, as long as there `has_time`.
+
+        Returns the steps that are facts now, those without an event among them, and the ids of messages that
+        have to come again. An event that its destination will never take is a dead letter on that route.
+        """
+        planned = list(steps)
+        done = [step for step in planned if not step.event]
+        failed: set[str] = set()
+        letters: list[Step] = []
+        for step, answer in self._answers(planned, has_time):
+            if answer.fate is Fate.TAKEN:
+                done.append(step)
+            elif answer.fate is Fate.NEVER and step.record.type != DEAD_LETTER_TYPE:
+                letters += engine.planner.not_taken(step, answer.detail, now_ms)
+            else:
+                # A letter that is not taken stays with its original: the queue's dead-letter queue gets both.
+                failed.add(step.record.message_id)
+        done += [step for step in letters if not step.event]
+        for step, answer in self._answers(letters, has_time):
+            if answer.fate is Fate.TAKEN:
+                done.append(step)
+            else:
+                failed.add(step.record.message_id)
+        return done, failed
+
+    def _answers(self, steps: Iterable[Step], has_time: Callable[[], bool]) -> Iterator[tuple[Step, Answer]]:
+        """Each step that sends something, with its answer: the most urgent first."""
+        by_destination: defaultdict[str, list[Step]] = defaultdict(list)
+        for step in sorted(steps, key=lambda step: Priority(step.record.priority).rank):
+            if step.event:
+                by_destination[str(step.record.destination)].append(step)
+        for destination, waiting in by_destination.items():
+            for batch in batches([_message(step) for step in waiting]):
+                tried, waiting = waiting[: len(batch)], waiting[len(batch) :]
+                if has_time():
+                    yield from zip(tried, self._sender.send(self._queues[destination], batch), strict=True)
+                else:
+                    yield from ((step, _LATER) for step in tried)
+
+
+def _message(step: Step) -> SqsMessage:
+    assert step.event is not None  # noqa: S101 - `_answers` makes no other messages
+    hints = {"route": str(step.record.route), "contract": step.record.contract_version}
+    return to_message(step.event, hints)

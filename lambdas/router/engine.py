@@ -1,0 +1,56 @@
+"""A contract, ready to route by."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from eventplane.contract import Contract
+from eventplane.contract.publication import unserved
+from eventplane.errors import EventPlaneError
+from lambdas.router.planner import Planner
+
+
+class UnsupportedDestinationError(EventPlaneError):
+    """A route of the cloud leads where this router cannot write. `route` and `destination` say which."""
+
+    def __init__(self, route: str, destination: str) -> None:
+        super().__init__(
+            f"route {route!r} leads to {destination!r}, for which there is no queue; "
+            "lead it to a cloud service's inbox, and deploy the messaging stack"
+        )
+        self.route = route
+        self.destination = destination
+
+
+class UnknownSourceError(EventPlaneError):
+    """The contract `version` has no channel called `source`, which feeds this router."""
+
+    def __init__(self, version: str, source: str) -> None:
+        super().__init__(
+            f"contract {version} has no channel {source!r}, but its queue is still deployed; "
+            "keep the participant in the contract, or deploy without it"
+        )
+        self.version = version
+        self.source = source
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """`contract`, and the `planner` that applies it to what comes over one channel."""
+
+    contract: Contract
+    planner: Planner
+
+
+def build_engine(contract: Contract, source: str, inboxes: Collection[str]) -> Engine:
+    """The engine of the router that `source` feeds and that can write to `inboxes`.
+
+    Raises `UnsupportedDestinationError`, `UnknownSourceError`.
+    """
+    for route in unserved(contract, inboxes):
+        raise UnsupportedDestinationError(route.name, route.destination)
+    participant, _, _ = source.partition(".")
+    if participant not in contract.participants:
+        raise UnknownSourceError(contract.version, source)
+    return Engine(contract, Planner(contract, source))

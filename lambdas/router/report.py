@@ -1,0 +1,66 @@
+"""What the router says of an invocation: figures, and a line for each event that did not arrive."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
+
+from eventplane.contract import Priority
+from eventplane.delivery import Outcome
+from lambdas.common.log import logger
+from lambdas.common.metrics import Delay, Metric, count, record
+from lambdas.common.queue import QueueMessage
+from lambdas.router.planner import Step
+
+_METRICS: Final = {
+    Outcome.DELIVERED: Metric.DELIVERED,
+    Outcome.DEAD_LETTERED: Metric.DEAD_LETTERED,
+    Outcome.EXPIRED: Metric.EXPIRED,
+    Outcome.DROPPED: Metric.DROPPED,
+    Outcome.UNROUTED: Metric.UNROUTED,
+}
+
+
+def report(
+    facts: Sequence[Step], messages: Sequence[QueueMessage], failed: Collection[str], now_ms: int
+) -> None:
+    """Log and count the `facts` that came of `messages`, of which the `failed` come again."""
+    outcomes = Counter(step.record.outcome for step in facts)
+    for outcome, metric in _METRICS.items():
+        if outcomes[outcome]:
+            count(metric, outcomes[outcome])
+    count(Metric.RETRIED, len(failed))
+    _delays(facts, now_ms)
+    for step in facts:
+        # What was delivered stands in the ledger; a line for each would cost more than its routing.
+        if step.record.outcome is not Outcome.DELIVERED:
+            logger.info(step.record.outcome.value, **_correlation(step))
+    for message in messages:
+        if message.id in failed:
+            logger.warning("comes again", message_id=message.id, attempt=message.attempt)
+    logger.info("routed", messages=len(messages), failed=len(failed), outcomes=dict(outcomes))
+
+
+def _delays(facts: Iterable[Step], now_ms: int) -> None:
+    delivered = [step.record for step in facts if step.record.outcome is Outcome.DELIVERED]
+    urgent = [each for each in delivered if each.priority == Priority.URGENT]
+    for delay, records in ((Delay.DELIVERY, delivered), (Delay.URGENT, urgent)):
+        if records:
+            record(delay, max(0, now_ms - min(each.entered_at_ms for each in records)))
+
+
+def _correlation(step: Step) -> dict[str, Any]:
+    """What follows one event through logs, ledger and archive."""
+    of = step.record
+    return {
+        "event_source": of.source,
+        "event_id": of.id,
+        "event_type": of.type,
+        "traceparent": step.traceparent,
+        "route": of.route,
+        "reason": of.reason,
+        "client_id": of.client_id,
+        "message_id": of.message_id,
+        "attempt": of.attempt,
+    }

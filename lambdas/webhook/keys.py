@@ -1,0 +1,85 @@
+"""The signing keys of a webhook, from Secrets Manager: today's, and yesterday's while a rotation lasts."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eventplane.errors import EventPlaneError
+from lambdas.common.clock import Clock
+from lambdas.common.log import logger
+
+KEEP_MS: Final = 300_000
+"""How long keys are used before they are asked for again, milliseconds: a rotation is seen after that."""
+
+MIN_KEY_BYTES: Final = 24
+"""Least bytes of a key (Standard Webhooks)."""
+
+_STAGES: Final = ("AWSCURRENT", "AWSPREVIOUS")
+_PREFIX: Final = "whsec_"
+
+
+class SigningKeyError(EventPlaneError):
+    """There is no key to sign with. `secret` is where one should be."""
+
+    def __init__(self, secret: str, problem: str) -> None:
+        super().__init__(
+            f"secret {secret}: {problem}; put a key of {MIN_KEY_BYTES} bytes or more, as base64, into it"
+        )
+        self.secret = secret
+
+
+class SigningKeys:
+    """The keys in the secret called `secret`, read through a boto3 Secrets Manager client."""
+
+    def __init__(self, client: Any, secret: str, clock: Clock) -> None:
+        self._client = client
+        self._secret = secret
+        self._clock = clock
+        self._keys: tuple[bytes, ...] = ()
+        self._read_at_ms = 0
+
+    def get(self) -> tuple[bytes, ...]:
+        """All keys to sign with, the newest first. Raises `SigningKeyError`.
+
+        Known keys stay in use while there are no better ones to be had.
+        """
+        now_ms = self._clock()
+        if not self._keys or now_ms - self._read_at_ms >= KEEP_MS:
+            try:
+                self._keys = self._read()
+            except SigningKeyError as error:
+                if not self._keys:
+                    raise
+                logger.warning("signing keys could not be read again; the known ones stay", error=str(error))
+            # Also after a failure: with Secrets Manager away, asking would cost every event seconds.
+            self._read_at_ms = now_ms
+        return self._keys
+
+    def _read(self) -> tuple[bytes, ...]:
+        try:
+            keys = [key for stage in _STAGES if (key := self._key(stage))]
+        except (ClientError, BotoCoreError) as error:
+            raise SigningKeyError(self._secret, f"it could not be read ({error})") from error
+        if not keys:
+            raise SigningKeyError(self._secret, "no version of it is a key")
+        return tuple(keys)
+
+    def _key(self, stage: str) -> bytes | None:
+        """The key of a stage; None where there is none, or what is there cannot be one."""
+        try:
+            value = self._client.get_secret_value(SecretId=self._secret, VersionStage=stage)["SecretString"]
+            key = base64.b64decode(value.removeprefix(_PREFIX), validate=True)
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") != "ResourceNotFoundException":
+                raise
+            return None
+        except (KeyError, binascii.Error, ValueError):
+            key = b""
+        if len(key) < MIN_KEY_BYTES:
+            logger.error("a version of the secret is no signing key", secret=self._secret, stage=stage)
+            return None
+        return key

@@ -1,0 +1,179 @@
+"""Deliver, or say why not: for good as a dead letter, or until later. Nothing else may become of an event."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eventplane.contract import Contract, Webhook
+from eventplane.delivery import Outcome
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.expiry import is_expired
+from eventplane.handover import HANDOVERS, HandoverRecord, to_line
+from lambdas.common.archive import Archive
+from lambdas.common.aws import WORST_CALL_MS
+from lambdas.common.clock import Clock
+from lambdas.common.log import logger
+from lambdas.common.queue import QueueMessage
+from lambdas.common.visibility import Visibility
+from lambdas.webhook.backoff import LONGEST_S, Uniform, delay_s
+from lambdas.webhook.delivery import Delivery, NoTimeError
+from lambdas.webhook.letters import Letters
+from lambdas.webhook.verdict import Failure
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What the messages of one invocation share.
+
+    `failure` is one that all would meet, so that an endpoint that is down is asked once; `held` are the
+    message groups that wait, with the seconds.
+    """
+
+    remaining_ms: Callable[[], int]
+    failure: Failure | None = None
+    held: dict[str, int] = field(default_factory=dict)
+
+
+class WebhookService:
+    """Hands over the events of the inbox `source`, which is the `webhook`, one after the other."""
+
+    def __init__(
+        self,
+        *,
+        contract: Contract,
+        source: str,
+        webhook: Webhook,
+        delivery: Delivery,
+        visibility: Visibility,
+        letters: Letters,
+        archive: Archive,
+        clock: Clock,
+        uniform: Uniform = random.uniform,
+    ) -> None:
+        self._version = contract.version
+        self._channel = contract.channel(source)
+        self._webhook = webhook
+        self._delivery = delivery
+        self._visibility = visibility
+        self._letters = letters
+        self._archive = archive
+        self._clock = clock
+        self._uniform = uniform
+
+    def process(
+        self, messages: Sequence[QueueMessage], *, invocation_id: str, remaining_ms: Callable[[], int]
+    ) -> frozenset[str]:
+        """Hand over `messages`; the ids of those that have to come again."""
+        batch = _Batch(remaining_ms)
+        records: list[HandoverRecord] = []
+        failed: set[str] = set()
+        for message in messages:
+            end = self._handle(message, batch)
+            if isinstance(end, HandoverRecord):
+                records.append(end)
+            else:
+                failed.add(message.id)
+                self._put_off(message, end, batch)
+        self._write(records, invocation_id)
+        outcomes = Counter(record.outcome.value for record in records)
+        logger.info("handed over", messages=len(messages), failed=len(failed), outcomes=dict(outcomes))
+        return frozenset(failed)
+
+    def _handle(self, message: QueueMessage, batch: _Batch) -> HandoverRecord | int:
+        """The end of the message's way, or the seconds until it has to come again."""
+        if message.group is not None and message.group in batch.held:
+            # In a FIFO queue nothing overtakes what waits.
+            return batch.held[message.group]
+        event: Envelope | None = None
+        try:
+            event = parse_event(message.body)
+            if is_expired(event, self._clock()):
+                return self._record(message, event, Outcome.EXPIRED, "expirytime", None)
+            answer = batch.failure or self._delivery.attempt(event, batch.remaining_ms)
+        except EnvelopeError as error:
+            answer = Failure(error.reason, error.detail, None, is_permanent=True)
+        except NoTimeError as error:
+            return error.seconds
+        except Exception as error:  # noqa: BLE001 - a defect met by one message must not take the others with it
+            logger.exception("an attempt broke", message_id=message.id)
+            answer = Failure("defect", repr(error), None)
+        if isinstance(answer, int):
+            return self._record(message, event, Outcome.DELIVERED, None, answer)
+        if answer.is_general:
+            batch.failure = answer
+        return self._failed(message, event, answer)
+
+    def _failed(
+        self, message: QueueMessage, event: Envelope | None, failure: Failure
+    ) -> HandoverRecord | int:
+        """A dead letter if nothing helps or nothing is left to try; otherwise another attempt, later."""
+        age_s = (self._clock() - message.sent_at_ms) / 1_000
+        left_s = self._webhook.give_up_after_s - age_s
+        is_last = failure.is_permanent or left_s <= 0 or message.attempt >= self._channel.max_receives
+        delay = delay_s(
+            message.attempt, failure.retry_after_s, left_s if left_s > 0 else LONGEST_S, self._uniform
+        )
+        logger.warning(
+            "not delivered",
+            event_source=event.source if event else None,
+            event_id=event.id if event else None,
+            message_id=message.id,
+            attempt=message.attempt,
+            reason=failure.reason,
+            status=failure.status,
+            detail=failure.detail,
+            again_in_s=None if is_last else delay,
+        )
+        if is_last and self._letters.write(message, event, failure, self._clock()):
+            return self._record(message, event, Outcome.DEAD_LETTERED, failure.reason, failure.status)
+        return delay
+
+    def _put_off(self, message: QueueMessage, seconds: int, batch: _Batch) -> None:
+        if message.group is not None:
+            batch.held.setdefault(message.group, seconds)
+        # Without time for it the queue's own visibility timeout brings the message back, only later.
+        if batch.remaining_ms() > 2 * WORST_CALL_MS:
+            self._visibility.hide(message, seconds)
+
+    def _record(
+        self,
+        message: QueueMessage,
+        event: Envelope | None,
+        outcome: Outcome,
+        reason: str | None,
+        status: int | None,
+    ) -> HandoverRecord:
+        return HandoverRecord(
+            decided_at_ms=self._clock(),
+            entered_at_ms=message.sent_at_ms,
+            channel=self._channel.address,
+            contract_version=self._version,
+            # What was never an event has no names.
+            source=event.source if event else "",
+            id=event.id if event else "",
+            type=event.type if event else "",
+            outcome=outcome,
+            reason=reason,
+            status=status,
+            attempt=message.attempt,
+            message_id=message.id,
+        )
+
+    def _write(self, records: Sequence[HandoverRecord], invocation_id: str) -> None:
+        """Write the records as one object. If that fails they stand in the log only.
+
+        The events are with the endpoint, or dead letters: bringing them back for the sake of a record would
+        deliver each once more, for as long as the archive refuses.
+        """
+        if not records:
+            return
+        lines = [to_line(record) for record in records]
+        try:
+            self._archive.put_lines(HANDOVERS, invocation_id, self._clock(), lines)
+        except (ClientError, BotoCoreError):
+            logger.exception("handovers could not be archived", records=lines)

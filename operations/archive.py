@@ -1,0 +1,126 @@
+"""Reading the archive line by line, only the days that are asked for, some objects at a time."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import date, timedelta
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+from botocore.exceptions import ClientError
+
+from eventplane.ledger import CONTRACTS
+from operations.errors import ArchiveMissingError
+
+_PARALLEL: Final = 8
+"""Objects read at a time: reading one mostly waits for S3."""
+
+Record = dict[str, Any]
+Wanted = Callable[[bytes], Record | None]
+"""Gives the record of a line, or None for one that is not asked for."""
+
+
+class Archive(Protocol):
+    """A place where the archive lies."""
+
+    def names(self, prefix: str) -> Iterable[str]:
+        """What lies under `prefix`, by its name from the archive's root."""
+
+    def open(self, name: str) -> IO[bytes]:
+        """What is called `name`, for reading."""
+
+
+class BucketArchive:
+    """The archive in an S3 `bucket`. Raises `ArchiveMissingError`."""
+
+    def __init__(self, s3: Any, bucket: str) -> None:
+        self._s3 = s3
+        self._bucket = bucket
+        try:
+            s3.head_bucket(Bucket=bucket)
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in ("404", "NoSuchBucket"):
+                raise ArchiveMissingError(f"s3://{bucket}") from error
+            raise
+
+    def names(self, prefix: str) -> Iterator[str]:
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
+        return (each["Key"] for page in pages for each in page.get("Contents", []))
+
+    def open(self, name: str) -> IO[bytes]:
+        body: IO[bytes] = self._s3.get_object(Bucket=self._bucket, Key=name)["Body"]
+        return body
+
+
+class FolderArchive:
+    """A copy of the archive in a local folder. Raises `ArchiveMissingError`."""
+
+    def __init__(self, root: Path) -> None:
+        if not root.is_dir():
+            raise ArchiveMissingError(str(root))
+        self._root = root
+
+    def names(self, prefix: str) -> Iterator[str]:
+        files = (self._root / prefix).rglob("*")
+        return (each.relative_to(self._root).as_posix() for each in sorted(files) if each.is_file())
+
+    def open(self, name: str) -> IO[bytes]:
+        return (self._root / name).open("rb")
+
+
+class Days:
+    """The archive's folders from `first` to `last`, UTC days by which it was written. `damaged` has the
+    objects that could not be read to their end, with the reason."""
+
+    def __init__(self, archive: Archive, first: date, last: date) -> None:
+        self._archive = archive
+        self.first, self.last = first, last
+        self.damaged: dict[str, str] = {}
+
+    def records(self, folder: str, wanted: Wanted) -> Iterator[Record]:
+        """The records that `wanted` gives for the lines of `folder`. No object is in memory as a whole."""
+        with ThreadPoolExecutor(_PARALLEL) as workers:
+            yield from (
+                record
+                for found in workers.map(lambda name: self._of(name, wanted), self._names(folder))
+                for record in found
+            )
+
+    def contract(self, version: str) -> bytes | None:
+        """The compiled contract of a version, if the archive has it."""
+        name = f"{CONTRACTS}/{version}.json"
+        if name not in self._archive.names(CONTRACTS):
+            return None
+        with closing(self._archive.open(name)) as file:
+            return file.read()
+
+    def _names(self, folder: str) -> Iterator[str]:
+        for number in range((self.last - self.first).days + 1):
+            yield from self._archive.names(f"{folder}/date={self.first + timedelta(days=number)}/")
+
+    def _of(self, name: str, wanted: Wanted) -> list[Record]:
+        found: list[Record] = []
+        try:
+            with closing(self._archive.open(name)) as packed, gzip.GzipFile(fileobj=packed) as lines:
+                for line in lines:
+                    try:
+                        record = wanted(line)
+                    except (ValueError, LookupError, TypeError, RecursionError) as error:
+                        self.damaged[name] = f"a line is no record: {error!r}"
+                        continue
+                    if record is not None:
+                        found.append(record)
+        except (EOFError, OSError, zlib.error) as error:
+            self.damaged[name] = str(error)
+        return found
+
+
+def json_object(line: bytes) -> Record | None:
+    """The JSON object of a line; None for other JSON. Raises ValueError for what is no JSON."""
+    value = json.loads(line)
+    return value if isinstance(value, dict) else None

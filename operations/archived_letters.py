@@ -1,0 +1,101 @@
+"""The dead letters of the archive: what devices reported, and what the cloud's routers refused.
+
+The archive keeps what devices sent, so it has the original of everything refused that came from a device.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Final
+
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.ledger import LEDGER, TAP
+from operations.archive import Days, Record, json_object
+from operations.letters import Kind, Letter, letter_of
+
+ARCHIVE: Final = "archive"
+"""What a letter's `place` is called."""
+
+_DEAD_LETTERED: Final = f'"outcome":"{Outcome.DEAD_LETTERED}"'.encode()
+_IS_EVENT: Final = b'"refusal":null'
+
+
+def archived_letters(days: Days, uplink: str) -> Iterator[Letter]:
+    """Each dead letter of `days` once; `uplink` is the address of the device's outbox."""
+    refused = {
+        (record["source"], record["id"]): record
+        for record in days.records(LEDGER, lambda line: json_object(line) if _DEAD_LETTERED in line else None)
+        if record["id"]
+    }
+    found: set[str] = set()
+
+    def wanted(line: bytes) -> Record | None:
+        if _IS_EVENT in line and not refused and DEAD_LETTER_TYPE.encode() not in line:
+            return None
+        record = json_object(line)
+        if record is None or record.get("event") is None:
+            return record
+        event = json_object(record["event"].encode())
+        mine = event and (
+            (event.get("source"), event.get("id")) in refused or event.get("type") == DEAD_LETTER_TYPE
+        )
+        return record if mine else None
+
+    for record in days.records(TAP, wanted):
+        letter = _from_tap(record, refused, uplink)
+        if letter is not None and letter.id not in found:
+            found.add(letter.id)
+            yield letter
+    for (source, id), record in refused.items():
+        if letter_id(source, id) not in found:
+            yield _letter(record, letter_id(source, id), None, None)
+
+
+def _from_tap(tap: Record, refused: dict[tuple[str, str], Record], uplink: str) -> Letter | None:
+    if tap["event"] is None:
+        decision = {
+            "decided_at_ms": tap["accepted_at_ms"],
+            "reason": tap["refusal"],
+            "attempt": 1,
+            "entered_by": uplink,
+            "contract_version": None,
+            "client_id": tap["client_id"],
+        }
+        original = base64.b64decode(tap["original_base64"])
+        return _letter(decision, f"{tap['message_id']}.{tap['index']}", None, original)
+    try:
+        event = parse_event(tap["event"])
+    except EnvelopeError:
+        return None
+    if event.key in refused:
+        return _letter(refused[event.key], letter_id(*event.key), event, event.json.encode())
+    return letter_of(
+        event,
+        place=ARCHIVE,
+        id=event.id,
+        since_ms=tap["accepted_at_ms"],
+        body=event.json,
+        client_id=tap["client_id"],
+    )
+
+
+def _letter(decision: Record, id: str, event: Envelope | None, original: bytes | None) -> Letter:
+    return Letter(
+        place=ARCHIVE,
+        id=id,
+        since_ms=decision["decided_at_ms"],
+        attempt=decision["attempt"],
+        kind=Kind.DEAD_LETTER,
+        reason=decision["reason"],
+        detail="the letter in the inbox has it; the archive keeps the reason only",
+        channel=decision["entered_by"],
+        route=None,
+        contract_version=decision["contract_version"],
+        client_id=decision["client_id"],
+        events=(event,) if event else (),
+        original=original or b"",
+        original_bytes=None if original is None else len(original),
+        body="",
+    )

@@ -1,0 +1,136 @@
+"""What the commands about dead letters do: count, look, send back."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventplane.contract import Contract
+from operations.errors import ChoiceError
+from operations.letters import Kind, Letter, read_letter
+from operations.move_task import move_all
+from operations.mover import Decide, Moved, move
+from operations.outgoing import Outgoing, Stays, again, original
+from operations.places import Choice, Place, waiting_letters
+from operations.queues import PlaneQueues
+from operations.reading import Message
+
+
+@dataclass(slots=True)
+class Summary:
+    """What waits at one place. `waiting` and `hidden` are SQS's own approximate counts; the rest is of the
+    messages that were looked at: `looked` None means that nobody looked."""
+
+    title: str
+    name: str
+    waiting: int
+    hidden: int
+    looked: int | None = None
+    oldest_ms: int | None = None
+    reasons: Counter[str] = field(default_factory=Counter)
+    has_more: bool = False
+
+
+def summaries(
+    sqs: Any, queues: PlaneQueues, places: Iterable[Place], choice: Choice, *, look_at_inbox: bool
+) -> Iterator[Summary]:
+    """A summary of each place. An inbox is counted without a look, unless that is asked for."""
+    for place in places:
+        summary = Summary(place.title, place.name, *queues.counts(place.url))
+        if summary.waiting and (place.dead_letters or look_at_inbox):
+            _look(sqs, place, choice, summary)
+        yield summary
+
+
+def _look(sqs: Any, place: Place, choice: Choice, summary: Summary) -> None:
+    def more() -> None:
+        summary.has_more = True
+
+    summary.looked = 0
+    for letter in waiting_letters(sqs, place, choice, more):
+        summary.looked += 1
+        summary.reasons[letter.reason] += 1
+        summary.oldest_ms = min(summary.oldest_ms or letter.since_ms, letter.since_ms)
+
+
+@dataclass(frozen=True)
+class Redrive:
+    """Sends letters back. `run` names this run in the messages; the clock gives Unix milliseconds."""
+
+    sqs: Any
+    queues: PlaneQueues
+    contract: Contract
+    dry_run: bool
+    progress: Callable[[int, int | None], None]
+    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    sleep: Callable[[float], None] = time.sleep
+    run: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+
+    def place(self, place: Place, choice: Choice) -> Moved:
+        """What is meant at `place`. SQS itself moves a whole dead-letter queue, where it offers that."""
+        if place.dead_letters and choice.is_all and not self.dry_run and place.dead_letters.source_url:
+            arn = self.sqs.get_queue_attributes(QueueUrl=place.url, AttributeNames=["QueueArn"])
+            moved = move_all(
+                self.sqs, place.name, arn["Attributes"]["QueueArn"], progress=self.progress, sleep=self.sleep
+            )
+            if moved is not None:
+                return Moved(moved)
+        return move(
+            self.sqs,
+            place.url,
+            self._decide(place, choice),
+            run=self.run,
+            dry_run=self.dry_run,
+            progress=lambda done: self.progress(done.moved, None),
+        )
+
+    def archived(self, letters: Iterable[Letter], choice: Choice) -> Moved:
+        """What is meant of the archive's `letters`: their originals are sent, the archive stays as it is."""
+        if choice.is_all:
+            raise ChoiceError(
+                "the archive keeps what was redriven long ago as well; choose by ID or --filter"
+            )
+        done = Moved()
+        for letter in letters:
+            outgoing = original(letter, self.queues, self.contract, self.run, self.clock())
+            if isinstance(outgoing, Stays):
+                done.stay[letter.id] = outgoing.reason
+            elif self.dry_run:
+                done.moved += 1
+            else:
+                self.sqs.send_message(QueueUrl=outgoing.url, **outgoing.entry)
+                done.moved += 1
+        return done
+
+    def _decide(self, place: Place, choice: Choice) -> Decide:
+        def decide(message: Message) -> Outgoing | Stays | None:
+            letter = read_letter(message, place.name, place.channel)
+            if not choice.takes(letter):
+                return None
+            if place.dead_letters is None:
+                if letter.kind is not Kind.DEAD_LETTER:
+                    return None  # the inbox's other events are its reader's
+                return original(letter, self.queues, self.contract, self.run, self.clock())
+            if place.dead_letters.source_url is None:
+                return Stays(
+                    f"the queue {place.dead_letters.source} is gone; its participant has left the contract"
+                )
+            return again(message, place.dead_letters.source_url, self.run)
+
+        return decide
+
+
+def outcome(done: Moved) -> Sequence[tuple[str, int]]:
+    """The counts of a run that are not 0, in words."""
+    words = [
+        ("moved", done.moved),
+        ("left: not chosen", done.left),
+        ("left: cannot go back", len(done.stay)),
+        ("left: refused by SQS", len(done.refused)),
+        ("sent, and not deleted: it will be sent again", done.twice),
+    ]
+    return [each for each in words if each[1]] or [("moved", 0)]

@@ -1,0 +1,99 @@
+"""How dead letters are shown: tables for people, documents for programs."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from operations import text
+from operations.dead_letters import Summary, outcome
+from operations.letters import Letter
+from operations.mover import Moved
+from operations.reasons import reason_of
+
+
+def summaries_text(summaries: Sequence[Summary], now_ms: int) -> str:
+    """A line for each place where something waits."""
+    full = [each for each in summaries if each.waiting or each.hidden]
+    empty = f"{len(summaries) - len(full)} of {len(summaries)} queues are empty"
+    if not full:
+        return empty
+    rows = [[each.title, _count(each), _oldest(each, now_ms), _reasons(each)] for each in full]
+    return f"{text.table(['FOR', 'WAITING', 'OLDEST', 'REASONS'], rows)}\n{empty}"
+
+
+def summary_document(summary: Summary) -> dict[str, Any]:
+    """A place as JSON."""
+    return {**asdict(summary), "reasons": dict(summary.reasons)}
+
+
+def letter_text(letter: Letter) -> str:
+    """Everything about one letter."""
+    reason = reason_of(letter.reason)
+    pairs = [
+        ("queue" if letter.body else "place", letter.place),
+        ("id", letter.id),
+        ("kind", letter.kind.value),
+        ("reason", letter.reason),
+        ("detail", letter.detail),
+        ("means", reason.means),
+        ("to do", reason.do),
+        ("channel", letter.channel or "unknown"),
+        ("route", letter.route or "none"),
+        ("contract", letter.contract_version or "unknown"),
+        ("attempt", str(letter.attempt)),
+        ("since", text.moment(letter.since_ms)),
+    ]
+    pairs += [("device", letter.client_id)] if letter.client_id else []
+    pairs += [("event", f"{each.type}, id {each.id} of {each.source}") for each in letter.events]
+    size = "not known" if letter.original_bytes is None else f"{letter.original_bytes} bytes"
+    return f"{text.pairs([*pairs, ('original', size)])}\n{text.shown(letter.original)}".rstrip()
+
+
+def letter_document(letter: Letter) -> dict[str, Any]:
+    """A letter as JSON; its original in base64, as it need be no text."""
+    return {
+        **{
+            name: value
+            for name, value in _fields(letter).items()
+            if name not in ("events", "original", "body")
+        },
+        "events": [dict(each.attributes) for each in letter.events],
+        "original_base64": base64.b64encode(letter.original).decode("ascii"),
+    }
+
+
+def moved_text(title: str, done: Moved, *, dry_run: bool) -> str:
+    """What a run did at one place, and why something stayed."""
+    lines = [f"{title}: " + ", ".join(f"{count} {word}" for word, count in outcome(done))]
+    if dry_run:
+        lines = [f"{title}: {done.moved} would move, nothing was changed"]
+        lines += [f"{done.left} not chosen"] if done.left else []
+    reasons = {**done.stay, **{id: f"SQS refused it: {code}" for id, code in done.refused.items()}}
+    return "\n".join([*lines, *(f"  {text.word(id)}: {text.word(why)}" for id, why in reasons.items())])
+
+
+def moved_document(title: str, done: Moved, *, run: str, dry_run: bool) -> dict[str, Any]:
+    """What a run did, as JSON."""
+    return {"for": title, "run": run, "dry_run": dry_run, **asdict(done)}
+
+
+def _count(summary: Summary) -> str:
+    return f"{summary.waiting} (+{summary.hidden} hidden)" if summary.hidden else str(summary.waiting)
+
+
+def _oldest(summary: Summary, now_ms: int) -> str:
+    return "" if summary.oldest_ms is None else text.age((now_ms - summary.oldest_ms) / 1_000)
+
+
+def _reasons(summary: Summary) -> str:
+    if summary.looked is None:
+        return "look inside with --letters" if summary.waiting else ""
+    words = ", ".join(f"{reason} {count}" for reason, count in summary.reasons.most_common())
+    return f"{words} (of the first {summary.looked})" if summary.has_more else words
+
+
+def _fields(letter: Letter) -> dict[str, Any]:
+    return {name: getattr(letter, name) for name in letter.__dataclass_fields__}

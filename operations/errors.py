@@ -1,0 +1,93 @@
+"""What can go wrong between an operator and the plane, each with what to do about it."""
+
+from __future__ import annotations
+
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
+
+from eventplane.errors import EventPlaneError
+
+_NO_ENTRY = frozenset({"403", "AccessDenied", "AccessDeniedException", "AllAccessDisabled"})
+_STALE = frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "SignatureDoesNotMatch"})
+
+
+class CloudRefusedError(EventPlaneError):
+    """AWS did not do what was asked. `code` is its word for it, or the name of the SDK's error."""
+
+    def __init__(self, code: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}; {remedy}")
+        self.code = code
+
+
+class UnknownEnvironmentError(EventPlaneError):
+    """No queue of the `environment` is where the credentials lead."""
+
+    def __init__(self, environment: str, account: str, region: str) -> None:
+        super().__init__(
+            f"there is no environment {environment!r} in account {account}, region {region}; name another "
+            "with --env, or choose account and region as for the AWS command line (AWS_PROFILE, AWS_REGION)"
+        )
+        self.environment = environment
+
+
+class UnknownQueueError(EventPlaneError):
+    """No dead-letter queue is called `name`; `known` are those there are."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__(f"no dead-letter queue belongs to {name!r}; use one of: {', '.join(known)}")
+        self.name = name
+        self.known = known
+
+
+class NoLetterInboxError(EventPlaneError):
+    """The contract leads dead-letter events to no queue. `address` is where, if anywhere."""
+
+    def __init__(self, address: str | None) -> None:
+        where = f"to {address}, which has no queue" if address else "nowhere in the cloud"
+        super().__init__(
+            f"the contract leads dead-letter events {where}; name the deployed contract with --contract"
+        )
+        self.address = address
+
+
+class ChoiceError(EventPlaneError):
+    """It is not said, or said twice, which messages are meant."""
+
+
+class MoveFailedError(EventPlaneError):
+    """SQS stopped moving the messages of `queue`. What it had not moved is where it was."""
+
+    def __init__(self, queue: str, reason: str) -> None:
+        super().__init__(
+            f"SQS stopped moving {queue}: {reason}; repeat it with --filter TRUE, "
+            "which moves message by message"
+        )
+        self.queue = queue
+        self.reason = reason
+
+
+class ArchiveMissingError(EventPlaneError):
+    """There is no archive at `place`."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(f"there is no archive at {place}; name a folder or s3://BUCKET with --archive")
+        self.place = place
+
+
+def explained(error: ClientError | BotoCoreError) -> CloudRefusedError:
+    """The `error` of the AWS SDK with a remedy."""
+    if isinstance(error, NoCredentialsError):
+        remedy = "log in as for the AWS command line (aws sso login, AWS_PROFILE or AWS_ACCESS_KEY_ID)"
+        return CloudRefusedError("NoCredentials", "there are no credentials for AWS", remedy)
+    if isinstance(error, NoRegionError):
+        return CloudRefusedError("NoRegion", "no region is chosen", "set AWS_REGION")
+    if isinstance(error, BotoCoreError):
+        remedy = "check the network and the settings of the AWS command line (AWS_PROFILE, AWS_ENDPOINT_URL)"
+        return CloudRefusedError(type(error).__name__, str(error), remedy)
+    code = str(error.response.get("Error", {}).get("Code", "unknown"))
+    if code in _NO_ENTRY:
+        remedy = "ask for a role that may do that; docs/runbook.md lists what the commands need"
+    elif code in _STALE:
+        remedy = "log in again, or choose other credentials (AWS_PROFILE)"
+    else:
+        remedy = "what was already moved stays moved, so the command can be repeated"
+    return CloudRefusedError(code, str(error), remedy)

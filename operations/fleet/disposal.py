@@ -1,0 +1,117 @@
+"""What AWS IoT keeps of a device, and how each of it is removed. Every step may be repeated at any time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from eventplane.fleet import Device
+from eventplane.topics import device_topic
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to remove, in words, and the call that does it."""
+
+    words: str
+    run: Callable[[], None]
+
+
+class Disposal:
+    """Through boto3 clients of `iot` and `iot-data`. What AWS refuses is raised as botocore raises it."""
+
+    def __init__(self, iot: Any, data: Any) -> None:
+        self._iot = iot
+        self._data = data
+        self._missing = (
+            iot.exceptions.ResourceNotFoundException,
+            data.exceptions.ResourceNotFoundException,
+        )
+
+    def knows(self, thing: str) -> bool:
+        """Whether AWS IoT has a thing of this name."""
+        try:
+            self._iot.describe_thing(thingName=thing)
+        except self._missing:
+            return False
+        return True
+
+    def steps(self, device: Device) -> list[Step]:
+        """All that is to be removed of `device`, in order: first what lets it speak."""
+        thing = device.thing
+        principals = self._principals(thing)
+        steps = [*self._certificates(device, principals)]
+        steps.append(Step("cut its connection, if there is one", partial(self._cut, thing)))
+        # What waits in the cloud for a device. A new kind of downlink gets its line here.
+        for downlink in (self._retained, self._shadow):
+            steps += downlink(thing)
+        if self.knows(thing):
+            steps.append(Step(f"delete the thing {thing}", partial(self._iot.delete_thing, thingName=thing)))
+        return steps
+
+    def _principals(self, thing: str) -> list[str]:
+        try:
+            pages = self._iot.get_paginator("list_thing_principals").paginate(thingName=thing)
+            return [arn for page in pages for arn in page["principals"]]
+        except self._missing:
+            return []
+
+    def _certificates(self, device: Device, principals: list[str]) -> Iterator[Step]:
+        """The attached ones, and those of the registry that somebody detached and left active."""
+        attached = {arn.rsplit("/", 1)[-1] for arn in principals}
+        for certificate in sorted(attached | device.certificates):
+            revoke = partial(self._revoke, device.thing, certificate, is_attached=certificate in attached)
+            yield Step(f"revoke and detach certificate {certificate}", revoke)
+
+    def _revoke(self, thing: str, certificate: str, *, is_attached: bool) -> None:
+        try:
+            self._iot.update_certificate(certificateId=certificate, newStatus="REVOKED")
+            found = self._iot.describe_certificate(certificateId=certificate)["certificateDescription"]
+        except self._missing:
+            return
+        arn = found["certificateArn"]
+        pages = self._iot.get_paginator("list_attached_policies").paginate(target=arn)
+        for policy in [policy["policyName"] for page in pages for policy in page["policies"]]:
+            self._iot.detach_policy(policyName=policy, target=arn)
+        if is_attached:
+            self._iot.detach_thing_principal(thingName=thing, principal=arn)
+
+    def _cut(self, thing: str) -> None:
+        """Revoking ends connections within minutes; this one ends now, with what was stored for it."""
+        try:
+            self._data.delete_connection(clientId=thing, cleanSession=True, preventWillMessage=True)
+        except self._missing:
+            return
+        except ClientError as error:
+            _log.warning("the connection was not cut (%s); AWS IoT does so within minutes", error)
+
+    def _retained(self, thing: str) -> Iterator[Step]:
+        topic = device_topic(thing, "inbox")
+        try:
+            self._data.get_retained_message(topic=topic)
+        except self._missing:
+            return
+        yield Step(
+            f"clear the retained message on {topic}",
+            partial(self._data.publish, topic=topic, qos=1, retain=True, payload=b""),
+        )
+
+    def _shadow(self, thing: str) -> Iterator[Step]:
+        try:
+            self._data.get_thing_shadow(thingName=thing)
+        except self._missing:
+            return
+        yield Step("delete its shadow", partial(self._forget, thing))
+
+    def _forget(self, thing: str) -> None:
+        try:
+            self._data.delete_thing_shadow(thingName=thing)
+        except self._missing:
+            return

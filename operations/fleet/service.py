@@ -1,0 +1,65 @@
+"""The life of a device, as far as people decide on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from eventplane.fleet import Device, decommissioned, made, replaceable
+from eventplane.fleet_registry import Store, change
+from operations.fleet.disposal import Disposal, Step
+from operations.fleet.errors import UnknownDeviceError
+
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """`store` is the registry, `clock` gives Unix milliseconds, `disposal` knows what AWS IoT keeps."""
+
+    store: Store
+    disposal: Disposal
+    clock: Callable[[], int]
+
+    def register(self, serial: str) -> bool:
+        """Put a device that was made on the list; whether it is new there. Raises `DeviceNameError`."""
+        new = made(serial, self.clock())
+        return change(self.store, serial, lambda found: found or new).changed_at_ms == new.changed_at_ms
+
+    def show(self, thing: str) -> Device:
+        """Raises `UnknownDeviceError`."""
+        device = self.store.read(thing)
+        if device is None:
+            raise UnknownDeviceError(thing)
+        return device
+
+    def allow_replacement(self, thing: str, days: int) -> Device:
+        """Let the claim register it once more within `days`. Raises `UnknownDeviceError`, `LifeError`."""
+        now_ms = self.clock()
+
+        def step(found: Device | None) -> Device:
+            if found is None:
+                raise UnknownDeviceError(thing)
+            return replaceable(found, now_ms + days * _DAY_MS, now_ms)
+
+        return change(self.store, thing, step)
+
+    def decommission(self, thing: str, reason: str, *, dry_run: bool) -> list[Step]:
+        """Take `thing` out of service for good, and return what was done, or would be.
+
+        The registry comes first: from then on nothing brings the device back, and whatever fails after it is
+        done by the next run, for every step may be repeated. Raises `UnknownDeviceError`, botocore's errors.
+        """
+        known = self.store.read(thing)
+        if known is None and not self.disposal.knows(thing):
+            raise UnknownDeviceError(thing)
+        now_ms = self.clock()
+        # A device that somebody registered by hand gets a record now: its name shall not come back.
+        new = known or made(thing, now_ms)
+        if not dry_run:
+            new = change(self.store, thing, lambda found: decommissioned(found or new, reason, now_ms))
+        steps = self.disposal.steps(new)
+        for step in steps:
+            if not dry_run:
+                step.run()
+        return steps

@@ -1,0 +1,171 @@
+"""What a message that went astray is: the events in it, and why it is where it is."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from eventplane.attributes import AttributeValue
+from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.filters import Sql
+from eventplane.ingest import IngestFrame, parse_frame
+from operations.names import Key, names_in
+from operations.reading import Message
+
+RECEIVES_EXHAUSTED: Final = "receives_exhausted"
+"""Why a message is in a dead-letter queue: its reader gave it back `max_receives` times."""
+
+REASON_ATTRIBUTE: Final = "deadletterreason"
+
+
+class Kind(StrEnum):
+    """What a message carries."""
+
+    EVENT = "event"
+    FRAME = "frame"
+    DEAD_LETTER = "dead_letter"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One message that somebody has to look after, or a dead letter of the archive.
+
+    `place` is the queue's name, or the archive. `events` are what it carries: several in a device's frame,
+    none in what is no event, itself and its original in a dead-letter event. Of a dead-letter event `reason`,
+    `detail`, `channel`, `route`, `attempt` and `original` are what it says; of another message `channel` is
+    what its source queue carries. `since_ms` (Unix milliseconds) is when it was sent. `original_bytes` is
+    None for an original that is not known.
+    """
+
+    place: str
+    id: str
+    since_ms: int
+    attempt: int
+    kind: Kind
+    reason: str
+    detail: str
+    channel: str | None
+    route: str | None
+    contract_version: str | None
+    client_id: str | None
+    events: tuple[Envelope, ...]
+    original: bytes
+    original_bytes: int | None
+    body: str
+
+    @property
+    def keys(self) -> frozenset[Key]:
+        """What it is about: its events, and what has the names of one in an original that is none."""
+        names = names_in(self.original)
+        return frozenset([each.key for each in self.events] + ([names] if names else []))
+
+    def is_called(self, id: str) -> bool:
+        """Whether `id` is the message's, or that of an event that it is about."""
+        return id == self.id or any(each == id for _, each in self.keys)
+
+    def matches(self, filter: Sql) -> bool:
+        """Whether an event in it passes, judged with the `deadletterreason` that this letter has."""
+        reason = {REASON_ATTRIBUTE: self.reason}
+        attributes: list[Mapping[str, AttributeValue]] = [each.attributes for each in self.events]
+        return any(filter.matches({**each, **reason}) for each in attributes or [{}])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `original` has all its bytes; a dead letter cuts those of a huge one."""
+        return len(self.original) == self.original_bytes
+
+
+def read_letter(message: Message, place: str, channel: str | None) -> Letter:
+    """The letter of a message of the queue `place`, whose source queue carries `channel`. Never raises for
+    what the message contains."""
+    attributes = message["Attributes"]
+    common: dict[str, Any] = {
+        "place": place,
+        "id": message["MessageId"],
+        "since_ms": int(attributes["SentTimestamp"]),
+        "body": message["Body"],
+    }
+    body = message["Body"].encode("utf-8", "surrogatepass")
+    event, frame, problem = _opened(message["Body"])
+    if event is not None and (letter := letter_of(event, **common)):
+        return letter
+    kind = Kind.UNREADABLE
+    events: tuple[Envelope, ...] = ()
+    if event is not None:
+        kind, events = Kind.EVENT, (event,)
+    elif frame is not None:
+        kind, events = Kind.FRAME, tuple(each.event for each in frame.items() if each.event)
+    return Letter(
+        **common,
+        attempt=int(attributes["ApproximateReceiveCount"]),
+        kind=kind,
+        reason=RECEIVES_EXHAUSTED,
+        detail=problem,
+        channel=channel,
+        route=_hint(message, "route"),
+        contract_version=_hint(message, "contract"),
+        client_id=frame.client_id if frame else None,
+        events=events,
+        original=body,
+        original_bytes=len(body),
+    )
+
+
+def letter_of(
+    event: Envelope, *, place: str, id: str, since_ms: int, body: str, client_id: str | None = None
+) -> Letter | None:
+    """The letter that a dead-letter `event` is; None for another, or one without its members."""
+    if event.type != DEAD_LETTER_TYPE:
+        return None
+    try:
+        data = event.data()
+        route = data.get("route")
+        original = base64.b64decode(data["original_base64"], validate=True)
+        return Letter(
+            place=place,
+            id=id,
+            since_ms=since_ms,
+            attempt=int(data["attempt"]),
+            kind=Kind.DEAD_LETTER,
+            reason=str(data["reason"]),
+            detail=str(data["detail"]),
+            channel=str(data["channel"]),
+            route=None if route is None else str(route),
+            contract_version=str(data["contract_version"]),
+            client_id=client_id,
+            events=(event, *_event_in(original)),
+            original=original,
+            original_bytes=int(data["original_bytes"]),
+            body=body,
+        )
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError):
+        return None
+
+
+def _event_in(original: bytes) -> tuple[Envelope, ...]:
+    try:
+        return (parse_event(original),)
+    except EnvelopeError:
+        return ()
+
+
+def _opened(body: str) -> tuple[Envelope | None, IngestFrame | None, str]:
+    """The event or the device's frame that a body is, or what is wrong with it."""
+    try:
+        return parse_event(body), None, "its reader gave it back each time"
+    except EnvelopeError as error:
+        problem = str(error)
+    try:
+        return None, parse_frame(body), "its reader gave it back each time"
+    except EnvelopeError:
+        return None, None, f"neither an event nor a device's frame: {problem}"
+
+
+def _hint(message: Message, name: str) -> str | None:
+    value = message.get("MessageAttributes", {}).get(name, {}).get("StringValue")
+    return None if value is None else str(value)

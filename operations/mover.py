@@ -1,0 +1,102 @@
+"""Messages back to where they belong: sent first, deleted afterwards, so that no moment has none of them.
+
+Whoever is killed in between leaves a message in both queues: the next run sends it a second time. Every hop
+of the plane is at-least-once, so readers know a copy by its `source` and `id`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from eventplane.resource_names import FIFO_SUFFIX
+from operations.outgoing import MARK, Outgoing, Stays
+from operations.reading import BATCH, Message, Reading
+
+_MAX_BYTES: Final = 1024 * 1024
+"""Most bytes of one SendMessageBatch (Amazon SQS quotas)."""
+
+Decide = Callable[[Message], Outgoing | Stays | None]
+"""What becomes of a message: it goes back, it would but cannot, or (None) it was not meant."""
+
+
+@dataclass(slots=True)
+class Moved:
+    """What a run did: messages `moved` (or, in a dry run, that would move), `left` as not meant, `stay`ing
+    with the reason by message id, `refused` by SQS with its code, and `twice`: sent, and still there."""
+
+    moved: int = 0
+    left: int = 0
+    stay: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    twice: int = 0
+
+
+def move(
+    sqs: Any, url: str, decide: Decide, *, run: str, dry_run: bool, progress: Callable[[Moved], None]
+) -> Moved:
+    """Move the messages of the queue at `url` as `decide` says. What is sent back and fails at once is in the
+    queue again before this ends: by its mark it is left there, so that a run always ends."""
+    done = Moved()
+    with Reading(sqs, url) as reading:
+        for page in reading.pages():
+            going: list[tuple[Message, Outgoing]] = []
+            for message in page:
+                decided = None if _mark(message) == run else decide(message)
+                if decided is None:
+                    done.left += 1
+                elif isinstance(decided, Stays):
+                    done.stay[message["MessageId"]] = decided.reason
+                else:
+                    going.append((message, decided))
+            if dry_run:
+                done.moved += len(going)
+                continue
+            if not _page(sqs, reading, going, done):
+                return done
+            progress(done)
+    return done
+
+
+def _page(sqs: Any, reading: Reading, going: Sequence[tuple[Message, Outgoing]], done: Moved) -> bool:
+    """Send and delete one page; whether to go on: in FIFO queues a later message must not overtake."""
+    for batch in _batches(going):
+        url = batch[0][1].url
+        entries = [{"Id": str(at), **outgoing.entry} for at, (_, outgoing) in enumerate(batch)]
+        answer = sqs.send_message_batch(QueueUrl=url, Entries=entries)
+        # Taken is only what SQS names as taken.
+        taken = {each["Id"] for each in answer.get("Successful", [])}
+        codes = {each["Id"]: str(each["Code"]) for each in answer.get("Failed", [])}
+        sent = [message for at, (message, _) in enumerate(batch) if str(at) in taken]
+        for at, (message, _) in enumerate(batch):
+            if str(at) not in taken:
+                done.refused[message["MessageId"]] = codes.get(str(at), "no answer")
+        if sent:
+            done.twice += len(reading.delete(sent))
+            done.moved += len(sent)
+        if len(sent) < len(batch) and url.endswith(FIFO_SUFFIX):
+            return False
+    return True
+
+
+def _batches(going: Sequence[tuple[Message, Outgoing]]) -> Iterator[list[tuple[Message, Outgoing]]]:
+    """Cut into what one SendMessageBatch takes: one queue, its size, and of FIFO queues one at a time."""
+    batch: list[tuple[Message, Outgoing]] = []
+    size = 0
+    for each in sorted(going, key=lambda pair: pair[1].url):
+        outgoing = each[1]
+        most = 1 if outgoing.url.endswith(FIFO_SUFFIX) else BATCH
+        other = batch and (batch[0][1].url != outgoing.url or size + outgoing.bytes > _MAX_BYTES)
+        if len(batch) == most or other:
+            yield batch
+            batch, size = [], 0
+        batch.append(each)
+        size += outgoing.bytes
+    if batch:
+        yield batch
+
+
+def _mark(message: Message) -> str | None:
+    value = message.get("MessageAttributes", {}).get(MARK, {}).get("StringValue")
+    return None if value is None else str(value)

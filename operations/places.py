@@ -1,0 +1,82 @@
+"""Where letters are looked for, and which of them are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from eventplane.cesql import CesqlParseError, parse
+from eventplane.filters import Sql
+from operations.errors import ChoiceError
+from operations.letters import Letter, read_letter
+from operations.queues import DeadLetterQueue
+from operations.reading import Reading
+
+LOOK: Final = 1_000
+"""Most messages of one queue that are looked at: those beyond stay unread, and that is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queue with letters: a dead-letter queue, or (`dead_letters` None) the inbox of dead-letter events.
+
+    `title` is what people call it, `name` what AWS does; `channel` is what its messages were meant for.
+    """
+
+    title: str
+    name: str
+    url: str
+    channel: str | None
+    dead_letters: DeadLetterQueue | None
+
+
+def place_of(queue: DeadLetterQueue) -> Place:
+    """A dead-letter queue as a place."""
+    return Place(queue.channel or queue.source, queue.name, queue.url, queue.channel, queue)
+
+
+def inbox_place(address: str, url: str) -> Place:
+    """The inbox of dead-letter events as a place."""
+    return Place(f"{address} (letters)", url.rsplit("/", 1)[1], url, address, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which letters are meant: the one called `id`, those that pass `filter`, or all."""
+
+    id: str | None = None
+    filter: Sql | None = None
+
+    def takes(self, letter: Letter) -> bool:
+        return (self.id is None or letter.is_called(self.id)) and (
+            self.filter is None or letter.matches(self.filter)
+        )
+
+    @property
+    def is_all(self) -> bool:
+        return self.id is None and self.filter is None
+
+
+def read_choice(id: str | None, expression: str | None) -> Choice:
+    """The choice that a command line makes. Raises `ChoiceError` for an expression that does not parse."""
+    if expression is None:
+        return Choice(id)
+    try:
+        return Choice(id, Sql(parse(expression)))
+    except CesqlParseError as error:
+        raise ChoiceError(f"--filter is no CESQL expression: {error}") from error
+
+
+def waiting_letters(sqs: Any, place: Place, choice: Choice, more: Callable[[], None]) -> Iterator[Letter]:
+    """The letters at `place` that are meant, of its first `LOOK` messages; `more` is called for others."""
+    with Reading(sqs, place.url) as reading:
+        messages: Iterable[Any] = (each for page in reading.pages() for each in page)
+        for count, message in enumerate(islice(messages, LOOK + 1)):
+            if count == LOOK:
+                more()
+                return
+            letter = read_letter(message, place.name, place.channel)
+            if choice.takes(letter):
+                yield letter

@@ -1,0 +1,87 @@
+"""Looking into a queue: messages are hidden while they are looked at, and released afterwards.
+
+SQS cannot peek. A look is a receive: in a dead-letter queue it costs nothing, in any other it is one of the
+`max_receives` of each message. Whoever is killed while looking leaves the messages hidden for `HOLD_S`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+BATCH: Final = 10
+"""Most messages of one call (Amazon SQS quotas)."""
+
+HOLD_S: Final = 120
+"""How long messages stay hidden, seconds, if nobody releases them."""
+
+_LONG_POLL_S: Final = 1
+"""A receive that does not wait asks some of SQS's servers only, and can come back empty from a full queue."""
+
+Message = dict[str, Any]
+"""A message as boto3 gives it."""
+
+
+class Reading:
+    """The messages of the queue at `url`, each once. Use it in a `with` block, which releases what is left.
+
+    Of a FIFO queue a group's later messages do not show before the earlier ones are deleted or released.
+    """
+
+    def __init__(self, sqs: Any, url: str) -> None:
+        self._sqs = sqs
+        self._url = url
+        self._seen: set[str] = set()
+        self._handles: dict[str, str] = {}
+
+    def pages(self) -> Iterator[list[Message]]:
+        """The messages, up to `BATCH` at a time, until there are no new ones."""
+        while messages := self._receive():
+            new = [each for each in messages if each["MessageId"] not in self._seen]
+            self._seen |= {each["MessageId"] for each in new}
+            self._handles |= {each["MessageId"]: each["ReceiptHandle"] for each in messages}
+            if not new:
+                return  # they were hidden for so long that they come a second time
+            yield new
+
+    def delete(self, messages: Sequence[Message]) -> list[Message]:
+        """Delete `messages`, at most `BATCH`; those that SQS has not deleted, which will come again."""
+        entries = [
+            {"Id": str(at), "ReceiptHandle": self._handles.pop(each["MessageId"])}
+            for at, each in enumerate(messages)
+        ]
+        answer = self._sqs.delete_message_batch(QueueUrl=self._url, Entries=entries)
+        deleted = {each["Id"] for each in answer.get("Successful", [])}
+        return [each for at, each in enumerate(messages) if str(at) not in deleted]
+
+    def _receive(self) -> list[Message]:
+        answer = self._sqs.receive_message(
+            QueueUrl=self._url,
+            MaxNumberOfMessages=BATCH,
+            VisibilityTimeout=HOLD_S,
+            WaitTimeSeconds=_LONG_POLL_S,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["All"],
+        )
+        messages: list[Message] = answer.get("Messages", [])
+        return messages
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        handles = list(self._handles.values())
+        for start in range(0, len(handles), BATCH):
+            entries = [
+                {"Id": str(at), "ReceiptHandle": handle, "VisibilityTimeout": 0}
+                for at, handle in enumerate(handles[start : start + BATCH])
+            ]
+            try:
+                self._sqs.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
+            except (ClientError, BotoCoreError):
+                return  # they show again by themselves, and the error that led here must not be hidden

@@ -1,0 +1,104 @@
+"""Every reason a dead letter can have, what it means and what to do: docs/runbook.md shows the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from eventplane.delivery import PAYLOAD_INVALID, UNKNOWN_DATASCHEMA
+from eventplane.hops import HOP_LIMIT
+from operations.letters import RECEIVES_EXHAUSTED
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What a reason word `means`, and what to `do`."""
+
+    means: str
+    do: str
+
+
+_SENDER: Final = "Correct the sender, which sends it anew: as it is, it would be refused again."
+
+REASONS: Final = {
+    RECEIVES_EXHAUSTED: Reason(
+        "A reader gave the message back, or ran out of time, `max_receives` times. The event itself is good.",
+        "Look for the event's id in the log of the reader, end the cause, then redrive the queue.",
+    ),
+    PAYLOAD_INVALID: Reason(
+        "The payload is not what the contract's schema says; the detail says where.",
+        "If the schema is wrong: correct it, deploy, redrive the letter. Otherwise correct the sender.",
+    ),
+    UNKNOWN_DATASCHEMA: Reason(
+        "The event names a schema version that the contract does not list.",
+        "List the version under the type's `schemas`, deploy, redrive the letter.",
+    ),
+    "bad_frame": Reason(
+        "What came from the IoT rule is no frame: the rule was changed, or somebody writes to the queue.",
+        "Compare the deployed rule with `make diff`, deploy, redrive the letter.",
+    ),
+    "bad_rule_failure": Reason(
+        "What lay in the ingest-error queue is no failure of an IoT rule: somebody writes to the queue.",
+        "Read the original, and who may write to the queue; nothing of it comes from a device.",
+    ),
+    "not_taken": Reason(
+        "SQS will never take the event, for instance because of a character that no message may have.",
+        "Read the detail, correct the sender. The event's other deliveries are not concerned.",
+    ),
+    HOP_LIMIT: Reason(
+        "The event went from service to service more often than `MAX_HOPS`: the routes form a loop.",
+        "Take one of the routes out or narrow its filter; `make contract` warns of loops that it can see.",
+    ),
+    "refused_by_cloud": Reason(
+        "IoT Core refused one event of a device again and again, alone in its batch.",
+        "Read the detail: a device policy or a quota can be corrected, then the original can be sent again.",
+    ),
+    "refused": Reason(
+        "A service on the device said that it can never handle the event, without a usable reason word.",
+        "Read the detail, and ask whoever owns the service. A service's own word can stand here as well.",
+    ),
+    "unrouted": Reason(
+        "No route of the device takes the event's type.",
+        "Add a route, or correct the type that the service sends.",
+    ),
+    "unknown_channel": Reason(
+        "A service on the device publishes to a topic that no channel has.",
+        "Declare the service in the contract, or correct its topic; the device needs the new contract.",
+    ),
+    "reserved_attribute": Reason(
+        "The sender set an attribute that is the device's to give (`deviceepoch`, `devicesequence`).", _SENDER
+    ),
+    "not_json": Reason("Not JSON.", _SENDER),
+    "not_utf8": Reason("Not UTF-8.", _SENDER),
+    "byte_order_mark": Reason("A byte order mark stands in front.", _SENDER),
+    "not_an_object": Reason("JSON, but no object.", _SENDER),
+    "duplicate_key": Reason("A member stands twice; readers would disagree which one counts.", _SENDER),
+    "lone_surrogate": Reason("A text has half a surrogate pair.", _SENDER),
+    "too_deep": Reason("Nested too deeply ([limits.md](limits.md)).", _SENDER),
+    "number_too_long": Reason("A number has too many digits ([limits.md](limits.md)).", _SENDER),
+    "too_large": Reason("Larger than an event or a batch may be ([limits.md](limits.md)).", _SENDER),
+    "too_many": Reason("A batch has too many events ([limits.md](limits.md)).", _SENDER),
+    "not_zlib": Reason("A compressed batch is damaged.", _SENDER),
+    "missing_attribute": Reason("A required attribute is missing.", _SENDER),
+    "attribute_name": Reason("An attribute's name breaks the rules of CloudEvents.", _SENDER),
+    "attribute_value": Reason(
+        "An attribute's value breaks its rule ([extensions.md](extensions.md)); the detail names both.",
+        _SENDER,
+    ),
+    "data_twice": Reason("The event has `data` and `data_base64`.", _SENDER),
+    "data_base64": Reason("`data_base64` is not base64.", _SENDER),
+    "data_not_text": Reason("The data of a text type is no JSON string.", _SENDER),
+    "unsupported_format": Reason("A binding's content type is none that the plane reads.", _SENDER),
+}
+"""By reason word."""
+
+OTHER: Final = Reason(
+    "A word that a service on the device gave, or one of a newer version of the plane.",
+    "Read the detail, and ask whoever owns the service.",
+)
+"""For words that are not in the list."""
+
+
+def reason_of(word: str) -> Reason:
+    """What a reason word means."""
+    return REASONS.get(word, OTHER)

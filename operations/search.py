@@ -1,0 +1,96 @@
+"""Finding one event in the archive's lines without parsing all of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from eventplane.delivery import DEAD_LETTER_TYPE, letter_id
+from operations.archive import Record, json_object
+from operations.names import Key, names_in, names_in_letter
+
+_NO_EVENT: Final = b'"event":null'
+_LETTER: Final = DEAD_LETTER_TYPE.encode()
+
+
+def in_tap(key: Key) -> Callable[[bytes], Record | None]:
+    """Gives a tap line's record if it is about the event `key`: the event, the bytes of an item that was no
+    event and yet has its names, or a device's dead letter of it."""
+    literal = _literal(key[1])
+
+    def wanted(line: bytes) -> Record | None:
+        # An event's text may write its id with escapes, which stand here as two backslashes.
+        if not (literal in line or b"\\\\" in line or _NO_EVENT in line or _LETTER in line):
+            return None
+        record = json_object(line)
+        if record is None:
+            return None
+        text = record.get("event")
+        if text is None:
+            return record if names_in(base64.b64decode(record["original_base64"])) == key else None
+        return record if key in (names_in(text), names_in_letter(text)) else None
+
+    return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of a device's payload that was never an event, as tap and ledger both know it."""
+
+    client_id: str
+    reason: str
+    accepted_at_ms: int
+    index: int
+
+    def is_refused_by(self, record: Record) -> bool:
+        """Whether a ledger record, which has no names, says that the item was refused."""
+        return record["id"] == "" and record["reason"] == self.reason and self._came_with(record)
+
+    def has_letter(self, record: Record) -> bool:
+        """Whether a ledger record is about the dead letter that the router made of the item."""
+        return record["id"] == f"{record['message_id']}.{self.index}" and self._came_with(record)
+
+    def _came_with(self, record: Record) -> bool:
+        return (record["client_id"], record["entered_at_ms"]) == (self.client_id, self.accepted_at_ms)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What the ledger is searched for: the event `key`, `letters` about it, `items` that have its names."""
+
+    key: Key
+    letters: frozenset[Key] = frozenset()
+    items: frozenset[Item] = frozenset()
+
+    def is_letter(self, record: Record) -> bool:
+        """Whether a ledger record is about a dead letter of the event."""
+        if record["type"] != DEAD_LETTER_TYPE:
+            return False
+        known = record["id"] == letter_id(*self.key) or (record["source"], record["id"]) in self.letters
+        return known or any(item.has_letter(record) for item in self.items)
+
+    def wanted(self, line: bytes) -> Record | None:
+        """A ledger line's record if it is about what is followed."""
+        if not any(literal in line for literal in self._literals):
+            return None
+        record = json_object(line)
+        if record is None:
+            return None
+        mine = (record["source"], record["id"]) == self.key or self.is_letter(record)
+        return record if mine or any(item.is_refused_by(record) for item in self.items) else None
+
+    @cached_property
+    def _literals(self) -> list[bytes]:
+        """One of them stands in each line that is wanted."""
+        ids = {self.key[1], letter_id(*self.key), *(id for _, id in self.letters)}
+        times = {item.accepted_at_ms for item in self.items}
+        return [_literal(id) for id in ids] + [f'"entered_at_ms":{each}'.encode() for each in times]
+
+
+def _literal(text: str) -> bytes:
+    """How `to_line` writes a text, without the quotes around it."""
+    return json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")

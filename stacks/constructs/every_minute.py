@@ -1,0 +1,54 @@
+"""A function that is called once a minute."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aws_cdk import Aws
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
+from constructs import Construct
+
+from stacks.config import Environment
+from stacks.constructs.service_role import allow, service_role
+
+
+class EveryMinute(Construct):
+    """Calls `function` with each of `inputs`. A call that fails is not repeated: the next minute is near."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        environment: Environment,
+        name: str,
+        function: lambda_.IFunction,
+        inputs: Sequence[Mapping[str, Any]],
+        is_enabled: bool,
+    ) -> None:
+        super().__init__(scope, id)
+        role = service_role(
+            self,
+            "Role",
+            service="scheduler",
+            statements=[allow(["lambda:InvokeFunction"], [function.function_arn])],
+            trust_conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+        )
+        for number, each in enumerate(inputs):
+            scheduler.CfnSchedule(
+                self,
+                f"Schedule{number}",
+                name=environment.resource_name(f"{name}-{number}"),
+                schedule_expression="rate(1 minute)",
+                state="ENABLED" if is_enabled else "DISABLED",
+                flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+                target=scheduler.CfnSchedule.TargetProperty(
+                    arn=function.function_arn,
+                    role_arn=role.role_arn,
+                    input=json.dumps(each),
+                    retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(maximum_retry_attempts=0),
+                ),
+            )

@@ -1,0 +1,63 @@
+"""What somebody has to be told of by the functions' own figures (`lambdas/common/metrics.py`).
+
+The figures' names are repeated here: stacks and functions do not know each other. A test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from stacks.config import Environment
+from stacks.constructs.watch import Watch
+
+NAMESPACE: Final = "EventPlane"
+
+_PERIOD: Final = Duration.minutes(5)
+
+
+def of_figures(folder: str, function: str, environment: Environment) -> Iterator[Watch]:
+    """Of the `function` with the code of `lambdas/<folder>`."""
+    if folder == "router":
+        yield Watch(
+            name=f"{function}-contract-refused",
+            metric=_figure(function, "ContractRefused"),
+            remedy="A published contract cannot be used; the one before it stays. Publish it by the command.",
+        )
+        yield Watch(
+            name=f"{function}-contract-unchecked",
+            metric=_figure(function, "ContractUnchecked"),
+            periods=3,
+            remedy="The table of contracts does not answer; routing goes on with the last one that was read.",
+        )
+        yield Watch(
+            name=f"{function}-urgent-delay",
+            metric=_figure(function, "UrgentDeliveryDelay", statistic="Maximum"),
+            threshold=1_000 * environment.urgent_age_alarm_s,
+            remedy="An urgent event was under way in the cloud for too long: see the function's duration.",
+        )
+    elif folder == "provisioning_hook":
+        yield Watch(
+            name=f"{function}-taken",
+            metric=_figure(function, "RegistrationRefused", reason="taken"),
+            remedy="Somebody with the claim wanted to be a device that is in service. See docs/fleet.md.",
+        )
+    elif folder == "certificate_keeper":
+        yield Watch(
+            name=f"{function}-decommissioned",
+            metric=_figure(function, "DecommissionedDevice"),
+            remedy="A device that was taken out of service came back, and was locked out. See docs/fleet.md.",
+        )
+
+
+def _figure(function: str, metric: str, *, statistic: str = "Sum", **dimensions: str) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace=NAMESPACE,
+        metric_name=metric,
+        dimensions_map={"service": function, **dimensions},
+        statistic=statistic,
+        period=_PERIOD,
+    )

@@ -1,0 +1,148 @@
+"""What somebody has to be told of, by kind of resource: one `Watch` becomes one alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from stacks.config import PROJECT, Environment
+from stacks.constructs.durable_queue import DurableQueue
+
+_MINUTE: Final = Duration.minutes(1)
+_FIVE_MINUTES: Final = Duration.minutes(5)
+_DAY: Final = Duration.days(1)
+
+AUDIT_METRICS: Final = ("lost", "findings", "quarantined")
+"""Totals of the delivery audit that are metrics, called as in its report; all of them should be 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """An alarm called `name` while `metric` is above `threshold` for `periods` of its periods.
+
+    `remedy` is what the alarm tells. Silence is good news unless `is_silence_bad`.
+    """
+
+    name: str
+    metric: cloudwatch.Metric
+    remedy: str
+    threshold: float = 0
+    periods: int = 1
+    is_silence_bad: bool = False
+
+
+def of_queue(queue: DurableQueue) -> Iterator[Watch]:
+    """Of a queue and its dead-letter queue: nobody reads it, and what nobody could handle."""
+    yield Watch(
+        name=f"{queue.name}-age",
+        metric=queue_metric(queue.name, "ApproximateAgeOfOldestMessage", "Maximum", _MINUTE),
+        threshold=queue.age_alarm.to_seconds(),
+        periods=3,
+        remedy="Its reader is down, too slow, or fails: see its log, and its errors and throttles.",
+    )
+    # Not NumberOfMessagesSent, which a redrive that fails again does not count (Amazon SQS guide).
+    yield Watch(
+        name=f"{queue.dead_letters_name}-visible",
+        metric=queue_metric(
+            queue.dead_letters_name, "ApproximateNumberOfMessagesVisible", "Maximum", _MINUTE
+        ),
+        remedy="Messages failed time and again. Find the cause, then redrive: they are kept for 14 days.",
+    )
+
+
+def of_function(name: str) -> Iterator[Watch]:
+    """Of the function called `name`."""
+    yield Watch(
+        name=f"{name}-errors",
+        metric=function_metric(name, "Errors"),
+        remedy="It crashed or ran out of time; whole batches come again. Its log says which message.",
+    )
+    yield Watch(
+        name=f"{name}-throttles",
+        metric=function_metric(name, "Throttles"),
+        periods=3,
+        remedy="The account's concurrency is used up; throttled messages spend receives. Raise the quota.",
+    )
+
+
+def of_rule(name: str) -> Iterator[Watch]:
+    """Of the IoT rule called `name`; what fails in an action is `of_ingest_errors`."""
+    remedies = {
+        "RuleNotFound": "Devices publish to a rule that is gone: what they send is lost. Deploy it again.",
+        "RuleMessageThrottled": "IoT Core's quota of rule evaluations is used up. Raise it.",
+        "ParseError": "The rule's SQL cannot read a payload. It should take every one as base64.",
+    }
+    for metric, remedy in remedies.items():
+        yield Watch(name=f"{name}-{metric}", metric=rule_metric(name, metric), remedy=remedy)
+
+
+def of_ingest_errors(queue_name: str) -> Watch:
+    """A rule's action failed: the error action sent the payload to the queue called `queue_name`."""
+    return Watch(
+        name=f"{queue_name}-received",
+        metric=queue_metric(queue_name, "NumberOfMessagesSent", "Sum", _FIVE_MINUTES),
+        remedy="A rule could not write to its queues. The queue has the payloads, with the error of each.",
+    )
+
+
+def of_audit(environment: Environment) -> Iterator[Watch]:
+    """Of the delivery audit's verdict on a day; that there is none is bad where it should start by itself."""
+    for name in ("findings", "quarantined"):
+        yield Watch(
+            name=environment.resource_name(f"audit-{name}"),
+            metric=audit_metric(environment, name),
+            is_silence_bad=environment.audit_schedule is not None,
+            remedy="The audit's report.json lists them; without one, look at the job's runs.",
+        )
+
+
+def queue_metric(name: str, metric: str, statistic: str, period: Duration) -> cloudwatch.Metric:
+    """A metric of the queue called `name`."""
+    return cloudwatch.Metric(
+        namespace="AWS/SQS",
+        metric_name=metric,
+        dimensions_map={"QueueName": name},
+        statistic=statistic,
+        period=period,
+    )
+
+
+def function_metric(name: str, metric: str, statistic: str = "Sum") -> cloudwatch.Metric:
+    """A metric of the function called `name`, over five minutes."""
+    return cloudwatch.Metric(
+        namespace="AWS/Lambda",
+        metric_name=metric,
+        dimensions_map={"FunctionName": name},
+        statistic=statistic,
+        period=_FIVE_MINUTES,
+    )
+
+
+def rule_metric(name: str, metric: str) -> cloudwatch.Metric:
+    """A metric of the IoT rule called `name`, over five minutes."""
+    return cloudwatch.Metric(
+        namespace="AWS/IoT",
+        metric_name=metric,
+        dimensions_map={"RuleName": name},
+        statistic="Sum",
+        period=_FIVE_MINUTES,
+    )
+
+
+def audit_namespace(environment: Environment) -> str:
+    """Where the audit's metrics stand."""
+    return f"{PROJECT}/{environment.name}/audit"
+
+
+def audit_metric(environment: Environment, metric: str) -> cloudwatch.Metric:
+    """One of `AUDIT_METRICS`, of a day."""
+    return cloudwatch.Metric(
+        namespace=audit_namespace(environment),
+        metric_name=metric,
+        statistic="Maximum",
+        period=_DAY,
+    )

@@ -1,0 +1,77 @@
+"""One webhook: the same code for every endpoint, each in a function of its own (a bulkhead)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from eventplane.contract import Channel
+from eventplane.handover import HANDOVERS
+from stacks.config import Environment
+from stacks.constructs.archive import allow_folders
+from stacks.constructs.durable_queue import allow_send
+from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.queue_pair import find_channel_dead_letters
+from stacks.constructs.webhook_secret import allow_read, secret_name
+
+WEBHOOK_FOLDER: Final = "webhook"
+
+
+class WebhookFunction(Construct):
+    """Posts what is in `inbox` to the endpoint that `environment` names.
+
+    Dead letters go out through `outbox_queue`, as if the service had sent them.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        environment: Environment,
+        inbox: Channel,
+        inbox_queue: sqs.IQueue,
+        outbox_queue: sqs.IQueue,
+        archive: s3.IBucket,
+        code: lambda_.Code,
+        layer: lambda_.ILayerVersion,
+    ) -> None:
+        super().__init__(scope, id)
+        last_resort = find_channel_dead_letters(self, "LastResort", environment=environment, channel=inbox)
+        participant = inbox.participant
+        self.function = PythonFunction(
+            self,
+            "Webhook",
+            environment=environment,
+            name=f"{WEBHOOK_FOLDER}-{participant}",
+            folder=WEBHOOK_FOLDER,
+            code=code,
+            layer=layer,
+            size=environment.webhook,
+            source=inbox_queue,
+            statements=[
+                allow_send(environment=environment, queues=[outbox_queue, last_resort]),
+                allow_read(self, environment=environment, participant=participant),
+                allow_folders(
+                    self,
+                    environment=environment,
+                    archive=archive,
+                    actions=["s3:PutObject"],
+                    folders=[HANDOVERS],
+                ),
+            ],
+            variables={
+                "EVENTPLANE_SOURCE": inbox.address,
+                "EVENTPLANE_WEBHOOK_URL": environment.webhook_url(participant),
+                "EVENTPLANE_WEBHOOK_SECRET": secret_name(environment, participant),
+                "EVENTPLANE_WEBHOOK_ORIGIN": environment.resource_name(participant),
+                "EVENTPLANE_OUTBOX_QUEUE": outbox_queue.queue_url,
+                "EVENTPLANE_DEAD_LETTER_QUEUE": last_resort.queue_url,
+                "EVENTPLANE_CONCURRENCY": str(environment.webhook.max_concurrency),
+                "EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name,
+            },
+        ).function

@@ -1,0 +1,110 @@
+"""What is deployed, asked of AWS, and what is planned, read from a cloud assembly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import boto3
+from botocore.exceptions import ClientError
+
+from stacks.names import RETIRED_OUTPUT
+
+_QUEUE: Final = "AWS::SQS::Queue"
+_GONE: Final = frozenset({"DELETE_COMPLETE", "DELETE_SKIPPED"})
+_COUNTS: Final = (
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStack:
+    """A stack of an assembly by its name, with the names of its queues.
+
+    `region` is where it goes, None where the credentials lead.
+    """
+
+    name: str
+    region: str | None
+    queues: frozenset[str]
+
+
+def planned_stacks(assembly: Path) -> list[PlannedStack]:
+    """The stacks in the directory `assembly`, which `cdk synth` wrote. Raises OSError when it is none."""
+    manifest = json.loads((assembly / "manifest.json").read_text())
+    return [
+        PlannedStack(
+            each["properties"]["stackName"],
+            _region(each["environment"]),
+            _queues(assembly / each["properties"]["templateFile"]),
+        )
+        for each in manifest["artifacts"].values()
+        if each["type"] == "aws:cloudformation:stack"
+    ]
+
+
+def _region(environment: str) -> str | None:
+    """From `aws://ACCOUNT/REGION`."""
+    region = environment.rsplit("/", 1)[-1]
+    return None if region == "unknown-region" else region
+
+
+def _queues(template: Path) -> frozenset[str]:
+    resources = json.loads(template.read_text()).get("Resources", {}).values()
+    return frozenset(each["Properties"]["QueueName"] for each in resources if each["Type"] == _QUEUE)
+
+
+class Deployment:
+    """The stacks that two boto3 clients lead to. Raises what boto3 raises."""
+
+    def __init__(self, cloudformation: Any, sqs: Any) -> None:
+        self._cloudformation = cloudformation
+        self._sqs = sqs
+
+    @classmethod
+    def of(cls, planned: Collection[PlannedStack]) -> Deployment:
+        """Where `planned` goes with the credentials in the environment; an environment has one region."""
+        region = next((each.region for each in planned), None)
+        clients = (boto3.client(name, region_name=region) for name in ("cloudformation", "sqs"))
+        return cls(*clients)
+
+    def queue_urls(self, stack: str) -> Iterator[str]:
+        """The queues of the stack called `stack`; none when it was never deployed."""
+        pages = self._cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
+        try:
+            for page in pages:
+                for resource in page["StackResourceSummaries"]:
+                    if resource["ResourceType"] == _QUEUE and resource["ResourceStatus"] not in _GONE:
+                        yield resource["PhysicalResourceId"]
+        except ClientError as error:
+            if not _is_unknown(error):
+                raise
+
+    def retired(self, stack: str) -> list[str]:
+        """The participants that the deployed stack called `stack` says are retired."""
+        try:
+            (found,) = self._cloudformation.describe_stacks(StackName=stack)["Stacks"]
+        except ClientError as error:
+            if not _is_unknown(error):
+                raise
+            return []
+        outputs = {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}
+        return str(outputs.get(RETIRED_OUTPUT, "")).split(",")
+
+    def messages(self, queue_url: str) -> int:
+        """How many messages the queue holds, those being read included; 0 when it is gone. Approximate."""
+        try:
+            attributes = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=list(_COUNTS))
+        except self._sqs.exceptions.QueueDoesNotExist:
+            return 0
+        return sum(int(attributes["Attributes"].get(each, 0)) for each in _COUNTS)
+
+
+def _is_unknown(error: ClientError) -> bool:
+    # CloudFormation has no code of its own for it.
+    return "does not exist" in str(error)

@@ -1,0 +1,49 @@
+"""With the customer's key, what holds events is encrypted with it, and only who must may use it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from contract import load_contract
+from stacks.config import ENVIRONMENTS, environment
+from tests.infrastructure.templates import Templates, statements, words
+
+KEY = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+
+@pytest.fixture(scope="module")
+def templates() -> Templates:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ENVIRONMENTS, "prod", replace(environment("prod"), customer_key=KEY))
+        return Templates("prod", load_contract())
+
+
+def test_queues_archive_and_alarms_use_it(templates: Templates) -> None:
+    for queue in templates.of("AWS::SQS::Queue"):
+        assert queue.find("KmsMasterKeyId") == KEY, str(queue)
+        assert queue.find("KmsDataKeyReusePeriodSeconds") == 3_600
+    (bucket,) = templates.of("AWS::S3::Bucket")
+    (rule,) = bucket.find("BucketEncryption", "ServerSideEncryptionConfiguration")
+    assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
+    assert rule["BucketKeyEnabled"] is True
+    (topic,) = templates.of("AWS::SNS::Topic")
+    assert topic.find("KmsMasterKeyId") == KEY
+
+
+def test_every_role_that_reads_or_writes_queues_or_the_archive_may_use_it(templates: Templates) -> None:
+    for role in templates.of("AWS::IAM::Role"):
+        granted = {
+            action: words(statement["Resource"])
+            for statement in statements(role)
+            if "Resource" in statement
+            for action in words(statement["Action"])
+        }
+        if any(action.startswith(("sqs:", "s3:")) for action in granted):
+            assert granted["kms:Decrypt"] == granted["kms:GenerateDataKey"] == [KEY], str(role)
+
+
+def test_without_it_nobody_is_granted_any(prod: Templates) -> None:
+    assert "kms" not in json.dumps(prod.documents)

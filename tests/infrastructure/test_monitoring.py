@@ -1,0 +1,162 @@
+"""Somebody is told of everything that goes wrong, and nothing is watched that does not exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from eventplane.contract import Contract, Priority
+from glue_jobs.delivery_audit.main import totals_line
+from lambdas.common.metrics import Delay, Metric
+from stacks.bundling import ROOT
+from stacks.config import ENVIRONMENTS, environment
+from stacks.constructs.figure_watches import NAMESPACE
+from tests.infrastructure.templates import Resource, Templates
+
+ALARM = "AWS::CloudWatch::Alarm"
+
+MARKED = {
+    name
+    for folder in ("provisioning_hook", "certificate_keeper")
+    for name in re.findall(r'mark\("(\w+)"', (ROOT / "lambdas" / folder / "service.py").read_text())
+}
+"""Figures that are written one by one."""
+
+
+def alarms(templates: Templates) -> dict[tuple[str, str], Resource]:
+    """By metric and by the name of what has it."""
+    return {(each.find("MetricName"), watched(each)): each for each in templates.of(ALARM)}
+
+
+def watched(alarm: Resource) -> str:
+    own = {each["Name"]: each["Value"] for each in alarm.find("Dimensions") or []}
+    return str(own.get("service") or next(iter(own.values()), alarm.find("Namespace")))
+
+
+def test_every_queue_has_its_alarm(templates: Templates, contract: Contract) -> None:
+    found = alarms(templates)
+    for queue in templates.of("AWS::SQS::Queue"):
+        name = queue.find("QueueName")
+        if "-dlq" in name:
+            alarm = found["ApproximateNumberOfMessagesVisible", name]
+            assert (alarm.find("Threshold"), alarm.find("EvaluationPeriods")) == (0, 1)
+        else:
+            alarm = found["ApproximateAgeOfOldestMessage", name]
+            assert alarm.find("Threshold") == (60 if is_urgent(name, contract) else 900), name
+
+
+def is_urgent(name: str, contract: Contract) -> bool:
+    own = name.split("-", 2)[2]
+    urgent = {
+        channel.address.replace(".", "-")
+        for each in contract.participants.values()
+        for channel in (each.inbox, each.outbox)
+        if channel.priority is Priority.URGENT
+    }
+    return own in urgent | {"ingest-urgent"}
+
+
+def test_every_function_and_rule_has_its_alarms(templates: Templates) -> None:
+    found = alarms(templates)
+    for function in templates.of("AWS::Lambda::Function"):
+        assert {
+            ("Errors", function.find("FunctionName")),
+            ("Throttles", function.find("FunctionName")),
+        } <= set(found)
+    for rule in templates.of("AWS::IoT::TopicRule"):
+        for metric in ("RuleNotFound", "RuleMessageThrottled"):
+            assert (metric, rule.find("RuleName")) in found
+        errors = json.dumps(rule.find("TopicRulePayload", "ErrorAction"))
+        assert any(errors.count(name) == 1 for name in ("ingest-errors", "presence-dlq", "connections-dlq"))
+    assert any(metric == "NumberOfMessagesSent" and "ingest-errors" in name for metric, name in found)
+
+
+def test_no_alarm_watches_what_is_not_there(templates: Templates) -> None:
+    names = {
+        each.find(name)
+        for type, name in (
+            ("AWS::SQS::Queue", "QueueName"),
+            ("AWS::Lambda::Function", "FunctionName"),
+            ("AWS::IoT::TopicRule", "RuleName"),
+        )
+        for each in templates.of(type)
+    }
+    namespaces = {
+        each.find("MetricTransformations")[0]["MetricNamespace"]
+        for each in templates.of("AWS::Logs::MetricFilter")
+    }
+    assert {watched(each) for each in templates.of(ALARM)} <= names | namespaces
+
+
+def test_the_functions_own_figures_are_watched_by_the_names_they_have(templates: Templates) -> None:
+    written = {each.value for kind in (Metric, Delay) for each in kind} | MARKED
+    found = [each for each in templates.of(ALARM) if each.find("Namespace") == NAMESPACE]
+    assert {each.find("MetricName") for each in found} <= written
+    by_function = Counter(dimensions(each)["service"].split("-", 2)[2] for each in found)
+    assert by_function["provisioning-hook"] == by_function["certificate-keeper"] == 1
+    routers = [name for name in by_function if name.startswith("router-")]
+    assert {by_function[name] for name in routers} == {3}
+    assert {"router-device", "router-device-urgent"} <= set(routers)
+
+
+def dimensions(alarm: Resource) -> dict[str, str]:
+    return {each["Name"]: each["Value"] for each in alarm.find("Dimensions")}
+
+
+def test_every_alarm_tells_the_topic_and_says_what_to_do(templates: Templates) -> None:
+    (topic,) = templates.of("AWS::SNS::Topic")
+    for alarm in templates.of(ALARM):
+        assert alarm.find("AlarmActions") == alarm.find("OKActions") == [{"Ref": topic.id}], str(alarm)
+        assert len(alarm.find("AlarmDescription")) > 20
+        assert alarm.find("AlarmName").startswith(("eventplane-", "eventplane_"))
+
+
+def test_alarms_may_publish_and_plain_http_may_not(dev: Templates) -> None:
+    (policy,) = dev.of("AWS::SNS::TopicPolicy")
+    by_effect = {each["Effect"]: each for each in policy.find("PolicyDocument")["Statement"]}
+    assert by_effect["Allow"]["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+    assert by_effect["Allow"]["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+    assert by_effect["Deny"]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_the_audits_verdict_comes_from_the_line_that_it_writes(dev: Templates) -> None:
+    totals = {"lost": 1, "findings": 2, "quarantined": 3}
+    line = json.loads(totals_line({"totals": totals, "window": {"date": "2026-03-01"}}))
+    read: dict[str, Any] = {}
+    for each in dev.of("AWS::Logs::MetricFilter"):
+        (transformation,) = each.find("MetricTransformations")
+        _, member, name = transformation["MetricValue"].split(".")
+        assert each.find("FilterPattern").count(f"$.{member}.{name}") == 1
+        read[transformation["MetricName"]] = line[member][name]
+    assert read == totals
+
+
+def test_no_verdict_is_no_good_news_where_the_audit_starts_by_itself(
+    dev: Templates, local: Templates
+) -> None:
+    for templates, silence in ((dev, "breaching"), (local, "notBreaching")):
+        verdicts = [each for each in templates.of(ALARM) if each.find("Namespace").endswith("/audit")]
+        assert [each.find("TreatMissingData") for each in verdicts] == [silence] * 2
+    (trigger,) = dev.of("AWS::Glue::Trigger")
+    assert trigger.find("Schedule").startswith("cron(")
+    assert local.of("AWS::Glue::Trigger") == []
+
+
+def test_one_dashboard_shows_every_queue_and_function(templates: Templates) -> None:
+    (dashboard,) = templates.of("AWS::CloudWatch::Dashboard")
+    body = json.dumps(dashboard.find("DashboardBody"))
+    for type, name in (("AWS::SQS::Queue", "QueueName"), ("AWS::Lambda::Function", "FunctionName")):
+        for each in templates.of(type):
+            assert each.find(name) in body
+
+
+def test_those_who_shall_know_are_subscribed(monkeypatch: pytest.MonkeyPatch, contract: Contract) -> None:
+    told = replace(environment("dev"), alarm_emails=("ops@example.org",))
+    monkeypatch.setitem(ENVIRONMENTS, "dev", told)
+    (subscription,) = Templates("dev", contract).of("AWS::SNS::Subscription")
+    assert (subscription.find("Protocol"), subscription.find("Endpoint")) == ("email", "ops@example.org")

@@ -1,0 +1,208 @@
+"""A contract with a webhook: what it gets, what it may do, and what an environment has to say for it."""
+
+from __future__ import annotations
+
+import json
+import string
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from eventplane.contract import Contract, compile_contract
+from stacks.config import ENVIRONMENTS, EnvironmentSettingError, environment
+from stacks.webhook_url import url_problem
+from tests.infrastructure.templates import Resource, Templates, statements, words
+
+URL = "https://events.alarm-centre.example/v1?site=7"
+NAME = "eventplane-dev-alarm-centre-webhook"
+
+
+def contract_with(**inbox: Any) -> Contract:
+    document = json.loads(load_contract().canonical)
+    document["participants"]["alarm-centre"]["inbox"] = {"webhook": {}, **inbox}
+    return compile_contract(document, "test")
+
+
+def templates_of(contract: Contract, name: str = "dev") -> Templates:
+    return Templates(replace(environment(name), webhook_urls={"alarm-centre": URL}), contract)
+
+
+@pytest.fixture(scope="module")
+def hooked() -> Templates:
+    return templates_of(contract_with())
+
+
+def role_of(function: Resource, templates: Templates) -> Resource:
+    (id, _) = function.find("Role")["Fn::GetAtt"]
+    return next(each for each in templates.of("AWS::IAM::Role") if each.id == id)
+
+
+def webhook_function(templates: Templates) -> Resource:
+    (function,) = (
+        each
+        for each in templates.of("AWS::Lambda::Function")
+        if each.find("Handler") == "lambdas.webhook.handler.handle"
+    )
+    return function
+
+
+def test_a_webhook_adds_a_function_its_mapping_and_its_key_and_moves_nothing(
+    hooked: Templates, dev: Templates
+) -> None:
+    before, after = ({str(each): each.type for each in one.of()} for one in (dev, hooked))
+    # A function's assets are in its version; everything else stays what and where it was.
+    assert before.keys() <= after.keys()
+    added = [after[each] for each in after.keys() - before.keys()]
+    assert added.count("AWS::CloudWatch::Alarm") == 2  # errors, throttles
+    assert sorted(each for each in added if each != "AWS::CloudWatch::Alarm") == [
+        "AWS::IAM::Policy",
+        "AWS::IAM::Role",
+        "AWS::Lambda::EventSourceMapping",
+        "AWS::Lambda::Function",
+        "AWS::Logs::LogGroup",
+        "AWS::SecretsManager::Secret",
+    ]
+    assert hooked.outputs("messaging")["AlarmCentreWebhookSecret"] == NAME
+
+
+def test_the_function_knows_its_endpoint_and_reads_its_own_inbox_only(hooked: Templates) -> None:
+    function = webhook_function(hooked)
+    assert function.find("FunctionName") == "eventplane-dev-webhook-alarm-centre"
+    variables = function.find("Environment", "Variables")
+    assert variables["EVENTPLANE_WEBHOOK_URL"] == URL
+    assert variables["EVENTPLANE_WEBHOOK_SECRET"] == NAME
+    assert variables["EVENTPLANE_SOURCE"] == "alarm-centre.inbox"
+    (mapping,) = (
+        each
+        for each in hooked.of("AWS::Lambda::EventSourceMapping")
+        if each.find("FunctionName")["Ref"] == function.id
+    )
+    assert json.dumps(mapping.find("EventSourceArn")).endswith(':eventplane-dev-alarm-centre-inbox"]]}')
+    assert mapping.find("FunctionResponseTypes") == ["ReportBatchItemFailures"]
+    concurrency = mapping.find("ScalingConfig", "MaximumConcurrency")
+    assert variables["EVENTPLANE_CONCURRENCY"] == str(concurrency)
+
+
+def test_the_function_may_do_what_it_does_and_nothing_else(hooked: Templates) -> None:
+    function = webhook_function(hooked)
+    role = role_of(function, hooked)
+    granted: dict[str, list[str]] = {}
+    for policy in [role, *hooked.of("AWS::IAM::Policy")]:
+        if policy is role or {"Ref": role.id} in policy.find("Roles"):
+            for statement in statements(policy):
+                for action in words(statement["Action"]):
+                    granted.setdefault(action, []).extend(words(statement.get("Resource", [])))
+    granted.pop("sts:AssumeRole")
+    assert set(granted) == {
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+        "s3:PutObject",
+        "secretsmanager:GetSecretValue",
+        "sqs:ChangeMessageVisibility",
+        "sqs:DeleteMessage",
+        "sqs:GetQueueAttributes",
+        "sqs:GetQueueUrl",
+        "sqs:ReceiveMessage",
+        "sqs:SendMessage",
+        "xray:PutTelemetryRecords",
+        "xray:PutTraceSegments",
+    }
+    last = {
+        action: [each.rsplit(":", 1)[-1].strip('"]} ') for each in targets]
+        for action, targets in granted.items()
+    }
+    assert last["secretsmanager:GetSecretValue"] == [f"{NAME}-??????"]
+    assert last["sqs:SendMessage"] == [
+        "eventplane-dev-alarm-centre-outbox",
+        "eventplane-dev-alarm-centre-inbox-dlq",
+    ]
+    assert set(last["sqs:ReceiveMessage"]) == {"eventplane-dev-alarm-centre-inbox"}
+    (folder,) = granted["s3:PutObject"]
+    assert json.loads(folder)["Fn::Join"][1][-1].endswith("/handovers/*")
+
+
+def test_the_key_is_made_by_aws_and_stays_in_production() -> None:
+    templates = templates_of(contract_with(), "prod")
+    (secret,) = templates.of("AWS::SecretsManager::Secret")
+    assert secret.stack == "messaging"
+    assert secret.find("GenerateSecretString") == {
+        "PasswordLength": 64,
+        "ExcludeCharacters": string.punctuation,
+    }
+    assert secret.find("SecretString") is None
+    assert secret.attributes["DeletionPolicy"] == "Retain"
+
+
+@pytest.mark.parametrize("transport", ["sqs", "sqs_fifo"])
+def test_the_inbox_hides_a_message_for_six_timeouts_and_counts_a_day_of_attempts(transport: str) -> None:
+    templates = templates_of(contract_with(transport=transport))
+    (inbox,) = (
+        each
+        for each in templates.of("AWS::SQS::Queue")
+        if each.find("QueueName").removesuffix(".fifo") == "eventplane-dev-alarm-centre-inbox"
+    )
+    function = webhook_function(templates)
+    assert inbox.find("VisibilityTimeout") >= 6 * function.find("Timeout")
+    assert inbox.find("RedrivePolicy", "maxReceiveCount") == 1_000
+
+
+def test_an_environment_without_the_address_is_told_what_is_missing() -> None:
+    with pytest.raises(
+        EnvironmentSettingError, match=r"webhook_urls of dev has no URL for alarm-centre, .* stacks/config.py"
+    ):
+        Templates("dev", contract_with())
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_a_function_has_time_for_the_longest_attempt_and_what_follows(name: str) -> None:
+    size = environment(name).webhook
+    with pytest.raises(EnvironmentSettingError, match="less than 60"):
+        replace(environment(name), webhook=replace(size, timeout_s=59))
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://alarm-centre.example/", "not https"),
+        ("ftp://alarm-centre.example/", "not https"),
+        ("https://user:secret@alarm-centre.example/", "carries credentials"),
+        ("https://token@alarm-centre.example/", "carries credentials"),
+        ("https://alarm-centre.example/#part", "a fragment"),
+        ("https://localhost/", "not on the internet"),
+        ("https://alarm-centre/", "not on the internet"),
+        ("https://db.internal/", "not on the internet"),
+        ("https://-.example/", "not on the internet"),
+        ("https://127.0.0.1/", "a private address"),
+        ("https://10.1.2.3:8443/", "a private address"),
+        ("https://169.254.169.254/latest", "a private address"),
+        ("https://[::1]/", "a private address"),
+        ("https://[fd00::1]/", "a private address"),
+        ("https:///events", "no URL"),
+        ("https://alarm-centre.example:0/", "no URL"),
+        ("https://alarm-centre.example:99999/", "no URL"),
+        ("https://alarm-centre.example/a b", "no URL"),
+        ("https://alarm-centre.example/\r\nx: y", "no URL"),
+        ("alarm-centre.example", "no URL"),
+        ("", "no URL"),
+    ],
+)
+def test_an_address_that_must_not_be_posted_to_is_refused(url: str, said: str) -> None:
+    assert said in (url_problem(url, is_emulated=False) or "")
+    with pytest.raises(EnvironmentSettingError) as caught:
+        replace(environment("prod"), webhook_urls={"alarm-centre": url})
+    assert caught.value.setting == "webhook_urls['alarm-centre']"
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", [URL, "https://alarm-centre.example:8443/", "https://93.184.215.14/"])
+def test_an_address_on_the_internet_is_taken(url: str) -> None:
+    assert url_problem(url, is_emulated=False) is None
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080/", "https://localhost:8443/in"])
+def test_an_emulated_environment_may_post_to_its_own_machine(url: str) -> None:
+    assert url_problem(url, is_emulated=True) is None
+    assert url_problem("gopher://localhost/", is_emulated=True) is not None
+    assert "carries credentials" in (url_problem("http://a:b@localhost/", is_emulated=True) or "")

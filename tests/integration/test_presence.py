@@ -1,0 +1,152 @@
+"""Presence in the deployed plane: a real connection is cut, reported, comes back, and carers are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventplane.device_reports import HEARTBEAT, forwarder_source
+from eventplane.envelope import write_event
+from eventplane.presence import CONNECTED, DISCONNECTED, NOTICE, QUIET, RECOVERED
+from eventplane.topics import basic_ingest_topic
+from local.cloud import CloudEndpoint
+from local.demo.plane import deploy_plane
+from local.network import Network
+from local.process import Supervisor
+from local.things import Thing, provision
+from tests.eventually import eventually
+from tests.integration.mqtt import SECONDS, TestClient
+
+SWEEPER = "eventplane-local-presence-sweeper"
+SCHEDULE = "eventplane-local-presence-sweep-0"
+PATIENCE_SECONDS = 60
+SCHEDULE_SECONDS = 100
+"""The schedule comes once a minute."""
+
+NUMBERS = count(1)
+
+
+class Plane:
+    """The deployed plane, and what arrived for the devices of these tests."""
+
+    def __init__(self, cloud: CloudEndpoint, outputs: Mapping[str, str]) -> None:
+        self.cloud = cloud
+        self.outputs = outputs
+        self._arrived: dict[str, dict[str, Any]] = {}
+
+    def said(self, inbox: str, device: str) -> list[dict[str, Any]]:
+        """The different events about `device` in an inbox so far, in the order of their time."""
+        sqs = self.cloud.client("sqs")
+        url = self.outputs[inbox]
+        while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
+            for message in messages:
+                event = json.loads(message["Body"])
+                self._arrived[f"{inbox} {event['id']}"] = event
+                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        mine = [
+            event
+            for key, event in self._arrived.items()
+            if key.startswith(inbox) and event.get("subject") == device
+        ]
+        return sorted(mine, key=lambda event: str(event["time"]))
+
+    def sweep(self) -> None:
+        """Do by hand what the schedule does."""
+        schedule = self.cloud.client("scheduler").get_schedule(Name=SCHEDULE)
+        payload = schedule["Target"]["Input"].encode()
+        answer = self.cloud.client("lambda").invoke(FunctionName=SWEEPER, Payload=payload)
+        assert "FunctionError" not in answer, answer["Payload"].read()
+
+    def sweeps_until(self, condition: Callable[[], bool]) -> bool:
+        """Sweep until `condition()` holds."""
+
+        def holds() -> bool:
+            self.sweep()
+            return condition()
+
+        return eventually(holds, PATIENCE_SECONDS)
+
+    def types(self, device: str) -> list[str]:
+        return [each["type"] for each in self.said("OperationsInboxUrl", device)]
+
+    def phases(self, device: str) -> list[tuple[str, str]]:
+        notices = self.said("CarersInboxUrl", device)
+        assert {each["type"] for each in notices} <= {NOTICE}
+        return [(each["data"]["phase"], each["data"]["reason"]) for each in notices]
+
+    def publish_heartbeat(self, device: TestClient, name: str, sequence: int, interval_s: float) -> None:
+        event = write_event(
+            {"id": f"{name}-{sequence}", "source": forwarder_source(name), "type": HEARTBEAT},
+            {"interval_s": interval_s, "figures": {"oldest_urgent_s": 0.0, "oldest_normal_s": 0.0}},
+        )
+        topic = basic_ingest_topic(self.outputs["IngestRule"], name)
+        assert device.publish(topic, event.json.encode())
+
+
+@pytest.fixture(scope="module")
+def plane(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Plane:
+    """The plane's own stacks, deployed."""
+    with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
+        return Plane(emulator, deploy_plane(supervisor, emulator).outputs)
+
+
+@pytest.fixture
+def thing(plane: Plane, tmp_path: Path) -> Thing:
+    name = f"watched-{next(NUMBERS)}"
+    policy = plane.outputs["DevicePolicy"]
+    return provision(plane.cloud, name, policy=policy, directory=tmp_path / name)
+
+
+@pytest.fixture
+def scheduled(plane: Plane) -> Iterator[None]:
+    """The schedule is on, as it is everywhere but here."""
+    client = plane.cloud.client("scheduler")
+    schedule = client.get_schedule(Name=SCHEDULE)
+    settings = {
+        name: schedule[name] for name in ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
+    }
+    client.update_schedule(**settings, State="ENABLED")
+    yield
+    client.update_schedule(**settings, State="DISABLED")
+
+
+def test_a_device_that_is_cut_off_is_reported_and_so_is_its_return(plane: Plane, thing: Thing) -> None:
+    with Network() as network:
+        link = network.link(thing.host, thing.port)
+        with TestClient(thing.name, thing.host, link.port, thing) as device:
+            assert plane.sweeps_until(lambda: plane.types(thing.name) == [CONNECTED])
+            link.cut()
+            assert device.disconnected.wait(SECONDS)
+        assert plane.sweeps_until(lambda: plane.phases(thing.name) == [("opened", "lost")])
+        assert plane.sweeps_until(lambda: plane.types(thing.name) == [CONNECTED, DISCONNECTED])
+
+        link.heal()
+        with TestClient(thing.name, thing.host, link.port, thing):
+            assert plane.sweeps_until(
+                lambda: plane.phases(thing.name) == [("opened", "lost"), ("over", "lost")]
+            )
+        assert plane.sweeps_until(lambda: plane.types(thing.name)[:3] == [CONNECTED, DISCONNECTED, CONNECTED])
+
+    opened, over = plane.said("CarersInboxUrl", thing.name)[:2]
+    assert opened["data"]["incident"] == over["data"]["incident"]
+    assert opened["data"]["check"]
+
+
+def test_a_device_that_falls_silent_is_reported_until_it_says_something(plane: Plane, thing: Thing) -> None:
+    with TestClient.of_thing(thing) as device:
+        plane.publish_heartbeat(device, thing.name, 1, interval_s=1)
+        assert plane.sweeps_until(lambda: ("opened", "no_heartbeat") in plane.phases(thing.name))
+        plane.publish_heartbeat(device, thing.name, 2, interval_s=300)
+        assert plane.sweeps_until(lambda: ("over", "no_heartbeat") in plane.phases(thing.name))
+        assert plane.sweeps_until(lambda: plane.types(thing.name).count(RECOVERED) == 1)
+        assert sorted(plane.types(thing.name)) == [CONNECTED, QUIET, RECOVERED]
+
+
+def test_the_schedule_sweeps_by_itself(plane: Plane, thing: Thing, scheduled: None) -> None:
+    with TestClient.of_thing(thing):
+        assert eventually(lambda: plane.types(thing.name) == [CONNECTED], SCHEDULE_SECONDS)

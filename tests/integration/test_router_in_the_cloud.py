@@ -1,0 +1,179 @@
+"""The deployed routers: they follow a published contract, and what fails on the way comes again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from eventplane.contract import Contract, compile_contract
+from eventplane.contract.publication import Head, contract_item, head_item
+from eventplane.envelope import Envelope, write_event
+from eventplane.ingest import IngestFrame, frame_text
+from eventplane.topics import basic_ingest_topic
+from local.cloud import CloudEndpoint
+from local.demo.plane import Plane, deploy_plane
+from local.process import Supervisor
+from local.things import provision
+from tests.eventually import eventually
+from tests.integration.mqtt import TestClient
+
+SECONDS = 30
+NUMBERS = count(1)
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def plane(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Plane:
+    with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
+        return deploy_plane(supervisor, emulator)
+
+
+def event(type: str) -> Envelope:
+    return write_event({"id": f"router-{next(NUMBERS)}", "source": "/homes/a/test", "type": type})
+
+
+def enter(plane: Plane, sent: Envelope) -> None:
+    """As the ingest rule does it."""
+    frame = IngestFrame(sent.json.encode(), "devices/a/outbox", "a", "", time.time_ns() // 1_000_000)
+    plane.cloud.client("sqs").send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=frame_text(frame))
+
+
+def arrives(plane: Plane, service: str, sent: Envelope, within_s: int = SECONDS) -> bool:
+    """Whether `sent` comes to the inbox of `service`; what came before is taken away."""
+    sqs = plane.cloud.client("sqs")
+    url = plane.inboxes[service]
+
+    def found() -> bool:
+        messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+        for message in messages.get("Messages", []):
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        return any(message["Body"] == sent.json for message in messages.get("Messages", []))
+
+    return eventually(found, within_s)
+
+
+def with_route(contract: Contract, type: str, to: str, **participants: Any) -> Contract:
+    document = json.loads(contract.canonical)
+    document["participants"].update(participants)
+    document["routes"][f"new-to-{to.partition('.')[0]}"] = {"filter": {"exact": {"type": type}}, "to": to}
+    return compile_contract(document, type)
+
+
+def publish(
+    plane: Plane, directory: Path, contract: Contract, *options: str
+) -> subprocess.CompletedProcess[str]:
+    file = directory / "contract.json"
+    file.write_bytes(contract.canonical)
+    command = [sys.executable, "-m", "contract", "publish", "--env", "local", "--contract", str(file)]
+    return subprocess.run(
+        [*command, *options],
+        cwd=ROOT,
+        env=plane.cloud.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
+    plane: Plane, tmp_path: Path
+) -> None:
+    new = with_route(load_contract(), "org.example.new.v1", "family-app.inbox")
+    done = publish(plane, tmp_path, new)
+    assert done.returncode == 0, done.stderr
+
+    def follows() -> bool:
+        sent = event("org.example.new.v1")
+        enter(plane, sent)
+        return arrives(plane, "family-app", sent, 3)
+
+    assert eventually(follows, SECONDS)
+
+    # The command refuses what is not deployed; whoever goes past it is refused by the routers.
+    nobody = {"nobody": {"kind": "cloud_service", "description": "Has no queue."}}
+    broken = with_route(new, "org.example.broken.v1", "nobody.inbox", **nobody)
+    refused = publish(plane, tmp_path, broken)
+    assert refused.returncode == 1
+    assert "nobody.inbox" in refused.stderr
+    dynamodb = plane.cloud.client("dynamodb")
+    table = plane.outputs["ContractsTable"]
+    dynamodb.put_item(TableName=table, Item=contract_item(broken))
+    head = Head(load_contract().version, broken.version, new.version, "2026-01-01T00:00:00Z")
+    dynamodb.put_item(TableName=table, Item=head_item(head))
+    for _ in range(3):
+        sent = event("org.example.new.v1")
+        enter(plane, sent)
+        assert arrives(plane, "family-app", sent)
+
+    s3 = plane.cloud.client("s3")
+    filed = s3.list_objects_v2(Bucket=plane.outputs["ArchiveBucket"], Prefix="contracts/")["Contents"]
+    versions = {Path(each["Key"]).stem for each in filed}
+    assert new.version in versions
+    assert broken.version not in versions
+    assert publish(plane, tmp_path, new, "--withdraw").returncode == 0
+
+
+def said(cloud: CloudEndpoint, function: str, *words: str) -> bool:
+    """Whether a line of the function's log has all these words."""
+    log = cloud.client("logs").filter_log_events(logGroupName=f"/aws/lambda/eventplane-local-{function}")
+    return any(all(word in each["message"] for word in words) for each in log["events"])
+
+
+@contextmanager
+def away(plane: Plane, url: str) -> Iterator[None]:
+    """The queue at `url` is not there for a while."""
+    sqs = plane.cloud.client("sqs")
+    names: list[Any] = ["VisibilityTimeout", "RedrivePolicy"]
+    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    sqs.delete_queue(QueueUrl=url)
+    try:
+        yield
+    finally:
+        sqs.create_queue(QueueName=url.rpartition("/")[2], Attributes=attributes)
+
+
+def test_an_event_waits_for_an_inbox_that_is_away_and_comes_soon_after(plane: Plane) -> None:
+    alarm = event("org.eventplane.alarm.keyword.v1")
+    with away(plane, plane.inboxes["alarm-centre"]):
+        enter(plane, alarm)
+        # Relatives have it: the alarm was routed, and its message has failed for the other inbox.
+        assert arrives(plane, "family-app", alarm)
+    # Without a wait of its own the message would be hidden for three minutes.
+    assert arrives(plane, "alarm-centre", alarm, 60)
+
+
+def test_what_the_rule_cannot_hand_over_arrives_all_the_same(
+    emulator: CloudEndpoint, plane: Plane, tmp_path: Path
+) -> None:
+    policy = plane.outputs["DevicePolicy"]
+    thing = provision(emulator, "router-thing", policy=policy, directory=tmp_path / "device")
+    alarm = event("org.eventplane.alarm.keyword.v1")
+    with away(plane, plane.outputs["IngestUrl"]), TestClient.of_thing(thing) as device:
+        topic = basic_ingest_topic(plane.outputs["IngestRule"], thing.name)
+        assert device.publish(topic, alarm.json.encode())
+        # The rule tries once: only its error action knows of the event now.
+        assert eventually(lambda: said(emulator, "ingest-errors", "a rule failed", thing.name), SECONDS)
+    assert arrives(plane, "family-app", alarm, 60)
+
+
+def test_what_is_no_failure_of_a_rule_is_a_dead_letter(plane: Plane) -> None:
+    sqs = plane.cloud.client("sqs")
+    sent = sqs.send_message(QueueUrl=plane.outputs["IngestErrorsUrl"], MessageBody="by mistake")
+
+    def found() -> bool:
+        messages = sqs.receive_message(QueueUrl=plane.inboxes["operations"], MaxNumberOfMessages=10)
+        letters = [json.loads(message["Body"]) for message in messages.get("Messages", [])]
+        wanted = sent["MessageId"], "bad_rule_failure"
+        return any((each["id"], each.get("deadletterreason")) == wanted for each in letters)
+
+    assert eventually(found, SECONDS)

@@ -1,0 +1,178 @@
+"""Whatever happens to a device, in whatever order: it keeps a certificate, and nobody else gets one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from eventplane.fleet import (
+    Application,
+    Device,
+    RefusedError,
+    State,
+    decommissioned,
+    made,
+    registered,
+    replaceable,
+    retired,
+    seen,
+)
+from eventplane.fleet_registry import change, from_item, read_request, to_item, write_request
+
+DAY_MS = 86_400_000
+texts = st.text("abc0", min_size=1, max_size=4)
+numbers = st.integers(0, 2**50)
+
+devices = st.builds(
+    Device,
+    thing=texts,
+    state=st.sampled_from(State),
+    changed_at_ms=numbers,
+    certificate=st.none() | texts,
+    pending=st.none() | texts,
+    replaced=st.frozensets(texts, max_size=3),
+    registrations=numbers,
+    day=numbers,
+    registered_today=numbers,
+    replacement_until_ms=numbers,
+    reason=st.text(max_size=5),
+    revision=numbers,
+)
+
+
+@given(devices)
+def test_an_item_holds_all_of_a_device(device: Device) -> None:
+    assert from_item(to_item(device)) == device
+
+
+class Table:
+    """A table in memory that checks the conditions of the real requests."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, Any] = {}
+        self.others: list[Device] = []
+
+    def read(self, thing: str) -> Device | None:
+        item = self.items.get(read_request("t", thing)["Key"]["thing"]["S"])
+        return from_item(item) if item else None
+
+    def write(self, device: Device) -> bool:
+        if self.others:
+            assert self.write_now(self.others.pop())
+        return self.write_now(device)
+
+    def write_now(self, device: Device) -> bool:
+        request = write_request("t", device)
+        found = self.items.get(device.thing)
+        if request["ConditionExpression"] == "attribute_not_exists(#k)":
+            fits = found is None
+        else:
+            fits = found is not None and found["revision"] == request["ExpressionAttributeValues"][":r"]
+        if fits:
+            self.items[device.thing] = request["Item"]
+        return fits
+
+
+def test_what_another_wrote_in_between_is_not_lost() -> None:
+    table = Table()
+    first = change(table, "home", lambda found: found or made("home", 1))
+    table.others = [replace(first, reason="another's")]
+    after = change(table, "home", lambda found: replace(found or first, registrations=7))
+    assert (after.reason, after.registrations, after.revision) == ("another's", 7, 3)
+    assert table.read("home") == after
+
+
+class Life(RuleBasedStateMachine):
+    """A device beside a thief with the claim. AWS IoT's side is what is `active`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 0
+        self.number = 0
+        self.device = made("home", 0)
+        self.active: set[str] = set()
+        self.own: str | None = None
+        self.next: str | None = None
+
+    def ask(self, client_id: str, asking: str) -> str | None:
+        self.number += 1
+        offered = f"c{self.number}"
+        try:
+            self.device = registered(
+                self.device, Application("home", client_id, asking, offered), self.now_ms
+            )
+        except RefusedError:
+            return None
+        self.active.add(offered)
+        return offered
+
+    @rule()
+    def a_day_passes(self) -> None:
+        self.now_ms += DAY_MS
+
+    @precondition(lambda self: self.own is None)
+    @rule()
+    def the_device_asks_with_the_claim(self) -> None:
+        self.next = self.ask("claim-home", "claim") or self.next
+
+    @precondition(lambda self: self.own is not None)
+    @rule()
+    def the_device_renews(self) -> None:
+        # It stores the pair before it registers it: an answer that is lost loses nothing.
+        self.next = self.ask("renewal-home", self.own or "") or self.next
+
+    @precondition(lambda self: self.next is not None)
+    @rule()
+    def the_device_connects_with_the_new_one_and_keeps_it(self) -> None:
+        if self.next in self.active:
+            self.own, self.next = self.next, None
+            self.device = seen(self.device, self.own or "", self.now_ms)
+
+    @precondition(lambda self: self.own is not None)
+    @rule()
+    def an_old_connection_is_reported(self) -> None:
+        self.device = seen(self.device, self.own or "", self.now_ms)
+
+    @rule()
+    def the_keeper_retires(self) -> None:
+        done = self.device.replaced
+        self.active -= done
+        self.device = retired(self.device, done)
+
+    @precondition(lambda self: self.device.state is State.PROVISIONED)
+    @rule(
+        client_id=st.sampled_from(["claim-home", "renewal-home", "home", ""]),
+        asking=st.sampled_from(["claim", ""]),
+    )
+    def a_thief_asks(self, client_id: str, asking: str) -> None:
+        assert self.ask(client_id, asking) is None
+
+    @invariant()
+    def a_device_in_service_can_connect(self) -> None:
+        if self.device.state is State.PROVISIONED:
+            assert self.own in self.active
+
+    @invariant()
+    def what_is_active_is_known(self) -> None:
+        assert self.active == self.device.certificates
+
+
+TestLife = Life.TestCase
+
+
+@given(devices, numbers)
+def test_a_decommissioned_device_gets_nothing(device: Device, now_ms: int) -> None:
+    gone = decommissioned(device, "", now_ms)
+    for client_id in (f"claim-{device.thing}", f"renewal-{device.thing}"):
+        for asking in {*device.certificates, "claim"}:
+            try:
+                registered(gone, Application(device.thing, client_id, asking, "new"), now_ms)
+            except RefusedError:
+                continue
+            raise AssertionError(client_id)
+    if device.state is State.PROVISIONED:
+        assert replaceable(device, now_ms + 1, now_ms).replacement_until_ms > now_ms

@@ -1,0 +1,136 @@
+"""Who may have a certificate, by what the registry knows and what IoT Core saw."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eventplane.fleet import (
+    MAX_REGISTRATIONS_A_DAY,
+    Application,
+    Device,
+    DeviceNameError,
+    LifeError,
+    Refusal,
+    RefusedError,
+    State,
+    decommissioned,
+    made,
+    registered,
+    replaceable,
+    retired,
+    seen,
+)
+
+NOW_MS = 1_767_225_600_000
+DAY_MS = 86_400_000
+NEW = made("home-1", NOW_MS)
+IN_SERVICE = replace(NEW, state=State.PROVISIONED, certificate="a")
+
+
+def by_claim(offered: str, thing: str = "home-1") -> Application:
+    return Application(thing, f"claim-{thing}", "the claim's", offered)
+
+
+def by_itself(offered: str, asking: str) -> Application:
+    return Application("home-1", "renewal-home-1", asking, offered)
+
+
+def refusal(device: Device | None, application: Application, now_ms: int = NOW_MS) -> Refusal:
+    with pytest.raises(RefusedError) as caught:
+        registered(device, application, now_ms)
+    assert caught.value.thing == application.thing
+    return caught.value.refusal
+
+
+def test_a_device_that_was_made_is_registered_with_the_claim_and_in_service_when_it_was_seen() -> None:
+    asked = registered(NEW, by_claim("a"), NOW_MS)
+    assert (asked.state, asked.certificate, asked.pending) == (State.MADE, None, "a")
+    used = seen(asked, "a", NOW_MS + 1)
+    assert (used.state, used.certificate, used.pending) == (State.PROVISIONED, "a", None)
+    assert (used.registrations, used.changed_at_ms) == (1, NOW_MS + 1)
+
+
+def test_an_answer_that_was_lost_is_asked_for_again() -> None:
+    first = registered(NEW, by_claim("a"), NOW_MS)
+    assert registered(first, by_claim("a"), NOW_MS + 1) == first
+    second = registered(first, by_claim("b"), NOW_MS)
+    assert (second.pending, second.replaced) == ("b", {"a"})
+    third = registered(second, by_claim("a"), NOW_MS)
+    assert (third.pending, third.replaced) == ("a", {"b"})
+
+
+@pytest.mark.parametrize(
+    ("device", "application", "reason"),
+    [
+        (None, by_claim("a"), Refusal.UNKNOWN),
+        (None, by_itself("b", "a"), Refusal.UNKNOWN),
+        (decommissioned(IN_SERVICE, "", NOW_MS), by_itself("b", "a"), Refusal.DECOMMISSIONED),
+        (decommissioned(NEW, "", NOW_MS), by_claim("a"), Refusal.DECOMMISSIONED),
+        (IN_SERVICE, by_claim("b"), Refusal.TAKEN),
+        (replace(IN_SERVICE, replacement_until_ms=NOW_MS), by_claim("b"), Refusal.TAKEN),
+        (IN_SERVICE, by_itself("b", "another's"), Refusal.FOREIGN_CERTIFICATE),
+        (replace(IN_SERVICE, replaced=frozenset("z")), by_itself("b", "z"), Refusal.FOREIGN_CERTIFICATE),
+        (NEW, by_itself("b", ""), Refusal.FOREIGN_CERTIFICATE),
+        (NEW, Application("home-1", "claim-home-2", "the claim's", "a"), Refusal.WRONG_CLIENT),
+        (NEW, Application("home-1", "home-1", "the claim's", "a"), Refusal.WRONG_CLIENT),
+        (IN_SERVICE, Application("home-1", "renewal-home-2", "a", "b"), Refusal.WRONG_CLIENT),
+    ],
+)
+def test_it_is_refused(device: Device | None, application: Application, reason: Refusal) -> None:
+    assert refusal(device, application) is reason
+
+
+def test_a_device_renews_with_what_it_has_or_was_just_given() -> None:
+    renewed = registered(IN_SERVICE, by_itself("b", "a"), NOW_MS)
+    assert (renewed.certificate, renewed.pending, renewed.replaced) == ("a", "b", frozenset())
+    again = registered(renewed, by_itself("c", "b"), NOW_MS)
+    assert (again.certificate, again.pending, again.replaced) == ("b", "c", {"a"})
+
+
+def test_a_replacement_is_allowed_until_the_new_one_was_seen() -> None:
+    allowed = replaceable(IN_SERVICE, NOW_MS + DAY_MS, NOW_MS)
+    asked = registered(registered(allowed, by_claim("b"), NOW_MS), by_claim("c"), NOW_MS)
+    used = seen(asked, "c", NOW_MS)
+    assert (used.certificate, used.replaced) == ("c", {"a", "b"})
+    assert refusal(used, by_claim("d")) is Refusal.TAKEN
+
+
+def test_only_so_many_a_day() -> None:
+    device = NEW
+    for number in range(MAX_REGISTRATIONS_A_DAY):
+        device = registered(device, by_claim(f"c{number}"), NOW_MS)
+    assert refusal(device, by_claim("one more")) is Refusal.TOO_OFTEN
+    assert registered(device, by_claim("tomorrow"), NOW_MS + DAY_MS).registered_today == 1
+
+
+def test_a_late_report_of_another_certificate_changes_nothing() -> None:
+    renewed = registered(IN_SERVICE, by_itself("b", "a"), NOW_MS)
+    assert seen(renewed, "a", NOW_MS + 1) == renewed
+
+
+def test_what_was_retired_is_forgotten_and_the_rest_is_not() -> None:
+    device = replace(IN_SERVICE, replaced=frozenset({"x", "y"}))
+    assert retired(device, frozenset({"x"})).replaced == {"y"}
+
+
+def test_a_decommissioned_device_stays_so() -> None:
+    gone = decommissioned(replaceable(IN_SERVICE, NOW_MS + DAY_MS, NOW_MS), "returned", NOW_MS + 1)
+    assert (gone.state, gone.reason, gone.replacement_until_ms) == (State.DECOMMISSIONED, "returned", 0)
+    assert decommissioned(gone, "another reason", NOW_MS + 2) == gone
+    assert seen(replace(gone, pending="b"), "b", NOW_MS) == replace(gone, pending="b")
+    with pytest.raises(LifeError, match="a new name"):
+        replaceable(gone, NOW_MS + DAY_MS, NOW_MS)
+
+
+def test_a_replacement_is_for_devices_in_service() -> None:
+    with pytest.raises(LifeError, match="the claim registers it as it is"):
+        replaceable(NEW, NOW_MS + DAY_MS, NOW_MS)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a+b", "#", "claim-1", "renewal-1", "x" * 121, "a\n", "\xe4"])
+def test_a_name_that_no_device_can_have_is_refused(name: str) -> None:
+    with pytest.raises(DeviceNameError) as caught:
+        made(name, NOW_MS)
+    assert caught.value.name == name

@@ -1,0 +1,318 @@
+"""The functions around the table: nothing is lost, whoever crashes, repeats, or is faster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from eventplane.presence import BUCKETS, bucket_of
+from lambdas.common.settings import SettingsError
+from lambdas.presence import handler
+from lambdas.presence.state import DeviceState, Line
+from tests.unit.lambdas.presence.world import (
+    HOUR,
+    LIMITS,
+    MINUTE,
+    START,
+    TABLE,
+    S,
+    World,
+    heartbeat,
+    lifecycle,
+)
+from tests.unit.lambdas.support import LambdaContext, Unwilling, message, sqs_event
+
+
+def state(world: World, device: str = "home-1") -> DeviceState:
+    return world.table.read([device])[device]
+
+
+def indexed(world: World) -> int:
+    """How many devices stand in the index."""
+    count: int = world.dynamodb.scan(TableName=TABLE, IndexName="due")["Count"]
+    return count
+
+
+def cut(world: World) -> None:
+    """A device that was reported as connected loses its line."""
+    world.record(lifecycle(Line.CONNECTED, START))
+    world.sweep(START + HOUR)
+    assert world.words() == ["connected"]
+    world.record(lifecycle(Line.DISCONNECTED, START + HOUR))
+    world.now_ms = START + 2 * HOUR
+
+
+def test_a_device_is_cut_reported_and_comes_back(world: World) -> None:
+    cut(world)
+    assert world.sweep().sent == 2
+    assert world.words() == ["disconnected", "notice opened"]
+    assert indexed(world) == 0
+    world.record(lifecycle(Line.CONNECTED, START + 3 * HOUR, 1))
+    world.sweep(START + 4 * HOUR)
+    assert world.words() == ["connected", "notice over"]
+    assert (world.sweep(START + 9 * HOUR).devices, indexed(world)) == (0, 0)
+
+
+def test_repeated_messages_cost_no_write(world: World) -> None:
+    body = lifecycle(Line.CONNECTED, START)
+    world.record(body, body)
+    revision = state(world).revision
+    world.record(body)
+    assert state(world).revision == revision == 1
+
+
+def test_a_batch_is_taken_down_device_by_device(world: World) -> None:
+    names = [f"home-{number}" for number in range(250)]
+    assert world.record(*(lifecycle(Line.CONNECTED, START, device=each) for each in names)) == frozenset()
+    swept = world.sweep(START + HOUR)
+    assert (swept.devices, swept.sent, swept.is_complete) == (250, 250, True)
+    assert sorted(each["subject"] for each in world.sent()) == sorted(names)
+
+
+def test_a_sweeper_keeps_to_its_buckets(world: World) -> None:
+    names = [f"home-{number}" for number in range(40)]
+    world.record(*(lifecycle(Line.CONNECTED, START, device=each) for each in names))
+    world.sweep(START + HOUR, buckets=[3, 4])
+    mine = {each for each in names if bucket_of(each) in (3, 4)}
+    assert {each["subject"] for each in world.sent()} == mine
+    world.sweep(START + HOUR, buckets=[each for each in range(BUCKETS) if each not in (3, 4)])
+    assert {each["subject"] for each in world.sent()} == set(names) - mine
+
+
+def test_what_is_unreadable_comes_again_and_the_rest_does_not(world: World) -> None:
+    assert world.record("?", lifecycle(Line.CONNECTED, START)) == {"m0"}
+    assert state(world).sighting is not None
+
+
+def test_a_heartbeat_moves_no_entry_of_the_index(world: World) -> None:
+    world.record(heartbeat(1), heartbeats=True)
+    due_ms = state(world).due_ms
+    assert due_ms == START + 15 * MINUTE
+    for sequence in range(2, 10):
+        world.now_ms += 5 * MINUTE
+        world.record(heartbeat(sequence), heartbeats=True)
+        assert state(world).due_ms == due_ms
+    # Once in so many intervals the sweeper looks, says nothing, and moves it.
+    assert (world.sweep().devices, world.sent()) == (1, [])
+    assert state(world).due_ms == world.now_ms + 15 * MINUTE
+
+
+def test_a_device_without_heartbeats_is_found_and_recovers(world: World) -> None:
+    world.record(heartbeat(1), heartbeats=True)
+    world.sweep(START + 15 * MINUTE)
+    assert world.words() == ["notice opened", "quiet"]
+    world.now_ms += 5 * MINUTE
+    world.record(heartbeat(2), heartbeats=True)
+    world.sweep()
+    assert world.words() == ["notice over", "recovered"]
+
+
+def test_what_the_outbox_refuses_is_sent_by_the_next_sweep(world: World) -> None:
+    cut(world)
+    assert world.sweep(sqs=Unwilling(world.sqs, "send_message_batch")).sent == 0
+    assert len(state(world).unsent) == 2
+    world.sweep()
+    assert world.words() == ["disconnected", "notice opened"]
+    assert state(world).unsent == ()
+
+
+def test_what_was_sent_before_a_crash_is_sent_again_as_the_same_events(world: World) -> None:
+    cut(world)
+
+    class Crashing:
+        def __init__(self, client: Any) -> None:
+            self._client = client
+
+        def send_message_batch(self, **arguments: Any) -> Any:
+            self._client.send_message_batch(**arguments)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        world.sweep(sqs=Crashing(world.sqs))
+    before = {each["id"]: each for each in world.sent()}
+    world.sweep(world.now_ms + MINUTE)
+    assert {each["id"]: each for each in world.sent()} == before
+    assert len(before) == 2
+    assert world.sweep(world.now_ms + MINUTE).sent == 0
+
+
+def test_a_device_that_comes_back_while_its_absence_is_sent_is_reported_as_back(world: World) -> None:
+    cut(world)
+
+    class Slow:
+        def __init__(self, client: Any) -> None:
+            self._client = client
+
+        def send_message_batch(self, **arguments: Any) -> Any:
+            world.record(lifecycle(Line.CONNECTED, world.now_ms, 1))
+            return self._client.send_message_batch(**arguments)
+
+    world.sweep(sqs=Slow(world.sqs))
+    assert world.words() == ["disconnected", "notice opened"]
+    assert state(world).unsent == ()
+    world.sweep(world.now_ms + HOUR)
+    assert world.words() == ["connected", "notice over"]
+
+
+def test_two_sweeps_at_once_say_it_once(world: World) -> None:
+    cut(world)
+
+    class Overtaken:
+        """Another sweep decides between the reading and the writing of this one."""
+
+        def __init__(self, client: Any) -> None:
+            self._client = client
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "put_item":
+                world.sweep()
+            return getattr(self._client, name)
+
+    assert world.sweep(dynamodb=Overtaken(world.dynamodb)).sent == 0
+    assert world.words() == ["disconnected", "notice opened"]
+
+
+class Interfering:
+    """Each time an item is to be written, somebody else has just written it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.version = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "put_item":
+            self.version += 1
+            self._world.record(lifecycle(Line.CONNECTED, START + self.version * S, self.version))
+        return getattr(self._world.dynamodb, name)
+
+
+def test_a_device_that_is_always_busy_comes_again(world: World) -> None:
+    body = lifecycle(Line.CONNECTED, START + HOUR, 100)
+    assert world.record(body, dynamodb=Interfering(world)) == {"m0"}
+    assert world.record(body) == frozenset()
+    assert state(world).revision == 6
+
+
+def test_a_sweep_ends_in_time_and_leaves_the_rest_due(world: World) -> None:
+    world.record(*(lifecycle(Line.CONNECTED, START, device=f"home-{number}") for number in range(30)))
+    world.now_ms = START + HOUR
+    left = iter([60_000] * 10)
+    swept = world.sweeper().sweep(range(BUCKETS), lambda: next(left, 0))
+    assert not swept.is_complete
+    assert 0 < swept.sent == swept.devices < 30
+    assert world.sweep().sent == 30 - swept.sent
+    assert len(world.sent()) == 30
+
+
+def test_a_device_that_dynamodb_does_not_get_to_comes_again(world: World) -> None:
+    class Throttled:
+        def batch_get_item(self, RequestItems: Any) -> Any:  # noqa: N803 - boto3's word
+            return {"Responses": {}, "UnprocessedKeys": RequestItems}
+
+    assert world.record(lifecycle(Line.CONNECTED, START), dynamodb=Throttled()) == {"m0"}
+
+
+class Refusing:
+    """DynamoDB takes everything but `home-1`."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def put_item(self, **arguments: Any) -> Any:
+        if arguments["Item"]["device"]["S"] == "home-1":
+            raise ClientError({"Error": {"Code": "ValidationException", "Message": "no"}}, "PutItem")
+        return self._client.put_item(**arguments)
+
+
+def test_no_device_suffers_for_another(world: World) -> None:
+    names = ["home-0", "home-1", "home-2"]
+    bodies = [lifecycle(Line.CONNECTED, START, device=each) for each in names]
+    assert world.record(*bodies, dynamodb=Refusing(world.dynamodb)) == {"m1"}
+    world.record(*bodies)
+    assert world.sweep(START + HOUR, dynamodb=Refusing(world.dynamodb)).sent == 2
+    assert {each["subject"] for each in world.sent()} == {"home-0", "home-2"}
+    assert world.sweep().sent == 1
+
+
+def test_a_damaged_item_is_nobody_elses_problem(world: World) -> None:
+    names = ["home-0", "home-1", "home-2"]
+    bodies = [lifecycle(Line.CONNECTED, START, device=each) for each in names]
+    world.record(*bodies)
+    (item,) = [
+        each for each in world.dynamodb.scan(TableName=TABLE)["Items"] if each["device"]["S"] == "home-1"
+    ]
+    world.dynamodb.put_item(TableName=TABLE, Item=item | {"known": {"S": '{"sighting": {"line": "up"}}'}})
+    assert world.record(*bodies) == {"m1"}
+    assert world.sweep(START + HOUR).sent == 2
+
+
+def test_without_time_messages_come_again(world: World) -> None:
+    bodies = [lifecycle(Line.CONNECTED, START, device=f"home-{number}") for number in range(3)]
+    left = iter([30_000, 30_000])
+    assert world.record(*bodies, remaining_ms=lambda: next(left, 0)) == {"m1", "m2"}
+    assert world.record(*bodies) == frozenset()
+
+
+def test_the_item_of_a_healthy_device_is_one_write_unit(world: World) -> None:
+    world.record(lifecycle(Line.CONNECTED, START, device="h" * 128))
+    world.record(heartbeat(1, device="h" * 128, oldest_urgent_s=1.5), heartbeats=True)
+    (item,) = world.dynamodb.scan(TableName=TABLE)["Items"]
+    size = sum(len(name) + len(next(iter(value.values()))) for name, value in item.items())
+    assert size < 1_024
+
+
+@pytest.fixture
+def deployed(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The environment that the stacks give the sweeper."""
+    limits = {name: str(getattr(LIMITS, name)) for name in LIMITS.__slots__}
+    for name, value in {
+        "EVENTPLANE_SOURCE": "schedule",
+        "EVENTPLANE_SOURCE_QUEUE": "https://queue",
+        "EVENTPLANE_PRESENCE_TABLE": TABLE,
+        "EVENTPLANE_PRESENCE_LIMITS": json.dumps(limits),
+        "EVENTPLANE_OUTBOX_URL": world.outbox,
+    }.items():
+        monkeypatch.setenv(name, value)
+    handler.service.cache_clear()
+    yield monkeypatch
+    handler.service.cache_clear()
+
+
+def test_the_handler_takes_down_and_sweeps(world: World, deployed: pytest.MonkeyPatch) -> None:
+    for source, body in (("presence", lifecycle(Line.CONNECTED, START)), ("heartbeats", heartbeat(1))):
+        deployed.setenv("EVENTPLANE_SOURCE", source)
+        handler.service.cache_clear()
+        batch = sqs_event(message("m1", body), message("m2", "?"))
+        assert handler.handle(batch, LambdaContext()) == {"batchItemFailures": [{"itemIdentifier": "m2"}]}
+    assert state(world).heartbeat
+    assert state(world).sighting
+
+    deployed.setenv("EVENTPLANE_SOURCE", "schedule")
+    handler.service.cache_clear()
+    answer = handler.handle({"buckets": list(range(BUCKETS))}, LambdaContext())
+    assert answer["devices"] == 1
+    assert "connected" in world.words()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("EVENTPLANE_SOURCE", "elsewhere"),
+        ("EVENTPLANE_OUTBOX_URL", ""),
+        ("EVENTPLANE_PRESENCE_TABLE", ""),
+        ("EVENTPLANE_PRESENCE_LIMITS", "{}"),
+        ("EVENTPLANE_PRESENCE_LIMITS", '{"disconnected_after_s": "soon"}'),
+    ],
+)
+def test_a_wrong_setting_is_named(deployed: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    deployed.setenv(variable, value)
+    with pytest.raises(SettingsError) as caught:
+        handler.service()
+    assert caught.value.variable == variable

@@ -1,0 +1,213 @@
+"""What is said of a device, and when: the rules alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import replace
+
+import jsonschema
+import pytest
+
+from contract import load_contract
+from lambdas.presence.notices import OVER, TEXTS, Notices
+from lambdas.presence.state import Heartbeat, Level, QuietReason
+from lambdas.presence.watch import CAUSES, LOST
+from tests.unit.lambdas.presence.world import (
+    HOUR,
+    MINUTE,
+    START,
+    WATCH,
+    Home,
+    S,
+    beat,
+    connected,
+    disconnected,
+)
+
+
+@pytest.fixture
+def home() -> Home:
+    """A device that was reported as connected."""
+    home = Home()
+    home.observe(connected(START, 0))
+    assert home.said(START + MINUTE) == ["connected"]
+    return home
+
+
+def test_a_device_is_reported_when_it_stayed(home: Home) -> None:
+    assert Home().said(START) == []
+    new = Home()
+    new.observe(connected(START))
+    assert new.said(START + MINUTE - 1) == []
+    (event,) = home.events
+    assert (event["subject"], event["partitionkey"]) == ("home-1", "home-1")
+    assert event["data"] == {
+        "device": "home-1",
+        "since": "2026-01-01T00:00:00.000+00:00",
+        "session": "session-0",
+    }
+
+
+def test_who_comes_back_in_time_was_never_away(home: Home) -> None:
+    home.observe(disconnected(START + HOUR, 0))
+    assert home.said(START + HOUR + 119 * S) == []
+    home.observe(connected(START + HOUR + 119 * S, 1))
+    assert home.said(START + 2 * HOUR) == []
+    assert WATCH.due_ms(home.state) is None
+
+
+def test_who_stays_away_is_reported_once_and_again_when_back(home: Home) -> None:
+    home.observe(disconnected(START + HOUR, 0))
+    assert home.said(START + HOUR + 2 * MINUTE) == ["disconnected", "notice opened"]
+    assert home.said(START + HOUR + 3 * MINUTE) == []
+    home.observe(connected(START + 2 * HOUR, 1))
+    assert home.said(START + 2 * HOUR + 59 * S) == []
+    assert home.said(START + 2 * HOUR + MINUTE) == ["connected", "notice over"]
+    assert home.events[-2]["data"]["away_s"] == 3_600
+    assert home.said(START + 9 * HOUR) == []
+
+
+def test_a_device_that_flaps_is_one_incident(home: Home) -> None:
+    home.observe(disconnected(START + HOUR, 0))
+    said = home.said(START + HOUR + 2 * MINUTE)
+    for version in range(1, 20):
+        at_ms = START + HOUR + 10 * version * MINUTE
+        home.observe(connected(at_ms, version))
+        said += home.said(at_ms + 10 * S)
+        home.observe(disconnected(at_ms + 20 * S, version))
+        said += home.said(at_ms + 9 * MINUTE)
+    home.observe(connected(START + 6 * HOUR, 20))
+    said += home.said(START + 7 * HOUR)
+    assert said == ["disconnected", "notice opened", "connected", "notice over"]
+    opened, over = (each for each in home.events if each["type"].endswith("carer.v1"))
+    assert opened["data"]["incident"] == over["data"]["incident"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"), [*CAUSES.items(), ("MQTT_KEEP_ALIVE_TIMEOUT", LOST), ("", LOST)]
+)
+def test_carers_are_told_what_helps_against_the_cause(home: Home, cause: str, reason: str) -> None:
+    home.observe(disconnected(START + HOUR, 0, cause))
+    event, notice = home.judge(START + 2 * HOUR)
+    assert (event["data"]["reason"], event["data"]["cause"]) == (reason, cause or "UNKNOWN")
+    assert notice["data"]["reason"] == reason
+    assert notice["data"]["since"] == event["data"]["since"] == "2026-01-01T01:00:00.000+00:00"
+    assert "home-1" in notice["data"]["title"]
+
+
+def test_every_reason_has_its_own_words() -> None:
+    assert Notices().reasons == {LOST, OVER, *CAUSES.values(), *QuietReason}
+
+
+def test_without_heartbeats_a_connected_device_is_quiet_until_the_next(home: Home) -> None:
+    home.observe(beat(START + 5 * MINUTE))
+    assert WATCH.due_ms(home.state) == START + 20 * MINUTE
+    assert home.said(START + 20 * MINUTE - 1) == []
+    assert home.said(START + 20 * MINUTE) == ["quiet", "notice opened"]
+    assert home.events[-2]["data"]["reason"] == "no_heartbeat"
+    assert WATCH.due_ms(home.state) is None
+    assert home.said(START + 30 * MINUTE) == []
+    home.observe(beat(START + 31 * MINUTE))
+    assert home.said(START + 32 * MINUTE) == ["recovered", "notice over"]
+    assert home.events[-2]["data"]["quiet_s"] == 26 * 60
+
+
+def test_who_never_sent_a_heartbeat_is_not_expected_to(home: Home) -> None:
+    assert home.said(START + 100 * HOUR) == []
+
+
+def test_who_does_not_say_how_often_is_not_expected_either(home: Home) -> None:
+    home.state = replace(home.state, heartbeat=Heartbeat(START, interval_s=0))
+    assert home.said(START + 100 * HOUR) == []
+
+
+def test_a_heartbeat_counts_although_nobody_saw_the_connection() -> None:
+    home = Home()
+    home.observe(beat(START))
+    assert home.said(START + 15 * MINUTE) == ["quiet", "notice opened"]
+
+
+def test_who_is_away_is_not_quiet_as_well(home: Home) -> None:
+    home.observe(beat(START + MINUTE), disconnected(START + 2 * MINUTE, 0))
+    assert home.said(START + HOUR) == ["disconnected", "notice opened"]
+    home.observe(connected(START + 2 * HOUR, 1))
+    assert home.said(START + 2 * HOUR + MINUTE) == ["connected", "notice over"]
+    assert home.said(START + 2 * HOUR + 15 * MINUTE) == ["quiet", "notice opened"]
+
+
+@pytest.mark.parametrize(("figure", "limit_s"), [("oldest_urgent_s", 60), ("oldest_normal_s", 900)])
+def test_an_event_that_waits_for_too_long_makes_a_device_quiet(home: Home, figure: str, limit_s: int) -> None:
+    home.observe(beat(START + HOUR, **{figure: limit_s}))
+    assert home.said(START + HOUR) == []
+    home.observe(beat(START + HOUR + S, **{figure: limit_s + 1.0}))
+    assert WATCH.due_ms(home.state) == START + HOUR + S
+    quiet, _ = home.judge(START + HOUR + S)
+    assert (quiet["data"]["reason"], quiet["data"][figure]) == ("backlog_old", limit_s + 1)
+    # It ends at half of it, so that one about the limit is not many.
+    home.observe(beat(START + HOUR + 2 * S, **{figure: 0.6 * limit_s}))
+    assert home.said(START + HOUR + 2 * S) == []
+    home.observe(beat(START + HOUR + 3 * S, **{figure: 0.5 * limit_s}))
+    assert home.said(START + HOUR + 3 * S) == ["recovered", "notice over"]
+
+
+def test_what_is_old_because_the_line_was_down_is_given_time(home: Home) -> None:
+    home.observe(disconnected(START + HOUR, 0))
+    home.judge(START + 2 * HOUR)
+    home.observe(connected(START + 9 * HOUR, 1), beat(START + 9 * HOUR + MINUTE, oldest_normal_s=8 * 3600.0))
+    assert home.said(START + 9 * HOUR + MINUTE) == ["connected", "notice over"]
+    home.observe(beat(START + 9 * HOUR + 16 * MINUTE, oldest_normal_s=8.2 * 3600))
+    assert home.said(START + 9 * HOUR + 16 * MINUTE) == ["quiet", "notice opened"]
+
+
+def test_carers_are_told_again_when_it_gets_worse_and_not_when_it_gets_a_little_better(home: Home) -> None:
+    home.observe(beat(START + HOUR, oldest_urgent_s=300.0))
+    said = home.said(START + HOUR)
+    home.observe(disconnected(START + 2 * HOUR, 0))
+    said += home.said(START + 3 * HOUR)
+    assert home.state.level is Level.DISCONNECTED
+    home.observe(connected(START + 4 * HOUR, 1))
+    said += home.said(START + 4 * HOUR + 2 * MINUTE)
+    assert home.state.level is Level.QUIET
+    home.observe(beat(START + 4 * HOUR + 3 * MINUTE))
+    said += home.said(START + 4 * HOUR + 3 * MINUTE)
+    assert said == [
+        *("quiet", "notice opened"),
+        *("disconnected", "notice worsened"),
+        "connected",
+        *("recovered", "notice over"),
+    ]
+    assert len({each["data"].get("incident") for each in home.events} - {None}) == 1
+
+
+def test_while_events_wait_nothing_new_is_decided(home: Home) -> None:
+    home.observe(disconnected(START + HOUR, 0))
+    waiting = WATCH.judge(home.state, START + 2 * HOUR)
+    assert len(waiting.unsent) == 2
+    assert (
+        WATCH.judge(connected(START + 3 * HOUR, 1).apply(waiting), START + 5 * HOUR).unsent == waiting.unsent
+    )
+
+
+def test_all_events_are_of_the_contract_and_of_their_schemas(home: Home) -> None:
+    home.observe(beat(START + HOUR, oldest_urgent_s=300.0))
+    home.judge(START + HOUR)
+    home.observe(disconnected(START + 2 * HOUR, 0))
+    home.judge(START + 3 * HOUR)
+    home.observe(connected(START + 4 * HOUR, 1), beat(START + 4 * HOUR + MINUTE))
+    home.judge(START + 5 * HOUR)
+    contract = load_contract()
+    for event in home.events:
+        assert contract.participants["presence-monitor"].may_send(event["type"])
+        (schema,) = contract.event_types[event["type"]].schemas.values()
+        jsonschema.Draft202012Validator(schema).validate(event["data"])
+    assert {each["type"] for each in home.events} == set(
+        contract.participants["presence-monitor"].sends or ()
+    )
+
+
+def test_texts_are_plain() -> None:
+    text = json.dumps([list(each.values()) for each in tomllib.loads(TEXTS.read_text()).values()])
+    words = set(re.findall(r"[a-z]+", text.lower()))
+    assert not words & {"mqtt", "tls", "certificate", "aws", "cloud", "uplink", "heartbeat", "forwarder"}

@@ -1,0 +1,181 @@
+"""A small world for the presence monitor: statements about devices, limits, and the AWS that moto plays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eventplane.device_reports import HEARTBEAT, forwarder_source
+from eventplane.envelope import write_event
+from lambdas.common.queue import QueueMessage
+from lambdas.common.sqs import SqsSender
+from lambdas.presence.notices import Notices
+from lambdas.presence.observations import Observation, read_heartbeat, read_presence
+from lambdas.presence.recorder import Recorder
+from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
+from lambdas.presence.sweeper import Sweeper
+from lambdas.presence.table import INDEX, PresenceTable
+from lambdas.presence.watch import Limits, Watch
+
+S = 1_000
+MINUTE = 60 * S
+HOUR = 60 * MINUTE
+START = 1_767_225_600_000
+
+LIMITS = Limits(
+    disconnected_after_s=120,
+    connected_after_s=60,
+    quiet_after_heartbeats=3,
+    oldest_urgent_s=60,
+    oldest_normal_s=900,
+)
+WATCH = Watch(LIMITS, Notices())
+CERTIFICATE = "a" * 64
+TABLE = "presence"
+
+
+def lifecycle(
+    line: Line, at_ms: int, version: int = 0, *, device: str = "home-1", cause: str = "", **others: Any
+) -> str:
+    """A message as IoT Core writes it."""
+    members = {
+        "clientId": device,
+        "timestamp": at_ms,
+        "eventType": str(line),
+        "sessionIdentifier": f"session-{version}",
+        "principalIdentifier": CERTIFICATE,
+        "versionNumber": version,
+    }
+    if line is Line.DISCONNECTED:
+        members |= {"clientInitiatedDisconnect": False, "disconnectReason": cause or "CONNECTION_LOST"}
+    return json.dumps(members | others)
+
+
+def heartbeat(sequence: int = 1, *, device: str = "home-1", interval_s: Any = 300, **figures: Any) -> str:
+    """A heartbeat as a forwarder writes it."""
+    attributes = {
+        "id": f"epoch-{sequence}",
+        "source": forwarder_source(device),
+        "type": HEARTBEAT,
+        "deviceepoch": "epoch",
+        "devicesequence": f"{sequence:012d}",
+    }
+    return write_event(attributes, {"interval_s": interval_s, "figures": figures}).json
+
+
+def connected(at_ms: int, version: int = 0) -> Observation:
+    return Observation("home-1", Sighting(Line.CONNECTED, at_ms, version, f"session-{version}"))
+
+
+def disconnected(at_ms: int, version: int = 0, cause: str = "CONNECTION_LOST") -> Observation:
+    return Observation("home-1", Sighting(Line.DISCONNECTED, at_ms, version, f"session-{version}", cause))
+
+
+def beat(at_ms: int, **figures: float) -> Observation:
+    return Observation("home-1", Heartbeat(at_ms, 300.0, **figures))
+
+
+@dataclass
+class Home:
+    """One device, without any AWS: what is observed and when it is judged makes `events`."""
+
+    state: DeviceState = field(default_factory=lambda: DeviceState("home-1"))
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def observe(self, *observations: Observation) -> None:
+        for observation in observations:
+            self.state = observation.apply(self.state)
+
+    def judge(self, now_ms: int) -> list[dict[str, Any]]:
+        """The events said at a moment, which are sent at once."""
+        judged = WATCH.judge(self.state, now_ms)
+        said = [json.loads(each) for each in judged.unsent]
+        self.events += said
+        self.state = replace(judged, unsent=(), revision=judged.revision + bool(said))
+        return said
+
+    def said(self, now_ms: int) -> list[str]:
+        """The types of the events said at a moment, by their last word."""
+        return [word(each) for each in self.judge(now_ms)]
+
+
+def word(event: dict[str, Any]) -> str:
+    """What an event says, in one word."""
+    name: str = event["type"].split(".")[-2]
+    return f"notice {event['data']['phase']}" if name == "carer" else name
+
+
+class World:
+    """The table and the outbox as moto plays them, and the functions around them at a moment, `now_ms`."""
+
+    def __init__(self, dynamodb: Any, sqs: Any) -> None:
+        self.dynamodb = dynamodb
+        self.sqs = sqs
+        self.now_ms = START
+        self.outbox = sqs.create_queue(QueueName="outbox")["QueueUrl"]
+        dynamodb.create_table(
+            TableName=TABLE,
+            AttributeDefinitions=[
+                {"AttributeName": "device", "AttributeType": "S"},
+                {"AttributeName": "bucket", "AttributeType": "N"},
+                {"AttributeName": "due_ms", "AttributeType": "N"},
+            ],
+            KeySchema=[{"AttributeName": "device", "KeyType": "HASH"}],
+            BillingMode="PAY_PER_REQUEST",
+            GlobalSecondaryIndexes=[
+                {
+                    "IndexName": INDEX,
+                    "KeySchema": [
+                        {"AttributeName": "bucket", "KeyType": "HASH"},
+                        {"AttributeName": "due_ms", "KeyType": "RANGE"},
+                    ],
+                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                }
+            ],
+        )
+        self.table = PresenceTable(dynamodb, TABLE)
+
+    def record(
+        self,
+        *bodies: str,
+        heartbeats: bool = False,
+        dynamodb: Any = None,
+        remaining_ms: Callable[[], int] = lambda: 30_000,
+    ) -> frozenset[str]:
+        """Take down messages, named m0, m1, ...; the names of those that failed."""
+        read = read_heartbeat if heartbeats else read_presence
+        table = PresenceTable(dynamodb or self.dynamodb, TABLE)
+        messages = [
+            QueueMessage(id=f"m{at}", body=body, sent_at_ms=self.now_ms, attempt=1)
+            for at, body in enumerate(bodies)
+        ]
+        return Recorder(read=read, table=table, watch=WATCH).process(messages, remaining_ms)
+
+    def sweeper(self, *, dynamodb: Any = None, sqs: Any = None) -> Sweeper:
+        return Sweeper(
+            table=PresenceTable(dynamodb or self.dynamodb, TABLE),
+            watch=WATCH,
+            sender=SqsSender(sqs or self.sqs),
+            outbox_url=self.outbox,
+            clock=lambda: self.now_ms,
+        )
+
+    def sweep(self, now_ms: int | None = None, buckets: Sequence[int] = range(16), **clients: Any) -> Any:
+        """Sweep at a moment."""
+        self.now_ms = self.now_ms if now_ms is None else now_ms
+        return self.sweeper(**clients).sweep(buckets, lambda: 60_000)
+
+    def sent(self) -> list[dict[str, Any]]:
+        """The events in the outbox that nobody took yet."""
+        events: list[dict[str, Any]] = []
+        while batch := self.sqs.receive_message(QueueUrl=self.outbox, MaxNumberOfMessages=10).get("Messages"):
+            for message in batch:
+                events.append(json.loads(message["Body"]))
+                self.sqs.delete_message(QueueUrl=self.outbox, ReceiptHandle=message["ReceiptHandle"])
+        return events
+
+    def words(self) -> list[str]:
+        """What the events in the outbox say, each in one word, sorted: a standard queue has no order."""
+        return sorted(word(each) for each in self.sent())

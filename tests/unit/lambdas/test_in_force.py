@@ -1,0 +1,204 @@
+"""Which contract the router goes by, whatever the table holds and whether it answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from eventplane.contract import Contract, compile_contract
+from eventplane.contract.publication import (
+    Head,
+    contract_item,
+    contract_key,
+    head_item,
+    head_key,
+    read_contract,
+    read_head,
+)
+from lambdas.common.contract_table import ContractTable
+from lambdas.router.engine import build_engine
+from lambdas.router.in_force import InForce
+from tests.unit.lambdas.support import TABLE, Cloud, Unwilling
+
+INTERVAL_MS = 30_000
+SOURCE = "device.outbox"
+
+
+def changed(contract: Contract, name: str, to: str = "family-app.inbox") -> Contract:
+    document = json.loads(contract.canonical)
+    document["routes"][name] = {"filter": {"exact": {"type": name}}, "to": to}
+    return compile_contract(document, name)
+
+
+@dataclass
+class Table:
+    """Publishes without the checks that the command makes."""
+
+    cloud: Cloud
+    base: Contract
+    previous: str | None = None
+    now_ms: int = 0
+    refuse: list[bool] = field(default_factory=list)
+
+    def put(self, contract: Contract) -> None:
+        self.cloud.dynamodb.put_item(TableName=TABLE, Item=contract_item(contract))
+        self.name(contract.version)
+
+    def name(self, version: str) -> None:
+        head = Head(self.base.version, version, self.previous, "2026-01-01T00:00:00Z")
+        self.cloud.dynamodb.put_item(TableName=TABLE, Item=head_item(head))
+        self.previous = version
+
+    def withdraw(self) -> None:
+        self.cloud.dynamodb.delete_item(TableName=TABLE, Key=head_key(self.base.version))
+
+    def in_force(self, client: Any = None) -> InForce:
+        return InForce(
+            bundled=self.base,
+            build=lambda contract: build_engine(contract, SOURCE, self.cloud.queues),
+            table=ContractTable(client or self.cloud.dynamodb, TABLE),
+            refresh_ms=INTERVAL_MS,
+            clock=lambda: self.now_ms,
+        )
+
+    def later(self, in_force: InForce) -> str:
+        """The version in force after the next look at the table."""
+        self.now_ms += INTERVAL_MS
+        return in_force.engine().contract.version
+
+
+@pytest.fixture
+def table(cloud: Cloud, contract: Contract) -> Table:
+    return Table(cloud, contract)
+
+
+def test_without_a_publication_it_is_the_bundled_one(table: Table, contract: Contract) -> None:
+    assert table.in_force().engine().contract is contract
+
+
+def test_a_published_one_is_followed_within_the_interval_and_withdrawn_again(
+    table: Table, contract: Contract
+) -> None:
+    in_force = table.in_force()
+    in_force.engine()
+    new = changed(contract, "new")
+    table.put(new)
+    table.now_ms += INTERVAL_MS - 1
+    assert in_force.engine().contract == contract
+    table.now_ms += 1
+    assert in_force.engine().contract == new
+    table.withdraw()
+    assert table.later(in_force) == contract.version
+
+
+def test_one_for_another_deployment_is_none_of_ours(cloud: Cloud, table: Table, contract: Contract) -> None:
+    Table(cloud, changed(contract, "other-base")).put(changed(contract, "new"))
+    assert table.in_force().engine().contract == contract
+
+
+def missing(table: Table, contract: Contract) -> None:
+    table.name("0" * 16)
+
+
+def damaged(table: Table, contract: Contract) -> None:
+    table.cloud.dynamodb.put_item(
+        TableName=TABLE, Item={**contract_key("1" * 16), "compiled": {"B": b"not zlib"}}
+    )
+    table.name("1" * 16)
+
+
+def renamed(table: Table, contract: Contract) -> None:
+    item = {**contract_item(changed(contract, "renamed")), **contract_key("2" * 16)}
+    table.cloud.dynamodb.put_item(TableName=TABLE, Item=item)
+    table.name("2" * 16)
+
+
+def unreachable(table: Table, contract: Contract) -> None:
+    document = json.loads(contract.canonical)
+    document["participants"]["nobody"] = {"kind": "cloud_service", "description": "Has no queue."}
+    table.put(changed(compile_contract(document, "x"), "lost", "nobody.inbox"))
+
+
+def without_source(table: Table, contract: Contract) -> None:
+    document = json.loads(contract.canonical)
+    text = json.dumps(document["participants"].pop("device")), json.dumps(document["routes"])
+    document["participants"]["gadget"] = json.loads(text[0])
+    document["routes"] = json.loads(text[1].replace("device.outbox", "gadget.outbox"))
+    table.put(compile_contract(document, "x"))
+
+
+BREAKS = [missing, damaged, renamed, unreachable, without_source]
+
+
+@pytest.mark.parametrize("break_it", BREAKS)
+def test_a_broken_one_never_replaces_a_good_one(
+    table: Table, contract: Contract, break_it: Callable[[Table, Contract], None]
+) -> None:
+    in_force = table.in_force()
+    good = changed(contract, "good")
+    table.put(good)
+    assert table.later(in_force) == good.version
+    break_it(table, contract)
+    assert table.later(in_force) == good.version
+    # Also in a process that starts now, and for the next good one it is no hindrance.
+    fresh = table.in_force()
+    assert fresh.engine().contract == good
+    table.put(changed(contract, "better"))
+    assert table.later(fresh) == table.later(in_force) == changed(contract, "better").version
+
+
+@pytest.mark.parametrize("break_it", BREAKS)
+def test_without_an_earlier_publication_it_is_the_bundled_one(
+    table: Table, contract: Contract, break_it: Callable[[Table, Contract], None]
+) -> None:
+    break_it(table, contract)
+    assert table.in_force().engine().contract == contract
+
+
+def test_a_broken_one_is_read_once_and_counted_at_every_look(
+    table: Table, contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+    monkeypatch.setattr("lambdas.router.in_force.count", counted.append)
+    read: list[str] = []
+    real = ContractTable.contract
+    monkeypatch.setattr(
+        ContractTable, "contract", lambda self, version: (read.append(version), real(self, version))[1]
+    )
+    damaged(table, contract)
+    in_force = table.in_force()
+    for _ in range(3):
+        table.later(in_force)
+    assert (counted, read) == (["ContractRefused"] * 3, ["1" * 16])
+
+
+@pytest.mark.parametrize("method", ["get_item"])
+def test_while_the_table_cannot_be_read_the_last_one_stays(
+    table: Table, contract: Contract, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+    monkeypatch.setattr("lambdas.router.in_force.count", counted.append)
+    unwilling = Unwilling(table.cloud.dynamodb, method, code="ProvisionedThroughputExceededException")
+    in_force = table.in_force(unwilling)
+    assert in_force.engine().contract == contract
+    assert in_force.engine().contract == contract  # it is not asked again before the interval is over
+    assert counted == ["ContractUnchecked"]
+    table.put(changed(contract, "new"))
+    in_force._table._client = table.cloud.dynamodb  # type: ignore[attr-defined]
+    assert table.later(in_force) == changed(contract, "new").version
+
+
+def test_a_head_that_is_none_changes_nothing(table: Table, contract: Contract) -> None:
+    table.cloud.dynamodb.put_item(TableName=TABLE, Item=head_key(contract.version))
+    assert table.in_force().engine().contract == contract
+
+
+def test_what_is_written_is_what_is_read(contract: Contract) -> None:
+    assert read_contract(contract.version, contract_item(contract)) == contract
+    for previous in (None, "a" * 16):
+        head = Head("b" * 16, "c" * 16, previous, "2026-01-01T00:00:00Z")
+        assert read_head("b" * 16, head_item(head)) == head

@@ -1,0 +1,230 @@
+"""The HTTP connection against endpoints that behave, and that do not."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from lambdas.common.clock import system_clock
+from lambdas.webhook.endpoint import MAX_BODY_BYTES, MAX_IDLE_MS, Answer, Endpoint, UnreachableError
+from local.ports import free_port
+from tests.endpoint import EndpointServer, Play, answer, drips, says, silence
+from tests.integration.edge.certificates import Authority, Identity
+
+BODY = b'{"a":1}'
+# Short where a test waits for it to pass; otherwise nothing comes near it.
+SHORT_S = 0.3
+LONG_S = 20.0
+
+
+@contextmanager
+def talking(
+    *plays: Play, timeout_s: float = LONG_S, clock: Callable[[], int] = system_clock
+) -> Iterator[tuple[EndpointServer, Endpoint]]:
+    with (
+        EndpointServer(*plays) as server,
+        closing(Endpoint(server.url(), timeout_s=timeout_s, clock=clock)) as endpoint,
+    ):
+        yield server, endpoint
+
+
+def post(endpoint: Endpoint) -> Answer:
+    return endpoint.send("POST", {"content-type": "text/plain"}, BODY)
+
+
+def test_a_request_arrives_whole_and_its_answer_is_told() -> None:
+    with talking(answer(202, b"thank\nyou", x_trace="7")) as (server, endpoint):
+        told = post(endpoint)
+    (request,) = server.received
+    assert (request.method, request.target, request.body) == ("POST", "/events?site=7", BODY)
+    assert request.headers["host"] == f"127.0.0.1:{server.port}"
+    assert (told.status, told.phrase, told.headers["x-trace"]) == (202, "Words", "7")
+    assert told.excerpt == "thank you"
+
+
+@pytest.mark.parametrize(
+    "play",
+    [
+        answer(204),
+        answer(500, b"x" * 1_000),
+        says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"),
+    ],
+)
+def test_a_connection_is_used_again_unless_the_endpoint_closes_it(play: Play) -> None:
+    with talking(play, answer(200)) as (server, endpoint):
+        post(endpoint)
+        assert post(endpoint).status == 200
+        # Chunked, as it stands above, ends with the connection.
+        assert server.connections == (2 if play.__qualname__.startswith("says") else 1)
+
+
+def test_a_connection_closed_meanwhile_is_replaced_without_a_failure() -> None:
+    def answers_and_leaves(line: socket.socket, _end: object) -> bool:
+        line.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        return False
+
+    with talking(answers_and_leaves, answer(201)) as (server, endpoint):
+        assert post(endpoint).status == 200
+        assert post(endpoint).status == 201
+        assert server.connections == 2
+
+
+def test_a_connection_left_alone_for_long_is_not_trusted() -> None:
+    now_ms = 0
+    with talking(clock=lambda: now_ms) as (server, endpoint):
+        post(endpoint)
+        now_ms += MAX_IDLE_MS
+        post(endpoint)
+        assert server.connections == 1
+        now_ms += MAX_IDLE_MS + 1
+        post(endpoint)
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("play", [silence, drips])
+def test_an_attempt_ends_in_time_however_the_endpoint_dawdles(play: Play) -> None:
+    with talking(play, timeout_s=SHORT_S) as (server, endpoint):
+        with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):
+            post(endpoint)
+        # The late connection is gone: its answer would be taken for the next one's.
+        assert post(endpoint).status == 204
+        assert server.connections == 2
+
+
+def test_a_kept_connection_that_falls_silent_is_given_no_second_timeout() -> None:
+    with talking(answer(204), silence, timeout_s=SHORT_S) as (server, endpoint):
+        post(endpoint)
+        with pytest.raises(UnreachableError, match="no answer within"):
+            post(endpoint)
+        assert len(server.received) == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"HTTP/1.1 20", b"HTTP/1.1 200 OK\r\ncontent-le", b"SSH-2.0-OpenSSH\r\n", b"\x00\x01\r\n\r\n"],
+)
+def test_half_an_answer_is_none(said: bytes) -> None:
+    with talking(says(said)) as (_, endpoint), pytest.raises(UnreachableError):
+        post(endpoint)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\nhalf",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n",
+    ],
+)
+def test_the_status_stands_when_the_body_breaks_off(said: bytes) -> None:
+    with talking(says(said)) as (server, endpoint):
+        assert post(endpoint).status == 200
+        assert post(endpoint).status == 204
+        assert server.connections == 2
+
+
+def test_a_body_without_an_end_is_read_in_part() -> None:
+    sent = 0
+
+    def floods(line: socket.socket, _end: object) -> bool:
+        nonlocal sent
+        line.sendall(b"HTTP/1.1 400 Bad\r\ntransfer-encoding: chunked\r\n\r\n")
+        while True:  # until the other side has had enough
+            line.sendall(b"1000\r\n" + b"x" * 4_096 + b"\r\n")
+            sent += 4_096
+
+    with talking(floods) as (server, endpoint):
+        told = post(endpoint)
+        assert (told.status, told.excerpt) == (400, "x" * 200)
+        assert post(endpoint).status == 204
+        assert server.connections == 2
+    assert sent >= MAX_BODY_BYTES
+
+
+def test_a_redirect_is_an_answer_like_any_other() -> None:
+    with talking(answer(307, location="http://127.0.0.1:1/")) as (server, endpoint):
+        assert post(endpoint).status == 307
+        assert len(server.received) == 1
+
+
+def test_nobody_there_is_said() -> None:
+    endpoint = Endpoint(f"http://127.0.0.1:{free_port()}/", timeout_s=LONG_S, clock=system_clock)
+    with pytest.raises(UnreachableError, match="ConnectionRefusedError"):
+        post(endpoint)
+
+
+def test_a_name_without_an_address_is_said() -> None:
+    endpoint = Endpoint("http://nowhere.invalid/", timeout_s=LONG_S, clock=system_clock)
+    with pytest.raises(UnreachableError, match="gaierror"):
+        post(endpoint)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def server_side(identity: Identity) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity.certificate, identity.key)
+    return context
+
+
+def believing(ca: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(ca))
+
+
+def test_tls_with_a_believed_certificate_is_used_and_kept(authority: Authority) -> None:
+    with EndpointServer(tls=server_side(authority.issue("good"))) as server:
+        tls = believing(authority.ca)
+        with closing(Endpoint(server.url(), timeout_s=LONG_S, clock=system_clock, tls=tls)) as endpoint:
+            assert post(endpoint).status == 204
+            assert post(endpoint).status == 204
+            assert server.connections == 1
+    assert server.received[0].body == BODY
+
+
+def refused_certificate(server: EndpointServer, tls: ssl.SSLContext | None, host: str = "127.0.0.1") -> str:
+    endpoint = Endpoint(server.url(host), timeout_s=LONG_S, clock=system_clock, tls=tls)
+    with pytest.raises(UnreachableError) as caught:
+        post(endpoint)
+    assert not server.received
+    return caught.value.detail
+
+
+def test_a_stranger_s_certificate_is_refused_by_default(authority: Authority) -> None:
+    with EndpointServer(tls=server_side(authority.issue("stranger"))) as server:
+        assert "not believed: unable to get local issuer" in refused_certificate(server, None)
+
+
+def test_another_host_s_certificate_is_refused(authority: Authority) -> None:
+    with EndpointServer(tls=server_side(authority.issue("other"))) as server:
+        said = refused_certificate(server, believing(authority.ca), host="localhost")
+    assert "not believed: Hostname mismatch" in said
+
+
+def test_an_old_certificate_is_refused(authority: Authority) -> None:
+    identity = authority.issue("old", age=timedelta(days=90))
+    with EndpointServer(tls=server_side(identity)) as server:
+        assert "certificate has expired" in refused_certificate(server, believing(authority.ca))
+
+
+def test_a_handshake_ends_in_time(authority: Authority) -> None:
+    with EndpointServer(is_mute=True) as server:
+        endpoint = Endpoint(server.url().replace("http:", "https:"), timeout_s=SHORT_S, clock=system_clock)
+        with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):
+            post(endpoint)
+
+
+def test_plain_http_where_tls_is_wanted_is_refused() -> None:
+    with EndpointServer() as server:
+        endpoint = Endpoint(server.url().replace("http:", "https:"), timeout_s=LONG_S, clock=system_clock)
+        with pytest.raises(UnreachableError):
+            post(endpoint)
+    assert not server.received

@@ -1,0 +1,102 @@
+"""The webhook function's entry: settings in, partial batch response out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from lambdas.common.clock import system_clock
+from lambdas.common.contracts import CONTRACT_FILE
+from lambdas.common.queue import QueueMessage, read_messages
+from lambdas.common.settings import SettingsError
+from lambdas.webhook import handler
+from tests.endpoint import EndpointServer, answer
+from tests.unit.lambdas.support import BUCKET, LambdaContext, message, sqs_event
+from tests.unit.lambdas.webhook.test_service import KEY, SOURCE, alarm, contract_with
+
+
+class Context(LambdaContext):
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
+def now(id: str) -> QueueMessage:
+    return replace(alarm(id), sent_at_ms=system_clock())
+
+
+@pytest.fixture
+def server() -> Iterator[EndpointServer]:
+    with EndpointServer(answer(204), answer(500)) as server:
+        yield server
+
+
+@pytest.fixture
+def deployed(server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The environment that the stacks give the function."""
+    (tmp_path / CONTRACT_FILE).write_bytes(contract_with().canonical)
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "LAMBDA_TASK_ROOT": str(tmp_path),
+        "EVENTPLANE_SOURCE": SOURCE,
+        "EVENTPLANE_WEBHOOK_URL": server.url(),
+        "EVENTPLANE_WEBHOOK_SECRET": "webhook",
+        "EVENTPLANE_WEBHOOK_ORIGIN": "plane.example",
+        "EVENTPLANE_CONCURRENCY": "2",
+        "EVENTPLANE_ARCHIVE_BUCKET": BUCKET,
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    handler.service.cache_clear()
+    with mock_aws():
+        sqs = boto3.client("sqs")
+        for queue in ("SOURCE", "OUTBOX", "DEAD_LETTER"):
+            url = sqs.create_queue(QueueName=queue)["QueueUrl"]
+            monkeypatch.setenv(f"EVENTPLANE_{queue}_QUEUE", url)
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        boto3.client("secretsmanager").create_secret(Name="webhook", SecretString=KEY)
+        yield
+    if handler.service.cache_info().currsize:
+        handler.service()._delivery._endpoint.close()
+    handler.service.cache_clear()
+
+
+@pytest.mark.usefixtures("deployed")
+def test_what_is_delivered_is_acknowledged_and_what_is_not_comes_again(server: EndpointServer) -> None:
+    batch = sqs_event(now("1"), now("2"))
+    assert handler.handle(batch, Context()) == {"batchItemFailures": [{"itemIdentifier": "m2"}]}
+    assert len(server.received) == 2
+    # The next invocation has the same connection.
+    assert handler.handle(sqs_event(now("3")), Context()) == {"batchItemFailures": []}
+    assert server.connections == 1
+
+
+@pytest.mark.usefixtures("deployed")
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("EVENTPLANE_WEBHOOK_URL", "", "is not set"),
+        ("EVENTPLANE_CONCURRENCY", "many", "is not a whole number from 1"),
+        ("EVENTPLANE_CONCURRENCY", "0", "is not a whole number from 1"),
+        ("EVENTPLANE_SOURCE", "family-app.inbox", "names family-app.inbox, which is no webhook"),
+    ],
+)
+def test_a_wrong_setting_is_named(
+    variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError, match=f"{variable} {said}"):
+        handler.handle(sqs_event(alarm("1")), Context())
+
+
+def test_a_message_of_a_fifo_queue_knows_its_group() -> None:
+    batch = sqs_event(message("m1", "x"))
+    assert [(each.receipt, each.group) for each in read_messages(batch)] == [("handle-m1", None)]
+    batch["Records"][0]["attributes"]["MessageGroupId"] = "g"
+    assert read_messages(batch)[0].group == "g"

@@ -1,0 +1,67 @@
+"""The plane's queues and archive, as moto plays them, and the commands that look after them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from contract import load_contract
+from eventplane import resource_names
+from eventplane.__main__ import main
+from eventplane.contract import Contract, ParticipantKind
+from operations import reading
+from tests.unit.operations.support import ENVIRONMENT, Plane
+
+
+@pytest.fixture(scope="session")
+def contract() -> Contract:
+    return load_contract()
+
+
+@pytest.fixture
+def plane(contract: Contract, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plane]:
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "EVENTPLANE_ENV": ENVIRONMENT,
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    monkeypatch.setattr(reading, "_LONG_POLL_S", 0)
+    with mock_aws():
+        plane = Plane(boto3.client("sqs"), boto3.client("s3"))
+        channels = [
+            channel
+            for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE)
+            for channel in (service.inbox, service.outbox)
+        ]
+        for name in ["ingest", "tap", *map(resource_names.channel_queue, channels)]:
+            plane.create_pair(name)
+        plane.s3.create_bucket(Bucket=plane.bucket)
+        monkeypatch.setattr("operations.cloud.Cloud.sqs", property(lambda _: plane.client))
+        yield plane
+
+
+@pytest.fixture
+def run(plane: Plane, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command: its exit status, what it printed, and what it said to the person."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main(list(arguments))
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def run_json(run: Callable[..., tuple[int, str, str]]) -> Callable[..., Any]:
+    """Runs a command with --json; what it printed."""
+    return lambda *arguments: json.loads(run(*arguments, "--json")[1])

@@ -1,0 +1,175 @@
+"""What the tests of the operator's commands share."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from eventplane import resource_names
+from eventplane.attributes import AttributeValue
+from eventplane.delivery import Outcome, Refusal, dead_letter, letter_id
+from eventplane.envelope import Envelope, write_event
+from eventplane.ledger import LedgerRecord, TapRecord, to_line
+from eventplane.sqs_binding import to_message
+
+ENVIRONMENT = "test"
+READING = "org.eventplane.health.reading.v1"
+UPLINK = "device.outbox"
+INBOX = "care-analytics-inbox"
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing after it runs, not even what would tidy up."""
+
+
+class Client:
+    """The SQS client that the commands get: without move tasks, which moto does not play, and with faults."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.faults: dict[str, Callable[..., Any]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.faults:
+            return self.faults[name]
+        if name == "start_message_move_task":
+            return self._unavailable
+        return getattr(self.client, name)
+
+    def _unavailable(self, **_: Any) -> Any:
+        raise ClientError({"Error": {"Code": "InvalidAction", "Message": "no"}}, "StartMessageMoveTask")
+
+
+@dataclass
+class Plane:
+    """Queues of the environment, and its archive."""
+
+    sqs: Any
+    s3: Any
+    urls: dict[str, str] = field(default_factory=dict)
+    bucket: str = resource_names.archive_bucket(ENVIRONMENT, "123456789012", "us-east-1")
+
+    def __post_init__(self) -> None:
+        self.client = Client(self.sqs)
+
+    def create_pair(self, name: str, *, is_fifo: bool = False) -> None:
+        """A queue and its dead-letter queue."""
+        fifo = {"FifoQueue": "true"} if is_fifo else {}
+        for each in (name, resource_names.dead_letter_queue(name)):
+            full = resource_names.queue_name(ENVIRONMENT, each, is_fifo=is_fifo)
+            self.urls[each] = self.sqs.create_queue(QueueName=full, Attributes=fifo)["QueueUrl"]
+
+    def send(self, queue: str, event: Envelope, **more: Any) -> str:
+        """Put `event` into a queue as a router does; the message's id."""
+        message = to_message(event, {"route": "a-route", "contract": "0123456789abcdef"})
+        hints = {name: {"DataType": "String", "StringValue": value} for name, value in message.hints.items()}
+        sent = self.sqs.send_message(
+            QueueUrl=self.urls[queue], MessageBody=message.body, MessageAttributes=hints, **more
+        )
+        return str(sent["MessageId"])
+
+    def count(self, queue: str) -> int:
+        """How many messages a queue has, hidden ones included."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = self.sqs.get_queue_attributes(QueueUrl=self.urls[queue], AttributeNames=names)["Attributes"]
+        return sum(int(found[name]) for name in names)
+
+    def received(self, queue: str) -> list[dict[str, Any]]:
+        """All messages that a reader of a queue gets now."""
+        found: list[dict[str, Any]] = []
+        while page := self.sqs.receive_message(
+            QueueUrl=self.urls[queue],
+            MaxNumberOfMessages=10,
+            MessageAttributeNames=["All"],
+            MessageSystemAttributeNames=["All"],
+        ).get("Messages"):
+            found += page
+        return found
+
+    def archive(self, folder: str, lines: list[str], name: str = "one", date: str | None = None) -> str:
+        """Write an object of the archive, of today (UTC) unless another date is given."""
+        day = date or f"{datetime.now(UTC):%Y-%m-%d}"
+        key = f"{folder}/date={day}/hour=12/{name}.json.gz"
+        body = gzip.compress("".join(f"{line}\n" for line in lines).encode())
+        self.s3.put_object(Bucket=self.bucket, Key=key, Body=body)
+        return key
+
+
+def event(id: str, type: str = READING, **attributes: AttributeValue) -> Envelope:
+    return write_event({"id": id, "source": "/homes/1/health", "type": type, **attributes}, {"value": 1})
+
+
+def letter(
+    original: bytes, reason: str = "payload_invalid", channel: str = UPLINK, id: str = "letter-1"
+) -> Envelope:
+    """A dead-letter event as the cloud's router makes it."""
+    return dead_letter(
+        id=id,
+        source="/eventplane/cloud/router",
+        time="2026-01-01T00:00:00Z",
+        refusal=Refusal(reason, "$.value is a string"),
+        channel=channel,
+        original=original,
+        contract_version="0123456789abcdef",
+    )
+
+
+def letter_of_event(refused: Envelope) -> Envelope:
+    return letter(refused.json.encode(), id=letter_id(*refused.key))
+
+
+def as_json(body: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(body)
+    return loaded
+
+
+ACCEPTED_MS = 1_767_225_600_000
+DECIDED_MS = ACCEPTED_MS + 500
+
+
+def tap_line(text: str, index: int = 0) -> str:
+    """An event that IoT Core accepted."""
+    return to_line(TapRecord(ACCEPTED_MS, DECIDED_MS, "home-1", "topic", "m", index, text, None, None))
+
+
+def tap_refusal_line(original: bytes, refusal: str, index: int = 0) -> str:
+    """What IoT Core accepted and is no event."""
+    encoded = base64.b64encode(original).decode()
+    return to_line(TapRecord(ACCEPTED_MS, DECIDED_MS, "home-1", "topic", "m", index, None, encoded, refusal))
+
+
+def ledger_line(
+    decided: Envelope | None,
+    outcome: Outcome,
+    *,
+    route: tuple[str, str] | None = None,
+    reason: str | None = None,
+    contract_version: str = "0123456789abcdef",
+) -> str:
+    """What a router decided on an event, or (None) on what was none; `route` is its name and destination."""
+    return to_line(
+        LedgerRecord(
+            decided_at_ms=DECIDED_MS,
+            entered_at_ms=ACCEPTED_MS,
+            entered_by=UPLINK,
+            contract_version=contract_version,
+            source=decided.source if decided else "",
+            id=decided.id if decided else "",
+            type=decided.type if decided else "",
+            priority="normal",
+            client_id="home-1",
+            route=route[0] if route else None,
+            destination=route[1] if route else None,
+            outcome=outcome,
+            reason=reason,
+            attempt=1,
+            message_id="m-1",
+        )
+    )

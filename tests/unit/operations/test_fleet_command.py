@@ -1,0 +1,79 @@
+"""The operator's commands for the fleet; disposal is in tests/integration/test_fleet_provisioning.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from eventplane.fleet import State, made
+from eventplane.fleet_registry import KEY
+from operations.fleet.command import main
+from operations.fleet.registry import Registry
+
+TABLE = "eventplane-dev-fleet"
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with mock_aws():
+        client = boto3.client("dynamodb")
+        client.create_table(
+            TableName=TABLE,
+            KeySchema=[{"AttributeName": KEY, "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": KEY, "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        yield Registry(client, TABLE)
+
+
+def test_devices_are_registered_once(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["register", "home-1", "home-2"]) == 0
+    assert main(["register", "home-2"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "home-1: registered",
+        "home-2: registered",
+        "home-2: was registered before",
+    ]
+    device = registry.read("home-2")
+    assert device is not None
+    assert (device.state, device.revision) == (State.MADE, 1)
+
+
+def test_a_device_is_shown(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    registry.write(made("home-1", 1_767_225_600_000))
+    assert main(["show", "home-1"]) == 0
+    assert "state         made, changed 2026-01-01 00:00:00Z" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["show", "home-1"], "nobody knows a device 'home-1'"),
+        (["allow-replacement", "home-1"], "nobody knows a device 'home-1'"),
+        (["decommission", "home-1"], "nobody knows a device 'home-1'"),
+        (["decommission", "home-1", "--dry-run"], "nobody knows a device 'home-1'"),
+        (["register", "claim-1"], "cannot be a device's name"),
+        (["show", "home-1", "--env", "prod"], "ResourceNotFoundException"),
+    ],
+)
+def test_what_cannot_be_done_is_said_without_a_traceback(
+    registry: Registry, arguments: list[str], remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 1
+    assert remedy in capsys.readouterr().err
+    assert registry.read("home-1") is None
+
+
+def test_a_replacement_is_for_devices_in_service(
+    registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.write(made("home-1", 1))
+    assert main(["allow-replacement", "home-1"]) == 1
+    assert "the claim registers it as it is" in capsys.readouterr().err

@@ -1,0 +1,264 @@
+"""`trace SOURCE ID`: what the archive and the queues know of one event."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventplane.contract import Contract
+from eventplane.delivery import Outcome
+from eventplane.envelope import parse_event
+from operations.search import in_tap
+from tests.unit.operations.support import (
+    INBOX,
+    Plane,
+    event,
+    ledger_line,
+    letter,
+    letter_of_event,
+    tap_line,
+    tap_refusal_line,
+)
+
+Run = Callable[..., tuple[int, str, str]]
+RunJson = Callable[..., Any]
+SOURCE = "/homes/1/health"
+ROUTE = ("readings-to-care-analytics", "care-analytics.inbox")
+TO_OPERATIONS = ("dead-letters-to-operations", "operations.inbox")
+
+
+def whats(traced: Any) -> list[str]:
+    return [each["what"] for each in traced["stations"]]
+
+
+def test_a_delivered_event_has_all_its_stations_in_order(plane: Plane, run: Run) -> None:
+    sent = event("17", recordedtime="2025-12-31T23:59:59Z")
+    plane.archive("tap", [tap_line(event("16").json), tap_line(sent.json, 1)])
+    plane.archive("ledger", [ledger_line(sent, Outcome.DELIVERED, route=ROUTE)])
+
+    status, out, _ = run("trace", SOURCE, "17")
+
+    assert status == 0
+    recorded, accepted, delivered = out.splitlines()[2:]
+    assert recorded.startswith("2025-12-31 23:59:59.000  device")
+    assert accepted.startswith("2026-01-01 00:00:00.000  IoT Core")
+    assert "accepted" in accepted
+    assert "device home-1" in accepted
+    assert "readings-to-care-analytics -> care-analytics.inbox" in delivered
+    assert "delivered" in delivered
+
+
+def test_an_expired_event_says_so(plane: Plane, run_json: RunJson) -> None:
+    sent = event("17")
+    plane.archive("tap", [tap_line(sent.json)])
+    plane.archive("ledger", [ledger_line(sent, Outcome.EXPIRED, route=ROUTE, reason="expirytime")])
+
+    traced = run_json("trace", SOURCE, "17")
+
+    assert whats(traced) == ["accepted", "expired"]
+    assert traced["stations"][1]["reason"] == "expirytime"
+    assert traced["missing"] == []
+
+
+def test_a_refused_event_has_its_dead_letter(plane: Plane, run_json: RunJson) -> None:
+    sent = event("17")
+    dead = letter_of_event(sent)
+    plane.archive("tap", [tap_line(sent.json)])
+    refused = ledger_line(sent, Outcome.DEAD_LETTERED, reason="payload_invalid")
+    plane.archive("ledger", [refused, ledger_line(dead, Outcome.DELIVERED, route=TO_OPERATIONS)])
+
+    traced = run_json("trace", SOURCE, "17")
+
+    assert whats(traced) == ["accepted", "dead_lettered", "its dead letter delivered"]
+    assert traced["stations"][1]["reason"] == "payload_invalid"
+    assert traced["missing"] == []
+
+
+def test_a_refused_event_whose_letter_went_nowhere_is_incomplete(plane: Plane, run: Run) -> None:
+    sent = event("17")
+    plane.archive("tap", [tap_line(sent.json)])
+    plane.archive("ledger", [ledger_line(sent, Outcome.DEAD_LETTERED, reason="payload_invalid")])
+
+    status, out, _ = run("trace", SOURCE, "17")
+
+    assert status == 3
+    assert "missing: no record that its dead letter was delivered" in out
+
+
+def test_what_was_no_event_is_found_by_the_names_in_its_bytes(plane: Plane, run_json: RunJson) -> None:
+    original = b'{"source": "/homes/1/health", "id": "17"}'
+    plane.archive(
+        "tap", [tap_refusal_line(original, "missing_attribute"), tap_refusal_line(b"\xff", "not_utf8", 1)]
+    )
+    reasons = ("missing_attribute", "not_utf8")
+    refused = [ledger_line(None, Outcome.DEAD_LETTERED, reason=each) for each in reasons]
+    dead = [letter(b"", each, id=f"m-1.{index}") for index, each in enumerate(reasons)]
+    sent = [ledger_line(each, Outcome.DELIVERED, route=TO_OPERATIONS) for each in dead]
+    plane.archive("ledger", refused + sent)
+
+    traced = run_json("trace", SOURCE, "17")
+
+    assert whats(traced) == ["accepted, no event", "dead_lettered", "its dead letter delivered"]
+    assert traced["stations"][1]["reason"] == "missing_attribute"
+    assert traced["missing"] == []
+
+
+def test_a_dead_letter_that_the_device_made_is_found(plane: Plane, run_json: RunJson) -> None:
+    dead = letter(
+        b'{"source": "/homes/1/health", "id": "17"}', "missing_attribute", "health-service.outbox", "d"
+    )
+    plane.archive("tap", [tap_line(dead.json)])
+    plane.archive("ledger", [ledger_line(dead, Outcome.DELIVERED, route=TO_OPERATIONS)])
+
+    traced = run_json("trace", SOURCE, "17")
+
+    assert whats(traced) == ["dead letter of the device", "its dead letter delivered"]
+    assert traced["stations"][0]["channel"] == "health-service.outbox"
+
+
+def test_what_never_reached_the_tap_is_the_devices_side(plane: Plane, run: Run) -> None:
+    plane.archive("tap", [tap_line(event("16").json)])
+
+    status, out, _ = run("trace", SOURCE, "17")
+
+    assert status == 3
+    assert "missing: never reached the tap" in out
+
+
+def test_accepted_and_not_decided_is_missing_a_router(plane: Plane, run: Run) -> None:
+    plane.archive("tap", [tap_line(event("17").json)])
+
+    status, out, _ = run("trace", SOURCE, "17")
+
+    assert status == 3
+    assert "missing: no router has decided" in out
+
+
+def test_decided_and_not_in_the_tap_is_said(plane: Plane, run: Run) -> None:
+    plane.archive("ledger", [ledger_line(event("17"), Outcome.DELIVERED, route=ROUTE)])
+
+    assert "missing: a router has decided, and the tap has nothing" in run("trace", SOURCE, "17")[1]
+
+
+def test_a_route_without_an_outcome_is_missing_by_the_contract_that_decided(
+    plane: Plane, run: Run, contract: Contract
+) -> None:
+    alarm = event("17", "org.eventplane.alarm.clinical.v1")
+    plane.archive("tap", [tap_line(alarm.json)])
+    line = ledger_line(
+        alarm,
+        Outcome.DELIVERED,
+        route=("alarms-to-alarm-centre", "alarm-centre.inbox"),
+        contract_version=contract.version,
+    )
+    plane.archive("ledger", [line])
+
+    out = run("trace", SOURCE, "17")[1]
+
+    assert "route daily-life-to-family matches it, and no router says what became of it" in out
+    assert "route readings-to-care-analytics matches it" in out
+    assert "route alarms-to-alarm-centre" not in out
+
+
+def test_a_message_in_a_dead_letter_queue_is_a_station_and_stays_there(
+    plane: Plane, run_json: RunJson
+) -> None:
+    plane.send(f"{INBOX}-dlq", event("17"))
+    plane.send(f"{INBOX}-dlq", event("18"))
+    plane.send("operations-inbox", letter_of_event(event("17")))
+
+    traced = run_json("trace", SOURCE, "17")
+
+    assert [each["where"] for each in traced["stations"]] == [f"eventplane-test-{INBOX}-dlq"]
+    assert len(plane.received(f"{INBOX}-dlq")) == 2
+
+
+def test_a_letter_of_what_was_no_event_is_found_by_the_names_in_its_bytes(
+    plane: Plane, run: Run, run_json: RunJson
+) -> None:
+    plane.send("operations-inbox", letter(b'{"source": "/homes/1/health", "id": "17"}', "missing_attribute"))
+
+    assert whats(run_json("trace", SOURCE, "17", "--live")) == ["waits since"]
+    assert run("dead-letters", "show", "17", "--letters")[0] == 0
+
+
+def test_live_queues_are_looked_into_on_demand_only(plane: Plane, run_json: RunJson) -> None:
+    plane.send("operations-inbox", letter_of_event(event("17")))
+
+    assert whats(run_json("trace", SOURCE, "17")) == []
+    (station,) = run_json("trace", SOURCE, "17", "--live")["stations"]
+    assert station["where"] == "eventplane-test-operations-inbox"
+    assert station["reason"] == "payload_invalid"
+
+
+def test_only_the_folders_of_the_days_are_read(plane: Plane, run_json: RunJson) -> None:
+    for day in ("2026-03-01", "2026-03-02", "2026-03-03"):
+        plane.archive("tap", [tap_line(event(day).json)], date=day)
+
+    def found(day: str) -> bool:
+        days = ("--from", "2026-03-02", "--to", "2026-03-02")
+        return bool(run_json("trace", SOURCE, day, *days)["stations"])
+
+    assert [found(f"2026-03-0{number}") for number in (1, 2, 3)] == [False, True, False]
+
+
+def test_a_copy_of_the_archive_needs_no_cloud(run_json: RunJson, tmp_path: Path, plane: Plane) -> None:
+    plane.client.faults = {"get_paginator": pytest.fail}
+    folder = tmp_path / "tap" / "date=2026-03-02" / "hour=23"
+    folder.mkdir(parents=True)
+    (folder / "one.json.gz").write_bytes(gzip.compress(tap_line(event("17").json).encode()))
+
+    days = ("--from", "2026-03-01", "--to", "2026-03-02", "--archive", str(tmp_path))
+    assert whats(run_json("trace", SOURCE, "17", *days)) == ["accepted"]
+
+
+def test_a_damaged_object_hides_no_other(plane: Plane, run: Run) -> None:
+    whole = gzip.compress(tap_line(event("18").json).encode() * 50)
+    key = plane.archive("tap", [], name="cut")
+    plane.s3.put_object(Bucket=plane.bucket, Key=key, Body=whole[: len(whole) // 2])
+    plane.archive("tap", ["no json, but about 17", tap_line(event("17").json)], name="whole")
+    plane.archive("ledger", [ledger_line(event("17"), Outcome.DELIVERED, route=ROUTE)])
+
+    status, out, err = run("trace", SOURCE, "17")
+
+    assert status == 0
+    assert "accepted" in out
+    assert "cut.json.gz could not be read to its end" in err
+    assert "whole.json.gz could not be read" in err
+
+
+def test_a_batch_that_was_archived_twice_is_one_station(plane: Plane, run_json: RunJson) -> None:
+    for name in ("one", "two"):
+        plane.archive("tap", [tap_line(event("17").json)], name=name)
+        plane.archive("ledger", [ledger_line(event("17"), Outcome.DELIVERED, route=ROUTE)], name=name)
+
+    assert whats(run_json("trace", SOURCE, "17")) == ["accepted", "delivered"]
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn"]), min_size=1, max_size=8)
+
+
+@given(source=NAMES, id=NAMES, escaped=st.booleans())
+def test_an_event_is_found_however_it_spells_its_names(source: str, id: str, escaped: bool) -> None:
+    text = json.dumps({"source": source, "id": id, "type": "t", "specversion": "1.0"}, ensure_ascii=escaped)
+    if escaped:
+        text = text.replace("/", "\\/")
+
+    line = tap_line(text).encode()
+
+    assert in_tap((source, id))(line) is not None
+    assert in_tap((source, id + "x"))(line) is None
+
+
+def test_an_escape_for_a_plain_letter_hides_nothing() -> None:
+    written = parse_event('{"specversion": "1.0", "source": "/s", "id": "\\u0061b", "type": "t"}')
+
+    assert written.id == "ab"
+    assert in_tap(("/s", "ab"))(tap_line(written.json).encode()) is not None
