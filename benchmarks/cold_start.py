@@ -34,6 +34,8 @@ REPEATS: Final = 15
 AIM_MS: Final = 120
 """For the router."""
 
+CLOCK: Final = "CPU time of a fresh process after the interpreter's start, median"
+
 _CHILD: Final = """
 import time; began = time.process_time()
 import json, re, sys
@@ -82,7 +84,8 @@ class _Aws(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def _aws() -> Iterator[str]:
+def aws() -> Iterator[str]:
+    """The address of an AWS that says yes."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Aws)
     Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -105,7 +108,13 @@ def _batch(function: str) -> str:
     return json.dumps({"Records": [record]})
 
 
-def _environment(code: Path, packages: Path, url: str) -> dict[str, str]:
+def installed_here() -> Path:
+    """The functions' packages, for this machine."""
+    return installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64")
+
+
+def environment(code: Path, packages: Path, url: str) -> dict[str, str]:
+    """What a function's process is started with, with its `code` and `packages`, and AWS at `url`."""
     contract = load_contract()
     inboxes = [each.inbox.address for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
     queue = f"{url}/0/queue"
@@ -133,25 +142,29 @@ def _environment(code: Path, packages: Path, url: str) -> dict[str, str]:
     }
 
 
-def main(repeats: int) -> None:
-    """Measure all functions, and print and write the medians."""
-    packages = installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64")
-    figures: list[Figure] = []
-    with tempfile.TemporaryDirectory() as directory, _aws() as url:
+def figures(repeats: int) -> list[Figure]:
+    """The medians of all functions."""
+    packages = installed_here()
+    found: list[Figure] = []
+    with tempfile.TemporaryDirectory() as directory, aws() as url:
         for function in FUNCTIONS:
             code = Path(directory) / function
             code.mkdir()
             copy_packages(code, "eventplane", "lambdas/common", f"lambdas/{function}")
             (code / CONTRACT_FILE).write_bytes(load_contract().canonical)
             compile_bytecode(code, str(code))
-            runs = [_run(function, _environment(code, packages, url)) for _ in range(repeats + 1)][1:]
+            runs = [_run(function, environment(code, packages, url)) for _ in range(repeats + 1)][1:]
             for part, values in zip(PARTS, zip(*runs, strict=True), strict=True):
                 name, _, unit = part.rpartition("_")
                 aim = AIM_MS if (function, part) == ("router", "all_ms") else None
                 median = statistics.median(values)
-                figures.append(Figure(f"{function}_{name}", median, unit, aim, higher_is_better=False))
-    command = f"python -m benchmarks.cold_start {repeats}"
-    write("cold-start", figures, command, "CPU time of a fresh process after the interpreter's start, median")
+                found.append(Figure(f"{function}_{name}", median, unit, aim, higher_is_better=False))
+    return found
+
+
+def main(repeats: int) -> None:
+    """Measure, print and write."""
+    write("cold-start", figures(repeats), f"python -m benchmarks.cold_start {repeats}", CLOCK)
 
 
 def _run(function: str, environment: dict[str, str]) -> list[float]:
