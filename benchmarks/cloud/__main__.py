@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
+from statistics import median
 
 from benchmarks import cold_start
 from benchmarks.cloud import runs
@@ -44,12 +45,19 @@ def _live(supervisor: Supervisor, directory: Path, options: argparse.Namespace) 
         runs.latency(plane, device, other, runs.BATCH, 1)
         batched = runs.throughput(plane, device, options.events, runs.BATCH, options.runs)
         single = runs.throughput(plane, device, options.events // 10, 1, options.runs)
-        delays = runs.latency(plane, device, other, batched.value / 2, options.seconds)
+        load = median(batched.rates) / 2
+        delays = runs.latency(plane, device, other, load, options.seconds)
     memory = [
         Figure(f"{name}_warm_memory", mib, "MiB", higher_is_better=False, note="peak after all runs")
         for name, mib in sorted(peak_memory_mib(plane.cloud).items())
     ]
-    return [batched, single, *delays, *memory]
+    return [
+        batched.figure("events_batched", f"{runs.BATCH} a publish, zlib"),
+        single.figure("events_single", "each a publish of its own"),
+        *runs.router_time(batched, single),
+        *delays,
+        *memory,
+    ]
 
 
 if __name__ == "__main__":

@@ -21,6 +21,10 @@ class Invocations:
     number: int
     total_ms: float
 
+    def since(self, earlier: Invocations) -> Invocations:
+        """Without the `earlier` ones."""
+        return Invocations(self.number - earlier.number, self.total_ms - earlier.total_ms)
+
 
 def invocations(cloud: CloudEndpoint) -> dict[str, Invocations]:
     """All so far, by function without the environment's prefix."""

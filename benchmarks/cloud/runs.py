@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count, islice
 from statistics import median, quantiles
 from time import monotonic_ns, sleep
@@ -11,6 +12,7 @@ from typing import Final
 
 from benchmarks.cloud.device import Device
 from benchmarks.cloud.events import ALARM, ALARM_INBOXES, DOOR, DOOR_INBOXES, SIZE, event
+from benchmarks.cloud.functions import Invocations, invocations
 from benchmarks.cloud.readers import Readers
 from benchmarks.results import Figure
 from eventplane.batch import pack_texts
@@ -27,12 +29,29 @@ NOTE: Final = (
     f"events of {SIZE} B from one device over TLS; emulator, functions and readers share the machine"
 )
 
+ROUTER: Final = "router-device"
+
 _NUMBERS = count()
 
 
-def throughput(plane: Plane, device: Device, events: int, batch: int, runs: int) -> Figure:
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """`rates` in events/s by run; what the router ran for all `events` of them."""
+
+    events: int
+    rates: tuple[float, ...]
+    router: Invocations
+
+    def figure(self, name: str, note: str) -> Figure:
+        """The median."""
+        runs = f"{self.events // len(self.rates)} {NOTE}; {note}; median of {len(self.rates)} runs"
+        return Figure(name, median(self.rates), "events/s", note=runs)
+
+
+def throughput(plane: Plane, device: Device, events: int, batch: int, runs: int) -> Throughput:
     """Events a second from the first publish until the last was read from the second inbox."""
     rates = []
+    before = invocations(plane.cloud)[ROUTER]
     for _ in range(runs):
         with Readers(plane, DOOR_INBOXES) as readers:
             began = monotonic_ns()
@@ -40,9 +59,19 @@ def throughput(plane: Plane, device: Device, events: int, batch: int, runs: int)
                 readers.wait_for(max(0, sent - AHEAD))
                 device.publish(_payload(texts))
             rates.append(events / ((readers.wait_for(events) - began) / 1e9))
-    kind = f"{batch} an event batch, zlib" if batch > 1 else "each a publish of its own"
-    name = "events_batched" if batch > 1 else "events_single"
-    return Figure(name, median(rates), "events/s", note=f"{events} {NOTE}; {kind}; median of {runs} runs")
+    return Throughput(events * runs, tuple(rates), invocations(plane.cloud)[ROUTER].since(before))
+
+
+def router_time(batched: Throughput, single: Throughput) -> list[Figure]:
+    """How long the router runs: so much an invocation, and so much more an event; two runs, two unknowns."""
+    (n, t), (m, u) = ((each.router.number, each.router.total_ms) for each in (batched, single))
+    event = (t * m - u * n) / (batched.events * m - single.events * n)
+    invocation = (u - event * single.events) / m
+    note = "of wall clock in the emulator, whose queues answer more slowly than AWS"
+    return [
+        Figure("router_time_invocation", invocation, "ms", higher_is_better=False, note=note),
+        Figure("router_time_event", event, "ms", higher_is_better=False, note=note),
+    ]
 
 
 def latency(plane: Plane, device: Device, other: Device, load: float, seconds: float) -> list[Figure]:
@@ -69,9 +98,12 @@ def latency(plane: Plane, device: Device, other: Device, load: float, seconds: f
         for type, name in ((ALARM, "urgent"), (DOOR, "normal"))
     }
     return [
-        Figure(f"latency_{name}_p{at}", of[at - 1] / 1e6, "ms", higher_is_better=False, note=note)
-        for name, of in cuts.items()
-        for at in (50, 99)
+        Figure("latency_load", load, "events/s", note="half of what was measured batched"),
+        *(
+            Figure(f"latency_{name}_p{at}", of[at - 1] / 1e6, "ms", higher_is_better=False, note=note)
+            for name, of in cuts.items()
+            for at in (50, 99)
+        ),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import fields
 from pathlib import Path
 
 from benchmarks.cloud.device import Device
@@ -11,13 +12,14 @@ from benchmarks.cost import peers
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.prices import Units, dollars
 from benchmarks.cost.regimes import Regime, regimes
-from benchmarks.cost.site import Site
+from benchmarks.cost.site import Observed, Site
 from benchmarks.results import Figure, write
 from edge.settings import Settings
 from local.demo.plane import deploy_plane
 from local.emulator import start_emulator
 from local.process import Supervisor
 
+Counted = dict[str, tuple[Regime, Observed]]
 MILLION = 1e6
 MONTH_S = 30 * 24 * 3600
 HOW = (
@@ -30,7 +32,7 @@ WHY = {
     "anything else; only inboxes that take many events a message would be cheaper",
     "trickle": "a publish of one event is $0.45/M at the rule and $0.80/M to hand over to two queues; each "
     "invocation writes a ledger object, $5/M; a batching window and a longer batching_delay_ms lower both",
-    "trickle_window": "what is left is the price of single publishes, $1.25/M; only batches from devices lower it",
+    "trickle_window": "what is left is the price of single publishes, $1.25/M: only batches lower it",
 }
 """Why an aim is not met."""
 
@@ -41,15 +43,17 @@ def main(scale: float) -> None:
         directory = Path(name)
         with Supervisor(directory / "run") as supervisor:
             found = _count(supervisor, directory, scale)
-    gb_s = found["bulk"][1]["plane"]["lambda_gb_s"]
-    figures = [each for regime, units in found.values() for each in _figures(regime, units, gb_s)]
-    figures += _overhead(found["trickle"][1])
+    gb_s = found["bulk"][1].units["plane"]["lambda_gb_s"]
+    figures = [each for regime, seen in found.values() for each in _figures(regime, seen.units, gb_s)]
+    figures += [
+        Figure(f"{name}_fill", seen.fill, "messages", note="of an invocation of the router")
+        for name, (_, seen) in found.items()
+    ]
+    figures += _overhead(found["trickle"][1].units)
     write("cost", figures, f"python -m benchmarks.cost {scale:g}", HOW)
 
 
-def _count(
-    supervisor: Supervisor, directory: Path, scale: float
-) -> dict[str, tuple[Regime, dict[str, Units]]]:
+def _count(supervisor: Supervisor, directory: Path, scale: float) -> Counted:
     cloud = start_emulator(supervisor)
     plane = deploy_plane(supervisor, cloud)
     log = supervisor.run_dir / "emulator.log"
@@ -83,7 +87,8 @@ def _figures(regime: Regime, units: dict[str, Units], gb_s: float) -> list[Figur
 
 def _overhead(trickle: dict[str, Units]) -> list[Figure]:
     """What a device costs a month beside its events: modelled, as nobody waits that long."""
-    reports = MONTH_S / Settings.heartbeat_s + MONTH_S / Settings.manifest_interval_s
+    default = {each.name: each.default for each in fields(Settings)}
+    reports = MONTH_S / default["heartbeat_s"] + MONTH_S / default["manifest_interval_s"]
     # To operations only: half the deliveries; the plane's part is the same but for one write.
     usd = reports * (dollars(trickle["plane"]) + dollars(trickle["consumers"]) / 2)
     connected = dollars({"iot_minute": MONTH_S / 60})

@@ -75,12 +75,8 @@ def memory_mib(function: str) -> int:
 def used_since(cloud: CloudEndpoint, earlier: dict[str, Invocations]) -> dict[str, Invocations]:
     """What the functions ran beyond what was noted `earlier`."""
     none = Invocations(0, 0.0)
-    now = {name: (each, earlier.get(name, none)) for name, each in invocations(cloud).items()}
-    return {
-        name: Invocations(each.number - before.number, each.total_ms - before.total_ms)
-        for name, (each, before) in now.items()
-        if each.number > before.number
-    }
+    found = {name: each.since(earlier.get(name, none)) for name, each in invocations(cloud).items()}
+    return {name: each for name, each in found.items() if each.number}
 
 
 def log_bytes(cloud: CloudEndpoint) -> int:

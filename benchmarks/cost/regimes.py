@@ -89,7 +89,7 @@ def regimes(scale: float) -> list[Regime]:
             trickle,
             name="trickle_window",
             held={**_TAP, ROUTER: 100},
-            note="trickle, if the router had a batching window of 5 s and 100 messages a batch: no setting yet",
+            note="trickle, had the router a batching window of 5 s and 100 messages a batch: no setting yet",
         ),
         Regime(
             name="alarm",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
@@ -19,6 +19,14 @@ from local.demo.plane import Plane
 
 METERED: Final = (ROUTER, f"{ROUTER}-urgent", ARCHIVE_WRITER)
 _SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """`units` of an average event, by who causes them; `fill` is the messages of a router's batch."""
+
+    units: dict[str, Units]
+    fill: float
 
 
 class Site:
@@ -43,8 +51,8 @@ class Site:
                 FunctionName=name, Environment={"Variables": variables}
             )
 
-    def run(self, regime: Regime, device: Device) -> dict[str, Units]:
-        """Play `regime`; the units of an average event, of the plane, its consumers, and what watches it."""
+    def run(self, regime: Regime, device: Device) -> Observed:
+        """Play `regime`, and count what the plane, its consumers and what watches it use."""
         earlier, batches, log = self._marks()
         self._functions.take()
         self._consumers.take()
@@ -70,7 +78,11 @@ class Site:
             "consumers": self._consumers.take(),
             "watching": watching,
         }
-        return {name: scaled(units, 1 / regime.events) for name, units in groups.items()}
+        routed = [messages for function, messages in seen if function.startswith(ROUTER)]
+        return Observed(
+            {name: scaled(units, 1 / regime.events) for name, units in groups.items()},
+            sum(routed) / len(routed),
+        )
 
     def _marks(self) -> tuple[dict[str, Any], int, int]:
         cloud = self._plane.cloud
