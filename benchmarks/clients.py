@@ -1,4 +1,4 @@
-"""What the way to AWS costs a function at its start: boto3, botocore alone, or HTTP signed by hand.
+"""What the way to AWS costs a function at its start: boto3, botocore alone, its signer alone, or none of it.
 
 `python -m benchmarks.clients [REPEATS]`: a fresh process imports it, makes a client for each of SQS, S3 and
 DynamoDB and makes one call of each; AWS is played by a process of this machine. Writes
@@ -61,14 +61,32 @@ def call(service, method, path, body, headers):
     )
     line.request(method, path, body, headers)
     return json.loads(line.getresponse().read() or b"{}")
+"""
+
+_REQUESTS: Final = """
 def post(service, target, document):
     headers = {"content-type": "application/x-amz-json-1.0", "x-amz-target": target}
     return call(service, "POST", "/", json.dumps(document).encode(), headers)
-line = http.client.HTTPConnection(host); made = time.process_time()
+line = http.client.HTTPConnection(urlsplit(url).netloc); made = time.process_time()
 post("sqs", "AmazonSQS.SendMessageBatch",
      {"QueueUrl": queue, "Entries": [{"Id": "0", "MessageBody": "{}"}]})
 call("s3", "PUT", "/archive/a", b"x", {})
 post("dynamodb", "DynamoDB_20120810.GetItem", {"TableName": "contracts", "Key": {"key": {"S": "x"}}})
+"""
+
+# The same, signed by botocore.
+_SIGNER: Final = """
+import http.client
+from botocore.auth import S3SigV4Auth, SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials; imported = time.process_time()
+from urllib.parse import urlsplit
+who = Credentials("x", "x")
+def call(service, method, path, body, headers):
+    request = AWSRequest(method, url + path, data=body, headers=headers)
+    (S3SigV4Auth if service == "s3" else SigV4Auth)(who, service, "us-east-1").add_auth(request)
+    line.request(method, path, body, dict(request.headers))
+    return json.loads(line.getresponse().read() or b"{}")
 """
 
 _CHILD: Final = """
@@ -83,7 +101,12 @@ print(*[1000 * (b - a) for a, b in zip(marks, marks[1:])], 1000 * (ended - began
 """
 
 PARTS: Final = ("import_ms", "clients_ms", "first_calls_ms", "all_ms", "memory_mib")
-WAYS: Final = {"boto3": _BOTO3 + _CALLS, "botocore": _BOTOCORE + _CALLS, "by_hand": _BY_HAND}
+WAYS: Final = {
+    "boto3": _BOTO3 + _CALLS,
+    "botocore": _BOTOCORE + _CALLS,
+    "signer": _SIGNER + _REQUESTS,
+    "by_hand": _BY_HAND + _REQUESTS,
+}
 
 
 def main(repeats: int) -> None:

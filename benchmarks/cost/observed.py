@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,18 @@ _PROCESSED: Final = re.compile(rf"ESM: Lambda {PREFIX}(\S+) processed (\d+) SQS 
 def batches(log: Path) -> list[tuple[str, int]]:
     """Function and number of messages of each batch that the emulator's `log` tells of."""
     return [(found[1], int(found[2])) for found in _PROCESSED.finditer(log.read_text(errors="replace"))]
+
+
+def spared(batches: Sequence[tuple[str, int]], held: Mapping[str, int]) -> int:
+    """How many invocations fewer there had been, had those in `held` got as many messages as they may.
+
+    The emulator gives ten at most, whatever a mapping says.
+    """
+    of_held = [(function, messages) for function, messages in batches if function in held]
+    messages: Counter[str] = Counter()
+    for function, number in of_held:
+        messages[function] += number
+    return len(of_held) - sum(-(-number // held[function]) for function, number in messages.items())
 
 
 def frame_bytes(payload: bytes) -> int:

@@ -69,19 +69,19 @@ class Site:
         used = observed.used_since(self._plane.cloud, earlier)
         frame = sum(map(observed.frame_bytes, payloads)) // len(payloads)
         plane = observed.way_in(payloads) + observed.pollers(seen, frame) + observed.compute(used)
-        invoked = sum(each.number for each in used.values())
+        spared = observed.spared(seen, regime.held)
+        invoked = sum(each.number for each in used.values()) - spared
+        plane += self._functions.take()
+        plane["lambda_request"] -= spared
+        plane["s3_put"] -= spared  # each writes one object an invocation
         watching: Units = Counter()
         watching["log_gb"] = (observed.log_bytes(self._plane.cloud) - log) / 1e9  # type: ignore[assignment]
         watching["xray_trace"] = invoked * observed.TRACED  # type: ignore[assignment]
-        groups = {
-            "plane": plane + self._functions.take(),
-            "consumers": self._consumers.take(),
-            "watching": watching,
-        }
-        routed = [messages for function, messages in seen if function.startswith(ROUTER)]
+        groups = {"plane": plane, "consumers": self._consumers.take(), "watching": watching}
+        routed = [(function, messages) for function, messages in seen if function.startswith(ROUTER)]
         return Observed(
             {name: scaled(units, 1 / regime.events) for name, units in groups.items()},
-            sum(routed) / len(routed),
+            len(payloads) / (len(routed) - observed.spared(routed, regime.held)),
         )
 
     def _marks(self) -> tuple[dict[str, Any], int, int]:
