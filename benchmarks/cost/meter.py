@@ -75,7 +75,6 @@ class Meter:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # it holds back every second write for 40 ms
-    wbufsize = -1
     address: str
     count: Any
 

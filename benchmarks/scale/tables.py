@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from benchmarks.cost import peers
 from benchmarks.cost.prices import dollars
 from benchmarks.scale.bill import usd_per_million
 from benchmarks.scale.parameters import EVENTS_PER_S, LOCAL, PRODUCTION, QUOTAS, REPORTS_PER_S
 from benchmarks.scale.queue import Router, simulate
 
+REGIMES: Final = {
+    "bulk": "bulk: 250 events a publish",
+    "trickle": "trickle: each event a publish, 20/s",
+    "trickle_window": "the same, routers with a window of 5 s",
+    "alarm": "alarms alone",
+}
 FLEETS: Final = (1_000, 10_000, 100_000, 1_000_000)
 MONTH_S: Final = 30 * 24 * 3600
 
@@ -46,6 +54,19 @@ def fleets(measured: Mapping[str, float]) -> tuple[list[str], Rows]:
             ]
         )
     return head, rows
+
+
+def regimes(measured: Mapping[str, float]) -> tuple[list[str], Rows]:
+    """What a million events cost by regime, as counted, beside other ways with consumers that read by tens."""
+    consumers = Counter({"sqs_request": 2 * peers.DELIVERIES / 10})
+    bridge = 1e6 * dollars(peers.eventbridge() + consumers)  # type: ignore[operator]
+    event_gb_s = measured["router_time_event"] / 1e3 * PRODUCTION["memory_mib"] / 1024
+    alone = 1e6 * dollars(peers.unbatched(event_gb_s) + consumers)  # type: ignore[operator]
+    rows = [
+        [REGIMES[name], f"{measured[f'{name}_total']:,.2f}", aim, f"{bridge:,.2f}", f"{alone:,.2f}"]
+        for name, aim in {"bulk": "0.15", "trickle": "0.60", "trickle_window": "0.60", "alarm": ""}.items()
+    ]
+    return ["regime", "USD/M", "aim", "over EventBridge", "unbatched IoT, SQS, Lambda"], rows
 
 
 def recovery(measured: Mapping[str, float]) -> tuple[list[str], Rows]:
@@ -163,6 +184,7 @@ def _usd(measured: Mapping[str, float], fill: float) -> float:
 
 
 TABLES: Final[dict[str, Callable[[Mapping[str, float]], tuple[list[str], Rows]]]] = {
+    "regimes": regimes,
     "fleets": fleets,
     "quotas": quotas,
     "recovery": recovery,

@@ -19,7 +19,7 @@ def test_a_message_that_finds_an_idle_router_goes_alone_and_waits_for_nobody() -
 def test_a_router_that_is_never_idle_takes_full_batches() -> None:
     found = simulate(ROUTER, 1e6, messages=1_000)
     assert found.fill > 9.7  # all but the first
-    assert found.busy == pytest.approx(2)
+    assert found.busy == pytest.approx(2, rel=0.01)
     # 100 batches of 30 ms, two at a time.
     assert found.p99_s == pytest.approx(1.5, rel=0.05)
 
