@@ -57,7 +57,7 @@ def fleets(measured: Mapping[str, float]) -> tuple[list[str], Rows]:
 
 
 def regimes(measured: Mapping[str, float]) -> tuple[list[str], Rows]:
-    """What a million events cost by regime, as counted, beside other ways with consumers that read by tens."""
+    """What a million events cost, as counted, beside other ways with consumers that read by tens."""
     consumers = Counter({"sqs_request": 2 * peers.DELIVERIES / 10})
     bridge = 1e6 * dollars(peers.eventbridge() + consumers)  # type: ignore[operator]
     event_gb_s = measured["router_time_event"] / 1e3 * PRODUCTION["memory_mib"] / 1024
