@@ -23,16 +23,18 @@ from typing import Any, Final
 
 from benchmarks.results import Figure, write
 from contract import load_contract
-from eventplane.contract import ParticipantKind
+from eventplane.contract import Contract, ParticipantKind, compile_contract
 from eventplane.envelope import write_event
 from eventplane.ingest import IngestFrame, frame_text
 from stacks.bundling import compile_bytecode, copy_packages, installed
 from stacks.constructs.function_assets import CONTRACT_FILE, LOCK
 
-FUNCTIONS: Final = ("router", "archive_writer", "ingest_errors")
+FUNCTIONS: Final = ("router", "archive_writer", "ingest_errors", "webhook")
 REPEATS: Final = 15
 AIM_MS: Final = 120
 """For the router."""
+
+CLOCK: Final = "CPU time of a fresh process after the interpreter's start, median"
 
 _CHILD: Final = """
 import time; began = time.process_time()
@@ -65,7 +67,8 @@ class _Aws(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or "{}")
         taken = [{"Id": each["Id"]} for each in body.get("Entries", [])]
-        self._answer(json.dumps({"Successful": taken} if taken else {}).encode())
+        secret = {"SecretString": "a" * 64} if "SecretId" in body else {}
+        self._answer(json.dumps({"Successful": taken} if taken else secret).encode())
 
     def do_PUT(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -82,7 +85,8 @@ class _Aws(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def _aws() -> Iterator[str]:
+def aws() -> Iterator[str]:
+    """The address of an AWS that says yes."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Aws)
     Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -97,6 +101,8 @@ def _batch(function: str) -> str:
         {"id": "1", "source": "/homes/a", "type": "org.eventplane.alarm.keyword.v1"}, {"room": "bath"}
     )
     body = frame_text(IngestFrame(event.json.encode(), "devices/a/outbox", "a", "", 4_000_000_000_000))
+    if function == "webhook":
+        body = event.json
     if function == "ingest_errors":
         names = {"ruleName": "r", "topic": "t", "clientId": "a", "base64OriginalPayload": "e30="}
         body = json.dumps({**names, "failures": []})
@@ -105,8 +111,21 @@ def _batch(function: str) -> str:
     return json.dumps({"Records": [record]})
 
 
-def _environment(code: Path, packages: Path, url: str) -> dict[str, str]:
-    contract = load_contract()
+def installed_here() -> Path:
+    """The functions' packages, for this machine."""
+    return installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64")
+
+
+def _contract() -> Contract:
+    """Ours, with one inbox as a webhook."""
+    document = json.loads(load_contract().canonical)
+    document["participants"]["alarm-centre"]["inbox"]["webhook"] = {}
+    return compile_contract(document, "benchmark")
+
+
+def environment(code: Path, packages: Path, url: str, source: str | None = None) -> dict[str, str]:
+    """What a function's process is started with, with its `code` and `packages`, and AWS at `url`."""
+    contract = _contract()
     inboxes = [each.inbox.address for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
     queue = f"{url}/0/queue"
     return {
@@ -121,42 +140,54 @@ def _environment(code: Path, packages: Path, url: str) -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": "x",
         "AWS_EC2_METADATA_DISABLED": "true",
         "POWERTOOLS_SERVICE_NAME": "bench",
-        "EVENTPLANE_SOURCE": contract.device.outbox.address,
+        "EVENTPLANE_SOURCE": contract.device.outbox.address if source is None else source,
         "EVENTPLANE_SOURCE_QUEUE": queue,
         "EVENTPLANE_QUEUES": json.dumps(dict.fromkeys(inboxes, queue)),
         "EVENTPLANE_ARCHIVE_BUCKET": "archive",
         "EVENTPLANE_CONTRACTS_TABLE": "contracts",
         "EVENTPLANE_CONTRACT_REFRESH_S": "30",
         "EVENTPLANE_CONTRACT": contract.version,
+        "EVENTPLANE_WEBHOOK_URL": f"{url}/hook",
+        "EVENTPLANE_WEBHOOK_SECRET": "secret",
+        "EVENTPLANE_WEBHOOK_ORIGIN": "bench",
+        "EVENTPLANE_OUTBOX_QUEUE": queue,
+        "EVENTPLANE_DEAD_LETTER_QUEUE": queue,
+        "EVENTPLANE_CONCURRENCY": "1",
         "EVENTPLANE_WAYS_IN": json.dumps([queue]),
         "EVENTPLANE_LETTERS_TO": json.dumps([queue]),
     }
 
 
-def main(repeats: int) -> None:
-    """Measure all functions, and print and write the medians."""
-    packages = installed(LOCK, "x86_64" if platform.machine() == "x86_64" else "arm64")
-    figures: list[Figure] = []
-    with tempfile.TemporaryDirectory() as directory, _aws() as url:
+def figures(repeats: int) -> list[Figure]:
+    """The medians of all functions."""
+    packages = installed_here()
+    found: list[Figure] = []
+    with tempfile.TemporaryDirectory() as directory, aws() as url:
         for function in FUNCTIONS:
             code = Path(directory) / function
             code.mkdir()
             copy_packages(code, "eventplane", "lambdas/common", f"lambdas/{function}")
-            (code / CONTRACT_FILE).write_bytes(load_contract().canonical)
+            (code / CONTRACT_FILE).write_bytes(_contract().canonical)
             compile_bytecode(code, str(code))
-            runs = [_run(function, _environment(code, packages, url)) for _ in range(repeats + 1)][1:]
+            source = "alarm-centre.inbox" if function == "webhook" else None
+            variables = environment(code, packages, url, source)
+            runs = [_run(function, variables) for _ in range(repeats + 1)][1:]
             for part, values in zip(PARTS, zip(*runs, strict=True), strict=True):
                 name, _, unit = part.rpartition("_")
                 aim = AIM_MS if (function, part) == ("router", "all_ms") else None
                 median = statistics.median(values)
-                figures.append(Figure(f"{function}_{name}", median, unit, aim, higher_is_better=False))
-    command = f"python -m benchmarks.cold_start {repeats}"
-    write("cold-start", figures, command, "CPU time of a fresh process after the interpreter's start, median")
+                found.append(Figure(f"{function}_{name}", median, unit, aim, higher_is_better=False))
+    return found
 
 
-def _run(function: str, environment: dict[str, str]) -> list[float]:
+def main(repeats: int) -> None:
+    """Measure, print and write."""
+    write("cold-start", figures(repeats), f"python -m benchmarks.cold_start {repeats}", CLOCK)
+
+
+def _run(function: str, variables: dict[str, str]) -> list[float]:
     command = [sys.executable, "-S", "-c", _CHILD, function, _batch(function)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     figures: list[float] = json.loads(done.stderr.splitlines()[-1])
     return figures
 

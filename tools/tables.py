@@ -10,13 +10,16 @@ import dataclasses
 import itertools
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from edge.health.metrics import METRICS  # noqa: E402 - after the path it needs
+from benchmarks.scale.parameters import MEASURED  # noqa: E402 - after the path it needs
+from benchmarks.scale.tables import TABLES as SCALE_TABLES  # noqa: E402
+from edge.health.metrics import METRICS  # noqa: E402
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
@@ -100,6 +103,11 @@ def reasons_table() -> str:
     return _table(["reason", "what it means", "what to do"], [*rows, ["another", OTHER.means, OTHER.do]])
 
 
+def scale_table(name: str) -> str:
+    """One of what a fleet means, by the committed figures."""
+    return _table(*SCALE_TABLES[name](MEASURED))
+
+
 TABLES = {
     "metrics": metrics_table,
     "settings": settings_table,
@@ -107,6 +115,7 @@ TABLES = {
     "channel": channel_table,
     "reasons": reasons_table,
     "webhook": webhook_table,
+    **{name: partial(scale_table, name) for name in SCALE_TABLES},
 }
 
 

@@ -1,0 +1,128 @@
+"""What is measured, in one deployed plane: throughput first, as the load of the others follows from it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from statistics import median, quantiles
+from time import monotonic_ns, sleep
+from typing import Final
+
+from benchmarks.cloud.device import Device
+from benchmarks.cloud.events import ALARM, ALARM_INBOXES, DOOR, DOOR_INBOXES, SIZE, event
+from benchmarks.cloud.functions import Invocations, invocations
+from benchmarks.cloud.readers import Readers
+from benchmarks.results import Figure
+from eventplane.batch import pack_texts
+from local.demo.plane import Plane
+
+BATCH: Final = 250
+"""Events of one publish: what the forwarder packs at most by default."""
+
+AHEAD: Final = 4_000
+"""Events that the device may be ahead of the readers: the emulator's queues get slower the more they hold."""
+
+PROBES_PER_S: Final = 10
+NOTE: Final = (
+    f"events of {SIZE} B from one device over TLS; emulator, functions and readers share the machine"
+)
+
+ROUTER: Final = "router-device"
+
+_NUMBERS = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """`rates` in events/s by run; what the router ran for all `events` of them."""
+
+    events: int
+    rates: tuple[float, ...]
+    router: Invocations
+
+    def figure(self, name: str, note: str) -> Figure:
+        """The median."""
+        runs = f"{self.events // len(self.rates)} {NOTE}; {note}; median of {len(self.rates)} runs"
+        return Figure(name, median(self.rates), "events/s", note=runs)
+
+
+def throughput(plane: Plane, device: Device, events: int, batch: int, runs: int) -> Throughput:
+    """Events a second from the first publish until the last was read from the second inbox."""
+    rates = []
+    before = invocations(plane.cloud)[ROUTER]
+    for _ in range(runs):
+        with Readers(plane, DOOR_INBOXES) as readers:
+            began = monotonic_ns()
+            for sent, texts in _batches(events, batch):
+                readers.wait_for(max(0, sent - AHEAD))
+                device.publish(_payload(texts))
+            rates.append(events / ((readers.wait_for(events) - began) / 1e9))
+    return Throughput(events * runs, tuple(rates), invocations(plane.cloud)[ROUTER].since(before))
+
+
+def router_time(batched: Throughput, single: Throughput) -> list[Figure]:
+    """How long the router runs: so much an invocation, and so much more an event; two runs, two unknowns."""
+    (n, t), (m, u) = ((each.router.number, each.router.total_ms) for each in (batched, single))
+    event = (t * m - u * n) / (batched.events * m - single.events * n)
+    invocation = (u - event * single.events) / m
+    note = "of wall clock in the emulator, whose queues answer more slowly than AWS"
+    return [
+        Figure("router_time_invocation", invocation, "ms", higher_is_better=False, note=note),
+        Figure("router_time_event", event, "ms", higher_is_better=False, note=note),
+    ]
+
+
+def latency(plane: Plane, device: Device, other: Device, load: float, seconds: float) -> list[Figure]:
+    """From publish to reception, of alarms and of telemetry, while `other` sends `load` events/s."""
+    probes = round(seconds * PROBES_PER_S)
+    sent: dict[str, dict[str, int]] = {ALARM: {}, DOOR: {}}
+    with Readers(plane, {*DOOR_INBOXES, *ALARM_INBOXES}) as readers:
+        ending = threading.Event()
+        thread = threading.Thread(target=_load, args=(other, load, ending), daemon=True)
+        thread.start()
+        for _ in range(probes):
+            for type, times in sent.items():
+                id = f"probe{next(_NUMBERS)}"
+                times[id] = monotonic_ns()
+                device.publish(event(id, type).encode(), urgent=type == ALARM)
+            sleep(1 / PROBES_PER_S)
+        ending.set()
+        thread.join()
+        inboxes = {ALARM: ALARM_INBOXES[0], DOOR: DOOR_INBOXES[0]}
+        delays = {type: readers.delays(inboxes[type], times) for type, times in sent.items()}
+    note = f"{probes} probes, {PROBES_PER_S}/s, beside {load:,.0f} events/s of another device; warm functions"
+    cuts = {
+        name: quantiles(delays[type], n=100, method="inclusive")
+        for type, name in ((ALARM, "urgent"), (DOOR, "normal"))
+    }
+    return [
+        Figure("latency_load", load, "events/s", note="half of what was measured batched"),
+        *(
+            Figure(f"latency_{name}_p{at}", of[at - 1] / 1e6, "ms", higher_is_better=False, note=note)
+            for name, of in cuts.items()
+            for at in (50, 99)
+        ),
+    ]
+
+
+def _load(device: Device, rate: float, ending: threading.Event) -> None:
+    """Batches at an even pace."""
+    while not ending.is_set():
+        began = monotonic_ns()
+        _, texts = next(_batches(BATCH, BATCH))
+        device.publish(_payload(texts))
+        ending.wait(max(0.0, BATCH / rate - (monotonic_ns() - began) / 1e9))
+
+
+def _batches(events: int, batch: int) -> Iterator[tuple[int, list[str]]]:
+    """Batches of new events, each with how many there are with it."""
+    for sent in range(0, events, batch):
+        ids = islice(_NUMBERS, min(batch, events - sent))
+        texts = [event(f"e{each}") for each in ids]
+        yield sent + len(texts), texts
+
+
+def _payload(texts: Sequence[str]) -> bytes:
+    return pack_texts(texts) if len(texts) > 1 else texts[0].encode()

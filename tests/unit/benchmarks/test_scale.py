@@ -1,0 +1,38 @@
+"""The model behind docs/scale.md, where its answer is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.scale.bill import units
+from benchmarks.scale.queue import Router, simulate
+
+ROUTER = Router(servers=2, batch=10, invocation_s=0.02, event_s=0.001)
+
+
+def test_a_message_that_finds_an_idle_router_goes_alone_and_waits_for_nobody() -> None:
+    found = simulate(ROUTER, 0.01, messages=1_000)
+    assert found.fill == 1
+    assert found.p99_s == pytest.approx(0.021)
+
+
+def test_a_router_that_is_never_idle_takes_full_batches() -> None:
+    found = simulate(ROUTER, 1e6, messages=1_000)
+    assert found.fill > 9.7  # all but the first
+    assert found.busy == pytest.approx(2, rel=0.01)
+    # 100 batches of 30 ms, two at a time.
+    assert found.p99_s == pytest.approx(1.5, rel=0.05)
+
+
+def test_a_window_fills_batches_and_ends() -> None:
+    windows = Router(servers=2, batch=10, invocation_s=0.02, event_s=0.001, window_s=5)
+    found = simulate(windows, 1, messages=1_000)
+    assert 5 < found.fill < 8
+    assert found.p99_s < 5.1
+
+
+def test_full_batches_share_what_an_invocation_costs() -> None:
+    alone, shared = (units(fill=fill, event_s=0, invocation_s=0) for fill in (1, 10))
+    assert alone["s3_put"] - shared["s3_put"] == pytest.approx(0.9)
+    # The rule's two writes stay; all else is by tens.
+    assert shared["sqs_request"] == pytest.approx(2 + 0.2 + 0.2 + 0.6)
