@@ -1,8 +1,7 @@
 """The fleet's registry as items of a DynamoDB table, and the one way to change them: read, decide, write if
 nobody wrote meanwhile.
 
-The requests are built here and sent by whoever has a client, so that functions and commands agree on every
-attribute.
+The client is the caller's, so that functions and commands agree on every attribute and the core needs no SDK.
 """
 
 from __future__ import annotations
@@ -53,6 +52,27 @@ class Store(Protocol):
 
     def write(self, device: Device) -> bool:
         """Write `device` unless somebody wrote since its revision was read; whether it was written."""
+
+
+class Registry:
+    """The store in DynamoDB: `table` through a boto3 client. What that refuses is raised as it is."""
+
+    def __init__(self, client: Any, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def read(self, thing: str) -> Device | None:
+        """See `Store`."""
+        item = self._client.get_item(**read_request(self._table, thing)).get("Item")
+        return from_item(item) if item else None
+
+    def write(self, device: Device) -> bool:
+        """See `Store`."""
+        try:
+            self._client.put_item(**write_request(self._table, device))
+        except self._client.exceptions.ConditionalCheckFailedException:
+            return False
+        return True
 
 
 def change(store: Store, thing: str, step: Callable[[Device | None], Device]) -> Device:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from eventplane.fleet_registry import Registry
 from lambdas.certificate_keeper.certificates import Certificates
 from lambdas.certificate_keeper.grace import Grace
 from lambdas.certificate_keeper.service import KeeperService
@@ -16,7 +17,6 @@ from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
-from lambdas.common.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)

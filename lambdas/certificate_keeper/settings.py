@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lambdas.common.settings import SettingsError, text
+from lambdas.common.settings import text, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,5 @@ def read_settings(environment: Mapping[str, str]) -> KeeperSettings:
         table=text(environment, "EVENTPLANE_FLEET_TABLE"),
         certificate_arns=text(environment, "EVENTPLANE_CERTIFICATE_ARNS"),
         queue=text(environment, "EVENTPLANE_SOURCE_QUEUE"),
-        grace_s=_seconds(environment, "EVENTPLANE_CERTIFICATE_GRACE_S"),
+        grace_s=whole_number(environment, "EVENTPLANE_CERTIFICATE_GRACE_S", least=0),
     )
-
-
-def _seconds(environment: Mapping[str, str], variable: str) -> int:
-    value = text(environment, variable)
-    if not value.isdecimal():
-        raise SettingsError(variable, "is no number of seconds")
-    return int(value)

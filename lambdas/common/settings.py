@@ -28,11 +28,11 @@ def text(environment: Mapping[str, str], variable: str) -> str:
     return value
 
 
-def whole_number(environment: Mapping[str, str], variable: str) -> int:
-    """A number from 1. Raises `SettingsError`."""
+def whole_number(environment: Mapping[str, str], variable: str, least: int = 1) -> int:
+    """A number from `least`. Raises `SettingsError`."""
     value = text(environment, variable)
-    if not (value.isascii() and value.isdigit() and int(value)):
-        raise SettingsError(variable, "is not a whole number from 1")
+    if not (value.isascii() and value.isdigit() and int(value) >= least):
+        raise SettingsError(variable, f"is not a whole number from {least}")
     return int(value)
 
 
@@ -56,14 +56,6 @@ def text_list(environment: Mapping[str, str], variable: str) -> tuple[str, ...]:
     if not (isinstance(value, list) and value and all(isinstance(each, str) for each in value)):
         raise SettingsError(variable, "is not a JSON array of texts")
     return tuple(value)
-
-
-def seconds(environment: Mapping[str, str], variable: str) -> int:
-    """A whole number of seconds, at least 1. Raises `SettingsError`."""
-    value = text(environment, variable)
-    if not (value.isascii() and value.isdigit() and int(value)):
-        raise SettingsError(variable, f"is {value!r}, no number of seconds")
-    return int(value)
 
 
 def bundle_root(environment: Mapping[str, str]) -> Path:

@@ -9,11 +9,11 @@ import os
 from functools import cache
 from typing import Any
 
+from eventplane.fleet_registry import Registry
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
 from lambdas.common.queue import Context
-from lambdas.common.registry import Registry
 from lambdas.provisioning_hook.service import HookService
 from lambdas.provisioning_hook.settings import read_settings
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lambdas.common.settings import bundle_root, seconds, text, text_mapping
+from lambdas.common.settings import bundle_root, text, text_mapping, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,6 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
         queues=text_mapping(environment, "EVENTPLANE_QUEUES"),
         archive_bucket=text(environment, "EVENTPLANE_ARCHIVE_BUCKET"),
         contracts_table=text(environment, "EVENTPLANE_CONTRACTS_TABLE"),
-        refresh_s=seconds(environment, "EVENTPLANE_CONTRACT_REFRESH_S"),
+        refresh_s=whole_number(environment, "EVENTPLANE_CONTRACT_REFRESH_S"),
         root=bundle_root(environment),
     )

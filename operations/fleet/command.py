@@ -14,10 +14,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
 from eventplane.fleet import Device
-from eventplane.fleet_registry import TABLE
+from eventplane.fleet_registry import TABLE, Registry
 from eventplane.resource_names import resource_name
 from operations.fleet.disposal import Disposal
-from operations.fleet.registry import Registry
 from operations.fleet.service import Fleet
 
 

@@ -16,10 +16,10 @@ from edge.provisioning.identity import Identity
 from edge.provisioning.renewal import Outcome, Renewal
 from edge.settings import CloudSettings
 from eventplane.fleet import Device
+from eventplane.fleet_registry import Registry
 from eventplane.topics import CLAIM_CLIENT_PREFIX
 from local.cloud import CloudEndpoint
 from local.things import Thing
-from operations.fleet.registry import Registry
 
 ANSWER_SECONDS = 10.0
 

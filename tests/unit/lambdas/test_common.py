@@ -13,7 +13,7 @@ from eventplane.envelope import write_event
 from eventplane.sqs_binding import to_message
 from lambdas.common.archive import Archive
 from lambdas.common.contracts import CONTRACT_FILE, load_contract
-from lambdas.common.settings import SettingsError, seconds, text, text_list, text_mapping
+from lambdas.common.settings import SettingsError, text, text_list, text_mapping, whole_number
 from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, TAKEN, Answer, Fate, SqsSender, batches
 from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event
 
@@ -109,9 +109,9 @@ def test_a_wrong_setting_is_named(value: str | None, problem: str) -> None:
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "1.5", "x", "\u0661"])
 def test_seconds_are_a_whole_number_of_them(value: str) -> None:
-    assert seconds({"WAIT": "30"}, "WAIT") == 30
+    assert whole_number({"WAIT": "30"}, "WAIT") == 30
     with pytest.raises(SettingsError, match="WAIT"):
-        seconds({"WAIT": value}, "WAIT")
+        whole_number({"WAIT": value}, "WAIT")
 
 
 @pytest.mark.parametrize("value", ["", "[", "[]", "{}", "[1]"])

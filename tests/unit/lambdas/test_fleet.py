@@ -13,9 +13,8 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from eventplane.fleet import State, decommissioned, made
-from eventplane.fleet_registry import KEY
+from eventplane.fleet_registry import KEY, Registry
 from lambdas.certificate_keeper import handler as keeper
-from lambdas.common.registry import Registry
 from lambdas.common.settings import SettingsError
 from lambdas.provisioning_hook import handler as hook
 from tests.unit.lambdas.support import NOW_MS, LambdaContext, QueueMessage, message, sqs_event

@@ -9,9 +9,8 @@ import pytest
 from moto import mock_aws
 
 from eventplane.fleet import State, made
-from eventplane.fleet_registry import KEY
+from eventplane.fleet_registry import KEY, Registry
 from operations.fleet.command import main
-from operations.fleet.registry import Registry
 
 TABLE = "eventplane-dev-fleet"
 
