@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from moto import mock_aws
 
 from contract.__main__ import main
 from contract.loader import load_contract
@@ -36,20 +34,15 @@ def contract() -> Contract:
 
 
 @pytest.fixture
-def dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    with mock_aws():
-        client = boto3.client("dynamodb")
-        client.create_table(
-            TableName=TABLE,
-            KeySchema=[{"AttributeName": KEY, "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": KEY, "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        yield client
+def dynamodb(aws: None) -> Any:
+    client = boto3.client("dynamodb")
+    client.create_table(
+        TableName=TABLE,
+        KeySchema=[{"AttributeName": KEY, "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": KEY, "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    return client
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from contract import load_contract
 from eventplane.contract import Contract
@@ -26,18 +25,10 @@ def contract() -> Contract:
 
 
 @pytest.fixture
-def cloud(contract: Contract, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    with mock_aws():
-        cloud = Cloud(boto3.client("sqs"), boto3.client("s3"), boto3.client("dynamodb"))
-        cloud.create(contract)
-        yield cloud
+def cloud(contract: Contract, aws: None) -> Cloud:
+    cloud = Cloud(boto3.client("sqs"), boto3.client("s3"), boto3.client("dynamodb"))
+    cloud.create(contract)
+    return cloud
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from contract import load_contract
 from eventplane import resource_names
@@ -24,29 +23,20 @@ def contract() -> Contract:
 
 
 @pytest.fixture
-def plane(contract: Contract, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plane]:
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "EVENTPLANE_ENV": ENVIRONMENT,
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
+def plane(contract: Contract, aws: None, monkeypatch: pytest.MonkeyPatch) -> Plane:
+    monkeypatch.setenv("EVENTPLANE_ENV", ENVIRONMENT)
     monkeypatch.setattr(reading, "_LONG_POLL_S", 0)
-    with mock_aws():
-        plane = Plane(boto3.client("sqs"), boto3.client("s3"))
-        channels = [
-            channel
-            for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE)
-            for channel in (service.inbox, service.outbox)
-        ]
-        for name in ["ingest", "tap", *map(resource_names.channel_queue, channels)]:
-            plane.create_pair(name)
-        plane.s3.create_bucket(Bucket=plane.bucket)
-        monkeypatch.setattr("operations.cloud.Cloud.sqs", property(lambda _: plane.client))
-        yield plane
+    plane = Plane(boto3.client("sqs"), boto3.client("s3"))
+    channels = [
+        channel
+        for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE)
+        for channel in (service.inbox, service.outbox)
+    ]
+    for name in ["ingest", "tap", *map(resource_names.channel_queue, channels)]:
+        plane.create_pair(name)
+    plane.s3.create_bucket(Bucket=plane.bucket)
+    monkeypatch.setattr("operations.cloud.Cloud.sqs", property(lambda _: plane.client))
+    return plane
 
 
 @pytest.fixture

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import boto3
 import pytest
-from moto import mock_aws
 
 from eventplane.fleet import State, made
 from eventplane.fleet_registry import KEY, Registry
@@ -16,20 +13,15 @@ TABLE = "eventplane-dev-fleet"
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    with mock_aws():
-        client = boto3.client("dynamodb")
-        client.create_table(
-            TableName=TABLE,
-            KeySchema=[{"AttributeName": KEY, "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": KEY, "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        yield Registry(client, TABLE)
+def registry(aws: None) -> Registry:
+    client = boto3.client("dynamodb")
+    client.create_table(
+        TableName=TABLE,
+        KeySchema=[{"AttributeName": KEY, "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": KEY, "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    return Registry(client, TABLE)
 
 
 def test_devices_are_registered_once(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
