@@ -38,7 +38,7 @@ def lines(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
 
 
 def parsed(rows: DataFrame, folder: Folder) -> DataFrame:
-    """`rows` of `lines` as records of `folder`: its columns, `file`, and `line_text`.
+    """`rows` of `lines` as records of `folder`: its columns, `file`, `value` (the line), and `line_text`.
 
     `line_text` is the line itself where the columns do not hold all of it: it is no such record, or it has
     members of a later version, or one twice. So nothing is lost, whatever wrote the line.
@@ -50,6 +50,7 @@ def parsed(rows: DataFrame, folder: Folder) -> DataFrame:
     return read.select(
         *(sf.col("record")[name].alias(name) for name in names),
         "file",
+        "value",
         sf.when(~_holds_all(names), sf.col("value")).alias("line_text"),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,7 @@ def test_a_large_hour_has_several_files_in_order(
         archive.send(home=f"home-{number:02}")
     archive.write()
     # Sizes of this test's world: some hundred bytes of raw lines shall be three files or so.
-    monkeypatch.setattr(files, "WANTED_BYTES", 4_000)
+    monkeypatch.setattr(files, "WANTED_BYTES", 800)
     monkeypatch.setattr(files, "MOST_BYTES", 100_000)
     receipt = compacted(archive)[f"tap/{HOUR.partition}"]
     assert len(receipt.files) > 1
@@ -227,5 +228,5 @@ def test_a_large_hour_has_several_files_in_order(
             for name in receipt.files
         )
     ]
-    assert all(before[1] < after[0] for before, after in zip(spans, spans[1:], strict=False))
+    assert all(before[1] < after[0] for before, after in pairwise(spans))
     assert table(spark, archive, TAP_FOLDER).count() == 40
