@@ -66,7 +66,9 @@ class BucketObjects:
 
     def write(self, name: str, body: bytes) -> None:
         tags = "&".join(f"{key}={value}" for key, value in self._tags(name).items())
-        self._s3.put_object(Bucket=self._bucket, Key=name, Body=body, Tagging=tags)
+        # Who may not tag may still write what has no tags.
+        more = {"Tagging": tags} if tags else {}
+        self._s3.put_object(Bucket=self._bucket, Key=name, Body=body, **more)
 
     def move(self, name: str, target: str) -> None:
         # The managed copy also takes objects beyond the 5 GB of one request.

@@ -216,8 +216,8 @@ def test_a_large_hour_has_several_files_in_order(
     for number in range(40):
         archive.send(home=f"home-{number:02}")
     archive.write()
-    # Sizes of this test's world: some hundred bytes of raw lines shall be three files or so.
-    monkeypatch.setattr(files, "WANTED_BYTES", 800)
+    # Sizes of this test's world: a kilobyte of raw lines shall be some files.
+    monkeypatch.setattr(files, "WANTED_BYTES", 200)
     monkeypatch.setattr(files, "MOST_BYTES", 100_000)
     receipt = compacted(archive)[f"tap/{HOUR.partition}"]
     assert len(receipt.files) > 1
