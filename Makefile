@@ -17,8 +17,8 @@ export EVENTPLANE_SHARED ?= ../shared
 ENV ?= dev
 TYPED := contract edge eventplane glue_jobs lambdas local operations stacks
 
-.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables crash-test \
-  bench-router bench-edge bench-spool bench-cloud bench-cost bench-scale device-image device-image-check clean
+.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain audit lock tables \
+  crash-test bench-router bench-edge bench-spool bench-cloud bench-cost bench-scale device-image device-image-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ explain: setup ## Tell which routes an event takes, and why not the others: EVEN
 	@python -m contract compile --output build/contract.json > build/contract.txt
 	@python -m eventplane explain "$(EVENT)" --contract build/contract.json \
 	  $(if $(PLACE),--place "$(PLACE)") $(if $(JSON),--json)
+
+audit: setup ## Audit an archive on this machine: INPUT=folder DATE=all OUTPUT=build/audit
+	@python -m glue_jobs.delivery_audit --INPUT "$(or $(INPUT),build/demo/run/archive)" \
+	  --OUTPUT "$(or $(OUTPUT),build/audit)" --DATE "$(or $(DATE),all)"
 
 lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 	tools/lock.sh

@@ -67,6 +67,17 @@ class LedgerRecord:
     message_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class QuarantineRecord:
+    """A message of the tap queue that is no frame: its `body`, and the reason, short and at length."""
+
+    archived_at_ms: int
+    message_id: str
+    reason: str
+    detail: str
+    body: str
+
+
 def to_line(record: TapRecord | LedgerRecord) -> str:
     """The record as one line of JSON, without a line end."""
     return json.dumps(asdict(record), ensure_ascii=False, separators=(",", ":"))

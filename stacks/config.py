@@ -13,6 +13,8 @@ from aws_cdk import aws_logs as logs
 from eventplane import resource_names
 from eventplane.errors import EventPlaneError
 from eventplane.presence import BUCKETS
+from stacks.archive_settings import JobSize, Retention
+from stacks.setting_error import EnvironmentSettingError
 from stacks.webhook_url import url_problem
 
 PROJECT: Final = resource_names.PROJECT
@@ -40,15 +42,6 @@ class UnknownEnvironmentError(EventPlaneError):
         )
         self.name = name
         self.known = known
-
-
-class EnvironmentSettingError(EventPlaneError):
-    """The `setting` of an environment has a value that cannot be deployed."""
-
-    def __init__(self, setting: str, problem: str) -> None:
-        super().__init__(f"{setting} {problem}; correct it in stacks/config.py")
-        self.setting = setting
-        self.problem = problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +157,8 @@ class Environment:
         webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
         presence: when something is said of a device, and how the functions run that do.
         inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
-        audit_workers: Glue workers of the delivery audit.
-        audit_timeout_min: minutes after which the delivery audit is stopped.
-        audit_schedule: when the audit starts, as AWS Glue writes it (`cron(...)`, UTC); None means by hand.
+        audit, compaction, erasure: how the Glue jobs run.
+        retention: how long the archive keeps what.
         customer_key: ARN of the AWS KMS key for queues, archive and alarms. It costs about $1 a month and
             $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with keys of its own, for
             nothing. Only with it the customer can see who decrypts, and take it back.
@@ -191,9 +183,10 @@ class Environment:
     contract_refresh_s: int = 30
     presence: PresenceSettings
     inbox_visibility_s: int
-    audit_workers: int
-    audit_timeout_min: int
-    audit_schedule: str | None = None
+    audit: JobSize
+    compaction: JobSize
+    erasure: JobSize
+    retention: Retention
     customer_key: str | None = None
     alarm_emails: tuple[str, ...] = ()
     urgent_age_alarm_s: int = 60
@@ -209,8 +202,6 @@ class Environment:
             raise EnvironmentSettingError(
                 "contract_refresh_s", f"is {self.contract_refresh_s}, not 1 or more"
             )
-        if self.audit_workers < 2:
-            raise EnvironmentSettingError("audit_workers", f"is {self.audit_workers}; Spark on Glue needs 2")
         if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
             raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
         for participant, url in self.webhook_urls.items():
@@ -249,6 +240,10 @@ _ROUTER = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, batch_window
 
 _AUDIT_SCHEDULE = "cron(30 2 * * ? *)"
 """Late enough for what devices sent, and routers wrote down, around midnight."""
+
+_NIGHTLY = "cron(0 2 * * ? *)"
+_HOURLY = "cron(40 * * * ? *)"
+"""The compaction leaves an hour alone for half of the next one (glue_jobs/common/hours.py)."""
 
 # The tap is in no hurry: the longer it gathers, the fewer objects the audit has to open.
 _ARCHIVE_WRITER = FunctionSize(
@@ -301,8 +296,10 @@ ENVIRONMENTS: Final = {
                 ),
             ),
             inbox_visibility_s=30,
-            audit_workers=2,
-            audit_timeout_min=15,
+            audit=JobSize(workers=2, timeout_min=15),
+            compaction=JobSize(workers=2, timeout_min=15),
+            erasure=JobSize(workers=2, timeout_min=15),
+            retention=Retention(raw_days=21, compacted_days=30, replaced_days=1),
             certificate_grace_s=1,
         ),
         Environment(
@@ -315,9 +312,10 @@ ENVIRONMENTS: Final = {
             webhook=_WEBHOOK,
             presence=_PRESENCE,
             inbox_visibility_s=60,
-            audit_workers=2,
-            audit_timeout_min=30,
-            audit_schedule=_AUDIT_SCHEDULE,
+            audit=JobSize(workers=2, timeout_min=30, schedule=_AUDIT_SCHEDULE),
+            compaction=JobSize(workers=2, timeout_min=60, schedule=_NIGHTLY, is_flexible=True),
+            erasure=JobSize(workers=2, timeout_min=60),
+            retention=Retention(raw_days=21, compacted_days=90, replaced_days=7),
         ),
         Environment(
             name="prod",
@@ -347,9 +345,10 @@ ENVIRONMENTS: Final = {
                 ),
             ),
             inbox_visibility_s=60,
-            audit_workers=5,
-            audit_timeout_min=120,
-            audit_schedule=_AUDIT_SCHEDULE,
+            audit=JobSize(workers=5, timeout_min=120, schedule=_AUDIT_SCHEDULE),
+            compaction=JobSize(workers=5, timeout_min=120, schedule=_HOURLY, is_flexible=True),
+            erasure=JobSize(workers=10, timeout_min=720),
+            retention=Retention(raw_days=35, compacted_days=400, replaced_days=30),
         ),
     )
 }

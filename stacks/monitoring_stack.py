@@ -46,6 +46,7 @@ class MonitoringStack(PlaneStack):
             chain.from_iterable(map(watch.of_rule, rules)),
             [watch.of_ingest_errors(queue_name(environment, INGEST_ERRORS))],
             watch.of_audit(environment),
+            watch.of_compaction(environment),
         )
         PlaneDashboard(
             self,

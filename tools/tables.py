@@ -23,6 +23,7 @@ from edge.health.metrics import METRICS  # noqa: E402
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
+from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
 from eventplane.contract import webhook_reader  # noqa: E402
 from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
 from eventplane.contract.settings import Number, Word  # noqa: E402
@@ -108,7 +109,34 @@ def scale_table(name: str) -> str:
     return _table(*SCALE_TABLES[name](MEASURED))
 
 
+def archive_folders_table() -> str:
+    """The folders of the archive: what a row is, how it lies there, who wrote it."""
+    return _table(
+        ["folder", "version", "one row is", "form", "written by"],
+        [[f"`{_place(each)}`", f"{each.version}", each.row, each.form, each.written_by] for each in FOLDERS],
+    )
+
+
+def _place(folder: Folder) -> str:
+    return "/".join([folder.name, *(f"{each}=" for each in folder.partitions)]) + "/"
+
+
+def archive_columns_table() -> str:
+    """The columns of the archive's tables, the compacted ones' included, and the tables that have them."""
+    tables: dict[str, list[str]] = {}
+    about: dict[str, list[str]] = {}
+    for folder in FOLDERS:
+        for column in folder.compacted_columns or folder.columns:
+            added = column not in folder.columns
+            tables.setdefault(column.name, []).append(f"{folder.name}{' (compacted)' if added else ''}")
+            about[column.name] = [column.type, column.meaning]
+    rows = [[f"`{name}`", *about[name], ", ".join(tables[name])] for name in tables]
+    return _table(["column", "type", "meaning", "tables"], rows)
+
+
 TABLES = {
+    "archive-folders": archive_folders_table,
+    "archive-columns": archive_columns_table,
     "metrics": metrics_table,
     "settings": settings_table,
     "limits": limits_table,

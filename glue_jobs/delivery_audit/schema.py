@@ -2,50 +2,20 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
-CORRUPT = "_corrupt_record"
-"""Where Spark's reader puts a line that does not fit the schema."""
+from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER
+from glue_jobs.common.rows import CORRUPT, row_of
+
+__all__ = ["CORRUPT", "FOLDERS", "LEDGER_ROW", "TAP_ROW", "in_folders"]
 
 FOLDERS = ("date", "hour")
 """The archive's partition folders, `date=YYYY-MM-DD/hour=HH`: when a row was written, not when accepted."""
 
-TAP_ROW = StructType(
-    [
-        StructField("accepted_at_ms", LongType()),
-        StructField("archived_at_ms", LongType()),
-        StructField("client_id", StringType()),
-        StructField("topic", StringType()),
-        StructField("message_id", StringType()),
-        StructField("index", LongType()),
-        StructField("event", StringType()),
-        StructField("original_base64", StringType()),
-        StructField("refusal", StringType()),
-        StructField(CORRUPT, StringType()),
-    ]
-)
+TAP_ROW = row_of(TAP_FOLDER)
 """`eventplane.ledger.TapRecord`."""
 
-LEDGER_ROW = StructType(
-    [
-        StructField("decided_at_ms", LongType()),
-        StructField("entered_at_ms", LongType()),
-        StructField("entered_by", StringType()),
-        StructField("contract_version", StringType()),
-        StructField("source", StringType()),
-        StructField("id", StringType()),
-        StructField("type", StringType()),
-        StructField("priority", StringType()),
-        StructField("client_id", StringType()),
-        StructField("route", StringType()),
-        StructField("destination", StringType()),
-        StructField("outcome", StringType()),
-        StructField("reason", StringType()),
-        StructField("attempt", LongType()),
-        StructField("message_id", StringType()),
-        StructField(CORRUPT, StringType()),
-    ]
-)
+LEDGER_ROW = row_of(LEDGER_FOLDER)
 """`eventplane.ledger.LedgerRecord`."""
 
 

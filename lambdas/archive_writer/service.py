@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import EnvelopeError
 from eventplane.ingest import IngestFrame, parse_frame
-from eventplane.ledger import QUARANTINE, TAP, tap_records, to_line
+from eventplane.ledger import QUARANTINE, TAP, QuarantineRecord, tap_records, to_line
 from lambdas.common.archive import Archive
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
@@ -92,12 +93,12 @@ def _tap_lines(readable: Iterable[Readable], now_ms: int, failed: set[str]) -> I
 
 
 def _quarantine_line(message: QueueMessage, error: EnvelopeError, now_ms: int) -> str:
-    return json.dumps(
-        {
-            "archived_at_ms": now_ms,
-            "message_id": message.id,
-            "reason": error.reason,
-            "detail": error.detail,
-            "body": message.body,
-        }
+    record = QuarantineRecord(
+        archived_at_ms=now_ms,
+        message_id=message.id,
+        reason=error.reason,
+        detail=error.detail,
+        body=message.body,
     )
+    # In ASCII: whatever the message is made of, it must not stop the writing.
+    return json.dumps(asdict(record))

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from aws_cdk import Aws, Duration
+from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.resource_names import archive_bucket
 from stacks.config import Environment
+from stacks.constructs.archive_lifecycle import lifecycle
 from stacks.constructs.customer_key import find_key
 from stacks.constructs.service_role import allow
 from stacks.findings import PLAIN_HTTP, accept
 
-_OVERWRITTEN_DAYS: Final = 30
-
 
 class Archive(Construct):
-    """A versioned, private, encrypted bucket; what was overwritten or deleted stays for a month."""
+    """A versioned, private, encrypted bucket; what lies in it leaves by its age."""
 
     def __init__(self, scope: Construct, id: str, *, environment: Environment) -> None:
         super().__init__(scope, id)
@@ -37,12 +35,7 @@ class Archive(Construct):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             removal_policy=environment.removal_policy,
-            lifecycle_rules=[
-                s3.LifecycleRule(
-                    noncurrent_version_expiration=Duration.days(_OVERWRITTEN_DAYS),
-                    abort_incomplete_multipart_upload_after=Duration.days(1),
-                )
-            ],
+            lifecycle_rules=lifecycle(environment.retention),
         )
         if environment.is_emulated:
             accept(self, "S10", PLAIN_HTTP)

@@ -19,6 +19,9 @@ _DAY: Final = Duration.days(1)
 AUDIT_METRICS: Final = ("lost", "findings", "quarantined")
 """Totals of the delivery audit that are metrics, called as in its report; all of them should be 0."""
 
+COMPACTION_METRICS: Final = ("failed",)
+"""Totals of the compaction that are metrics; they should be 0."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
@@ -95,8 +98,19 @@ def of_audit(environment: Environment) -> Iterator[Watch]:
         yield Watch(
             name=environment.resource_name(f"audit-{name}"),
             metric=audit_metric(environment, name),
-            is_silence_bad=environment.audit_schedule is not None,
+            is_silence_bad=environment.audit.schedule is not None,
             remedy="The audit's report.json lists them; without one, look at the job's runs.",
+        )
+
+
+def of_compaction(environment: Environment) -> Iterator[Watch]:
+    """Of the compaction: hours that it could not do; silence is bad where it should start by itself."""
+    for name in COMPACTION_METRICS:
+        yield Watch(
+            name=environment.resource_name(f"compaction-{name}"),
+            metric=_total(compaction_namespace(environment), name),
+            is_silence_bad=environment.compaction.schedule is not None,
+            remedy="The run's log names the hours with the reason. Their raw objects stay until it is done.",
         )
 
 
@@ -140,9 +154,13 @@ def audit_namespace(environment: Environment) -> str:
 
 def audit_metric(environment: Environment, metric: str) -> cloudwatch.Metric:
     """One of `AUDIT_METRICS`, of a day."""
-    return cloudwatch.Metric(
-        namespace=audit_namespace(environment),
-        metric_name=metric,
-        statistic="Maximum",
-        period=_DAY,
-    )
+    return _total(audit_namespace(environment), metric)
+
+
+def compaction_namespace(environment: Environment) -> str:
+    """Where the compaction's metrics stand."""
+    return f"{PROJECT}/{environment.name}/compaction"
+
+
+def _total(namespace: str, metric: str) -> cloudwatch.Metric:
+    return cloudwatch.Metric(namespace=namespace, metric_name=metric, statistic="Maximum", period=_DAY)

@@ -197,14 +197,14 @@ def test_the_layer_is_small_and_its_machine_code_is_for_the_functions(assembly: 
     assert sum(each.stat().st_size for each in files) < 30_000_000
 
 
-def test_the_audit_gets_its_script_and_its_packages(assembly: Path) -> None:
+def test_the_jobs_get_their_scripts_and_their_packages(assembly: Path) -> None:
     manifest = json.loads((assembly / "Audit.assets.json").read_text())
     sources = [assembly / each["source"]["path"] for each in manifest["files"].values()]
-    (packages,) = (each for each in sources if each.is_dir())
+    (packages,) = (each for each in sources if each.is_dir())  # one for all jobs
     assert {each.name for each in packages.iterdir()} == {"eventplane", "glue_jobs"}
     assert (packages / "glue_jobs" / "delivery_audit" / "main.py").is_file()
     assert not list(packages.rglob("__pycache__"))
-    assert [each.suffix for each in sources if each.is_file()].count(".py") == 1
+    assert [each.suffix for each in sources if each.is_file()].count(".py") == 3
 
 
 def test_the_router_checks_payloads_with_the_layer_of_this_machine(tmp_path: Path) -> None:

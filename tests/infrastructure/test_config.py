@@ -11,6 +11,8 @@ from dataclasses import replace
 import pytest
 
 from eventplane.presence import BUCKETS
+from glue_jobs.delivery_audit.window import LATE_DAYS
+from stacks.archive_settings import LEAST_RAW_DAYS
 from stacks.bundling import ROOT
 from stacks.config import (
     ENVIRONMENTS,
@@ -61,6 +63,35 @@ def test_a_function_that_lambda_would_refuse_is_refused_here(setting: str, value
     assert caught.value.setting == setting
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("workers", 1),
+        ("timeout_min", 0),
+        ("timeout_min", 10_081),
+        ("worker_type", "Standard"),
+        ("schedule", "daily"),
+    ],
+)
+def test_a_job_that_glue_would_refuse_is_refused(setting: str, value: object) -> None:
+    with pytest.raises(EnvironmentSettingError) as caught:
+        replace(environment("dev").audit, **{setting: value})  # type: ignore[arg-type]
+    assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("raw_days", 15), ("compacted_days", 21), ("replaced_days", 0)]
+)
+def test_an_archive_that_forgets_before_the_audit_is_refused(setting: str, value: int) -> None:
+    with pytest.raises(EnvironmentSettingError) as caught:
+        replace(environment("dev").retention, **{setting: value})
+    assert caught.value.setting == setting
+
+
+def test_the_audit_finds_what_it_reads() -> None:
+    assert LEAST_RAW_DAYS > LATE_DAYS
+
+
 def test_a_large_batch_needs_a_window() -> None:
     with pytest.raises(EnvironmentSettingError, match="batch_window_s must be 1 or more"):
         replace(environment("dev").router, batch_size=11)
@@ -76,7 +107,6 @@ def test_what_is_reserved_for_a_function_is_enough_for_its_queue() -> None:
     [
         ("name", "Prod_1"),
         ("name", ""),
-        ("audit_workers", 1),
         ("customer_key", "alias/ours"),
         ("certificate_grace_s", 901),
     ],

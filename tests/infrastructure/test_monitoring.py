@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Contract, Priority
+from glue_jobs.compaction import main as compaction
 from glue_jobs.delivery_audit.main import totals_line
 from lambdas.common.metrics import Delay, Metric
 from stacks.bundling import ROOT
@@ -127,13 +128,25 @@ def test_alarms_may_publish_and_plain_http_may_not(dev: Templates) -> None:
 def test_the_audits_verdict_comes_from_the_line_that_it_writes(dev: Templates) -> None:
     totals = {"lost": 1, "findings": 2, "quarantined": 3}
     line = json.loads(totals_line({"totals": totals, "window": {"date": "2026-03-01"}}))
+    assert _read_by_filters(dev, "/audit", line) == totals
+
+
+def test_the_compaction_s_failures_come_from_the_line_that_it_writes(dev: Templates) -> None:
+    line = json.loads(compaction.totals_line({}, {"tap/date=2026-03-01/hour=12": "damaged"}))
+    assert _read_by_filters(dev, "/compaction", line) == {"failed": 1}
+
+
+def _read_by_filters(dev: Templates, namespace: str, line: dict[str, Any]) -> dict[str, Any]:
+    """What the metric filters of a namespace read in a line of a job's log."""
     read: dict[str, Any] = {}
     for each in dev.of("AWS::Logs::MetricFilter"):
         (transformation,) = each.find("MetricTransformations")
+        if not transformation["MetricNamespace"].endswith(namespace):
+            continue
         _, member, name = transformation["MetricValue"].split(".")
         assert each.find("FilterPattern").count(f"$.{member}.{name}") == 1
         read[transformation["MetricName"]] = line[member][name]
-    assert read == totals
+    return read
 
 
 def test_no_verdict_is_no_good_news_where_the_audit_starts_by_itself(
@@ -142,8 +155,9 @@ def test_no_verdict_is_no_good_news_where_the_audit_starts_by_itself(
     for templates, silence in ((dev, "breaching"), (local, "notBreaching")):
         verdicts = [each for each in templates.of(ALARM) if each.find("Namespace").endswith("/audit")]
         assert [each.find("TreatMissingData") for each in verdicts] == [silence] * 2
-    (trigger,) = dev.of("AWS::Glue::Trigger")
-    assert trigger.find("Schedule").startswith("cron(")
+    triggers = {each.find("Name"): each.find("Schedule") for each in dev.of("AWS::Glue::Trigger")}
+    assert set(triggers) == {"eventplane-dev-delivery-audit", "eventplane-dev-compaction"}
+    assert all(each.startswith("cron(") for each in triggers.values())
     assert local.of("AWS::Glue::Trigger") == []
 
 

@@ -17,6 +17,11 @@ FOLDERS = {
     "Router": {"ledger/*", "contracts/*"},
     "ArchiveWriter": {"tap/*", "quarantine/*"},
     "DeliveryAudit": {"tap/*", "ledger/*", "contracts/*", "audit/*"},
+    "Compaction": {"tap/*", "ledger/*", "handovers/*", "compacted/*", "published/*", "compactions/*"},
+    "Erasure": {
+        *("tap/*", "ledger/*", "handovers/*", "quarantine/*"),
+        *("compacted/*", "audit/*", "erasures/*"),
+    },
 }
 """The only wildcards: objects of the archive, whose names nobody knows beforehand, by who uses them."""
 
@@ -53,6 +58,29 @@ def test_the_errors_function_may_write_the_ways_in_and_nothing_else(dev: Templat
     assert set(granted) == {"sqs:SendMessage", "sqs:ChangeMessageVisibility"}
     queues = [target.partition("-dev-")[2] for target in granted["sqs:SendMessage"]]
     assert queues == ['ingest"]]}', 'ingest-urgent"]]}', 'tap"]]}']
+
+
+def test_only_the_erasure_may_delete_for_good(templates: Templates) -> None:
+    able = {
+        role.id
+        for role in templates.of(*IAM)
+        for statement in statements(role)
+        if "s3:DeleteObjectVersion" in words(statement["Action"])
+    }
+    assert len(able) == 1
+    assert able.pop().startswith("ErasureRole")
+
+
+def test_the_compaction_may_not_delete_what_it_compacts(dev: Templates) -> None:
+    (role,) = (each for each in dev.of("AWS::IAM::Role") if each.id.startswith("CompactionRole"))
+    deletes = [
+        json.loads(target)["Fn::Join"][1][-1]
+        for statement in statements(role)
+        if {"s3:DeleteObject", "s3:PutObject"} & set(words(statement["Action"]))
+        for target in words(statement["Resource"])
+    ]
+    assert deletes
+    assert not [each for each in deletes if each.startswith(("/tap/", "/ledger/", "/handovers/"))]
 
 
 def test_no_function_of_the_plane_may_publish_a_contract(templates: Templates) -> None:

@@ -163,13 +163,28 @@ def test_the_routers_share_their_code(templates: Templates) -> None:
     assert {each.find("Handler") for each in routers} == {"lambdas.router.handler.handle"}
 
 
-def test_the_audit_job_names_its_glue_and_its_workers(templates: Templates) -> None:
-    (job,) = templates.of("AWS::Glue::Job")
-    assert (job.find("GlueVersion"), job.find("WorkerType")) == ("5.1", "G.1X")
-    assert job.find("NumberOfWorkers") >= 2
-    assert job.find("Timeout") > 0
-    arguments = job.find("DefaultArguments")
-    assert {"--INPUT", "--OUTPUT", "--DATE", "--extra-py-files"} <= set(arguments)
+PARAMETERS = {
+    "delivery-audit": {"--OUTPUT", "--DATE"},
+    "compaction": {"--DATE"},
+    "erasure": set(),
+}
+
+
+def test_every_job_names_its_glue_its_workers_and_its_parameters(templates: Templates) -> None:
+    jobs = {each.find("Name").split("-", 2)[2]: each for each in templates.of("AWS::Glue::Job")}
+    assert set(jobs) == set(PARAMETERS)
+    for name, job in jobs.items():
+        assert (job.find("GlueVersion"), job.find("WorkerType")) == ("5.1", "G.1X")
+        assert job.find("NumberOfWorkers") >= 2
+        assert job.find("Timeout") > 0
+        assert job.find("ExecutionProperty", "MaxConcurrentRuns") == 1
+        own = {each for each in job.find("DefaultArguments") if each.isupper()}
+        assert own == {"--INPUT"} | PARAMETERS[name]
+
+
+def test_nobody_but_a_person_starts_an_erasure(templates: Templates) -> None:
+    started = json.dumps([each.properties for each in templates.of("AWS::Glue::Trigger")])
+    assert "erasure" not in started
 
 
 def test_names_and_tags_carry_the_environment(templates: Templates) -> None:
@@ -184,7 +199,7 @@ def test_names_and_tags_carry_the_environment(templates: Templates) -> None:
         ("archive", {"ArchiveBucket"}),
         ("routing", {"IngestRule", "DevicePolicy", "ContractVersion", "DeviceRouterFunction"}),
         ("presence", {"PresenceTable", "PresenceUrl", "PresenceDlqUrl"}),
-        ("audit", {"DeliveryAuditJob"}),
+        ("audit", {"DeliveryAuditJob", "CompactionJob", "ErasureJob", "CatalogDatabase"}),
         ("registry", {"FleetTable"}),
         ("fleet", {"ProvisioningTemplate", "ClaimPolicy"}),
         ("messaging", {"IngestUrl", "IngestDlqUrl", "TapUrl", "TapDlqUrl", "IngestErrorsUrl"}),

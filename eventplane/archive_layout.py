@@ -1,0 +1,228 @@
+"""The archive's layout: every folder, what a row in it is, and the columns of that row, in one place.
+
+Writers, jobs, the Glue catalog and docs/archive.md all follow it. A folder's version grows when its columns
+do; columns are only ever added, at the end, and are null in what was written before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, Final, get_args, get_type_hints
+
+from eventplane.archive_columns import MEANINGS
+from eventplane.handover import HANDOVERS, HandoverRecord
+from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE, TAP, LedgerRecord, QuarantineRecord, TapRecord
+
+COMPACTED: Final = "compacted"
+"""The folder of the compacted hours: `compacted/<folder>/date=/hour=/run=/*.parquet`."""
+
+PUBLISHED: Final = "published"
+"""The folder that says which files of a compacted hour count: `published/<folder>/date=/hour=/files`."""
+
+COMPACTIONS: Final = "compactions"
+"""The folder of the compaction's receipts: `compactions/<folder>/date=/hour=/receipt.json`."""
+
+AUDIT: Final = "audit"
+"""The folder that the delivery audit writes."""
+
+ERASURES: Final = "erasures"
+"""The folder of the erasures' plans and receipts."""
+
+RELEASED: Final = "compacted"
+"""The tag, `true`, of objects that have been compacted and verified: the lifecycle may take them."""
+
+HOURLY: Final = ("date", "hour")
+"""Partition folders `date=YYYY-MM-DD/hour=HH`, UTC: when a row was written, not when it was accepted."""
+
+
+class Form(StrEnum):
+    """How a folder's rows lie in it."""
+
+    LINES = "gzipped lines of JSON, `*.json.gz`"
+    DOCUMENT = "JSON documents"
+    PARQUET = "Parquet"
+
+
+class ColumnType(StrEnum):
+    """A column's type as Hive, Athena and Spark's DDL call it."""
+
+    TEXT = "string"
+    WHOLE_NUMBER = "bigint"
+    TRUTH = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a row; any may be null where the record says so."""
+
+    name: str
+    type: ColumnType = ColumnType.TEXT
+
+    @property
+    def meaning(self) -> str:
+        """What it holds, for people."""
+        return MEANINGS[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """How the hours of a folder become Parquet.
+
+    `identity` names a row: a later one with the same is a copy, looked for within the hour and `look_back_h`
+    hours before it. `order` is the sorting. `extracted` are columns read out of the record's `event`.
+    """
+
+    identity: tuple[str, ...]
+    order: tuple[str, ...]
+    extracted: tuple[Column, ...] = ()
+    look_back_h: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """One table of the archive: `name` is its folder, `row` what one row is, `is_personal` whether the rows
+    are about persons and so are looked through by an erasure."""
+
+    name: str
+    version: int
+    row: str
+    written_by: str
+    form: Form = Form.LINES
+    columns: tuple[Column, ...] = ()
+    partitions: tuple[str, ...] = HOURLY
+    compaction: Compaction | None = None
+    is_personal: bool = True
+
+    @property
+    def compacted_columns(self) -> tuple[Column, ...]:
+        """The columns of the compacted table: the record's, and what the compaction adds."""
+        if self.compaction is None:
+            return ()
+        return (*self.columns, *self.compaction.extracted, *_ADDED)
+
+
+_ADDED: Final = (Column("archive_file"), Column("line_text"), Column("is_copy", ColumnType.TRUTH))
+
+
+def _columns(record: type[Any]) -> tuple[Column, ...]:
+    types = get_type_hints(record)
+    return tuple(Column(each.name, _type(types[each.name])) for each in fields(record))
+
+
+def _type(hint: Any) -> ColumnType:
+    (kind,) = {*(get_args(hint) or (hint,))} - {type(None)}
+    return ColumnType.WHOLE_NUMBER if issubclass(kind, int) else ColumnType.TEXT
+
+
+def _names(record: type[Any]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(record))
+
+
+def _texts(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name) for name in names)
+
+
+TAP_FOLDER: Final = Folder(
+    name=TAP,
+    version=1,
+    row="one item that IoT Core accepted from a device: `TapRecord`",
+    written_by="archive writer",
+    columns=_columns(TapRecord),
+    compaction=Compaction(
+        identity=("message_id", "index"),
+        order=("source", "accepted_at_ms", "message_id", "index"),
+        extracted=_texts("source", "id", "type"),
+        look_back_h=24,
+    ),
+)
+
+LEDGER_FOLDER: Final = Folder(
+    name=LEDGER,
+    version=1,
+    row="one routing decision and its outcome: `LedgerRecord`",
+    written_by="routers",
+    columns=_columns(LedgerRecord),
+    compaction=Compaction(identity=_names(LedgerRecord), order=("source", "id", "decided_at_ms")),
+)
+
+HANDOVERS_FOLDER: Final = Folder(
+    name=HANDOVERS,
+    version=1,
+    row="what became of an event at a webhook, the consumer's receipt: `HandoverRecord`",
+    written_by="webhook functions",
+    columns=_columns(HandoverRecord),
+    compaction=Compaction(identity=_names(HandoverRecord), order=("source", "id", "decided_at_ms")),
+)
+
+QUARANTINE_FOLDER: Final = Folder(
+    name=QUARANTINE,
+    version=1,
+    row="a message of the tap queue that could not be read: `QuarantineRecord`",
+    written_by="archive writer",
+    columns=_columns(QuarantineRecord),
+)
+
+CONTRACTS_FOLDER: Final = Folder(
+    name=CONTRACTS,
+    version=1,
+    row="a compiled contract, `<version>.json`",
+    written_by="routers, before their first record by it",
+    form=Form.DOCUMENT,
+    partitions=(),
+    is_personal=False,
+)
+
+FINDINGS_FOLDER: Final = Folder(
+    name=f"{AUDIT}/findings",
+    version=1,
+    row="one finding of the delivery audit, as evidence",
+    written_by="delivery audit",
+    form=Form.PARQUET,
+    columns=(
+        *_texts("kind", "hop", "device", "epoch"),
+        Column("sequence", ColumnType.WHOLE_NUMBER),
+        *_texts("source", "id", "type", "route", "destination", "contract_version", "archive_file"),
+        Column("at_ms", ColumnType.WHOLE_NUMBER),
+        Column("detail"),
+    ),
+    partitions=("date",),
+)
+
+AUDIT_QUARANTINE_FOLDER: Final = Folder(
+    name=f"{AUDIT}/quarantine",
+    version=1,
+    row="one row of the archive that the audit could not read",
+    written_by="delivery audit",
+    form=Form.PARQUET,
+    columns=(Column("archive_file"), Column("line", ColumnType.WHOLE_NUMBER), *_texts("reason", "text")),
+    partitions=("date",),
+)
+
+ERASURES_FOLDER: Final = Folder(
+    name=ERASURES,
+    version=1,
+    row="what an erasure removed; it holds counts and names of objects, nothing of the person",
+    written_by="erasure",
+    form=Form.DOCUMENT,
+    partitions=(),
+    is_personal=False,
+)
+
+FOLDERS: Final = (
+    TAP_FOLDER,
+    LEDGER_FOLDER,
+    HANDOVERS_FOLDER,
+    QUARANTINE_FOLDER,
+    CONTRACTS_FOLDER,
+    FINDINGS_FOLDER,
+    AUDIT_QUARANTINE_FOLDER,
+    ERASURES_FOLDER,
+)
+"""All that people and jobs read. What the compaction adds lies under the same folder's name."""
+
+
+def compacted_folders() -> Iterator[tuple[Folder, Compaction]]:
+    """The folders that have a compacted table, each with the way to it."""
+    return ((each, each.compaction) for each in FOLDERS if each.compaction is not None)

@@ -1,0 +1,74 @@
+"""The archive's hours: which there are, and which nobody writes to any more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from eventplane.archive_layout import COMPACTED, COMPACTIONS, PUBLISHED
+from glue_jobs.common.objects import Objects
+
+GRACE = timedelta(minutes=30)
+"""How long after its end an hour may still be written to. An object's hour is taken just before it is
+written, and the function that writes it lives 15 minutes at most (AWS Lambda quotas)."""
+
+_DATE = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
+_HOUR = re.compile(r"hour=([01]\d|2[0-3])")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Hour:
+    """One UTC hour; `start` is its beginning."""
+
+    start: datetime
+
+    @property
+    def partition(self) -> str:
+        """Its folder below the folder of a table."""
+        return f"date={self.start:%Y-%m-%d}/hour={self.start:%H}"
+
+    def raw(self, folder: str) -> str:
+        """Where the writers put the hour's rows."""
+        return f"{folder}/{self.partition}"
+
+    def compacted(self, folder: str) -> str:
+        """Where its compacted files lie."""
+        return f"{COMPACTED}/{folder}/{self.partition}"
+
+    def published(self, folder: str) -> str:
+        """The object that says which of these count, one URI a line."""
+        return f"{PUBLISHED}/{folder}/{self.partition}/files"
+
+    def receipt(self, folder: str) -> str:
+        """The object that says how it was compacted."""
+        return f"{COMPACTIONS}/{folder}/{self.partition}/receipt.json"
+
+    def is_closed(self, now: datetime) -> bool:
+        """Whether nobody writes to it any more."""
+        return self.start + timedelta(hours=1) + GRACE <= now
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """The hours to work on: `first` to `last`, UTC days; None is open."""
+
+    first: date | None = None
+    last: date | None = None
+
+    def holds(self, day: date) -> bool:
+        return (self.first is None or self.first <= day) and (self.last is None or day <= self.last)
+
+
+def hours_of(objects: Objects, folder: str, days: Days) -> Iterator[Hour]:
+    """The hours that lie in `folder`, the earliest first. What is called otherwise is nobody's hour."""
+    for day_folder in objects.folders(folder):
+        if not (found := _DATE.fullmatch(day_folder)):
+            continue
+        day = date.fromisoformat(found[1])
+        if not days.holds(day):
+            continue
+        for hour_folder in objects.folders(f"{folder}/{day_folder}"):
+            if hour := _HOUR.fullmatch(hour_folder):
+                yield Hour(datetime(day.year, day.month, day.day, int(hour[1]), tzinfo=UTC))

@@ -1,0 +1,1 @@
+"""The compaction: closed hours of the archive as sorted Parquet, for years of reading."""

@@ -1,0 +1,28 @@
+"""`python -m glue_jobs.compaction --INPUT build/demo/run/archive [--DATE all]`."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+
+from eventplane.errors import EventPlaneError
+from glue_jobs.compaction.main import main, read_arguments
+from glue_jobs.delivery_audit.session import local_session
+
+
+def run() -> int:
+    """Exit status 1 when some hours, or all, could not be compacted."""
+    read_arguments(sys.argv[1:], datetime.now(UTC))  # a wrong argument is told before Java starts
+    spark = local_session()
+    try:
+        main(sys.argv[1:])
+    except EventPlaneError as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,100 @@
+"""One hour of one folder: read, written, verified, published, and only then are its sources let go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from pyspark.sql import SparkSession
+
+from eventplane.archive_layout import Compaction, Folder
+from glue_jobs.common import rows as records
+from glue_jobs.common.hours import Hour
+from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.compaction.errors import ChangedHourError, SourcesGoneError, UnverifiedError
+from glue_jobs.compaction.files import Content, content_of, write_files
+from glue_jobs.compaction.published import publish, published
+from glue_jobs.compaction.receipt import Receipt, read_receipt, run_of, write_receipt
+from glue_jobs.compaction.rows import hour_rows
+
+_LINES = ".json.gz"
+
+
+def compact_hour(
+    spark: SparkSession, objects: Objects, folder: Folder, compaction: Compaction, hour: Hour
+) -> Receipt | None:
+    """Compact a closed hour; None when there is nothing to do. Raises `HourError`.
+
+    The order makes it restartable at any point: what an interrupted run leaves is either not published, or
+    published and verified without a receipt, and then done again to the same end.
+    """
+    inputs = _inputs(objects, folder, hour)
+    done = read_receipt(objects, folder, hour)
+    if not inputs or (done and done.covers(inputs)):
+        return None
+    if done and (late := _late(done, inputs)):
+        raise SourcesGoneError(_name(folder, hour), late)
+    run = run_of(folder, inputs)
+    place = f"{hour.compacted(folder.name)}/run={run}"
+    earlier = _earlier(objects, folder, compaction, hour)
+    rows = hour_rows(spark, objects, folder, compaction, inputs, earlier)
+    written = write_files(rows, objects, place, compaction, sum(each.size for each in inputs))
+    _verify(spark, objects, _name(folder, hour), inputs, written.content, written.files)
+    if _inputs(objects, folder, hour) != inputs:
+        raise ChangedHourError(_name(folder, hour))
+    publish(objects, folder, hour, written.files)
+    _sweep(objects, hour.compacted(folder.name), written.files)
+    objects.release(each.name for each in inputs)
+    receipt = Receipt(
+        version=folder.version,
+        run=run,
+        rows=written.content.rows,
+        copies=written.content.copies,
+        line_texts=written.content.line_texts,
+        inputs=tuple(each.name for each in inputs),
+        files=written.files,
+    )
+    write_receipt(objects, folder, hour, receipt)
+    return receipt
+
+
+def _inputs(objects: Objects, folder: Folder, hour: Hour) -> list[Stored]:
+    return [each for each in objects.beneath(hour.raw(folder.name)) if each.name.endswith(_LINES)]
+
+
+def _late(done: Receipt, inputs: Sequence[Stored]) -> tuple[str, ...]:
+    """What came after `done`, if the hour cannot be made anew because some of its sources are gone."""
+    names = {each.name for each in inputs}
+    return tuple(sorted(names - set(done.inputs))) if set(done.inputs) - names else ()
+
+
+def _earlier(objects: Objects, folder: Folder, compaction: Compaction, hour: Hour) -> list[str]:
+    before = (Hour(hour.start - timedelta(hours=back)) for back in range(1, compaction.look_back_h + 1))
+    return [name for each in before for name in published(objects, folder, each)]
+
+
+def _verify(
+    spark: SparkSession,
+    objects: Objects,
+    name: str,
+    inputs: Sequence[Stored],
+    content: Content,
+    files: Sequence[str],
+) -> None:
+    """Read both ends again: the lines that there are, and the rows that now stand in the files."""
+    found = content_of(spark, objects, files)
+    if found != content:
+        raise UnverifiedError(name, content.told, found.told)
+    lines = records.lines(spark, [f"{objects.uri}/{each.name}" for each in inputs]).count()
+    if lines != found.rows:
+        raise UnverifiedError(name, (lines, content.checksum), found.told)
+
+
+def _sweep(objects: Objects, place: str, files: Sequence[str]) -> None:
+    """Delete what earlier or interrupted runs left of this hour."""
+    keep = set(files)
+    objects.delete(each.name for each in objects.beneath(place) if each.name not in keep)
+
+
+def _name(folder: Folder, hour: Hour) -> str:
+    return f"{folder.name}/{hour.partition}"

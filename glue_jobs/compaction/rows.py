@@ -1,0 +1,57 @@
+"""An hour's raw rows as the compacted table has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as sf
+
+from eventplane.archive_layout import Compaction, Folder
+from glue_jobs.common import rows as records
+from glue_jobs.common.objects import Objects, Stored
+
+_EVENT_NAMES = "source string, id string, type string"
+
+
+def hour_rows(
+    spark: SparkSession,
+    objects: Objects,
+    folder: Folder,
+    compaction: Compaction,
+    inputs: Sequence[Stored],
+    earlier: Sequence[str],
+) -> DataFrame:
+    """The rows of `inputs` with `Folder.compacted_columns`, in no order.
+
+    A row is a copy of one in the same hour, or in the compacted files `earlier` (names).
+    """
+    lines = records.lines(spark, [f"{objects.uri}/{each.name}" for each in inputs])
+    rows = with_names(records.parsed(lines, folder), compaction)
+    place = sf.regexp_extract("file", f"/({folder.name}/[^/]+/[^/]+/[^/]+)$", 1)
+    rows = rows.withColumn("archive_file", place)
+    return _marked(spark, objects, rows, compaction, earlier).select(
+        *(each.name for each in folder.compacted_columns)
+    )
+
+
+def with_names(rows: DataFrame, compaction: Compaction) -> DataFrame:
+    """`rows` with what is read out of their events."""
+    if not compaction.extracted:
+        return rows
+    event = sf.from_json("event", _EVENT_NAMES)
+    return rows.select("*", *(event[each.name].alias(each.name) for each in compaction.extracted))
+
+
+def _marked(
+    spark: SparkSession, objects: Objects, rows: DataFrame, compaction: Compaction, earlier: Sequence[str]
+) -> DataFrame:
+    # What could not be read has no identity but its text.
+    same = Window.partitionBy(*compaction.identity, "line_text").orderBy("archive_file")
+    is_later = sf.row_number().over(same) > 1
+    if not earlier:
+        return rows.withColumn("is_copy", is_later)
+    known = spark.read.parquet(*(f"{objects.uri}/{name}" for name in earlier))
+    seen = known.select(*compaction.identity).distinct().withColumn("seen", sf.lit(True))
+    found = rows.join(seen, list(compaction.identity), "left")
+    return found.withColumn("is_copy", is_later | sf.coalesce("seen", sf.lit(False)))

@@ -1,0 +1,101 @@
+"""The job: `--INPUT <archive> --SOURCE <prefix> [--CLIENT <id>] [--DRY_RUN true]`, on Glue or anywhere."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from glue_jobs.common.archives import open_archive
+from glue_jobs.common.objects import Objects
+from glue_jobs.delivery_audit.session import audit_session
+from glue_jobs.erasure.errors import LeftOverError
+from glue_jobs.erasure.person import Person
+from glue_jobs.erasure.progress import Progress
+from glue_jobs.erasure.rewriting import clear_staging, rewrite
+from glue_jobs.erasure.tables import documents, portions
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Job parameters. `archive` is a URI or a local folder."""
+
+    archive: str
+    person: Person
+    is_dry_run: bool
+
+
+def read_arguments(argv: Sequence[str]) -> Arguments:
+    """The job's parameters; Glue adds some of its own, which are ignored. Raises `TooWideError`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m glue_jobs.erasure",
+        description="Remove a person's events from an archive.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--INPUT", required=True, help="the archive: a folder or s3://bucket/")
+    parser.add_argument("--SOURCE", required=True, help="what the sources of the person's events begin with")
+    parser.add_argument("--CLIENT", default=None, help="the client id of the person's device")
+    parser.add_argument(
+        "--DRY_RUN", choices=("true", "false"), default="false", help="'true' counts and changes nothing"
+    )
+    known, _ = parser.parse_known_args(argv)
+    return Arguments(known.INPUT, Person(known.SOURCE, known.CLIENT), known.DRY_RUN == "true")
+
+
+def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
+    """Remove the person's rows, prove that they are gone, and return the receipt. Raises `LeftOverError`."""
+    now = now or datetime.now(UTC)
+    arguments = read_arguments(argv)
+    objects = open_archive(arguments.archive)
+    spark = audit_session()
+    person = arguments.person
+    if arguments.is_dry_run:
+        seen = Progress(person, found(spark, objects, person, now), _named(objects, person))
+        return {**seen.receipt(now, 0), "dry_run": True}
+    progress = Progress.resumed(objects, person)
+    for portion in portions(objects, now):
+        if rows := portion.found(spark, objects, person):
+            progress.note(objects, rows)
+            rewrite(spark, objects, replace(portion, names=tuple(sorted(rows))), person)
+    if named := _named(objects, person):
+        # The next audit writes them again, without the person.
+        progress.note(objects, {}, named)
+        objects.delete(named)
+    clear_staging(objects)
+    left = found(spark, objects, person, now)
+    if left:
+        raise LeftOverError(sum(left.values()))
+    versions = sum(objects.delete_old_versions(prefix) for prefix in progress.old_versions())
+    receipt = progress.receipt(now, versions)
+    progress.finish(objects, receipt)
+    return receipt
+
+
+def found(spark: SparkSession, objects: Objects, person: Person, now: datetime) -> dict[str, int]:
+    """How many of the person's rows are in which object."""
+    rows: dict[str, int] = {}
+    for portion in portions(objects, now):
+        rows.update(portion.found(spark, objects, person))
+    return rows
+
+
+def _named(objects: Objects, person: Person) -> list[str]:
+    return [
+        name for name in documents(objects) if person.is_named_in((objects.read(name) or b"").decode("utf-8"))
+    ]
+
+
+def totals_line(receipt: dict[str, Any]) -> str:
+    """One line of JSON, by which the log's readers know what was removed."""
+    totals = {"rows": sum(receipt["rows"].values()), "old_versions": receipt["old_versions"]}
+    return json.dumps({"erasure_totals": totals, "pseudonym": receipt["pseudonym"]}) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(totals_line(main(sys.argv[1:])))

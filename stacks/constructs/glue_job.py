@@ -1,0 +1,181 @@
+"""A Spark job on Glue: its script and packages, logs, role, size and schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from aws_cdk import ArnFormat, AssetHashType, Stack
+from aws_cdk import aws_glue as glue
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+
+from stacks.archive_settings import JobSize
+from stacks.bundling import ROOT, copy_packages, local_bundling
+from stacks.config import Environment
+from stacks.constructs.archive import allow_folders
+from stacks.constructs.customer_key import allow_key
+from stacks.constructs.service_role import allow, service_role
+from stacks.findings import accept
+
+GLUE_VERSION: Final = "5.1"
+"""Spark 3.5.6, Python 3.11, Java 17: what runs on a laptop by the lock file."""
+
+
+class GlueJob(Construct):
+    """`glue_jobs/<folder>/main.py` as the job called `name`, in `self.job`.
+
+    Args:
+        folder: the job's package.
+        name: what it is called, without project and environment.
+        description: for people who look at the list of jobs.
+        size: workers, timeout, schedule.
+        parameters: its typed parameters, as its `read_arguments` knows them, without dashes.
+        archive: the bucket it works on.
+        grants: actions on the objects of which folders of the archive.
+        bucket_actions: actions on the bucket itself, besides listing it.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        environment: Environment,
+        folder: str,
+        name: str,
+        description: str,
+        size: JobSize,
+        parameters: Mapping[str, str],
+        archive: s3.IBucket,
+        grants: Sequence[tuple[Sequence[str], Sequence[str]]],
+        bucket_actions: Sequence[str] = (),
+    ) -> None:
+        super().__init__(scope, id)
+        self.name = environment.resource_name(name)
+        script = assets.Asset(self, "Script", path=str(ROOT / "glue_jobs" / folder / "main.py"))
+        packages = assets.Asset(
+            self,
+            "Packages",
+            path=str(ROOT / "eventplane"),
+            asset_hash_type=AssetHashType.OUTPUT,
+            bundling=local_bundling(_fill),
+        )
+        log_prefix = f"/aws-glue/jobs/{self.name}"
+        self.logs = {
+            stream: logs.LogGroup(
+                self,
+                f"{stream.title()}Log",
+                log_group_name=f"{log_prefix}/{stream}",
+                retention=environment.log_retention,
+                removal_policy=environment.removal_policy,
+            )
+            for stream in ("output", "error")
+        }
+        statements = [
+            allow(["s3:GetObject"], [_object_arn(self, asset) for asset in (script, packages)]),
+            *(
+                allow_folders(
+                    self, environment=environment, archive=archive, actions=actions, folders=folders
+                )
+                for actions, folders in grants
+            ),
+            *_folder_markers(archive, grants),
+            allow(["s3:ListBucket", *bucket_actions], [archive.bucket_arn]),
+            *allow_key(environment),
+        ]
+        role = service_role(self, "Role", service="glue", statements=statements)
+        for group in self.logs.values():
+            group.grant_write(role)
+        self.job = glue.CfnJob(
+            self,
+            "Job",
+            name=self.name,
+            description=description,
+            role=role.role_arn,
+            glue_version=GLUE_VERSION,
+            worker_type=size.worker_type,
+            number_of_workers=size.workers,
+            execution_class="FLEX" if size.is_flexible else "STANDARD",
+            timeout=size.timeout_min,
+            # A repeated run does what is left, or replaces its own result, so a second attempt is harmless.
+            max_retries=1,
+            execution_property=glue.CfnJob.ExecutionPropertyProperty(max_concurrent_runs=1),
+            command=glue.CfnJob.JobCommandProperty(
+                name="glueetl", python_version="3", script_location=script.s3_object_url
+            ),
+            default_arguments={
+                "--job-language": "python",
+                "--extra-py-files": packages.s3_object_url,
+                "--custom-logGroup-prefix": log_prefix,
+                "--INPUT": f"s3://{archive.bucket_name}/",
+                **{f"--{parameter}": value for parameter, value in parameters.items()},
+            },
+        )
+        self.job.node.add_dependency(role)
+        if size.schedule:
+            self._start_at(size.schedule)
+        accept(
+            self.job, "GL1", "The logs hold counts and names of routes; CloudWatch encrypts them by itself."
+        )
+        accept(
+            self.job,
+            "GL3",
+            "The job keeps no bookmarks: it is told what to work on, and sees what is done already.",
+        )
+
+    def count_totals(self, member: str, metrics: Sequence[str], namespace: str) -> None:
+        """Make metrics of the members of `member` in the last line that the job writes.
+
+        From the log: no client, no permission, no retry.
+        """
+        for name in metrics:
+            self.logs["output"].add_metric_filter(
+                name.title(),
+                filter_pattern=logs.FilterPattern.exists(f"$.{member}.{name}"),
+                metric_namespace=namespace,
+                metric_name=name,
+                metric_value=f"$.{member}.{name}",
+            )
+
+    def _start_at(self, schedule: str) -> None:
+        trigger = glue.CfnTrigger(
+            self,
+            "Schedule",
+            name=self.name,
+            type="SCHEDULED",
+            schedule=schedule,
+            start_on_creation=True,
+            actions=[glue.CfnTrigger.ActionProperty(job_name=self.name)],
+        )
+        trigger.add_resource_dependency(self.job)
+
+
+def _folder_markers(
+    archive: s3.IBucket, grants: Sequence[tuple[Sequence[str], Sequence[str]]]
+) -> list[iam.PolicyStatement]:
+    """What Glue's file system needs besides, to mark the folders that it has made."""
+    written = [name for actions, folders in grants if "s3:PutObject" in actions for name in folders]
+    if not written:
+        return []
+    return [allow(["s3:PutObject"], [archive.arn_for_objects(f"{name}_$folder$") for name in written])]
+
+
+def _fill(target: Path) -> None:
+    copy_packages(target, "eventplane", "glue_jobs")
+
+
+def _object_arn(scope: Construct, asset: assets.Asset) -> str:
+    # By its exact key; `grant_read` would open the whole bucket of assets.
+    return Stack.of(scope).format_arn(
+        service="s3",
+        region="",
+        account="",
+        resource=asset.s3_bucket_name,
+        resource_name=asset.s3_object_key,
+        arn_format=ArnFormat.SLASH_RESOURCE_NAME,
+    )

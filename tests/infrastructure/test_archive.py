@@ -1,0 +1,69 @@
+"""How long the archive keeps what, and what Athena sees of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventplane.archive_layout import FOLDERS, Form
+from stacks.config import environment
+from tests.infrastructure.templates import Templates
+
+RAW = {"tap/", "ledger/", "handovers/"}
+KEPT_FOREVER = {"contracts/", "erasures/"}
+
+
+def rules(templates: Templates) -> list[dict[str, Any]]:
+    (bucket,) = templates.of("AWS::S3::Bucket")
+    found: list[dict[str, Any]] = bucket.find("LifecycleConfiguration", "Rules")
+    assert all(each["Status"] == "Enabled" for each in found)
+    return found
+
+
+def test_raw_objects_leave_early_only_when_they_have_been_compacted(prod: Templates) -> None:
+    days = environment("prod").retention.raw_days
+    early = [each for each in rules(prod) if each.get("ExpirationInDays") == days]
+    assert {each["Prefix"] for each in early} == RAW
+    assert all(each["TagFilters"] == [{"Key": "compacted", "Value": "true"}] for each in early)
+
+
+@pytest.mark.parametrize("name", ["local", "dev", "prod"])
+def test_everything_about_events_leaves_and_nothing_else(name: str, request: pytest.FixtureRequest) -> None:
+    templates: Templates = request.getfixturevalue(name)
+    kept = environment(name).retention
+    ends = {each.get("Prefix"): each for each in rules(templates) if "TagFilters" not in each}
+    folders = {f"{each.name.partition('/')[0]}/" for each in FOLDERS}
+    made = {"compacted/", "published/", "compactions/"}
+    assert set(ends) == {None, "athena/"} | made | folders - KEPT_FOREVER
+    for prefix in made | folders - KEPT_FOREVER:
+        assert ends[prefix]["ExpirationInDays"] == kept.compacted_days
+    assert ends[None]["NoncurrentVersionExpiration"]["NoncurrentDays"] == kept.replaced_days
+
+
+def test_every_folder_of_rows_is_a_table_with_projected_partitions(templates: Templates) -> None:
+    tables = {each.find("TableInput", "Name"): each for each in templates.of("AWS::Glue::Table")}
+    expected = {f"{each.name}_raw" for each in FOLDERS if each.form is Form.LINES}
+    expected |= {each.name for each in FOLDERS if each.compaction}
+    expected |= {each.name.replace("/", "_") for each in FOLDERS if each.form is Form.PARQUET}
+    assert set(tables) == expected
+    for name, table in tables.items():
+        parameters = table.find("TableInput", "Parameters")
+        assert parameters["projection.enabled"] == "true", name
+        partitions = [each["Name"] for each in table.find("TableInput", "PartitionKeys")]
+        template = parameters["storage.location.template"]["Fn::Join"][1][-1]
+        for each in partitions:
+            assert f"projection.{each}.type" in parameters
+            assert f"{each}=${{{each}}}/" in template
+        assert parameters["projection.date.range"].endswith(",NOW")
+
+
+def test_a_compacted_table_reads_what_is_published(dev: Templates) -> None:
+    (tap,) = (each for each in dev.of("AWS::Glue::Table") if each.find("TableInput", "Name") == "tap")
+    storage = tap.find("TableInput", "StorageDescriptor")
+    assert storage["InputFormat"].endswith("SymlinkTextInputFormat")
+    assert storage["Location"]["Fn::Join"][1][-1] == "/published/tap/"
+    columns = {each["Name"]: each["Type"] for each in storage["Columns"]}
+    assert columns["accepted_at_ms"] == "bigint"
+    assert columns["is_copy"] == "boolean"
+    assert {"event", "source", "line_text", "archive_file"} <= set(columns)

@@ -1,0 +1,232 @@
+"""The compaction: every row once more as Parquet, sorted and marked, whatever it is interrupted by."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER, Folder
+from glue_jobs.common.folder_objects import FolderObjects
+from glue_jobs.common.hours import Hour
+from glue_jobs.compaction import compact, files
+from glue_jobs.compaction.errors import CompactionError
+from glue_jobs.compaction.main import main
+from glue_jobs.compaction.published import published
+from glue_jobs.compaction.receipt import Receipt
+from tests.spark.small_archive import NOON_MS, SmallArchive
+
+NOON = datetime.fromtimestamp(NOON_MS / 1000, UTC)
+HOUR = Hour(NOON)
+LATER = NOON + timedelta(hours=3)
+HOUR_MS = 3_600_000
+
+
+def compacted(archive: SmallArchive, now: datetime = LATER) -> dict[str, Receipt]:
+    return main(["--INPUT", str(archive.folder), "--DATE", "all"], now)
+
+
+def table(spark: SparkSession, archive: SmallArchive, folder: Folder, hour: Hour = HOUR) -> DataFrame:
+    objects = FolderObjects(archive.folder)
+    return spark.read.parquet(*(f"{objects.uri}/{name}" for name in published(objects, folder, hour)))
+
+
+def add_object(archive: SmallArchive, name: str, text: str, hour: Hour = HOUR) -> Path:
+    path = archive.folder / hour.raw("tap") / f"{name}.json.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode()))
+    return path
+
+
+def raw_text(archive: SmallArchive, hour: Hour = HOUR) -> str:
+    return gzip.decompress((archive.folder / hour.raw("tap") / "rows.json.gz").read_bytes()).decode()
+
+
+def test_every_row_is_there_sorted_and_as_it_was(spark: SparkSession, archive: SmallArchive) -> None:
+    for home in ("home-2", "home-1", "home-3"):
+        archive.send(home=home)
+    archive.write()
+    done = compacted(archive)
+    assert {name: each.rows for name, each in done.items()} == {
+        f"tap/{HOUR.partition}": 3,
+        f"ledger/{HOUR.partition}": 3,
+    }
+    rows = table(spark, archive, TAP_FOLDER).collect()
+    assert [row["source"] for row in rows] == [f"//home-{n}/service" for n in (1, 2, 3)]
+    assert {row["event"] for row in rows} == {each.event for each in archive.tap}
+    assert {row["archive_file"] for row in rows} == {f"{HOUR.raw('tap')}/rows.json.gz"}
+    assert not any(row["is_copy"] or row["line_text"] for row in rows)
+    ledger = table(spark, archive, LEDGER_FOLDER).collect()
+    assert [(row["source"], row["route"], row["attempt"]) for row in ledger] == [
+        (f"//home-{n}/service", "readings", 1) for n in (1, 2, 3)
+    ]
+
+
+def test_what_no_column_holds_stays_as_text(spark: SparkSession, archive: SmallArchive) -> None:
+    archive.send()
+    odd = [
+        '{"accepted_at_ms":"noon"',
+        '["no record"]',
+        '{"message_id":"m","index":0,"added":1}',
+        '{"message_id":"m","message_id":"n"}',
+    ]
+    archive.bad_lines = [("tap", line) for line in odd]
+    archive.write()
+    compacted(archive)
+    rows = table(spark, archive, TAP_FOLDER).collect()
+    assert len(rows) == 5
+    assert sorted(row["line_text"] for row in rows if row["line_text"]) == sorted(odd)
+
+
+def test_copies_are_marked_within_the_hour_and_across_hours(
+    spark: SparkSession, archive: SmallArchive
+) -> None:
+    archive.send()
+    archive.send()
+    archive.write()
+    first, second = raw_text(archive).splitlines()
+    add_object(archive, "zz-again", f"{first}\n")
+    later = Hour(NOON + timedelta(hours=1))
+    add_object(archive, "again", f"{second}\n", later)
+    compacted(archive)
+    rows = table(spark, archive, TAP_FOLDER).collect()
+    assert sorted((row["id"], row["is_copy"], Path(row["archive_file"]).name) for row in rows) == [
+        ("home-1-1", False, "rows.json.gz"),
+        ("home-1-1", True, "zz-again.json.gz"),
+        ("home-1-2", False, "rows.json.gz"),
+    ]
+    (again,) = table(spark, archive, TAP_FOLDER, later).collect()
+    assert (again["id"], again["is_copy"]) == ("home-1-2", True)
+
+
+def test_an_hour_that_is_still_written_to_is_left_alone(archive: SmallArchive) -> None:
+    archive.send()
+    archive.write()
+    assert compacted(archive, NOON + timedelta(minutes=89)) == {}
+    assert len(compacted(archive, NOON + timedelta(minutes=90))) == 2
+
+
+def test_repeating_it_does_nothing(archive: SmallArchive) -> None:
+    archive.send()
+    archive.write()
+    assert compacted(archive)
+    before = {each: each.read_bytes() for each in archive.folder.rglob("*") if each.is_file()}
+    assert compacted(archive) == {}
+    assert {each: each.read_bytes() for each in archive.folder.rglob("*") if each.is_file()} == before
+
+
+@pytest.mark.parametrize("step", ["write_files", "_verify", "publish", "_sweep", "write_receipt"])
+def test_an_interrupted_run_is_done_again_to_the_same_end(
+    step: str, spark: SparkSession, archive: SmallArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.send()
+    archive.write()
+
+    class PowerCutError(Exception):
+        pass
+
+    def cut(*_: Any, **__: Any) -> None:
+        raise PowerCutError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(compact, step, cut)
+        with pytest.raises(PowerCutError):
+            compacted(archive)
+    objects = FolderObjects(archive.folder)
+    is_published = step in ("_sweep", "write_receipt")
+    assert bool(published(objects, TAP_FOLDER, HOUR)) is is_published
+    assert len(compacted(archive)) == 2
+    assert table(spark, archive, TAP_FOLDER).count() == 1
+    parquet = {each.name for each in objects.beneath(HOUR.compacted("tap")) if each.name.endswith(".parquet")}
+    assert parquet == set(published(objects, TAP_FOLDER, HOUR))
+
+
+def test_a_damaged_object_holds_up_its_own_hour_only(spark: SparkSession, archive: SmallArchive) -> None:
+    archive.send()
+    archive.send(at_ms=NOON_MS + HOUR_MS)
+    archive.write()
+    damaged = archive.folder / HOUR.raw("tap") / "rows.json.gz"
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    with pytest.raises(CompactionError) as refused:
+        compacted(archive)
+    assert set(refused.value.failures) == {f"tap/{HOUR.partition}"}
+    objects = FolderObjects(archive.folder)
+    assert published(objects, TAP_FOLDER, HOUR) == []
+    assert table(spark, archive, TAP_FOLDER, Hour(NOON + timedelta(hours=1))).count() == 1
+
+
+def test_an_object_that_comes_late_is_taken_in(spark: SparkSession, archive: SmallArchive) -> None:
+    archive.send()
+    archive.write()
+    compacted(archive)
+    late = raw_text(archive).replace('"tap-1"', '"tap-9"')
+    add_object(archive, "late", late)
+    assert set(compacted(archive)) == {f"tap/{HOUR.partition}"}
+    assert table(spark, archive, TAP_FOLDER).count() == 2
+
+
+def test_sources_that_the_lifecycle_took_are_not_lost(spark: SparkSession, archive: SmallArchive) -> None:
+    archive.send()
+    archive.write()
+    compacted(archive)
+    text = raw_text(archive)
+    (archive.folder / HOUR.raw("tap") / "rows.json.gz").unlink()
+    assert compacted(archive) == {}
+    add_object(archive, "late", text)
+    with pytest.raises(CompactionError, match="late"):
+        compacted(archive)
+    assert table(spark, archive, TAP_FOLDER).count() == 1
+
+
+def test_a_change_while_it_reads_is_seen(archive: SmallArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive.send()
+    archive.write()
+    verify = compact._verify
+
+    def meanwhile(*arguments: Any) -> None:
+        verify(*arguments)
+        add_object(archive, "more", raw_text(archive))
+
+    monkeypatch.setattr(compact, "_verify", meanwhile)
+    with pytest.raises(CompactionError, match="changed meanwhile"):
+        compacted(archive)
+    assert published(FolderObjects(archive.folder), TAP_FOLDER, HOUR) == []
+
+
+def test_what_was_written_wrong_is_not_published(
+    archive: SmallArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.send()
+    archive.write()
+    wrong = files.Content(rows=1, checksum=7, copies=0, line_texts=0)
+    monkeypatch.setattr(compact, "content_of", lambda *_: wrong)
+    with pytest.raises(CompactionError, match="checksum 7"):
+        compacted(archive)
+    assert published(FolderObjects(archive.folder), TAP_FOLDER, HOUR) == []
+
+
+def test_a_large_hour_has_several_files_in_order(
+    spark: SparkSession, archive: SmallArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        archive.send(home=f"home-{number:02}")
+    archive.write()
+    # Sizes of this test's world: a kilobyte of raw lines shall be some files.
+    monkeypatch.setattr(files, "WANTED_BYTES", 200)
+    monkeypatch.setattr(files, "MOST_BYTES", 100_000)
+    receipt = compacted(archive)[f"tap/{HOUR.partition}"]
+    assert len(receipt.files) > 1
+    spans = [
+        (min(found), max(found))
+        for found in (
+            [row["source"] for row in spark.read.parquet(f"{archive.folder}/{name}").collect()]
+            for name in receipt.files
+        )
+    ]
+    assert all(before[1] < after[0] for before, after in pairwise(spans))
+    assert table(spark, archive, TAP_FOLDER).count() == 40

@@ -1,0 +1,162 @@
+"""The erasure: a person's rows leave every table, everybody else's stay as they were."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER
+from glue_jobs.compaction.main import main as compact
+from glue_jobs.erasure import main as erasure
+from glue_jobs.erasure.errors import LeftOverError, TooWideError
+from glue_jobs.erasure.main import main
+from glue_jobs.erasure.person import Person
+from tests.spark.small_archive import DAY, NOON_MS, SmallArchive
+from tests.spark.test_compaction import HOUR, HOUR_MS, table
+
+LATER = datetime.fromtimestamp(NOON_MS / 1000, UTC) + timedelta(hours=5)
+
+
+def erase(archive: SmallArchive, *more: str, now: datetime = LATER) -> dict[str, Any]:
+    return main(["--INPUT", str(archive.folder), "--SOURCE", "//home-1/", *more], now)
+
+
+def naming(folder: Path, word: str) -> list[str]:
+    """The raw objects and documents that hold a word."""
+    found = []
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.name.startswith("."):
+            body = path.read_bytes()
+            text = gzip.decompress(body) if path.name.endswith(".gz") else body
+            if word.encode() in text and path.suffix != ".parquet":
+                found.append(path.relative_to(folder).as_posix())
+    return found
+
+
+@pytest.fixture
+def peopled(archive: SmallArchive, spark: SparkSession) -> SmallArchive:
+    """Three homes over two hours, compacted, with findings of an audit about two of them."""
+    for home in ("home-1", "home-2", "home-10"):
+        archive.send(home=home)
+        archive.send(home=home, at_ms=NOON_MS + HOUR_MS)
+    archive.bad_lines = [("tap", '{"event":"//home-1/x')]
+    archive.write()
+    compact(["--INPUT", str(archive.folder), "--DATE", "all"], LATER)
+    findings = [("lost", f"//{home}/service", home, DAY) for home in ("home-1", "home-2")]
+    spark.createDataFrame(
+        findings, "kind string, source string, device string, date string"
+    ).write.partitionBy("date").parquet(f"{archive.folder}/audit/findings")
+    (archive.folder / "audit" / "report.json").write_text(json.dumps({"source": "//home-1/service"}))
+    return archive
+
+
+def test_the_person_is_gone_and_all_others_are_there(peopled: SmallArchive, spark: SparkSession) -> None:
+    lines = {line for text in _raw_texts(peopled) for line in text.splitlines() if "//home-1/" not in line}
+    receipt = erase(peopled)
+    assert receipt["rows"] == {
+        "tap": 3,
+        "ledger": 2,
+        "compacted/tap": 3,
+        "compacted/ledger": 2,
+        "audit/findings": 1,
+    }
+    assert receipt["documents"] == ["audit/report.json"]
+    assert naming(peopled.folder, "//home-1/") == []
+    assert {line for text in _raw_texts(peopled) for line in text.splitlines()} == lines
+    for folder in (TAP_FOLDER, LEDGER_FOLDER):
+        rows = table(spark, peopled, folder, HOUR).collect()
+        assert [row["source"] for row in rows] == ["//home-10/service", "//home-2/service"]
+    findings = spark.read.parquet(f"{peopled.folder}/audit/findings").collect()
+    assert [row["source"] for row in findings] == ["//home-2/service"]
+
+
+def _raw_texts(archive: SmallArchive) -> list[str]:
+    return [gzip.decompress(each.read_bytes()).decode() for each in archive.folder.rglob("*.json.gz")]
+
+
+def test_its_record_does_not_name_the_person(peopled: SmallArchive) -> None:
+    receipt = erase(peopled)
+    (filed,) = (peopled.folder / "erasures").rglob("*.json")
+    assert json.loads(filed.read_text()) == receipt
+    assert receipt["pseudonym"] in filed.as_posix()
+    assert "home-1/" not in filed.read_text()
+
+
+def test_repeating_it_finds_nothing(peopled: SmallArchive) -> None:
+    erase(peopled)
+    again = erase(peopled, now=LATER + timedelta(hours=1))
+    assert (again["rows"], again["objects"], again["documents"]) == ({}, [], [])
+
+
+def test_the_compaction_does_not_bring_them_back(peopled: SmallArchive, spark: SparkSession) -> None:
+    erase(peopled)
+    assert compact(["--INPUT", str(peopled.folder), "--DATE", "all"], LATER) == {}
+    (peopled.folder / HOUR.receipt("tap")).unlink()
+    compact(["--INPUT", str(peopled.folder), "--DATE", "all"], LATER)
+    assert table(spark, peopled, TAP_FOLDER, HOUR).count() == 2
+
+
+def test_a_dry_run_counts_and_changes_nothing(peopled: SmallArchive) -> None:
+    before = {each: each.read_bytes() for each in peopled.folder.rglob("*") if each.is_file()}
+    told = erase(peopled, "--DRY_RUN", "true")
+    assert told["rows"]["tap"] == 3
+    assert {each: each.read_bytes() for each in peopled.folder.rglob("*") if each.is_file()} == before
+
+
+def test_an_interrupted_erasure_still_says_all_that_it_removed(
+    peopled: SmallArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PowerCutError(Exception):
+        pass
+
+    rewrite, done = erasure.rewrite, []
+
+    def some(*arguments: Any) -> None:
+        if len(done) == 2:
+            raise PowerCutError
+        rewrite(*arguments)
+        done.append(arguments)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(erasure, "rewrite", some)
+        with pytest.raises(PowerCutError):
+            erase(peopled)
+    receipt = erase(peopled)
+    assert sum(receipt["rows"].values()) == 11
+    assert naming(peopled.folder, "//home-1/") == []
+
+
+def test_what_is_still_written_to_waits(peopled: SmallArchive) -> None:
+    erase(peopled, now=datetime.fromtimestamp(NOON_MS / 1000, UTC) + timedelta(minutes=95))
+    assert naming(peopled.folder / "tap", "//home-1/") == [f"{_next_hour()}/rows.json.gz"]
+
+
+def _next_hour() -> str:
+    return HOUR.partition.replace("hour=12", "hour=13")
+
+
+def test_a_row_that_comes_back_is_told(peopled: SmallArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erasure, "rewrite", lambda *_: None)
+    with pytest.raises(LeftOverError, match="11 rows"):
+        erase(peopled)
+
+
+def test_the_device_leads_to_what_bears_no_source(archive: SmallArchive) -> None:
+    archive.refuse(b"no event")
+    archive.refuse(b"no event", home="home-2")
+    archive.write()
+    assert erase(archive, "--CLIENT", "home-1")["rows"] == {"tap": 1, "ledger": 2}
+    assert naming(archive.folder, '"home-1"') == []
+    assert naming(archive.folder, '"home-2"')
+
+
+@pytest.mark.parametrize("source", ["", "/", "//", "//a", "urn"])
+def test_a_prefix_of_everybody_is_refused(source: str) -> None:
+    with pytest.raises(TooWideError):
+        Person(source)

@@ -1,0 +1,57 @@
+"""What an erasure writes down, and which old versions it knows by that."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from glue_jobs.common.folder_objects import FolderObjects
+from glue_jobs.erasure.person import Person
+from glue_jobs.erasure.progress import Progress
+
+PERSON = Person("//home-1/", "home-1")
+HOUR = "date=2026-03-01/hour=12"
+
+
+def test_old_versions_are_those_of_whole_hours_raw_and_compacted(tmp_path: Path) -> None:
+    progress = Progress(PERSON)
+    rows = {
+        f"compacted/tap/{HOUR}/run=abc/part-0.zstd.parquet": 3,
+        "audit/findings/date=2026-03-01/part-0.parquet": 1,
+    }
+    progress.note(FolderObjects(tmp_path), rows, ["audit/report.json"])
+    prefixes = list(progress.old_versions())
+    assert {f"tap/{HOUR}/", f"compacted/tap/{HOUR}/", "audit/findings/date=2026-03-01/"} <= set(prefixes)
+    assert prefixes[-1] == "audit/report.json"
+    # Nothing that would take in another hour, or a whole table.
+    assert all("date=2026-03-01/" in each for each in prefixes[:-1])
+
+
+def test_what_was_noted_outlives_an_interruption_and_is_counted_once(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path)
+    name = f"tap/{HOUR}/a.json.gz"
+    Progress(PERSON).note(objects, {name: 5}, ["audit/report.json"])
+    resumed = Progress.resumed(objects, PERSON)
+    resumed.note(objects, {name: 2, f"ledger/{HOUR}/b.json.gz": 1})
+    receipt = resumed.receipt(datetime(2026, 3, 2, tzinfo=UTC), 4)
+    assert receipt["rows"] == {"ledger": 1, "tap": 5}
+    assert receipt["documents"] == ["audit/report.json"]
+    resumed.finish(objects, receipt)
+    assert Progress.resumed(objects, PERSON).rows == {}
+    assert Progress.resumed(objects, Person("//home-2/")).rows == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_named"),
+    [
+        ('{"source":"//home-1/bell"}', True),
+        (r'{"event":"{\"source\":\"//home-1/bell\"}"}', True),
+        ('{"client_id":"home-1"}', True),
+        (r'{"event":"{\"device\":\"home-1\"}"}', True),
+        ('{"source":"//home-10/bell","client_id":"home-10"}', False),
+    ],
+)
+def test_a_text_names_the_person_or_somebody_else(text: str, is_named: bool) -> None:
+    assert PERSON.is_named_in(text) is is_named

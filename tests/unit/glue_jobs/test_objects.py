@@ -1,0 +1,126 @@
+"""The archive's objects: a folder and a bucket behave alike, and a bucket besides has tags and versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from glue_jobs.common.bucket_objects import BucketObjects
+from glue_jobs.common.errors import ArchiveNotFoundError
+from glue_jobs.common.folder_objects import FolderObjects
+from glue_jobs.common.objects import Objects
+
+BUCKET = "archive"
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket=BUCKET)
+        client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+        yield client
+
+
+@pytest.fixture
+def bucket(s3: Any) -> BucketObjects:
+    return BucketObjects(s3, BUCKET)
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
+    if request.param == "folder":
+        return FolderObjects(tmp_path)
+    found: BucketObjects = request.getfixturevalue("bucket")
+    return found
+
+
+def test_what_is_written_is_read_and_listed(objects: Objects) -> None:
+    objects.write("tap/date=1/b", b"22")
+    objects.write("tap/date=1/a", b"1")
+    objects.write("tap/date=2/c", b"333")
+    objects.write("tapes/x", b"")
+    assert [(each.name, each.size) for each in objects.beneath("tap")] == [
+        ("tap/date=1/a", 1),
+        ("tap/date=1/b", 2),
+        ("tap/date=2/c", 3),
+    ]
+    assert objects.folders("tap") == ["date=1", "date=2"]
+    assert objects.read("tap/date=1/b") == b"22"
+    assert objects.read("tap/none") is None
+    assert objects.beneath("none") == []
+    assert objects.folders("none") == []
+
+
+def test_a_mark_changes_with_the_content(objects: Objects) -> None:
+    objects.write("a/b", b"1")
+    (first,) = objects.beneath("a")
+    assert objects.beneath("a") == [first]
+    objects.write("a/b", b"2")
+    assert objects.beneath("a") != [first]
+
+
+def test_moving_replaces(objects: Objects) -> None:
+    objects.write("a/new", b"new")
+    objects.write("a/old", b"old")
+    objects.move("a/new", "a/old")
+    assert [each.name for each in objects.beneath("a")] == ["a/old"]
+    assert objects.read("a/old") == b"new"
+
+
+def test_deleting_twice_is_no_error(objects: Objects) -> None:
+    objects.write("a/b", b"1")
+    objects.delete(["a/b"])
+    objects.delete(["a/b", "a/c"])
+    assert objects.beneath("a") == []
+
+
+def test_there_has_to_be_an_archive(s3: Any, tmp_path: Path) -> None:
+    with pytest.raises(ArchiveNotFoundError, match="--INPUT"):
+        FolderObjects(tmp_path / "none")
+    with pytest.raises(ArchiveNotFoundError, match="s3://none"):
+        BucketObjects(s3, "none")
+
+
+def test_what_is_released_stays_so_when_it_is_written_again(bucket: BucketObjects, s3: Any) -> None:
+    bucket.write("tap/a", b"1")
+    s3.put_object_tagging(Bucket=BUCKET, Key="tap/a", Tagging={"TagSet": [{"Key": "by", "Value": "us"}]})
+    bucket.release(["tap/a"])
+    bucket.write("tap/a", b"2")
+    tags = s3.get_object_tagging(Bucket=BUCKET, Key="tap/a")["TagSet"]
+    assert {each["Key"]: each["Value"] for each in tags} == {"by": "us", "compacted": "true"}
+
+
+def test_releasing_what_is_gone_is_told(bucket: BucketObjects, s3: Any) -> None:
+    with pytest.raises(s3.exceptions.ClientError, match="NoSuchKey"):
+        bucket.release(["tap/none"])
+
+
+def test_old_versions_are_deleted_for_good_and_present_ones_stay(bucket: BucketObjects, s3: Any) -> None:
+    for name in ("tap/date=1/a", "tap/date=1/gone", "tap/date=2/other"):
+        bucket.write(name, b"before")
+        bucket.write(name, b"after")
+    bucket.delete(["tap/date=1/gone"])
+    assert bucket.delete_old_versions("tap/date=1/") == 3
+    versions = s3.list_object_versions(Bucket=BUCKET)["Versions"]
+    assert [(each["Key"], each["IsLatest"]) for each in versions] == [
+        ("tap/date=1/a", True),
+        ("tap/date=2/other", True),
+        ("tap/date=2/other", False),
+    ]
+    assert bucket.read("tap/date=1/a") == b"after"
+    assert bucket.delete_old_versions("tap/date=1/") == 0
+
+
+def test_more_than_one_request_s_keys_are_deleted(bucket: BucketObjects, s3: Any) -> None:
+    for number in range(1_001):
+        s3.put_object(Bucket=BUCKET, Key=f"a/{number}", Body=b"")
+    bucket.delete([f"a/{number}" for number in range(1_001)])
+    assert bucket.beneath("a") == []
