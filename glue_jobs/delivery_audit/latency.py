@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from glue_jobs.delivery_audit.hops import Hop
+from glue_jobs.delivery_audit.hops import Span
 
 QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
 
@@ -20,9 +20,9 @@ def latency(deliveries: DataFrame) -> list[dict[str, Any]]:
     without one give no sample there. Where a device's clock runs ahead of the cloud's, a hop is negative.
     """
     spans = {
-        Hop.DEVICE_TO_CLOUD: sf.col("accepted_at_ms") - sf.col("recorded_at_ms"),
-        Hop.CLOUD_TO_INBOX: sf.col("delivered_at_ms") - sf.col("entered_at_ms"),
-        Hop.DEVICE_TO_INBOX: sf.col("delivered_at_ms") - sf.col("recorded_at_ms"),
+        Span.DEVICE_TO_CLOUD: sf.col("accepted_at_ms") - sf.col("recorded_at_ms"),
+        Span.CLOUD_TO_INBOX: sf.col("delivered_at_ms") - sf.col("entered_at_ms"),
+        Span.DEVICE_TO_INBOX: sf.col("delivered_at_ms") - sf.col("recorded_at_ms"),
     }
     columns = []
     for hop, span in spans.items():
