@@ -91,7 +91,7 @@ def audited(
         if window.day is not None:
             # What a device states of a day, it may have sent the day before or send the day after.
             around = quarantine.good(tap_rows(source.tap_around(window), history, Window()))
-        stated = completeness.completeness(around, history.uplinks, window, watermark)
+        stated = completeness.completeness(around, history.uplinks, window, watermark, keep)
         clock = keep(clocks.clocks(tap))
         consumptions = keep(handovers.consumptions(delivered, handed_over, history, watermark))
         strangers = handovers.strangers(delivered, handed_over)

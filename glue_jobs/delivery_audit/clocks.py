@@ -14,19 +14,23 @@ MIN_SAMPLES = 20
 
 
 def clocks(tap: DataFrame) -> DataFrame:
-    """One row for each `client_id` with timed events: `samples`, and `skew_ms`, positive where it is ahead.
+    """One row for each `client_id` with timed events: `samples`, and `skew_ms`, positive when ahead.
 
-    No event arrives before it is recorded. So the least time from `recordedtime` to acceptance is the quickest
-    way up less what the clock is ahead, and what a device differs from the fleet's median is its clock. One that
-    was offline all day looks as if it were behind.
+    No event arrives before it is recorded. So the least time from `recordedtime` to acceptance is the
+    quickest way up less what the clock is ahead, and what a device differs from the fleet's median is its
+    clock. One that was offline all day looks as if it were behind.
     """
     travel = sf.col("accepted_at_ms") - sf.col("recorded_at_ms")
-    least = tap.where(travel.isNotNull()).groupBy("client_id").agg(
-        sf.min(travel).alias("least_ms"),
-        sf.count(sf.lit(1)).alias("samples"),
-        sf.max("date").alias("date"),
-        sf.min_by("file", travel).alias("file"),
-        sf.min_by("accepted_at_ms", travel).alias("accepted_at_ms"),
+    least = (
+        tap.where(travel.isNotNull())
+        .groupBy("client_id")
+        .agg(
+            sf.min(travel).alias("least_ms"),
+            sf.count(sf.lit(1)).alias("samples"),
+            sf.max("date").alias("date"),
+            sf.min_by("file", travel).alias("file"),
+            sf.min_by("accepted_at_ms", travel).alias("accepted_at_ms"),
+        )
     )
     # A fleet that is wrong as a whole is measured against the cloud.
     usual = sf.least(sf.greatest(sf.percentile("least_ms", 0.5), sf.lit(0)), sf.lit(TOLERANCE_MS))

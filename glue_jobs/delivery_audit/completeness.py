@@ -1,11 +1,13 @@
 """Device to cloud: what devices say they stored for the cloud, against what the tap has seen.
 
-A manifest states how many events a device stored for its uplink between two numbers. Numbers that the tap has
-not seen are missing as far as the manifest counts them; the device's own reports of what it gave up explain some.
+A manifest states how many events a device stored for its uplink between two numbers. Numbers that the tap
+has not seen are missing as far as the manifest counts them; the device's reports of what it gave up explain
+some of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -16,6 +18,8 @@ from glue_jobs.delivery_audit.device_reports import births, discards, not_stored
 from glue_jobs.delivery_audit.numbers import EPOCH, length, one_by_one, overlaps, seen, unseen
 from glue_jobs.delivery_audit.watermark import Watermark
 from glue_jobs.delivery_audit.window import Window
+
+Keep = Callable[[DataFrame], DataFrame]
 
 STATEMENT = (*EPOCH, "source", "id")
 
@@ -39,20 +43,25 @@ class Completeness:
     not_stored: DataFrame
 
 
-def completeness(tap: DataFrame, uplinks: list[str], window: Window, watermark: Watermark) -> Completeness:
-    """What devices stated within `window`; `tap` are the good rows of the window and of the days around it."""
-    told = reports(tap)
+def completeness(
+    tap: DataFrame, uplinks: list[str], window: Window, watermark: Watermark, keep: Keep
+) -> Completeness:
+    """What devices stated within `window`; `tap` has the good rows of it and of the days around it.
+
+    `keep` is asked to keep what several results are made of.
+    """
+    told = keep(reports(tap))
     stated, born = statements(told, uplinks), births(told)
-    given_up = discards(told, born, uplinks)
-    holes = unseen(seen(tap), stated)
+    holes = keep(unseen(seen(tap), stated))
     within = window.holds(sf.col("date"))
-    # Which number an event had is evidence only where it was not seen: an unanswered one may have arrived.
-    truly = overlaps(given_up, holes.drop("is_before"))
-    judged = _judged(stated.where(within), _in_view(holes, born, window), truly, watermark)
+    # Only of numbers that were not seen: what was given up for want of an answer may have arrived.
+    given_up = keep(overlaps(discards(told, born, uplinks), holes.drop("is_before")))
+    in_view = _in_view(holes, born, window)
+    judged = keep(_judged(stated.where(within), in_view, given_up, watermark))
     return Completeness(
         statements=judged,
-        lost=_lost(judged, _in_view(holes, born, window), truly),
-        given_up=one_by_one(truly.where(within)),
+        lost=_lost(judged, in_view, given_up),
+        given_up=one_by_one(given_up.where(within)),
         gone=_gone(stated, born).where(within),
         births=born.where(within),
         not_stored=not_stored(told).where(within),
@@ -60,7 +69,7 @@ def completeness(tap: DataFrame, uplinks: list[str], window: Window, watermark: 
 
 
 def _in_view(holes: DataFrame, births: DataFrame, window: Window) -> DataFrame:
-    """`holes` without what may have been seen on a day that was not read: numbers before the first seen one."""
+    """`holes` without numbers before the first seen one, which a day that was not read may have."""
     if window.day is None:
         return holes.drop("is_before")
     began = births.select(*EPOCH).distinct().withColumn("began", sf.lit(True))
@@ -97,9 +106,16 @@ def _counted(ranges: DataFrame, name: str) -> DataFrame:
 def _lost(judged: DataFrame, holes: DataFrame, given_up: DataFrame) -> DataFrame:
     """The lost numbers, with the manifest that states them."""
     lost = judged.where((sf.col("unexplained") > 0) & ~sf.col("open"))
-    evidence = ["date", *STATEMENT, "accepted_at_ms", "file", sf.col("unexplained").alias("missing")]
+    evidence: list[Column | str] = [
+        "date",
+        *STATEMENT,
+        "accepted_at_ms",
+        "file",
+        sf.col("unexplained").alias("missing"),
+    ]
+    nothing = sf.lit(None).cast("long")
     uncertain = lost.where(~sf.col("certain")).select(
-        *evidence, sf.lit(None).cast("long").alias("first"), sf.lit(None).cast("long").alias("last")
+        *evidence, nothing.alias("first"), nothing.alias("last")
     )
     certain = lost.where("certain").select(*evidence, "first", "last")
     pieces = one_by_one(overlaps(holes, certain))

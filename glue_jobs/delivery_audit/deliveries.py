@@ -44,7 +44,8 @@ class Verdict(StrEnum):
 _ENDS = (Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED, Outcome.DROPPED)
 
 REPLAY = "replay"
-"""The reason of a ledger record that was made by sending an event again; its `entered_at_ms` is the original's."""
+"""The reason of a ledger record that was made by sending an event again; its `entered_at_ms` is that of the
+original."""
 
 
 def deliveries(
@@ -53,9 +54,9 @@ def deliveries(
     """One row for each event and each route that it should have taken or did take.
 
     `leads` marks one row an event, for counting events; `delivered` counts copies written to the inbox;
-    times are Unix milliseconds, `delivered_at_ms` and `entered_at_ms` those of the earliest delivery. `outcome`
-    and `reason` are the router's first word on the route, `tap_file` has the event's text, `is_routed` says
-    whether the contract gives the event any route.
+    times are Unix milliseconds, `delivered_at_ms` and `entered_at_ms` those of the earliest delivery.
+    `outcome` and `reason` are the router's first word on the route, `tap_file` has the event's text,
+    `is_routed` says whether the contract gives the event any route.
     """
     cases = _cases(events, decisions, history)
     recorded = sf.array_remove(sf.array_distinct(sf.col("decisions.route")), EVERY_ROUTE)

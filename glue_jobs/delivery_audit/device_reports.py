@@ -1,4 +1,4 @@
-"""What devices say of themselves, read from the tap: what they stored, gave up, and when their store was born.
+"""What devices say of themselves, read from the tap: what they stored and gave up, and their store's births.
 
 A report counts only for the device that sent it: a source that names another one is forged.
 """
@@ -17,7 +17,9 @@ REPORTS = (STARTED, DISCARDED, MANIFEST)
 REPORT = """
     epoch string, birth string, lost_epoch string,
     statements array<struct<destination: string, first: bigint, last: bigint, count: bigint>>,
-    deliveries array<struct<destination: string, outcome: string, reason: string, ranges: array<array<bigint>>>>,
+    deliveries array<struct<
+        destination: string, outcome: string, reason: string, ranges: array<array<bigint>>
+    >>,
     not_stored array<struct<channel: string, type: string, reason: string, count: bigint>>
 """
 """The members of all three (contract/schemas/device-*.v1.json), as far as the audit uses them."""
@@ -67,13 +69,13 @@ def statements(reports: DataFrame, uplinks: Sequence[str]) -> DataFrame:
 
 
 def births(reports: DataFrame) -> DataFrame:
-    """Each life of a store that a device reported: `epoch`, `birth`, `lost_epoch`, and the report's number."""
+    """Each life of a store that a device reported: `epoch`, `birth`, `lost_epoch`, the report's number."""
     return reports.where(sf.col("type") == STARTED).select(
         *_PLACE,
         "sequence",
         "report.epoch",
         "report.birth",
-        sf.nullif("report.lost_epoch", sf.lit("")).alias("lost_epoch"),
+        sf.when(sf.col("report.lost_epoch") != "", sf.col("report.lost_epoch")).alias("lost_epoch"),
     )
 
 

@@ -13,9 +13,9 @@ from glue_jobs.delivery_audit.completeness import Completeness
 from glue_jobs.delivery_audit.numbers import EPOCH
 
 STATED = ("stated", "missing", "explained", "lost", "pending", "not_stored")
-"""Of what manifests of the day say: numbered events that are `stated`; those `missing` from the tap, of which the
-device gave up the `explained`, the `pending` are too young to be judged and the `lost` are lost; and events that
-the device did not store."""
+"""What manifests of the day say: numbered events that are `stated`; those `missing` from the tap, of which
+the device gave up the `explained`, the `pending` are too young to be judged and the `lost` are lost. Then
+events that the device did not store."""
 
 
 def devices_by_day(tap: DataFrame, stated: Completeness, clocks: DataFrame) -> DataFrame:

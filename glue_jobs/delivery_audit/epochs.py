@@ -13,16 +13,23 @@ def changes(tap: DataFrame, births: DataFrame) -> DataFrame:
 
     A device's first epoch in the window is a change only if the device says that it recovered.
     """
-    first = tap.where(sf.col("epoch").isNotNull()).groupBy(*EPOCH).agg(
-        sf.min("accepted_at_ms").alias("accepted_at_ms"),
-        sf.min_by("date", "accepted_at_ms").alias("date"),
-        sf.min_by("file", "accepted_at_ms").alias("file"),
-        sf.min("sequence").alias("sequence"),
+    first = (
+        tap.where(sf.col("epoch").isNotNull())
+        .groupBy(*EPOCH)
+        .agg(
+            sf.min("accepted_at_ms").alias("accepted_at_ms"),
+            sf.min_by("date", "accepted_at_ms").alias("date"),
+            sf.min_by("file", "accepted_at_ms").alias("file"),
+            sf.min("sequence").alias("sequence"),
+        )
     )
-    told = births.groupBy(*EPOCH).agg(sf.max("birth").alias("birth"), sf.max("lost_epoch").alias("lost_epoch"))
+    told = births.groupBy(*EPOCH).agg(
+        sf.max("birth").alias("birth"), sf.max("lost_epoch").alias("lost_epoch")
+    )
     # What was saved of a lost epoch can arrive after the news of the new one.
-    ended = births.where(sf.col("lost_epoch").isNotNull())
-    ended = ended.select("client_id", sf.col("lost_epoch").alias("epoch"), sf.lit(1).alias("ended")).distinct()
+    lost = sf.col("lost_epoch")
+    ended = births.where(lost.isNotNull()).select("client_id", lost.alias("epoch"), sf.lit(1).alias("ended"))
+    ended = ended.distinct()
     known = first.join(told, on=list(EPOCH), how="left").join(ended, on=list(EPOCH), how="left")
     order = Window.partitionBy("client_id").orderBy(sf.desc_nulls_last("ended"), "accepted_at_ms", "epoch")
     numbered = known.withColumn("place", sf.row_number().over(order))

@@ -36,18 +36,15 @@ def of_completeness(found: Completeness, epochs: DataFrame, clocks: DataFrame) -
     )
     given_up = text(sf.coalesce(span, sf.lit("")), sf.col("reason"), ", reported by ", sf.col("id"))
     refused = text(sf.col("count"), " not stored: ", sf.col("reason"), ", from ", sf.col("channel"))
-    refused_kind = sf.lit(str(Kind.DROPPED))
     gone = text("no manifest states the numbers ", sf.col("after"), " to ", sf.col("first") - 1)
-    birth = text(
-        sf.coalesce("birth", sf.lit("not reported")), "; epoch before: ", sf.coalesce("lost_epoch", sf.lit("?"))
-    )
+    birth = text(sf.coalesce("birth", sf.lit("not reported")), "; epoch before: ", sf.col("lost_epoch"))
     ahead = sf.when(sf.col("skew_ms") > 0, sf.lit(" ms ahead, by ")).otherwise(sf.lit(" ms behind, by "))
     clock = text(sf.abs("skew_ms"), ahead, sf.col("samples"), " events")
     hop = Hop.DEVICE_CLOUD
     return union(
         findings(lost.drop(*_NO_NAMES).withColumn("sequence", number), Kind.LOST, hop, sf.col("detail")),
         _about_others(found.given_up.withColumn("sequence", number), sf.col("outcome"), given_up),
-        _about_others(found.not_stored, refused_kind, refused),
+        _about_others(found.not_stored, sf.lit(str(Kind.DROPPED)), refused),
         findings(found.gone.drop("sequence"), Kind.MISSING_MANIFEST, hop, gone),
         findings(epochs, Kind.EPOCH_CHANGE, hop, birth),
         findings(clocks.where("is_off"), Kind.CLOCK_SKEW, hop, clock),
@@ -124,9 +121,7 @@ def of_refusals(refusals: DataFrame, watermark: Watermark) -> DataFrame:
 def of_order(overtaken: DataFrame) -> DataFrame:
     """Order that was promised and not kept."""
     by_ms = sf.col("delivered_at_ms") - sf.col("overtaken_at_ms")
-    return findings(
-        overtaken, Kind.REORDERED, Hop.ROUTER, text(by_ms, " ms behind one that was sent later")
-    )
+    return findings(overtaken, Kind.REORDERED, Hop.ROUTER, text(by_ms, " ms behind one that was sent later"))
 
 
 def of_consumptions(consumptions: DataFrame, strangers: DataFrame) -> DataFrame:

@@ -8,7 +8,14 @@ from pyspark.sql import functions as sf
 from glue_jobs.delivery_audit.deliveries import Verdict
 from glue_jobs.delivery_audit.route_filters import NO_ROUTE
 
-EXPECTED = (Verdict.DELIVERED, Verdict.DEAD_LETTERED, Verdict.EXPIRED, Verdict.DROPPED, Verdict.LOST, Verdict.PENDING)
+EXPECTED = (
+    Verdict.DELIVERED,
+    Verdict.DEAD_LETTERED,
+    Verdict.EXPIRED,
+    Verdict.DROPPED,
+    Verdict.LOST,
+    Verdict.PENDING,
+)
 """The ends of an expected delivery."""
 
 

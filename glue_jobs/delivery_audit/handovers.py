@@ -1,4 +1,4 @@
-"""Inbox to consumer, where the consumer is a webhook: what the ledger put into the inbox, and what came of it."""
+"""Inbox to consumer, where that is a webhook: what the ledger put into the inbox, and what came of it."""
 
 from __future__ import annotations
 
@@ -45,13 +45,17 @@ def consumptions(
         for participant in contract.participants.values()
         if participant.inbox.webhook
     }
-    ends = handovers.where(sf.col("id") != "").groupBy(*KEY).agg(
-        sf.count_if(sf.col("outcome") == Outcome.DELIVERED).alias("handed_over"),
-        sf.min_by(
-            sf.struct("outcome", "reason", "status", "entered_at_ms", "decided_at_ms", "file"),
-            # What was delivered is delivered, also where a copy was not.
-            sf.struct(sf.col("outcome") != Outcome.DELIVERED, "decided_at_ms"),
-        ).alias("end"),
+    ends = (
+        handovers.where(sf.col("id") != "")
+        .groupBy(*KEY)
+        .agg(
+            sf.count_if(sf.col("outcome") == Outcome.DELIVERED).alias("handed_over"),
+            sf.min_by(
+                sf.struct("outcome", "reason", "status", "entered_at_ms", "decided_at_ms", "file"),
+                # What was delivered is delivered, also where a copy was not.
+                sf.struct(sf.col("outcome") != Outcome.DELIVERED, "decided_at_ms"),
+            ).alias("end"),
+        )
     )
     inbox = deliveries.where((sf.col("delivered") > 0) & sf.col("destination").isin(*webhooks))
     inbox = inbox.groupBy(sf.col("destination").alias("channel"), "source", "id").agg(
@@ -59,7 +63,15 @@ def consumptions(
         sf.min("delivered_at_ms").alias("put_at_ms"),
         sf.min_by(
             sf.struct(
-                "date", "type", "client_id", "epoch", "sequence", "route", "priority", "contract_version", "file"
+                "date",
+                "type",
+                "client_id",
+                "epoch",
+                "sequence",
+                "route",
+                "priority",
+                "contract_version",
+                "file",
             ),
             "delivered_at_ms",
         ).alias("inbox"),

@@ -44,7 +44,8 @@ def _measured(rows: DataFrame, spans: Mapping[Span, Column]) -> list[dict[str, A
         ]
     measured = rows.rollup("priority", "route").agg(*columns, sf.grouping_id().alias("level"))
     # The innermost level has routes, the next all of a priority, the last everything.
-    found = measured.where(sf.col("level") < _EVERYTHING).orderBy("priority", sf.desc("level"), "route").collect()
+    wanted = measured.where(sf.col("level") < _EVERYTHING)
+    found = wanted.orderBy("priority", sf.desc("level"), "route").collect()
     return [
         {
             "hop": str(hop),

@@ -45,7 +45,7 @@ def unseen(seen: DataFrame, stated: DataFrame) -> DataFrame:
 
 
 def overlaps(ranges: DataFrame, others: DataFrame) -> DataFrame:
-    """Each of `ranges` cut to what it shares with one of `others` of its epoch; the latter's columns beside."""
+    """`ranges` cut to what they share with one of `others` of their epoch, whose columns stand beside."""
     first, last = sf.greatest("first", "other_first"), sf.least("last", "other_last")
     renamed = others.withColumnsRenamed({"first": "other_first", "last": "other_last"})
     shared = ranges.join(renamed, on=list(EPOCH)).withColumns({"low": first, "high": last})

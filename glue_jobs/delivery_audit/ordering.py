@@ -1,4 +1,4 @@
-"""Order, where a channel promises it (`ordering: source`): events that others of their group have overtaken."""
+"""Order, where a channel promises it (`ordering: source`): events that were overtaken."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def overtaken(deliveries: DataFrame, history: ContractHistory) -> DataFrame:
     """The deliveries, with `overtaken_at_ms`, that came after one that was sent later.
 
     Sent means numbered by the device, or for what entered in the cloud the time it entered; first deliveries
-    count. Within one millisecond the archive knows no order, so there none is broken. One event that comes late
-    is one row, however many came before it.
+    count. Within one millisecond the archive knows no order, so none is broken there. One event that comes
+    late is one row, however many came before it.
     """
     ordered = {
         participant.inbox.address

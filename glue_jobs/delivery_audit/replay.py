@@ -17,8 +17,8 @@ def replay_manifest(deliveries: DataFrame) -> DataFrame:
     lost without a route, of which only the record is missing, is owed to nobody. What never came to the cloud
     is not here: only the device could send it.
     """
-    owed = (sf.col("verdict") == Verdict.LOST) & (sf.col("route") != NO_ROUTE) & sf.col("tap_file").isNotNull()
-    return deliveries.where(owed).select(
+    lost = deliveries.where((sf.col("verdict") == Verdict.LOST) & (sf.col("route") != NO_ROUTE))
+    return lost.where(sf.col("tap_file").isNotNull()).select(
         "date",
         "source",
         "id",

@@ -12,7 +12,7 @@ VERDICT_TYPE = "org.eventplane.audit.verdict.v1"
 SOURCE = "/audit/delivery"
 
 PROVEN, OPEN, BROKEN = "proven", "open", "broken"
-"""All delivered and all of it judged; nothing missed so far, but not all could be judged; a promise broken."""
+"""All judged and delivered; nothing missed so far, but not all could be judged; a promise is broken."""
 
 
 def verdict_of(totals: Mapping[str, Any]) -> str:
