@@ -62,7 +62,8 @@ def completeness(
         statements=judged,
         lost=_lost(judged, in_view, given_up),
         given_up=one_by_one(given_up.where(within)),
-        gone=_gone(stated, born).where(within),
+        # One that is missing may still come, as what it states may.
+        gone=_gone(stated, born).where(within & ~watermark.is_open(sf.col("accepted_at_ms"))),
         births=born.where(within),
         not_stored=not_stored(told).where(within),
     )

@@ -87,15 +87,21 @@ class SmallArchive:
     ) -> Envelope:
         """A new event as its device sends it, accepted at `at_ms`."""
         sequence = self._sequences[home] = self._sequences.get(home, 0) + 1
+        epoch = self.epochs.get(home, "e1")
         attributes: dict[str, AttributeValue] = {
-            "id": f"{home}-{sequence}",
+            "id": f"{home}-{epoch}-{sequence}",
             "source": f"//{home}/service",
             "type": type,
             "recordedtime": datetime.fromtimestamp((at_ms - DEVICE_MS) / 1000, UTC).isoformat(),
             **more,
         }
         event = write_event(attributes, {"value": sequence} if data is None else data)
-        return event.stamped(deviceepoch=self.epochs.get(home, "e1"), devicesequence=f"{sequence:012d}")
+        return event.stamped(deviceepoch=epoch, devicesequence=f"{sequence:012d}")
+
+    def begin_epoch(self, home: str, epoch: str) -> None:
+        """The store of `home` begins a new life."""
+        self.epochs[home] = epoch
+        self._sequences[home] = 0
 
     def accept(self, event: Envelope, home: str = "home-1", at_ms: int = NOON_MS) -> list[TapRecord]:
         """The tap sees `event`."""
