@@ -13,6 +13,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from eventplane.handover import HANDOVERS
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
 from stacks.bundling import ROOT, copy_packages, local_bundling
 from stacks.config import Environment
@@ -132,7 +133,7 @@ class AuditJob(Construct):
             )
 
         return [
-            folders(["s3:GetObject"], TAP, LEDGER, CONTRACTS),
+            folders(["s3:GetObject"], TAP, LEDGER, HANDOVERS, CONTRACTS),
             # Spark commits by writing aside and renaming, which on S3 is copying and deleting.
             folders(["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], AUDIT),
             # The marker that Glue's file system puts beside a folder it has made.

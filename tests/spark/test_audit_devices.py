@@ -1,4 +1,4 @@
-"""Device to cloud: what devices state against what the tap has seen. One archive with each fault at one home."""
+"""Device to cloud: what devices state against what the tap has seen; one home for each fault."""
 
 from __future__ import annotations
 
