@@ -28,7 +28,7 @@ SALVAGE_SHIFT = 1 << 40
 """By how much a spool lowers the numbers of the events that it saved from a damaged one (docs/spool.md)."""
 
 SENT_UNSTORED = "sent_unstored"
-"""The reason of an entry in `not_stored` that was delivered all the same."""
+"""The reason of an entry in `not_stored` that counts deliveries from memory: its refusal has another one."""
 
 _PLACE = ("date", "client_id", "source", "id", "accepted_at_ms", "file")
 
