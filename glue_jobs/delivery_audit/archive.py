@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from eventplane.handover import HANDOVERS
 from eventplane.ledger import LEDGER, TAP
 from glue_jobs.delivery_audit.errors import NoArchiveError
-from glue_jobs.delivery_audit.schema import LEDGER_ROW, TAP_ROW, in_folders
+from glue_jobs.delivery_audit.schema import HANDOVER_ROW, LEDGER_ROW, TAP_ROW, in_folders
 from glue_jobs.delivery_audit.storage import Storage, join
 from glue_jobs.delivery_audit.window import Window
 
@@ -27,13 +28,21 @@ class Archive:
 
     def tap(self, window: Window) -> DataFrame:
         """What IoT Core accepted: `TAP_ROW`, `date` (of its folder) and `file` (within the archive)."""
-        return self._rows(TAP, TAP_ROW, window)
+        return self._rows(TAP, TAP_ROW, window.folders())
+
+    def tap_around(self, window: Window) -> DataFrame:
+        """As `tap`, with the day before."""
+        return self._rows(TAP, TAP_ROW, window.around())
+
+    def handovers(self, window: Window) -> DataFrame:
+        """What became of events at webhooks: `HANDOVER_ROW`, `date` (of its folder) and `file`."""
+        return self._rows(HANDOVERS, HANDOVER_ROW, window.folders())
 
     def ledger(self, window: Window) -> DataFrame:
         """What the routers decided: `LEDGER_ROW`, `date` (of its folder) and `file` (within the archive)."""
-        return self._rows(LEDGER, LEDGER_ROW, window)
+        return self._rows(LEDGER, LEDGER_ROW, window.folders())
 
-    def _rows(self, folder: str, row: StructType, window: Window) -> DataFrame:
+    def _rows(self, folder: str, row: StructType, days: Column) -> DataFrame:
         columns = [*row.names, "date"]
         if not self._storage.exists(join(self.uri, folder)):
             # The other half may be there: an audit of half an archive says what is missing.
@@ -46,4 +55,4 @@ class Archive:
             .json(join(self.uri, folder))
         )
         file = sf.regexp_extract("_metadata.file_path", f"/({folder}/[^/]+/[^/]+/[^/]+)$", 1)
-        return rows.where(window.folders()).select(*columns, file.alias("file"))
+        return rows.where(days).select(*columns, file.alias("file"))

@@ -13,12 +13,13 @@ from eventplane.hops import HOP_LIMIT
 from eventplane.limits import MAX_HOPS
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.route_filters import EVERY_ROUTE, NO_ROUTE
+from glue_jobs.delivery_audit.watermark import Watermark
 
 
 class Verdict(StrEnum):
     """What the audit says of one event on one route.
 
-    An expected delivery gets one of the first five. An event that no route matches must be recorded as
+    An expected delivery gets one of the first six. An event that no route matches must be recorded as
     `unrouted`; without a record it is `lost` as well: no event vanishes.
     """
 
@@ -27,6 +28,8 @@ class Verdict(StrEnum):
     EXPIRED = "expired"
     DROPPED = "dropped"
     LOST = "lost"
+    PENDING = "pending"
+    """Without a record as well, but so young that one may still come (`watermark`)."""
     UNROUTED = "unrouted"
     MISROUTED = "misrouted"
     """Recorded on a route that no contract in force gives."""
@@ -40,12 +43,20 @@ class Verdict(StrEnum):
 # An event sent twice may fail once: what was delivered is delivered.
 _ENDS = (Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED, Outcome.DROPPED)
 
+REPLAY = "replay"
+"""The reason of a ledger record that was made by sending an event again; its `entered_at_ms` is that of the
+original."""
 
-def deliveries(events: DataFrame, decisions: DataFrame, history: ContractHistory) -> DataFrame:
+
+def deliveries(
+    events: DataFrame, decisions: DataFrame, history: ContractHistory, watermark: Watermark
+) -> DataFrame:
     """One row for each event and each route that it should have taken or did take.
 
     `leads` marks one row an event, for counting events; `delivered` counts copies written to the inbox;
     times are Unix milliseconds, `delivered_at_ms` and `entered_at_ms` those of the earliest delivery.
+    `outcome` and `reason` are the router's first word on the route, `tap_file` has the event's text,
+    `is_routed` says whether the contract gives the event any route.
     """
     cases = _cases(events, decisions, history)
     recorded = sf.array_remove(sf.array_distinct(sf.col("decisions.route")), EVERY_ROUTE)
@@ -70,7 +81,13 @@ def deliveries(events: DataFrame, decisions: DataFrame, history: ContractHistory
         sf.coalesce("client_id", "ledger_client_id").alias("client_id"),
         "route",
         sf.coalesce("first_found.destination", leads_to[sf.col("route")]).alias("destination"),
-        _verdict().alias("verdict"),
+        _verdict(watermark).alias("verdict"),
+        sf.col("first_found.outcome").alias("outcome"),
+        sf.col("first_found.reason").alias("reason"),
+        (~sf.array_contains("expected_routes", NO_ROUTE)).alias("is_routed"),
+        sf.exists("copies_out", lambda each: sf.coalesce(each["reason"], sf.lit("")) == REPLAY).alias(
+            "replayed"
+        ),
         (sf.col("in_tap") & (sf.col("at") == 0)).alias("leads"),
         "copies",
         sf.size("copies_out").alias("delivered"),
@@ -78,10 +95,15 @@ def deliveries(events: DataFrame, decisions: DataFrame, history: ContractHistory
         sf.coalesce("first_found.contract_version", sf.element_at("versions", 1)).alias("contract_version"),
         "recorded_at_ms",
         "accepted_at_ms",
+        "archived_at_ms",
+        "epoch",
+        "sequence",
+        sf.coalesce("order_key", "source").alias("order_key"),
         sf.col("first_out.entered_at_ms").alias("entered_at_ms"),
         sf.col("first_out.decided_at_ms").alias("delivered_at_ms"),
         "dead_letter_reason",
         sf.coalesce("first_found.file", "file").alias("file"),
+        sf.col("file").alias("tap_file"),
     )
 
 
@@ -102,18 +124,23 @@ def _cases(events: DataFrame, decisions: DataFrame, history: ContractHistory) ->
     return joined.withColumn("expected_routes", sf.when(sf.col("in_tap"), routes).otherwise(none_taken))
 
 
-def _verdict() -> Column:
+def _verdict(watermark: Watermark) -> Column:
     outcomes = sf.col("found.outcome")
     expected = sf.array_contains("expected_routes", sf.col("route"))
     internal = ~sf.col("in_tap") & (~sf.col("from_device") | (sf.col("ledger_type") == DEAD_LETTER_TYPE))
     verdict = sf.when(internal, sf.lit(Verdict.INTERNAL))
+    # The tap's own record may be on its way too.
+    young = watermark.is_open(sf.col("ledger_entered_at_ms"))
+    verdict = verdict.when(~sf.col("in_tap") & young, sf.lit(Verdict.PENDING))
     verdict = verdict.when(~sf.col("in_tap"), sf.lit(Verdict.UNEXPLAINED))
     verdict = verdict.when(~expected, sf.lit(Verdict.MISROUTED))
     for outcome in _ENDS:
         recorded = _rightly_expired() if outcome is Outcome.EXPIRED else _rightly_ended(outcome)
         verdict = verdict.when(recorded, sf.lit(Verdict(outcome)))
     unrouted = (sf.col("route") == NO_ROUTE) & sf.array_contains(outcomes, Outcome.UNROUTED)
-    return verdict.when(unrouted, sf.lit(Verdict.UNROUTED)).otherwise(sf.lit(Verdict.LOST))
+    verdict = verdict.when(unrouted, sf.lit(Verdict.UNROUTED))
+    open_yet = watermark.is_open(sf.col("accepted_at_ms")) & sf.col("first_found").isNull()
+    return verdict.when(open_yet, sf.lit(Verdict.PENDING)).otherwise(sf.lit(Verdict.LOST))
 
 
 def _rightly_expired() -> Column:

@@ -8,7 +8,14 @@ from pyspark.sql import functions as sf
 from glue_jobs.delivery_audit.deliveries import Verdict
 from glue_jobs.delivery_audit.route_filters import NO_ROUTE
 
-EXPECTED = (Verdict.DELIVERED, Verdict.DEAD_LETTERED, Verdict.EXPIRED, Verdict.DROPPED, Verdict.LOST)
+EXPECTED = (
+    Verdict.DELIVERED,
+    Verdict.DEAD_LETTERED,
+    Verdict.EXPIRED,
+    Verdict.DROPPED,
+    Verdict.LOST,
+    Verdict.PENDING,
+)
 """The ends of an expected delivery."""
 
 
@@ -25,6 +32,7 @@ def routes(deliveries: DataFrame) -> DataFrame:
         sf.count_if(expected).alias("expected"),
         *(sf.count_if(sf.col("verdict") == each).alias(each) for each in Verdict),
         _sum(sf.greatest(sf.col("delivered") - 1, sf.lit(0))).alias("duplicated"),
+        sf.count_if("replayed").alias("replayed"),
         sf.count_if("leads").alias("events"),
         _sum(sf.when(sf.col("leads"), sf.col("copies") - 1)).alias("tap_copies"),
     )

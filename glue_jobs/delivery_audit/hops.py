@@ -1,4 +1,4 @@
-"""The names of an event's hops on its way up, in latencies and findings."""
+"""The names of an event's hops: where it can be lost, and over which its latency is taken."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from enum import StrEnum
 
 
 class Hop(StrEnum):
-    """From where to where."""
+    """A stretch of the way, at the end of which somebody answers for the event. Findings name one."""
+
+    DEVICE_CLOUD = "device_cloud"
+    """From the device's store to acceptance by IoT Core, which is where the tap sees it."""
+    ROUTER = "router"
+    """From acceptance, at IoT Core or a cloud service's outbox, to the inbox."""
+    INBOX_CONSUMER = "inbox_consumer"
+    """From the inbox to its consumer; seen where the consumer is a webhook."""
+
+
+class Span(StrEnum):
+    """From where to where a latency is taken."""
 
     DEVICE_TO_CLOUD = "device_to_cloud"
     """From the producer's `recordedtime` to acceptance by IoT Core."""
@@ -14,5 +25,5 @@ class Hop(StrEnum):
     """From acceptance, at IoT Core or a cloud service's outbox, to the destination's inbox."""
     DEVICE_TO_INBOX = "device_to_inbox"
     """All the way."""
-    TAP = "tap"
-    """From acceptance by IoT Core to the archive."""
+    INBOX_TO_CONSUMER = "inbox_to_consumer"
+    """From the inbox to the endpoint's answer, or to the end of trying."""

@@ -71,6 +71,7 @@ def decisions(ledger: DataFrame, history: ContractHistory) -> DataFrame:
             sf.collect_list(decision).alias("decisions"),
             sf.max(sf.col("entered_by").isin(history.uplinks)).alias("from_device"),
             sf.min("date").alias("entered_on"),
+            sf.min("entered_at_ms").alias("ledger_entered_at_ms"),
             sf.min("type").alias("ledger_type"),
             sf.min("client_id").alias("ledger_client_id"),
         )

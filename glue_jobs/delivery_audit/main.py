@@ -1,4 +1,4 @@
-"""The job: `--INPUT <archive> --OUTPUT <folder> [--DATE all|yesterday|YYYY-MM-DD]`, on Glue or anywhere."""
+"""The job: `--INPUT <archive> --OUTPUT <folder> [--DATE ...]`, on Glue or anywhere."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from eventplane.envelope import parse_event
 from glue_jobs.delivery_audit.audit import audited
 from glue_jobs.delivery_audit.report import report
 from glue_jobs.delivery_audit.session import audit_session
 from glue_jobs.delivery_audit.storage import Storage, join
+from glue_jobs.delivery_audit.verdict import verdict_event
+from glue_jobs.delivery_audit.watermark import LATENESS_S, Watermark
 from glue_jobs.delivery_audit.window import Window
 
 REPORT = "report.json"
-TABLES = ("routes", "devices", "findings", "quarantine")
-"""What the job writes beneath OUTPUT: one document, and Parquet tables by `date`."""
+TABLES = ("routes", "devices", "consumers", "findings", "quarantine")
+REPLAY = "replay"
+VERDICTS = "verdicts"
+"""What the job writes beneath OUTPUT: one document, Parquet tables by `date`, the events to send again by
+`date` as lines of JSON, and the last verdict on each window, an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,7 @@ class Arguments:
     archive: str
     output: str
     window: Window
+    watermark: Watermark
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments:
@@ -40,10 +47,21 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
     parser.add_argument("--INPUT", required=True, help="the archive: a folder or s3://bucket/")
     parser.add_argument("--OUTPUT", required=True, help="where report.json and the tables go")
     parser.add_argument(
-        "--DATE", type=_window, default=Window(), help="a UTC day, 'yesterday' or 'all' (default)"
+        "--DATE", type=_window, default=Window(), help="a UTC day, 'today', 'yesterday' or 'all' (default)"
+    )
+    parser.add_argument(
+        "--AS_OF", type=_time, default=None, help="when the archive was as it is, RFC 3339 (default: now)"
+    )
+    parser.add_argument(
+        "--LATENESS_S",
+        type=_seconds,
+        default=LATENESS_S,
+        help=f"how long a record may take before it is missed, seconds (default {LATENESS_S})",
     )
     known, _ = parser.parse_known_args(argv)
-    return Arguments(known.INPUT, known.OUTPUT, known.DATE)
+    as_of = known.AS_OF or datetime.now(UTC)
+    watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
+    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -51,34 +69,61 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     arguments = read_arguments(argv)
     spark = audit_session()
     storage = Storage(spark)
-    with audited(spark, storage, arguments.archive, arguments.window) as audit:
-        document = report(audit)
+    last = join(arguments.output, VERDICTS, f"{arguments.window}.json")
+    with audited(spark, storage, arguments.archive, arguments.window, arguments.watermark) as audit:
+        text = storage.read_text(last)
+        document = report(audit, parse_event(text).data() if text else None)
         day = str(arguments.window) if arguments.window.day else None
         for table in TABLES:
             storage.write_table(getattr(audit, table), join(arguments.output, table), day)
+        storage.write_table(audit.replay, join(arguments.output, REPLAY), day, "json")
         # Last: whoever finds the report finds the tables that it speaks of.
         storage.write_text(
             join(arguments.output, REPORT), json.dumps(document, ensure_ascii=False, indent=2) + "\n"
         )
+        storage.write_text(last, verdict_event(document).json + "\n")
     return document
+
+
+_DAYS_AGO = {"today": 0, "yesterday": 1}
 
 
 def _window(text: str) -> Window:
     if text == "all":
         return Window()
-    if text == "yesterday":
-        return Window(datetime.now(UTC).date() - timedelta(days=1))
+    if text in _DAYS_AGO:
+        return Window(datetime.now(UTC).date() - timedelta(days=_DAYS_AGO[text]))
     try:
         return Window(date.fromisoformat(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no day; give YYYY-MM-DD, 'yesterday' or 'all'"
+            f"{text!r} is no day; give YYYY-MM-DD, 'today', 'yesterday' or 'all'"
         ) from error
+
+
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; give 2026-03-01T12:00:00Z") from error
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _seconds(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds; give 0 or more")
 
 
 def totals_line(document: dict[str, Any]) -> str:
     """One line of JSON, by which the log's readers know what the audit found."""
-    return json.dumps({"audit_totals": document["totals"], "date": document["window"]["date"]}) + "\n"
+    members = {
+        "audit_totals": document["totals"],
+        "date": document["window"]["date"],
+        "verdict": document["verdict"],
+        "lost_by_hop": document["lost_by_hop"],
+    }
+    return json.dumps(members) + "\n"
 
 
 if __name__ == "__main__":

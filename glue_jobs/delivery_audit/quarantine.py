@@ -14,8 +14,11 @@ from glue_jobs.delivery_audit.schema import CORRUPT
 UNREADABLE = "unreadable_line"
 """The line is no JSON, or a member has another type than its record's."""
 
-QUARANTINED = ("date", "archive", "reason", "file", "line")
+QUARANTINED = ("date", "archive", "reason", "archive_file", "text")
 """The columns of the quarantine."""
+
+MAX_TEXT = 4_000
+"""Most characters of a bad row that are kept as evidence. Ours: enough to see what it is."""
 
 
 def fault(faults: Mapping[str, Column]) -> Column:
@@ -31,7 +34,7 @@ def any_missing(*names: str) -> Column:
 
 def line(*names: str) -> Column:
     """The row's own text, as evidence: the line that could not be read, or its members written again."""
-    return sf.coalesce(sf.col(CORRUPT), sf.to_json(sf.struct(*names)))
+    return sf.left(sf.coalesce(sf.col(CORRUPT), sf.to_json(sf.struct(*names))), sf.lit(MAX_TEXT))
 
 
 def good(rows: DataFrame) -> DataFrame:
@@ -39,20 +42,24 @@ def good(rows: DataFrame) -> DataFrame:
     return rows.where(sf.col("fault").isNull()).drop("fault", "line")
 
 
-def quarantined(tap: DataFrame, ledger: DataFrame) -> DataFrame:
-    """The rows of both halves with a `fault`, as `QUARANTINED`; `date` is that of the folder."""
-    halves = [
+def quarantined(**archives: DataFrame) -> DataFrame:
+    """The rows with a `fault` of each of `archives`, as `QUARANTINED`; `date` is that of the folder."""
+    parts = [
         rows.where(sf.col("fault").isNotNull()).select(
-            "date", sf.lit(archive).alias("archive"), sf.col("fault").alias("reason"), "file", "line"
+            "date",
+            sf.lit(archive).alias("archive"),
+            sf.col("fault").alias("reason"),
+            sf.col("file").alias("archive_file"),
+            sf.col("line").alias("text"),
         )
-        for archive, rows in (("tap", tap), ("ledger", ledger))
+        for archive, rows in archives.items()
     ]
-    return halves[0].unionByName(halves[1])
+    return reduce(DataFrame.unionByName, parts)
 
 
 def summary(quarantine: DataFrame) -> DataFrame:
-    """How many rows by `archive` and `reason`, with one `file` to look at."""
+    """How many rows by `archive` and `reason`, with one `archive_file` to look at."""
     counted = quarantine.groupBy("archive", "reason").agg(
-        sf.count(sf.lit(1)).alias("rows"), sf.min("file").alias("file")
+        sf.count(sf.lit(1)).alias("rows"), sf.min("archive_file").alias("archive_file")
     )
     return counted.orderBy("archive", "reason")

@@ -18,6 +18,25 @@ TAP_ROW = row_of(TAP_FOLDER)
 LEDGER_ROW = row_of(LEDGER_FOLDER)
 """`eventplane.ledger.LedgerRecord`."""
 
+HANDOVER_ROW = StructType(
+    [
+        StructField("decided_at_ms", LongType()),
+        StructField("entered_at_ms", LongType()),
+        StructField("channel", StringType()),
+        StructField("contract_version", StringType()),
+        StructField("source", StringType()),
+        StructField("id", StringType()),
+        StructField("type", StringType()),
+        StructField("outcome", StringType()),
+        StructField("reason", StringType()),
+        StructField("status", LongType()),
+        StructField("attempt", LongType()),
+        StructField("message_id", StringType()),
+        StructField(CORRUPT, StringType()),
+    ]
+)
+"""`eventplane.handover.HandoverRecord`."""
+
 
 def in_folders(row: StructType) -> StructType:
     """`row` with the partition folders as columns. Named, so that Spark does not guess `hour=07` to be 7."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,12 +19,24 @@ class Storage:
         # PySpark offers Hadoop's file systems through its gateway to the JVM only.
         context: Any = spark.sparkContext
         self._hadoop = context._jvm.org.apache.hadoop  # noqa: SLF001
+        self._io = context._jvm.org.apache.commons.io  # noqa: SLF001
         self._settings = context._jsc.hadoopConfiguration()  # noqa: SLF001
 
     def exists(self, uri: str) -> bool:
         """Whether there is a file or folder at `uri`."""
         system, path = self._locate(uri)
         return bool(system.exists(path))
+
+    def read_text(self, uri: str) -> str | None:
+        """The UTF-8 text at `uri`; None when there is none."""
+        system, path = self._locate(uri)
+        if not system.exists(path):
+            return None
+        stream = system.open(path)
+        try:
+            return str(self._io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
 
     def write_text(self, uri: str, text: str) -> None:
         """Put `text` at `uri` as UTF-8, in place of what was there."""
@@ -36,8 +48,12 @@ class Storage:
         finally:
             stream.close()
 
-    def write_table(self, table: DataFrame, uri: str, day: str | None) -> None:
-        """Put `table` at `uri` as Parquet by its column `date`: one `day` of it, or (None) all of it anew.
+    def write_table(
+        self, table: DataFrame, uri: str, day: str | None, form: Literal["parquet", "json"] = "parquet"
+    ) -> None:
+        """Put `table` at `uri` by its column `date`: one `day` of it, or (None) all of it anew.
+
+        JSON is one row a line, with gzip.
 
         Repeating it changes nothing. A dynamic overwrite replaces only partitions for which there are rows,
         so a day that has none left is deleted.
@@ -48,7 +64,9 @@ class Storage:
             return
         mode = "static" if day is None else "dynamic"
         writer = table.coalesce(1).write.mode("overwrite").partitionBy("date")
-        writer.option("partitionOverwriteMode", mode).parquet(uri)
+        if form == "json":
+            writer = writer.option("compression", "gzip")
+        writer.option("partitionOverwriteMode", mode).format(form).save(uri)
 
     def _locate(self, uri: str) -> tuple[Any, Any]:
         path = self._hadoop.fs.Path(uri)

@@ -8,6 +8,7 @@ from pyspark.sql import functions as sf
 from eventplane.hops import ROUTER_HOPS
 from glue_jobs.delivery_audit.attributes import Attributes, with_attributes
 from glue_jobs.delivery_audit.contracts import ContractHistory
+from glue_jobs.delivery_audit.device_reports import report_of
 from glue_jobs.delivery_audit.quarantine import any_missing, fault, line
 from glue_jobs.delivery_audit.route_filters import cloud_routes
 from glue_jobs.delivery_audit.window import Window, day_of, is_time
@@ -21,6 +22,7 @@ READ_ATTRIBUTES = (
     "deadletterreason",
     "deviceepoch",
     "devicesequence",
+    "partitionkey",
     ROUTER_HOPS,
 )
 """What the audit itself wants to know of an event, besides what the filters look at."""
@@ -30,7 +32,8 @@ def tap_rows(raw: DataFrame, history: ContractHistory, window: Window) -> DataFr
     """The tap's rows of the window, each with its `fault` or null.
 
     `routes` is a map from contract version to the routes that the event takes by it; `refused` is the SHA-256
-    of an item that is no event; `sequence` is null where a simple client sends without the device's numbers.
+    of an item that is no event; `sequence` is null where a simple client sends without the device's numbers;
+    `report` is the data of a device's report; `order_key` is within what a FIFO queue keeps order.
     """
     filters = [route.filter for contract in history.contracts for route in contract.routes]
     parsed, attributes = with_attributes(raw, filters, also=READ_ATTRIBUTES)
@@ -40,6 +43,7 @@ def tap_rows(raw: DataFrame, history: ContractHistory, window: Window) -> DataFr
         "file",
         "client_id",
         "accepted_at_ms",
+        "archived_at_ms",
         "message_id",
         "index",
         texts["source"].alias("source"),
@@ -51,6 +55,8 @@ def tap_rows(raw: DataFrame, history: ContractHistory, window: Window) -> DataFr
         _unix_ms(texts["recordedtime"]).alias("recorded_at_ms"),
         _expires_at_ms(texts["expirytime"]).alias("expires_at_ms"),
         texts[ROUTER_HOPS].cast("int").alias("hops"),
+        sf.coalesce(texts["partitionkey"], texts["source"]).alias("order_key"),
+        report_of(sf.col("event"), texts["type"]).alias("report"),
         sf.when(sf.col("event").isNotNull(), _routes(history, attributes)).alias("routes"),
         "refusal",
         sf.when(sf.col("refusal").isNotNull(), sf.sha2("original_base64", 256)).alias("refused"),
@@ -74,7 +80,11 @@ def events(tap: DataFrame) -> DataFrame:
             "file",
             "client_id",
             "accepted_at_ms",
+            "archived_at_ms",
             "type",
+            "epoch",
+            "sequence",
+            "order_key",
             "dead_letter_reason",
             "recorded_at_ms",
             "expires_at_ms",

@@ -34,6 +34,13 @@ class Window:
         last = self.day + timedelta(days=LATE_DAYS)
         return sf.col("date").between(self.day.isoformat(), last.isoformat())
 
+    def around(self) -> Column:
+        """As `folders`, and the day before: a device's first statement of a day speaks of it."""
+        if self.day is None:
+            return sf.lit(True)
+        first, last = self.day - timedelta(days=1), self.day + timedelta(days=LATE_DAYS)
+        return sf.col("date").between(first.isoformat(), last.isoformat())
+
     def holds(self, day: Column) -> Column:
         """Whether `day` (`YYYY-MM-DD`) lies in the window."""
         return sf.lit(True) if self.day is None else day == self.day.isoformat()

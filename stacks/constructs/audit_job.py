@@ -8,6 +8,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.archive_layout import AUDIT
+from eventplane.handover import HANDOVERS
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
 from stacks.config import Environment
 from stacks.constructs.glue_job import GlueJob
@@ -32,7 +33,7 @@ class AuditJob(GlueJob):
             parameters={"OUTPUT": f"s3://{archive.bucket_name}/{AUDIT}/", "DATE": "yesterday"},
             archive=archive,
             grants=[
-                (["s3:GetObject"], [TAP, LEDGER, CONTRACTS]),
+                (["s3:GetObject"], [TAP, LEDGER, HANDOVERS, CONTRACTS]),
                 # Spark commits by writing aside and renaming, which on S3 is copying and deleting.
                 (["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], [AUDIT]),
             ],

@@ -127,8 +127,8 @@ def test_alarms_may_publish_and_plain_http_may_not(dev: Templates) -> None:
 
 def test_the_audits_verdict_comes_from_the_line_that_it_writes(dev: Templates) -> None:
     totals = {"lost": 1, "findings": 2, "quarantined": 3}
-    line = json.loads(totals_line({"totals": totals, "window": {"date": "2026-03-01"}}))
-    assert _read_by_filters(dev, "/audit", line) == totals
+    document = {"totals": totals, "window": {"date": "2026-03-01"}, "verdict": "broken", "lost_by_hop": {}}
+    assert _read_by_filters(dev, "/audit", json.loads(totals_line(document))) == totals
 
 
 def test_the_compaction_s_failures_come_from_the_line_that_it_writes(dev: Templates) -> None:

@@ -42,8 +42,9 @@ def archive(tmp_path: Path) -> SmallArchive:
 def audit(spark: SparkSession, archive: SmallArchive, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Writes the archive and runs the whole job over it."""
 
-    def run(date: str = "all") -> dict[str, Any]:
+    def run(date: str = "all", as_of: str = "2026-04-01T00:00:00Z") -> dict[str, Any]:
         archive.write()
-        return main(["--INPUT", str(archive.folder), "--OUTPUT", str(tmp_path / "audit"), "--DATE", date])
+        output = str(tmp_path / "audit")
+        return main(["--INPUT", str(archive.folder), "--OUTPUT", output, "--DATE", date, "--AS_OF", as_of])
 
     return run

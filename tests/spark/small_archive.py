@@ -13,6 +13,8 @@ from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Place, compile_contract
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
 from eventplane.envelope import Envelope, write_event
+from eventplane.handover import HANDOVERS, HandoverRecord
+from eventplane.handover import to_line as handover_line
 from eventplane.ingest import IngestFrame
 from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord, tap_records, to_line
 from eventplane.router import Router
@@ -69,24 +71,37 @@ class SmallArchive:
         self.contracts: list[Contract] = [self.contract]
         self.tap: list[TapRecord] = []
         self.ledger: list[LedgerRecord] = []
+        self.handovers: list[HandoverRecord] = []
+        self.epochs: dict[str, str] = {}
         self.bad_lines: list[tuple[str, str]] = []
         self._sequences: dict[str, int] = {}
         self._messages = 0
 
     def event(
-        self, type: str = READING, home: str = "home-1", at_ms: int = NOON_MS, **more: AttributeValue
+        self,
+        type: str = READING,
+        home: str = "home-1",
+        at_ms: int = NOON_MS,
+        data: Any = None,
+        **more: AttributeValue,
     ) -> Envelope:
         """A new event as its device sends it, accepted at `at_ms`."""
         sequence = self._sequences[home] = self._sequences.get(home, 0) + 1
+        epoch = self.epochs.get(home, "e1")
         attributes: dict[str, AttributeValue] = {
-            "id": f"{home}-{sequence}",
+            "id": f"{home}-{epoch}-{sequence}",
             "source": f"//{home}/service",
             "type": type,
             "recordedtime": datetime.fromtimestamp((at_ms - DEVICE_MS) / 1000, UTC).isoformat(),
             **more,
         }
-        event = write_event(attributes, {"value": sequence})
-        return event.stamped(deviceepoch="e1", devicesequence=f"{sequence:012d}")
+        event = write_event(attributes, {"value": sequence} if data is None else data)
+        return event.stamped(deviceepoch=epoch, devicesequence=f"{sequence:012d}")
+
+    def begin_epoch(self, home: str, epoch: str) -> None:
+        """The store of `home` begins a new life."""
+        self.epochs[home] = epoch
+        self._sequences[home] = 0
 
     def accept(self, event: Envelope, home: str = "home-1", at_ms: int = NOON_MS) -> list[TapRecord]:
         """The tap sees `event`."""
@@ -180,6 +195,9 @@ class SmallArchive:
                     hours.setdefault(_hour(NOON_MS), []).append(line)
             for hour, lines in hours.items():
                 _write(self.folder / folder / hour / "rows.json.gz", lines)
+        if self.handovers:
+            lines = [handover_line(each) for each in self.handovers]
+            _write(self.folder / HANDOVERS / _hour(NOON_MS) / "rows.json.gz", lines)
         contracts = self.folder / CONTRACTS
         contracts.mkdir(parents=True, exist_ok=True)
         for contract in self.contracts:

@@ -33,8 +33,9 @@ def test_a_refused_item_without_a_record_is_lost(archive: SmallArchive, audit: A
     report = audit()
     assert faults(report) == {"lost": 1, "dead_lettered": 1}
     assert report["dead_letters"] == [{"place": "cloud", "reason": "not_json", "count": 1, "missing": 1}]
-    (finding,) = report["findings"]
-    assert (finding["client_id"], finding["reason"], finding["id"]) == ("home-1", "not_json", None)
+    finding = report["findings"][0]
+    assert (finding["kind"], finding["device"], finding["id"]) == ("lost", "home-1", None)
+    assert finding["detail"] == "no record of an item refused as not_json"
 
 
 def test_the_same_garbage_from_two_devices_is_not_mistaken(archive: SmallArchive, audit: Audit) -> None:
@@ -43,7 +44,7 @@ def test_the_same_garbage_from_two_devices_is_not_mistaken(archive: SmallArchive
     archive.ledger = archive.ledger[:2] + archive.ledger[:2]
     report = audit()
     assert report["totals"]["lost"] == 1
-    assert report["findings"][0]["client_id"] == "home-2"
+    assert report["findings"][0]["device"] == "home-2"
 
 
 def test_dead_letters_of_devices_are_events_and_are_counted(archive: SmallArchive, audit: Audit) -> None:
@@ -91,7 +92,7 @@ def test_bad_rows_are_quarantined_with_a_reason(
     assert report["window"]["ledger_rows"] == 1 + 4
     kept = spark.read.parquet(str(tmp_path / "audit" / "quarantine"))
     assert (
-        kept.where("archive = 'tap' and reason = 'unreadable_line'").collect()[0]["line"]
+        kept.where("archive = 'tap' and reason = 'unreadable_line'").collect()[0]["text"]
         == '{"accepted_at_ms": 12'
     )
 
@@ -137,6 +138,13 @@ def test_a_device_s_numbers_show_gaps(archive: SmallArchive, audit: Audit) -> No
         "events": 3,
         "gaps": 3,
         "tap_copies": 0,
+        "stated": 0,
+        "missing": 0,
+        "explained": 0,
+        "lost": 0,
+        "pending": 0,
+        "not_stored": 0,
+        "skew_ms": 0,
     }
     assert (simple["client_id"], simple["epoch"], simple["events"], simple["gaps"]) == (
         "simple",

@@ -26,17 +26,19 @@ def test_a_lost_event_is_found_with_its_evidence(archive: SmallArchive, audit: A
         {
             "date": DAY,
             "kind": "lost",
-            "hop": "cloud_to_inbox",
+            "hop": "router",
+            "device": "home-1",
+            "epoch": "e1",
+            "sequence": 2,
             "source": lost.source,
             "id": lost.id,
             "type": ALARM,
             "route": "alarms",
             "destination": "help.inbox",
-            "client_id": "home-1",
             "contract_version": archive.contract.version,
-            "accepted_at_ms": NOON_MS,
-            "reason": None,
-            "file": f"tap/date={DAY}/hour=12/rows.json.gz",
+            "archive_file": f"tap/date={DAY}/hour=12/rows.json.gz",
+            "at_ms": NOON_MS,
+            "detail": "no record",
         }
     ]
 
@@ -99,7 +101,7 @@ def test_a_delivery_that_no_route_gives_is_misrouted(archive: SmallArchive, audi
         "alarms",
         "help.inbox",
     )
-    assert finding["file"] == f"ledger/date={DAY}/hour=12/rows.json.gz"
+    assert finding["archive_file"] == f"ledger/date={DAY}/hour=12/rows.json.gz"
 
 
 def test_a_route_s_delivery_to_another_inbox_is_misrouted_and_still_owed(
@@ -120,7 +122,7 @@ def test_a_delivery_that_the_tap_knows_nothing_of_is_unexplained(archive: SmallA
     archive.route(archive.event())
     report = audit()
     assert faults(report) == {"unexplained": 1}
-    assert report["findings"][0]["hop"] == "tap"
+    assert report["findings"][0]["kind"] == "forged"
 
 
 def test_an_event_without_a_route_is_unrouted(archive: SmallArchive, audit: Audit) -> None:
@@ -198,7 +200,7 @@ def test_a_router_is_not_believed_that_the_contract_let_it_refuse_an_event(
     report = audit()
     assert faults(report) == {"lost": 1, "dead_lettered": 1}
     assert report["findings"][0]["route"] == "readings"
-    assert report["findings"][0]["file"].startswith("ledger/")
+    assert report["findings"][0]["archive_file"].startswith("ledger/")
 
 
 def test_a_refused_type_that_the_contract_does_not_check_is_lost(archive: SmallArchive, audit: Audit) -> None:

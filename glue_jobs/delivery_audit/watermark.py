@@ -1,0 +1,42 @@
+"""Until when the archive counts as complete. What was accepted later is pending, not lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+LATENESS_S = 3_600
+"""How long after its acceptance an event's record may take to the archive before it is missed, seconds. Ours:
+four of the longest waits (15 min) between two attempts of a router."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """An audit of the archive as it was `as_of_ms` (Unix milliseconds), which waits for `lateness_s`.
+
+    It follows the clock of whoever audits, not the newest row: a router that has stopped writes no row that
+    would ever close the window in which it stopped.
+    """
+
+    as_of_ms: int
+    lateness_s: int = LATENESS_S
+
+    @property
+    def ms(self) -> int:
+        """The watermark, Unix milliseconds."""
+        return self.as_of_ms - 1_000 * self.lateness_s
+
+    def is_open(self, since_ms: Column, wait_s: int = 0) -> Column:
+        """Whether what began at `since_ms` may still end; `wait_s` is what it may take by itself, seconds."""
+        return sf.coalesce(since_ms > self.ms - 1_000 * wait_s, sf.lit(False))
+
+    def is_late(self, since_ms: Column, written_ms: Column) -> Column:
+        """Whether a record came so late that an audit may have missed it."""
+        return sf.coalesce(written_ms - since_ms > 1_000 * self.lateness_s, sf.lit(False))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the report."""
+        return {"as_of_ms": self.as_of_ms, "lateness_s": self.lateness_s, "watermark_ms": self.ms}

@@ -1,0 +1,156 @@
+"""Router and last hop: order, copies, latecomers, handovers to webhooks, and what to send again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eventplane.contract import Contract, compile_contract
+from eventplane.delivery import Outcome
+from eventplane.envelope import Envelope
+from eventplane.handover import HandoverRecord
+from eventplane.ledger import LedgerRecord
+from tests.spark.reading import Audit
+from tests.spark.small_archive import ALARM, DAY, DIARY, NOON_MS, READING, SmallArchive, small_contract
+
+HOUR_MS = 3_600_000
+
+
+def last_hops() -> Contract:
+    """Alarms go to a webhook, readings to a queue that keeps the order of a source."""
+    document = json.loads(small_contract().canonical)
+    help_inbox = document["participants"]["help"]["inbox"]
+    help_inbox |= {"webhook": {"mode": "structured", "timeout_s": 5, "give_up_after_s": 600}}
+    document["participants"]["care"]["inbox"] |= {"transport": "sqs_fifo", "ordering": "source"}
+    return compile_contract(document, "test")
+
+
+def handover(event: Envelope, outcome: Outcome = Outcome.DELIVERED, status: int = 204) -> HandoverRecord:
+    return HandoverRecord(
+        decided_at_ms=NOON_MS + 900,
+        entered_at_ms=NOON_MS + 100,
+        channel="help.inbox",
+        contract_version="any",
+        source=event.source,
+        id=event.id,
+        type=event.type,
+        outcome=outcome,
+        reason=None if outcome is Outcome.DELIVERED else "rejected",
+        status=status,
+        attempt=1,
+        message_id="m",
+    )
+
+
+@pytest.fixture
+def archive(archive: SmallArchive) -> SmallArchive:
+    archive.contract = last_hops()
+    archive.contracts = [archive.contract]
+    return archive
+
+
+def test_each_fault_is_found_at_its_hop(archive: SmallArchive, audit: Audit) -> None:
+    taken, twice, refused, vanished = (archive.send(ALARM) for _ in range(4))
+    archive.handovers = [
+        *map(handover, (taken, twice, twice)),
+        handover(refused, Outcome.DEAD_LETTERED, 410),
+        handover(archive.event(ALARM)),  # never in the inbox
+    ]
+    overtaken, *later = (archive.send(READING) for _ in range(3))
+    move(archive, overtaken, decided_at_ms=NOON_MS + 5_000)
+    slow = archive.send(READING, home="home-2")
+    move(archive, slow, decided_at_ms=NOON_MS + 2 * HOUR_MS)
+    stray = archive.send(DIARY)
+    wrong = archive.record(stray, route="alarms", destination="care.inbox", outcome=Outcome.DELIVERED)
+    archive.ledger.append(wrong)
+    archive.accept(later[0])  # a copy, which the router knew
+
+    report = audit()
+    found = {(each["kind"], each["hop"], each["id"]) for each in report["findings"]}
+    assert found == {
+        ("duplicate", "inbox_consumer", twice.id),
+        ("dead_lettered", "inbox_consumer", refused.id),
+        ("lost", "inbox_consumer", vanished.id),
+        ("forged", "inbox_consumer", archive.handovers[-1].id),
+        ("reordered", "router", overtaken.id),
+        ("late", "router", slow.id),
+        ("unrouted_delivered", "router", stray.id),
+        ("duplicate", "device_cloud", later[0].id),
+    }
+    (consumer,) = report["consumers"]
+    assert consumer == {
+        "date": DAY,
+        "channel": "help.inbox",
+        "expected": 4,
+        "delivered": 2,
+        "dead_lettered": 1,
+        "pending": 0,
+        "lost": 1,
+        "duplicated": 1,
+    }
+    assert report["lost_by_hop"] == {"device_cloud": 0, "router": 0, "inbox_consumer": 1}
+    measured = {(row["hop"], row["priority"]): row for row in report["latency"]}
+    assert measured["inbox_to_consumer", "urgent"]["p50_ms"] == 800
+    by_route = {
+        (row["route"], row["priority"]): row["samples"]
+        for row in report["latency_by_route"]
+        if row["hop"] == "cloud_to_inbox"
+    }
+    strayed = ("alarms -> care.inbox", "normal")
+    assert by_route == {("alarms", "urgent"): 4, ("readings", "normal"): 4, strayed: 1}
+
+
+def test_what_the_cloud_lost_is_sent_again_and_then_not_lost(
+    archive: SmallArchive, audit: Audit, tmp_path: Path
+) -> None:
+    lost = archive.event(READING)
+    archive.accept(lost)
+    young = archive.event(READING, at_ms=NOON_MS + HOUR_MS)
+    archive.accept(young, at_ms=NOON_MS + HOUR_MS)
+    archive.send(READING)
+    # Half an hour after the younger one: it has time left.
+    report = audit(DAY, as_of="2026-03-01T13:30:00Z")
+    assert (report["totals"]["lost"], report["totals"]["pending"], report["verdict"]) == (1, 1, "broken")
+    (owed,) = replay_manifest(tmp_path)
+    assert owed == {
+        "source": lost.source,
+        "id": lost.id,
+        "type": READING,
+        "device": "home-1",
+        "route": "readings",
+        "destination": "care.inbox",
+        "contract_version": archive.contract.version,
+        "entered_at_ms": NOON_MS,
+        "archive_file": f"tap/date={DAY}/hour=12/rows.json.gz",
+    }
+    archive.route(young, at_ms=NOON_MS + HOUR_MS)
+    (sent,) = archive.route(lost)
+    archive.ledger[-1] = replace(sent, reason="replay", decided_at_ms=NOON_MS + 30 * HOUR_MS)
+    report = audit(DAY)
+    totals = report["totals"]
+    assert (totals["lost"], totals["pending"], totals["replayed"], totals["to_replay"]) == (0, 0, 1, 0)
+    assert report["revision"]["number"] == 1
+    assert report["revision"]["changed"]["lost"] == [1, 0]
+    assert replay_manifest(tmp_path) == []
+    assert {each["kind"] for each in report["findings"]} == {"late", "reordered"}  # what a replay cannot help
+    verdict = json.loads((tmp_path / "audit" / "verdicts" / f"{DAY}.json").read_text("utf-8"))
+    assert verdict["type"] == "org.eventplane.audit.verdict.v1"
+    assert (verdict["subject"], verdict["data"]["totals"]) == (DAY, totals)
+
+
+def move(archive: SmallArchive, event: Envelope, *, decided_at_ms: int) -> None:
+    """The router decided later on `event` than it did."""
+
+    def moved(row: LedgerRecord) -> LedgerRecord:
+        return replace(row, decided_at_ms=decided_at_ms) if row.id == event.id else row
+
+    archive.ledger = [moved(row) for row in archive.ledger]
+
+
+def replay_manifest(output: Path) -> list[dict[str, object]]:
+    files = sorted((output / "audit" / "replay").rglob("*.json.gz"))
+    return [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
