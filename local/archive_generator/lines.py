@@ -13,7 +13,7 @@ from eventplane.envelope import Envelope, write_event
 from local.archive_generator.flows import Flow, Routing
 from local.archive_generator.records import Passage, right_case
 
-_WORDS: Final = {"client": "@client@", "id": "@id@", "tap": "@tap@", "router": "@router@", "epoch": "@epoch@"}
+_WORDS: Final = {name: f"zz{name}zz" for name in ("client", "id", "tap", "router", "epoch")}
 _RECORDED: Final = "1999-09-09T09:09:09.999Z"
 _SEQUENCE: Final = 987_654_321_987
 _NUMBERS: Final = {
