@@ -18,13 +18,14 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--fault-every", type=int, default=200, help="events; 0 plants nothing")
+    parser.add_argument("--trouble-every", type=int, default=25, help="devices; 0 gives none any trouble")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     plan = Plan(
         events=arguments.events,
         hours=arguments.hours,
         fault_every=arguments.fault_every,
-        trouble_every=Plan.trouble_every if arguments.fault_every else 0,
+        trouble_every=arguments.trouble_every,
         seed=arguments.seed,
     )
     began = perf_counter()
