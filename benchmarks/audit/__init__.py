@@ -1,1 +1,1 @@
-"""Whether the audit is right, and how fast it is: against archives whose truth is known, and beside DuckDB."""
+"""Whether the audit is right, against archives whose truth is known; how fast it is, beside DuckDB."""

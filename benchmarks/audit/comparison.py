@@ -1,4 +1,4 @@
-"""Findings against the truth: per kind and hop, what was found of it (recall) and what of the found is so (precision).
+"""Findings against the truth: what was found of each kind (recall), and what of that is so (precision).
 
 A finding is known by what the archive has of it: an event by source and id, on a route where routes are
 judged; what never arrived by device, epoch and number; what has no names by device and time. A fact that is

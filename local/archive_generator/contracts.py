@@ -1,4 +1,4 @@
-"""The contracts that the archives are made from: one of each thing that an audit judges, and its successor."""
+"""The contracts that archives are made from: one of each thing that an audit judges, and its successor."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ _DOCUMENT: Final[dict[str, Any]] = {
         "alarms-to-siren": {"filter": {"exact": {"type": ALARM}}, "to": "siren.inbox"},
         "alarms-to-centre": {"filter": {"exact": {"type": ALARM}}, "to": "alarm-centre.inbox"},
         "readings-to-care": {
-            "filter": {"any": [{"exact": {"type": READING}}, {"sql": f"type = '{CLIMATE}' AND subject LIKE '/%'"}]},
+            "filter": {
+                "any": [{"exact": {"type": READING}}, {"sql": f"type = '{CLIMATE}' AND subject LIKE '/%'"}]
+            },
             "to": "care.inbox",
         },
         "day-to-family": {"filter": {"exact": {"type": MOTION}}, "to": "family.inbox"},

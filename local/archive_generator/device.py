@@ -1,4 +1,4 @@
-"""One device of an archive: it numbers what it stores, packs it in frames, and states every hour what it stored."""
+"""One device of an archive: it numbers what it stores, packs it in frames, and states it every hour."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ class Device:
         """The report of a store's new life, which follows the loss of the one called `lost_epoch`."""
         if lost_epoch:
             self._begin()
-        birth = Birth("recovered", "the file is no database", 0, lost_epoch) if lost_epoch else Birth("created")
+        birth = (
+            Birth("recovered", "the file is no database", 0, lost_epoch) if lost_epoch else Birth("created")
+        )
         return self._numbered(reports.started(self._heading(at_ms), birth))
 
     def manifest(self, at_ms: int) -> Envelope:
@@ -105,7 +107,7 @@ class Device:
         return stamp(report, self.epoch, sequence)
 
     def moments(self, hour_ms: int, events: int) -> Iterator[tuple[int, int, int]]:
-        """When each of an hour's `events` is recorded and its frame accepted (Unix ms), and which frame it is."""
+        """When each of an hour's `events` is recorded and its frame accepted (Unix ms), and which it is."""
         step = (NEWS_MS - 10_000) / max(1, events)
         for first in range(0, events, FRAME):
             places = range(first, min(first + FRAME, events))

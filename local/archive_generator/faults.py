@@ -1,4 +1,4 @@
-"""What can go wrong with one event, hop by hop: each changes the rows of a right case and says what it did."""
+"""What can go wrong with one event, by hop: a fault changes the rows of a right case and says what it did."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AGAIN_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`fits` says whether it can happen to a case, `plant` makes it happen; a trap is none, and looks like one."""
+    """`fits` says whether it can happen to a case, `plant` makes it happen; a trap has no truth."""
 
     name: str
     fits: Callable[[Case], bool]
@@ -214,9 +214,7 @@ def _late_at_the_router(case: Case) -> list[Truth]:
     """It waited in the ingest queue for long."""
     case.ledger = [replace(row, decided_at_ms=row.decided_at_ms + LATE_MS) for row in case.ledger]
     case.handovers = [
-        replace(
-            row, decided_at_ms=row.decided_at_ms + LATE_MS, entered_at_ms=row.entered_at_ms + LATE_MS
-        )
+        replace(row, decided_at_ms=row.decided_at_ms + LATE_MS, entered_at_ms=row.entered_at_ms + LATE_MS)
         for row in case.handovers
     ]
     return [_of_row(case, Kind.LATE, Hop.ROUTER, row) for row in case.ledger]
@@ -232,8 +230,8 @@ def _forged_decision(case: Case) -> list[Truth]:
     row = case.ledger[-1]
     forged = replace(row, id=f"forged-{row.id}", message_id=f"{row.message_id}-forged")
     case.ledger.append(forged)
-    there_is_no_event = {"epoch": None, "sequence": None}
-    return [replace(_of_row(case, Kind.FORGED, Hop.ROUTER, forged), id=forged.id, **there_is_no_event)]
+    claimed = _of_row(case, Kind.FORGED, Hop.ROUTER, forged)
+    return [replace(claimed, id=forged.id, epoch=None, sequence=None)]
 
 
 def _forged_event(case: Case) -> list[Truth]:

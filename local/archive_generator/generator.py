@@ -28,7 +28,7 @@ from local.archive_generator.truth import TRUTH, Hop, Kind, Truth, TruthTable
 START_MS: Final = 1_772_323_200_000
 """2026-03-01, UTC midnight."""
 OVERTAKEN_MS: Final = 3_500_000
-"""When in an hour that is delivered which others have overtaken, milliseconds: before the next hour's news."""
+"""When in an hour the overtaken is delivered, milliseconds: before the next hour's news."""
 SKEWS_MS: Final = {1: 2 * HOUR_MS, 2: -3 * HOUR_MS}
 """How far wrong clocks are, by what is wrong with the device (`Generator._trouble`)."""
 NEW_EPOCH, LOST_MANIFEST, DISCARDS = 3, 4, 5
@@ -53,9 +53,11 @@ class Plan:
 
 
 class Generator:
-    """Writes the archive of `plan` beneath `root`, by the first of `contracts` until half time, then the second."""
+    """Writes the archive of `plan`, by the first of `contracts` until half time and then by the second."""
 
-    def __init__(self, plan: Plan, contracts: Sequence[Contract], objects: Objects, truth: TruthTable) -> None:
+    def __init__(
+        self, plan: Plan, contracts: Sequence[Contract], objects: Objects, truth: TruthTable
+    ) -> None:
         self._plan = plan
         self._random = Random(plan.seed)
         self._routings = [Routing(each) for each in contracts]
@@ -155,11 +157,9 @@ class Generator:
                 "router": f"r-{frame_of + frame:012x}",
             }
             if trouble == DISCARDS and place in (3, 7):
-                outcome = Outcome.EXPIRED if place == 3 else Outcome.DROPPED  # noqa: PLR2004
+                outcome = Outcome.EXPIRED if place == 3 else Outcome.DROPPED
                 ended.setdefault(outcome, []).append(number)
-                self._truth.add(
-                    Truth(Kind(outcome), Hop.DEVICE_CLOUD, device.client, device.epoch, number)
-                )
+                self._truth.add(Truth(Kind(outcome), Hop.DEVICE_CLOUD, device.client, device.epoch, number))
                 continue
             if sound and place not in kept and self._is_due():
                 witness = _overtaker(place, chosen, lines)
@@ -177,7 +177,7 @@ class Generator:
         return bool(self._plan.fault_every) and self._since_fault >= self._plan.fault_every
 
     def _plant(self, case: Case) -> bool:
-        """Plant the next fault into `case` and write it; False where the fault does not fit, and nothing is."""
+        """Plant the next fault into `case` and write it; False where it does not fit."""
         fault = self._faults[0]
         if not fault.fits(case):
             return False
@@ -248,7 +248,9 @@ def _overtaker(place: int, chosen: list[Flow], lines: dict[Flow, Lines]) -> int 
         return None
     rest: Iterator[int] = iter(range((place // FRAME + 1) * FRAME, len(chosen)))
     service = chosen[place].service
-    return next((each for each in rest if chosen[each].service == service and lines[chosen[each]].is_ordered), None)
+    return next(
+        (each for each in rest if chosen[each].service == service and lines[chosen[each]].is_ordered), None
+    )
 
 
 def generate(root: Path, plan: Plan, contracts: Sequence[Contract]) -> dict[str, object]:

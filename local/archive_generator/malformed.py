@@ -1,4 +1,4 @@
-"""Rows that no reader can use, and items that are no events: they stand beside the right rows, none is missing."""
+"""Rows that no reader can use, and items that are no events: beside right rows, none of which is missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def malformed(case: Case, way: str, number: int) -> tuple[str, int, str, str]:
     """
     mark = f"malformed-{number:06d}"
     row = case.ledger[0] if case.ledger and number % 2 else case.tap[0]
-    folder, at_ms = (LEDGER, row.decided_at_ms) if isinstance(row, LedgerRecord) else (TAP, row.archived_at_ms)
+    folder, at_ms = (
+        (LEDGER, row.decided_at_ms) if isinstance(row, LedgerRecord) else (TAP, row.archived_at_ms)
+    )
     return folder, at_ms, _line(row, way, mark), mark
 
 
@@ -72,7 +74,10 @@ def refused_item(case: Case, recorded: bool) -> tuple[list[TapRecord], list[Ledg
         reason=reason,
         message_id=f"{passage.router_message}-refused",
     )
-    ends = [replace(each, message_id=dead.message_id) for each in letters(case, ROUTER_LETTERS, f"{dead.message_id}.0")]
+    ends = [
+        replace(each, message_id=dead.message_id)
+        for each in letters(case, ROUTER_LETTERS, f"{dead.message_id}.0")
+    ]
     truth = Truth(
         kind=Kind.DEAD_LETTERED if recorded else Kind.LOST,
         hop=Hop.ROUTER,

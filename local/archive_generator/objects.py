@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +12,8 @@ from eventplane.contract import Contract
 from eventplane.ledger import CONTRACTS
 
 _HOUR_MS = 3_600_000
+_TOGETHER = 200
+"""Lines that are compressed in one go."""
 
 
 class _Object:
@@ -23,19 +24,25 @@ class _Object:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.key = key
         self.rows = 0
+        self._raw = path.open("wb")
         # As the functions write it: level 1, no time stamp, so that equal rows are equal bytes.
-        self._gzip = gzip.GzipFile(filename="", fileobj=path.open("wb"), mode="wb", compresslevel=1, mtime=0)
-        self._raw = self._gzip.fileobj
-        self._text = io.BufferedWriter(self._gzip, 1 << 16)  # type: ignore[type-var]
+        self._gzip = gzip.GzipFile(filename="", fileobj=self._raw, mode="wb", compresslevel=1, mtime=0)
+        self._lines: list[str] = []
 
     def write(self, line: str) -> None:
-        self._text.write(f"{line}\n".encode())
+        self._lines.append(line)
         self.rows += 1
+        if len(self._lines) >= _TOGETHER:
+            self._flush()
 
     def close(self) -> None:
-        self._text.close()
-        if self._raw is not None:
-            self._raw.close()
+        self._flush()
+        self._gzip.close()
+        self._raw.close()
+
+    def _flush(self) -> None:
+        self._gzip.write("".join(f"{line}\n" for line in self._lines).encode())
+        self._lines.clear()
 
 
 class Objects:

@@ -37,7 +37,7 @@ class Passage:
 class Case:
     """One event on its way, and the rows of it, which a fault may change.
 
-    `overtaken_at_ms` is when a delivery would be behind a later event of its source; None where there is none.
+    `overtaken_at_ms` is when a delivery would be behind a later event of its source, None without one.
     """
 
     event: Envelope

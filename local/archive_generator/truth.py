@@ -76,7 +76,7 @@ class TruthTable:
     def __init__(self, path: Path) -> None:
         self.counts: Counter[str] = Counter()
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = gzip.open(path, "wt", encoding="utf-8", compresslevel=1)
+        self._file = gzip.open(path, "wt", encoding="utf-8", compresslevel=1)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Self:
         return self

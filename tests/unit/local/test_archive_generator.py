@@ -1,4 +1,4 @@
-"""A generated archive: right rows are the functions' own, what is planted is what the truth says, and nothing else."""
+"""A generated archive: right rows are the functions' own, what is planted is what the truth says."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import gzip
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edge.recent import key_digest
+from edge.stamps import stamp
 from eventplane import handover, ledger
 from eventplane.contract import Contract, Place
 from eventplane.device_reports import MANIFEST
@@ -30,7 +30,6 @@ from local.archive_generator.generator import Plan, generate
 from local.archive_generator.lines import Lines, event_of
 from local.archive_generator.records import Passage, right_case
 from local.archive_generator.truth import TRUTH, Kind, read_truth
-from edge.stamps import stamp
 
 RIGHT = Plan(events=800, hours=4, events_an_hour=25, fault_every=0, trouble_every=0, rows=300)
 FAULTY = Plan(events=6_000, hours=4, events_an_hour=50, fault_every=20, trouble_every=10, rows=300)
@@ -76,7 +75,13 @@ def test_filled_lines_are_those_that_the_records_write(contract: Contract) -> No
         passage = Passage("home-1", 11, 12, 13, 14, "t-1", 3, "r-1")
         recorded = "2026-03-01T12:00:00.000Z"
         event = stamp(event_of(flow, "home-1", "ab", recorded, 5), "e1", 7)
-        values = {"client": "home-1", "id": "ab", "epoch": "e1", "sequence": "000000000007", "recorded": recorded}
+        values = {
+            "client": "home-1",
+            "id": "ab",
+            "epoch": "e1",
+            "sequence": "000000000007",
+            "recorded": recorded,
+        }
         numbers = {"value": 5, "accepted": 11, "archived": 12, "decided": 13, "handed": 14}
         names = {"tap": "t-1", "index": 3, "router": "r-1"}
         filled = Lines(flow, routing).fill({**values, **numbers, **names})
@@ -139,7 +144,9 @@ def test_what_was_lost_on_the_way_up_is_nowhere(faulty: Path) -> None:
         for row in good(faulty)
         for event in [parse_event(row["event"])]
     }
-    lost = [fact for fact in read_truth(faulty / TRUTH) if (fact["kind"], fact["hop"]) == ("lost", "device_cloud")]
+    lost = [
+        fact for fact in read_truth(faulty / TRUTH) if (fact["kind"], fact["hop"]) == ("lost", "device_cloud")
+    ]
     assert lost
     assert not there & {(fact["device"], fact["epoch"], fact["sequence"]) for fact in lost}
 
@@ -147,7 +154,9 @@ def test_what_was_lost_on_the_way_up_is_nowhere(faulty: Path) -> None:
 def good(root: Path) -> list[dict[str, Any]]:
     """The tap's rows of events that were not malformed on purpose."""
     return [
-        json.loads(line) for _, line in lines(root, TAP) if "malformed-" not in line and '"event":null' not in line
+        json.loads(line)
+        for _, line in lines(root, TAP)
+        if "malformed-" not in line and '"event":null' not in line
     ]
 
 
@@ -169,7 +178,12 @@ def test_what_was_lost_on_a_route_is_in_the_tap_and_not_delivered(faulty: Path) 
 
 
 def test_a_malformed_row_is_in_the_file_that_the_truth_names(faulty: Path) -> None:
-    held = [(file, line) for folder in (TAP, LEDGER) for file, line in lines(faulty, folder) if "malformed-" in line]
+    held = [
+        (file, line)
+        for folder in (TAP, LEDGER)
+        for file, line in lines(faulty, folder)
+        if "malformed-" in line
+    ]
     facts = [fact for fact in read_truth(faulty / TRUTH) if fact["kind"] == Kind.QUARANTINED]
     assert len(held) == len(facts)
     for fact in facts:

@@ -21,7 +21,8 @@ def test_what_is_found_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"kind": Kind.EXPIRED}, {"hop": Hop.INBOX_CONSUMER}, {"id": "2"}, {"source": "/b"}, {"route": "s"}]
+    "other",
+    [{"kind": Kind.EXPIRED}, {"hop": Hop.INBOX_CONSUMER}, {"id": "2"}, {"source": "/b"}, {"route": "s"}],
 )
 def test_another_kind_hop_event_or_route_is_missed_and_invented(other: dict[str, Any]) -> None:
     scores = compare([row()], [row(**other)])
@@ -70,7 +71,10 @@ def test_a_route_counts_only_where_routes_are_judged() -> None:
 def test_a_quarantined_row_is_known_by_its_mark_and_its_file() -> None:
     planted = row(Kind.QUARANTINED, None, archive_file="tap/a", detail="malformed-000001")
     text = '{"client_id":"malformed-000001","accepted'
-    found = [quarantined({"archive_file": file, "line": 1, "reason": "x", "text": text}) for file in ("tap/a", "tap/b")]
+    found = [
+        quarantined({"archive_file": file, "line": 1, "reason": "x", "text": text})
+        for file in ("tap/a", "tap/b")
+    ]
     (score,) = compare([planted], found).values()
     assert (score.recall, score.precision) == (1.0, 0.5)
 
