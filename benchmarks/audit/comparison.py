@@ -85,7 +85,7 @@ def key(row: Row) -> Key:
         return *place, row.get("device"), row.get("epoch")
     if row.get("id"):
         judges_routes = hop != Hop.DEVICE_CLOUD and kind not in _OF_AN_EVENT
-        return *place, row["source"], row["id"], row.get("route") if judges_routes else None
+        return *place, row["source"], row["id"], _route(row.get("route")) if judges_routes else None
     if row.get("sequence") is not None:
         return *place, row["device"], row["epoch"], row["sequence"]
     return *place, row.get("device"), row.get("at_ms")
@@ -94,6 +94,11 @@ def key(row: Row) -> Key:
 def quarantined(row: Row) -> Row:
     """A row of the audit's table `quarantine` as a finding."""
     return {"kind": Kind.QUARANTINED, "archive_file": row["archive_file"], "detail": row["text"]}
+
+
+def _route(name: str | None) -> str | None:
+    """None for what an audit writes, in brackets, where there is no route."""
+    return None if name is None or name.startswith("(") else name
 
 
 def _name(key: Key) -> str:

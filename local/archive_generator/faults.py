@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from edge import reports
+from edge.spool import Statement
 from edge.stamps import EPOCH, SEQUENCE, stamp
 from eventplane.delivery import PAYLOAD_INVALID, Outcome
-from eventplane.envelope import write_event
+from eventplane.envelope import Envelope, write_event
 from eventplane.expiry import BY_EVENT
 from local.archive_generator.records import (
     ROUTER_LETTERS,
@@ -176,11 +178,8 @@ def _reordered(case: Case) -> list[Truth]:
 
 def _expired(case: Case) -> list[Truth]:
     """The event's own `expirytime` had passed when the router saw it."""
-    event = case.event
-    kept = {name: value for name, value in event.attributes.items() if name not in (EPOCH, SEQUENCE)}
-    mortal = write_event({**kept, "expirytime": str(kept["recordedtime"])}, event.data())
-    epoch, sequence = str(event.attributes[EPOCH]), int(str(event.attributes[SEQUENCE]))
-    _become(case, right_case(stamp(mortal, epoch, sequence), case.passage, case.routing))
+    mortal = _changed(case.event, expirytime=str(case.event.attributes["recordedtime"]))
+    _become(case, right_case(mortal, case.passage, case.routing))
     case.ledger = [replace(row, outcome=Outcome.EXPIRED, reason=BY_EVENT) for row in case.ledger]
     case.handovers = []
     return [_of_row(case, Kind.EXPIRED, Hop.ROUTER, row) for row in case.ledger]
@@ -204,9 +203,15 @@ def _dead_behind_the_inbox(case: Case) -> list[Truth]:
     return [replace(_handed(case, Kind.DEAD_LETTERED, row.channel), detail=reason)]
 
 
-def _late_on_the_way_up(case: Case) -> list[Truth]:
-    """The device had no connection for long."""
+def _offline(case: Case) -> list[Truth]:
+    """The device had no connection for long: it takes its time, and nothing is wrong."""
     _become(case, right_case(case.event, _later(case, LATE_MS), case.routing))
+    return []
+
+
+def _archived_late(case: Case) -> list[Truth]:
+    """It was accepted in time, and waited in the tap's queue for long."""
+    case.tap = [replace(row, archived_at_ms=row.archived_at_ms + LATE_MS) for row in case.tap]
     return [fact(case, Kind.LATE, Hop.DEVICE_CLOUD)]
 
 
@@ -234,23 +239,29 @@ def _forged_decision(case: Case) -> list[Truth]:
     return [replace(claimed, id=forged.id, epoch=None, sequence=None)]
 
 
-def _forged_event(case: Case) -> list[Truth]:
-    """Another client sends an event as if of this device's store: the store's epoch is not its own."""
-    base = {name: value for name, value in case.event.attributes.items() if name not in (EPOCH, SEQUENCE)}
-    event = write_event({**base, "id": f"forged-{case.event.id}"}, case.event.data())
-    epoch, sequence = str(case.event.attributes[EPOCH]), int(str(case.event.attributes[SEQUENCE]))
+def _forged_report(case: Case) -> list[Truth]:
+    """Another client states in this device's name that less was stored: nothing may be believed of it."""
     first = case.passage
+    heading = reports.Heading(first.client_id, str(case.event.attributes[EPOCH]), 0, "2026-03-01T00:00:00Z")
+    stated = [Statement(case.routing.uplink.address, 1, 10**6, 1, 0)]
+    report = stamp(reports.manifest(heading, stated), f"{first.client_id}-intruder", 1)
     passage = replace(
         first,
         client_id=f"{first.client_id}-intruder",
         tap_message=f"{first.tap_message}-forged",
         router_message=f"{first.router_message}-forged",
     )
-    forged = right_case(stamp(event, epoch, sequence), passage, case.routing)
+    forged = right_case(_changed(report, id=f"forged-{case.event.id}"), passage, case.routing)
     case.tap += forged.tap
     case.ledger += forged.ledger
-    case.handovers += forged.handovers
     return [fact(forged, Kind.FORGED, Hop.DEVICE_CLOUD)]
+
+
+def _changed(event: Envelope, **more: str) -> Envelope:
+    """The event as its service would have written it with other attributes, numbered as it was."""
+    kept = {name: value for name, value in event.attributes.items() if name not in (EPOCH, SEQUENCE)}
+    epoch, sequence = str(event.attributes[EPOCH]), int(str(event.attributes[SEQUENCE]))
+    return stamp(write_event({**kept, **more}, event.data()), epoch, sequence)
 
 
 def _become(case: Case, other: Case) -> None:
@@ -305,8 +316,9 @@ FAULTS: Final = (
     Fault("expired", _is_routed, _expired),
     Fault("dead_lettered", _is_checked, _dead_lettered),
     Fault("dead_behind_the_inbox", _is_handed_over, _dead_behind_the_inbox),
-    Fault("late_on_the_way_up", _keeps_no_order, _late_on_the_way_up),
+    Fault("offline", _keeps_no_order, _offline),
+    Fault("archived_late", _always, _archived_late),
     Fault("late_at_the_router", _keeps_no_order, _late_at_the_router),
     Fault("forged_decision", _is_routed, _forged_decision),
-    Fault("forged_event", _keeps_no_order, _forged_event),
+    Fault("forged_report", _always, _forged_report),
 )
