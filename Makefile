@@ -18,7 +18,7 @@ ENV ?= dev
 TYPED := contract edge eventplane glue_jobs lambdas local operations stacks
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables crash-test \
-  bench-router bench-edge bench-spool device-image device-image-check clean
+  bench-router bench-edge bench-spool bench-audit audit-proof device-image device-image-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,12 @@ bench-router: setup ## Measure the router; writes build/bench/router.json (half 
 
 bench-edge: setup ## Measure the forwarder beside Mosquitto's bridge; writes build/bench/edge.json (some minutes)
 	@python -m benchmarks.edge
+
+audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes build/bench/audit_proof.json (minutes)
+	@python -m benchmarks.audit.proof $(if $(EVENTS),--events "$(EVENTS)")
+
+bench-audit: setup ## Measure the audit beside DuckDB: EVENTS="1000000 5000000"; writes build/bench/audit.json
+	@python -m benchmarks.audit.bench $(if $(EVENTS),--events $(EVENTS))
 
 device-image: setup ## Build what a device runs: build/device/eventplane-forwarder.pyz
 	@python tools/device_image.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)"

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.audit.proof`: the audit against archives whose truth is known, to build/bench/audit_proof.json.
+"""`python -m benchmarks.audit.proof`: the audit against known truths, to build/bench/audit_proof.json.
 
 Exit status 1 when one planted fault of any kind was not found, or something was found that was not planted.
 """

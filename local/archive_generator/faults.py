@@ -277,6 +277,11 @@ def _is_routed(case: Case) -> bool:
     return bool(case.routes)
 
 
+def _is_kept_in_a_queue(case: Case) -> bool:
+    # Nobody hands over what was never there: that would be missing as well.
+    return bool(case.routes) and not case.handovers
+
+
 def _is_unrouted(case: Case) -> bool:
     return not case.routes
 
@@ -319,6 +324,6 @@ FAULTS: Final = (
     Fault("offline", _keeps_no_order, _offline),
     Fault("archived_late", _always, _archived_late),
     Fault("late_at_the_router", _keeps_no_order, _late_at_the_router),
-    Fault("forged_decision", _is_routed, _forged_decision),
+    Fault("forged_decision", _is_kept_in_a_queue, _forged_decision),
     Fault("forged_report", _always, _forged_report),
 )
