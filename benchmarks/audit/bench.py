@@ -1,4 +1,4 @@
-"""`python -m benchmarks.audit.bench --events 1000000 5000000`: how fast the audit is, to build/bench/audit.json.
+"""`python -m benchmarks.audit.bench --events 1000000 5000000`: the audit's speed, to build/bench/audit.json.
 
 Each size is generated, audited by Spark on two cores, and asked of DuckDB on two threads, on the same files.
 """
