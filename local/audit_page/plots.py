@@ -1,4 +1,4 @@
-"""The page's plots: where findings are by device and hour, what was lost at which hop, how long events took."""
+"""The page's plots: findings by device and hour, what was lost at which hop, how long events took."""
 
 from __future__ import annotations
 
