@@ -84,9 +84,9 @@ def test_the_verdict_comes_first(findings: list[dict[str, Any]], verdict: str, t
 def test_it_works_in_a_browser_and_no_text_of_an_event_becomes_code(tmp_path: Path) -> None:
     hostile = "</script><script>document.title='taken'</script>"
     write_page(report(finding(detail=hostile), finding(id="2")), tmp_path / "page.html")
-    look = "<script>const ends = [...document.querySelectorAll('svg')].map((each) => each.getBoundingClientRect());"
-    look += "const most = Math.max(...ends.map((each) => each.right)) - document.documentElement.clientWidth;"
-    look += "document.body.dataset.widest = Math.round(most);</script>"
+    look = "<script>const svgs = [...document.querySelectorAll('svg')];"
+    look += "const most = Math.max(...svgs.map((each) => each.getBoundingClientRect().right));"
+    look += "document.body.dataset.widest = Math.round(most - document.documentElement.clientWidth);</script>"
     page = tmp_path / "page.html"
     page.write_text(page.read_text().replace("</body>", f"{look}</body>"))
     dom = subprocess.run(
