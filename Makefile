@@ -18,7 +18,8 @@ ENV ?= dev
 TYPED := contract edge eventplane glue_jobs lambdas local operations stacks
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain audit lock tables \
-  crash-test bench-router bench-edge bench-spool bench-cloud bench-cost bench-scale device-image device-image-check clean
+  crash-test bench-router bench-edge bench-spool bench-cloud bench-cost bench-scale bench-audit audit-proof \
+  device-image device-image-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +103,12 @@ bench-cost: setup ## Count what a run would be billed for, and price it; writes 
 
 bench-scale: setup ## Compute what fleets mean from the newest figures of the two (docs/scale.md)
 	@python -m benchmarks.scale
+
+audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes build/bench/audit_proof.json (minutes)
+	@python -m benchmarks.audit.proof $(if $(EVENTS),--events "$(EVENTS)")
+
+bench-audit: setup ## Measure the audit beside DuckDB: EVENTS="1000000 5000000"; writes build/bench/audit.json
+	@python -m benchmarks.audit.bench $(if $(EVENTS),--events $(EVENTS))
 
 device-image: setup ## Build what a device runs: build/device/eventplane-forwarder.pyz
 	@python tools/device_image.py --revision "$$(git describe --always --dirty 2>/dev/null || echo unknown)"

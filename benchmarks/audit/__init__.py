@@ -1,0 +1,1 @@
+"""Whether the audit is right, against archives whose truth is known; how fast it is, beside DuckDB."""

@@ -1,0 +1,105 @@
+"""Findings against the truth: what was found of each kind (recall), and what of that is so (precision).
+
+A finding is known by what the archive has of it: an event by source and id, on a route where routes are
+judged; what never arrived by device, epoch and number; what has no names by device and time. A fact that is
+found twice was invented once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from local.archive_generator.truth import Hop, Kind
+
+Row = Mapping[str, Any]
+Key = tuple[object, ...]
+
+SAMPLES: Final = 5
+"""Keys that are shown of what was missed or invented."""
+
+_OF_A_STORE: Final = (Kind.MISSING_MANIFEST, Kind.EPOCH_CHANGE)
+_OF_AN_EVENT: Final = (Kind.FORGED, Kind.DEAD_LETTERED)
+_MARK: Final = re.compile(r"malformed-\d{6}")
+
+
+@dataclass(slots=True)
+class Score:
+    """How one kind at one hop was judged, in facts."""
+
+    planted: int = 0
+    found: int = 0
+    missed: list[Key] = field(default_factory=list)
+    invented: list[Key] = field(default_factory=list)
+
+    @property
+    def recall(self) -> float:
+        """The share of what was planted that was found; 1 where nothing was planted."""
+        return 1 - len(self.missed) / self.planted if self.planted else 1.0
+
+    @property
+    def precision(self) -> float:
+        """The share of what was found that was planted; 1 where nothing was found."""
+        return 1 - len(self.invented) / self.found if self.found else 1.0
+
+    def document(self) -> dict[str, object]:
+        """The score as it stands in a file."""
+        return {
+            "planted": self.planted,
+            "found": self.found,
+            "recall": round(self.recall, 6),
+            "precision": round(self.precision, 6),
+            "missed": sorted(map(str, self.missed))[:SAMPLES],
+            "invented": sorted(map(str, self.invented))[:SAMPLES],
+        }
+
+
+def compare(truth: Iterable[Row], findings: Iterable[Row]) -> dict[str, Score]:
+    """The score of each `kind hop` that was planted or found."""
+    planted, found = Counter(map(key, truth)), Counter(map(key, findings))
+    scores: dict[str, Score] = defaultdict(Score)
+    for each, count in planted.items():
+        score = scores[_name(each)]
+        score.planted += count
+        score.missed += [each] * max(0, count - found[each])
+    for each, count in found.items():
+        score = scores[_name(each)]
+        score.found += count
+        score.invented += [each] * max(0, count - planted[each])
+    return dict(sorted(scores.items()))
+
+
+def key(row: Row) -> Key:
+    """What tells one finding from another; begins with kind and hop."""
+    kind, hop = row["kind"], row.get("hop")
+    if kind == Kind.QUARANTINED:
+        mark = _MARK.search(str(row.get("detail")))
+        return str(kind), None, row.get("archive_file"), mark[0] if mark else row.get("detail")
+    place: Key = (str(kind), None if hop is None else str(hop))
+    if kind == Kind.CLOCK_SKEW:
+        return *place, row.get("device")
+    if kind in _OF_A_STORE:
+        return *place, row.get("device"), row.get("epoch")
+    if row.get("id"):
+        judges_routes = hop != Hop.DEVICE_CLOUD and kind not in _OF_AN_EVENT
+        return *place, row["source"], row["id"], _route(row.get("route")) if judges_routes else None
+    if row.get("sequence") is not None:
+        return *place, row["device"], row["epoch"], row["sequence"]
+    return *place, row.get("device"), row.get("at_ms")
+
+
+def quarantined(row: Row) -> Row:
+    """A row of the audit's table `quarantine` as a finding."""
+    return {"kind": Kind.QUARANTINED, "archive_file": row["archive_file"], "detail": row["text"]}
+
+
+def _route(name: str | None) -> str | None:
+    """None for what an audit writes, in brackets, where there is no route."""
+    return None if name is None or name.startswith("(") else name
+
+
+def _name(key: Key) -> str:
+    return f"{key[0]} {key[1] or '-'}"

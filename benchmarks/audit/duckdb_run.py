@@ -1,0 +1,33 @@
+"""`python -m benchmarks.audit.duckdb_run ARCHIVE OUTPUT`: the questions, asked of DuckDB on two threads."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import duckdb
+
+from benchmarks.audit.questions import STEPS, statements
+from eventplane.contract import load_compiled
+
+
+def main(archive: str, output: str) -> None:
+    """Ask all of them. The memory is what Spark's driver has, so that both spill alike."""
+    Path(output).mkdir(parents=True)
+    files = sorted(Path(archive, "contracts").glob("*.json"))
+    contracts = [load_compiled(path.read_text(), str(path)) for path in files]
+    session = duckdb.connect(
+        config={"threads": 2, "memory_limit": "2GB", "temp_directory": f"{output}/spilled"}
+    )
+    steps: dict[str, float] = {}
+    for name, statement in statements(archive, output, contracts):
+        began = perf_counter()
+        session.execute(statement)
+        steps[name] = round(perf_counter() - began, 3)
+    Path(output, STEPS).write_text(json.dumps(steps))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

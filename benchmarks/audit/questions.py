@@ -1,0 +1,62 @@
+"""The audit's questions (`questions.sql`) of one archive: what the contracts say, as SQL.
+
+Their CESQL is taken as it stands: the generated contracts use what both languages have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from string import Template
+
+from eventplane.contract import Channel, Contract, Ordering, Place
+from eventplane.filters import All, Any, Filter, Not, Prefix, Sql, Suffix
+
+STEPS = "steps.json"
+"""Where it is noted how many seconds each step took."""
+
+_TEMPLATE = Path(__file__).with_suffix(".sql")
+
+
+def statements(archive: str, output: str, contracts: list[Contract]) -> list[tuple[str, str]]:
+    """Name and SQL of each step, in their order; the later ones write their answers beneath `output`."""
+    inboxes = [each.inbox for contract in contracts for each in contract.participants.values()]
+    text = Template(_TEMPLATE.read_text()).substitute(
+        archive=archive,
+        output=output,
+        routes=", ".join(f"'{each.version}': {_routes(each)}" for each in contracts),
+        first=contracts[0].version,
+        uplink=contracts[0].device.outbox.address,
+        webhooks=_list(each for each in inboxes if each.webhook),
+        ordered=_list(each for each in inboxes if each.ordering is Ordering.SOURCE),
+    )
+    return re.findall(r"^-- (\w+)\n(.*?;)\n", text, re.DOTALL | re.MULTILINE)
+
+
+def to_sql(filter: Filter) -> str:
+    """A condition that is true for the events that match, and else false."""
+    if isinstance(filter, Not):
+        return f"(NOT {to_sql(filter.filter)})"
+    if isinstance(filter, All | Any):
+        word = " AND " if isinstance(filter, All) else " OR "
+        return f"({word.join(map(to_sql, filter.filters))})"
+    if isinstance(filter, Sql):
+        return f"coalesce(({filter.expression.text}), false)"
+    value = filter.value.replace("'", "''")
+    if isinstance(filter, Prefix):
+        return f"coalesce(starts_with({filter.attribute}, '{value}'), false)"
+    if isinstance(filter, Suffix):
+        return f"coalesce(ends_with({filter.attribute}, '{value}'), false)"
+    return f"coalesce({filter.attribute} = '{value}', false)"
+
+
+def _routes(contract: Contract) -> str:
+    routes = contract.routes_at(Place.CLOUD)
+    taken = ", ".join(f"CASE WHEN {to_sql(each.filter)} THEN '{each.name}' END" for each in routes)
+    names = f"list_filter([{taken}], lambda each: each IS NOT NULL)"
+    return f"CASE WHEN len({names}) = 0 THEN ['-'] ELSE {names} END"
+
+
+def _list(channels: Iterable[Channel]) -> str:
+    return ", ".join(sorted({f"'{each.address}'" for each in channels})) or "NULL"

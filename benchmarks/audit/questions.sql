@@ -1,0 +1,119 @@
+-- The audit's questions as somebody would ask them without Spark. Each statement is a step by the name before it;
+-- `questions.py` fills in where the archive is and what the contracts say.
+
+-- ledger
+CREATE TABLE ledger AS
+SELECT *
+FROM read_json('$archive/ledger/*/*/*.json.gz', format = 'newline_delimited', ignore_errors = true, filename = true,
+    columns = {decided_at_ms: 'BIGINT', entered_at_ms: 'BIGINT', entered_by: 'VARCHAR',
+        contract_version: 'VARCHAR', source: 'VARCHAR', id: 'VARCHAR', type: 'VARCHAR', priority: 'VARCHAR',
+        client_id: 'VARCHAR', route: 'VARCHAR', destination: 'VARCHAR', outcome: 'VARCHAR', reason: 'VARCHAR',
+        attempt: 'BIGINT', message_id: 'VARCHAR'});
+
+-- tap
+CREATE TABLE tap AS
+WITH rows AS (
+    SELECT * EXCLUDE (event), event->>'$$.source' AS source, event->>'$$.id' AS id, event->>'$$.type' AS type,
+        event->>'$$.subject' AS subject, event->>'$$.recordedtime' AS recordedtime,
+        event->>'$$.expirytime' AS expirytime, event->>'$$.deviceepoch' AS epoch,
+        try_cast(event->>'$$.devicesequence' AS BIGINT) AS sequence,
+        CASE WHEN contains(event, 'org.eventplane.device.manifest.v1') THEN event->'$$.data.statements' END AS stated
+    FROM read_json('$archive/tap/*/*/*.json.gz', format = 'newline_delimited', ignore_errors = true, filename = true,
+        columns = {accepted_at_ms: 'BIGINT', archived_at_ms: 'BIGINT', client_id: 'VARCHAR', topic: 'VARCHAR',
+            message_id: 'VARCHAR', "index": 'BIGINT', event: 'VARCHAR', original_base64: 'VARCHAR',
+            refusal: 'VARCHAR'})
+)
+SELECT *, MAP {$routes} AS routes FROM rows;
+
+-- events
+CREATE TABLE events AS
+SELECT source, id, count(DISTINCT (message_id, "index")) AS copies, min(accepted_at_ms) AS accepted_at_ms,
+    arg_min(client_id, accepted_at_ms) AS client_id, arg_min(epoch, accepted_at_ms) AS epoch,
+    arg_min(sequence, accepted_at_ms) AS sequence, arg_min(recordedtime, accepted_at_ms) AS recordedtime,
+    arg_min(expirytime, accepted_at_ms) AS expirytime, arg_min(routes, accepted_at_ms) AS routes,
+    arg_min(filename, accepted_at_ms) AS file
+FROM tap WHERE refusal IS NULL AND id IS NOT NULL GROUP BY source, id;
+
+-- deliveries
+CREATE TABLE deliveries AS
+WITH decided AS (
+    SELECT source, id, coalesce(route, '-') AS route, count(*) FILTER (outcome = 'delivered') AS delivered,
+        min(outcome) AS outcome, min(decided_at_ms) AS decided_at_ms, min(priority) AS priority,
+        min(destination) AS destination, min(filename) AS ledger_file
+    FROM ledger WHERE id <> '' GROUP BY ALL
+),
+versions AS (SELECT source, id, min(contract_version) AS version FROM ledger GROUP BY ALL),
+expected AS (
+    SELECT e.* EXCLUDE (routes), unnest(e.routes[coalesce(v.version, '$first')]) AS route
+    FROM events e LEFT JOIN versions v USING (source, id)
+)
+SELECT *, CASE WHEN copies IS NULL THEN 'misrouted' WHEN outcome IS NULL THEN 'lost' ELSE outcome END AS verdict
+FROM expected FULL JOIN decided USING (source, id, route);
+
+-- handovers
+CREATE TABLE handovers AS
+SELECT channel, source, id, min(outcome) AS outcome, count(*) AS copies
+FROM read_json('$archive/handovers/*/*/*.json.gz', format = 'newline_delimited', ignore_errors = true,
+    columns = {channel: 'VARCHAR', source: 'VARCHAR', id: 'VARCHAR', outcome: 'VARCHAR'})
+GROUP BY ALL;
+
+-- findings
+COPY (
+    SELECT * FROM deliveries WHERE verdict NOT IN ('delivered', 'unrouted') OR delivered > copies OR copies > 1
+) TO '$output/findings.parquet' (FORMAT parquet);
+
+-- consumers
+COPY (
+    SELECT d.source, d.id, d.destination, h.outcome, h.copies
+    FROM deliveries d
+    LEFT JOIN handovers h ON d.source = h.source AND d.id = h.id AND d.destination = h.channel
+    WHERE d.delivered > 0 AND d.destination IN ($webhooks)
+        AND (coalesce(h.outcome, '') <> 'delivered' OR h.copies > d.delivered)
+) TO '$output/consumers.parquet' (FORMAT parquet);
+
+-- order
+COPY (
+    SELECT source, id, route FROM (
+        SELECT *, min(decided_at_ms) OVER (PARTITION BY destination, source, epoch ORDER BY sequence
+            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS later
+        FROM deliveries WHERE delivered > 0 AND destination IN ($ordered)
+    ) WHERE later < decided_at_ms
+) TO '$output/order.parquet' (FORMAT parquet);
+
+-- devices
+COPY (
+    WITH numbers AS (SELECT DISTINCT client_id, epoch, sequence FROM tap WHERE sequence IS NOT NULL),
+    steps AS (SELECT *, lag(sequence) OVER (PARTITION BY client_id, epoch ORDER BY sequence) AS before FROM numbers)
+    SELECT client_id, epoch, before + 1 AS first, sequence - 1 AS last FROM steps WHERE sequence > before + 1
+) TO '$output/devices.parquet' (FORMAT parquet);
+
+-- manifests
+COPY (
+    WITH stated AS (
+        SELECT client_id, epoch, sequence,
+            unnest(from_json(stated, '[{"destination":"VARCHAR","first":"BIGINT","last":"BIGINT","count":"BIGINT"}]'))
+            AS of
+        FROM tap WHERE stated IS NOT NULL
+    )
+    SELECT client_id, epoch, sequence, of.first, lag(sequence) OVER (PARTITION BY client_id, epoch ORDER BY sequence)
+        AS before
+    FROM stated WHERE of.destination = '$uplink' AND of.count > 0 QUALIFY of.first > before
+) TO '$output/manifests.parquet' (FORMAT parquet);
+
+-- routes
+COPY (
+    SELECT route, verdict, count(*) AS events, sum(delivered) AS delivered FROM deliveries GROUP BY ALL
+) TO '$output/routes.parquet' (FORMAT parquet);
+
+-- latency
+COPY (
+    SELECT priority,
+        quantile_cont(accepted_at_ms - epoch_ms(try_cast(recordedtime AS TIMESTAMPTZ)), [0.5, 0.95, 0.99, 1]) AS up,
+        quantile_cont(decided_at_ms - accepted_at_ms, [0.5, 0.95, 0.99, 1]) AS routed
+    FROM deliveries WHERE delivered > 0 GROUP BY ALL
+) TO '$output/latency.parquet' (FORMAT parquet);
+
+-- dead_letters
+COPY (
+    SELECT reason, count(*) AS letters FROM ledger WHERE outcome = 'dead_lettered' GROUP BY ALL
+) TO '$output/dead_letters.parquet' (FORMAT parquet);

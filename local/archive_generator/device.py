@@ -1,0 +1,117 @@
+"""One device of an archive: it numbers what it stores, packs it in frames, and states it every hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from random import Random
+from typing import Final
+
+from edge import reports
+from edge.recent import KEY_BYTES, key_digest
+from edge.spool import Birth, DiscardTally, Statement
+from edge.stamps import stamp
+from eventplane.delivery import Outcome
+from eventplane.envelope import Envelope
+from eventplane.expiry import BY_CHANNEL
+from eventplane.receipts import SPOOL_FULL
+
+HOUR_MS: Final = 3_600_000
+FRAME: Final = 10
+"""Events a frame."""
+FRAME_MS: Final = 700
+"""From the last event of a frame to its acceptance by IoT Core, milliseconds; less jitter."""
+NEWS_MS: Final = 3_420_000
+REPORTS_MS: Final = 3_450_000
+"""When in an hour the last event is recorded, and when the device says what it stored, milliseconds."""
+
+
+class _Stated:
+    """What was stored for one destination since the last manifest."""
+
+    def __init__(self) -> None:
+        self.first, self.last, self.newest, self.count, self.digest = 0, 0, 0, 0, 0
+
+    def store(self, sequence: int, key: bytes) -> None:
+        self.first = sequence if not self.count else self.first
+        self.last = self.newest = sequence
+        self.count += 1
+        self.digest = (self.digest + int.from_bytes(key, "big")) % (1 << 8 * KEY_BYTES)
+
+    def close(self, destination: str) -> Statement:
+        first, last = (self.first, self.last) if self.count else (self.newest + 1, self.newest)
+        statement = Statement(destination, first, last, self.count, self.digest)
+        self.first = self.last = self.count = self.digest = 0
+        return statement
+
+
+class Device:
+    """The device `client`, whose clock is `skew_ms` ahead of the cloud's."""
+
+    def __init__(self, client: str, destinations: list[str], random: Random, skew_ms: int = 0) -> None:
+        self.client = client
+        self.skew_ms = skew_ms
+        self._random = random
+        self._destinations = destinations
+        self._reports = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.epoch = f"{self._random.getrandbits(64):016x}"
+        self.sequence = 0
+        self._stated = {name: _Stated() for name in self._destinations}
+
+    def next_number(self, key: tuple[str, str], destinations: list[str]) -> int:
+        """Store an event: its number."""
+        self.sequence += 1
+        digest = key_digest(key)
+        for name in destinations:
+            self._stated[name].store(self.sequence, digest)
+        return self.sequence
+
+    def started(self, at_ms: int, lost_epoch: str = "") -> Envelope:
+        """The report of a store's new life, which follows the loss of the one called `lost_epoch`."""
+        if lost_epoch:
+            self._begin()
+        birth = (
+            Birth("recovered", "the file is no database", 0, lost_epoch) if lost_epoch else Birth("created")
+        )
+        return self._numbered(reports.started(self._heading(at_ms), birth))
+
+    def manifest(self, at_ms: int) -> Envelope:
+        """What was stored since the last one; it is itself the first of what the next one states."""
+        stated = [each.close(name) for name, each in self._stated.items()]
+        return self._numbered(reports.manifest(self._heading(at_ms), stated))
+
+    def discarded(self, at_ms: int, ended: dict[Outcome, list[int]]) -> Envelope:
+        """The report that events, by their numbers, ended on the device."""
+        tallies = [
+            DiscardTally(
+                self._destinations[0],
+                outcome,
+                BY_CHANNEL if outcome is Outcome.EXPIRED else SPOOL_FULL,
+                len(sequences),
+                tuple((each, each) for each in sequences),
+            )
+            for outcome, sequences in ended.items()
+        ]
+        return self._numbered(reports.discarded(self._heading(at_ms), tallies, {}))
+
+    def _heading(self, at_ms: int) -> reports.Heading:
+        self._reports += 1
+        time = datetime.fromtimestamp((at_ms + self.skew_ms) / 1_000, UTC).isoformat(timespec="milliseconds")
+        return reports.Heading(self.client, self.epoch, self._reports, time)
+
+    def _numbered(self, report: Envelope) -> Envelope:
+        sequence = self.next_number(report.key, self._destinations[:1])
+        return stamp(report, self.epoch, sequence)
+
+    def moments(self, hour_ms: int, events: int) -> Iterator[tuple[int, int, int]]:
+        """When each of an hour's `events` is recorded and its frame accepted (Unix ms), and which it is."""
+        step = (NEWS_MS - 10_000) / max(1, events)
+        for first in range(0, events, FRAME):
+            places = range(first, min(first + FRAME, events))
+            recorded = [hour_ms + 10_000 + int(place * step) for place in places]
+            accepted = recorded[-1] + FRAME_MS - self._random.randrange(400)
+            for each in recorded:
+                yield each, accepted, first // FRAME

@@ -1,0 +1,329 @@
+"""What can go wrong with one event, by hop: a fault changes the rows of a right case and says what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from edge import reports
+from edge.spool import Statement
+from edge.stamps import EPOCH, SEQUENCE, stamp
+from eventplane.delivery import PAYLOAD_INVALID, Outcome
+from eventplane.envelope import Envelope, write_event
+from eventplane.expiry import BY_EVENT
+from local.archive_generator.records import (
+    ROUTER_LETTERS,
+    WEBHOOK_LETTERS,
+    Case,
+    decided,
+    letters,
+    right_case,
+)
+from local.archive_generator.truth import Hop, Kind, Truth
+
+LATE_MS: Final = 30 * 3_600_000
+"""How late what is late comes, milliseconds: longer than any window's grace should be."""
+
+AGAIN_MS: Final = 2_000
+"""How long after the first a second copy comes, milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`fits` says whether it can happen to a case, `plant` makes it happen; a trap has no truth."""
+
+    name: str
+    fits: Callable[[Case], bool]
+    plant: Callable[[Case], list[Truth]]
+
+
+def fact(case: Case, kind: Kind, hop: Hop, **more: Any) -> Truth:
+    """What happened to the event of `case`, with all that the archive knows of it."""
+    event = case.event
+    known = {
+        "device": case.passage.client_id,
+        "epoch": event.attributes[EPOCH],
+        "sequence": int(str(event.attributes[SEQUENCE])),
+        "source": event.source,
+        "id": event.id,
+        "type": event.type,
+        "contract_version": case.routing.contract.version,
+        "at_ms": case.passage.accepted_at_ms,
+    }
+    return Truth(kind=kind, hop=hop, **{**known, **more})
+
+
+def _of_row(case: Case, kind: Kind, hop: Hop, row: Any) -> Truth:
+    return fact(case, kind, hop, route=row.route, destination=row.destination)
+
+
+def _lost_on_the_way_up(case: Case) -> list[Truth]:
+    case.tap, case.ledger, case.handovers = [], [], []
+    unknown = dict.fromkeys(("source", "id", "type", "contract_version", "at_ms"))
+    return [fact(case, Kind.LOST, Hop.DEVICE_CLOUD, **unknown)]
+
+
+def _lost_on_a_route(case: Case) -> list[Truth]:
+    row = case.ledger.pop()
+    case.handovers = [each for each in case.handovers if each.channel != row.destination]
+    return [_of_row(case, Kind.LOST, Hop.ROUTER, row)]
+
+
+def _lost_without_a_word(case: Case) -> list[Truth]:
+    rows, case.ledger, case.handovers = case.ledger, [], []
+    return [_of_row(case, Kind.LOST, Hop.ROUTER, row) for row in rows]
+
+
+def _lost_as_expired(case: Case) -> list[Truth]:
+    """The router says that it had expired, which it had not."""
+    row = case.ledger[-1]
+    case.ledger[-1] = replace(row, outcome=Outcome.EXPIRED, reason=BY_EVENT)
+    case.handovers = [each for each in case.handovers if each.channel != row.destination]
+    return [_of_row(case, Kind.LOST, Hop.ROUTER, row)]
+
+
+def _lost_as_dead_lettered(case: Case) -> list[Truth]:
+    """The router says that it made a dead letter, and there is none."""
+    row = case.ledger[-1]
+    case.ledger[-1] = replace(row, outcome=Outcome.DEAD_LETTERED, reason="not_taken")
+    case.handovers = [each for each in case.handovers if each.channel != row.destination]
+    return [_of_row(case, Kind.LOST, Hop.ROUTER, row)]
+
+
+def _lost_behind_the_inbox(case: Case) -> list[Truth]:
+    row = case.handovers.pop()
+    return [_handed(case, Kind.LOST, row.channel)]
+
+
+def _handed(case: Case, kind: Kind, inbox: str) -> Truth:
+    (route,) = (each for each in case.routes if each.destination == inbox)
+    return fact(case, kind, Hop.INBOX_CONSUMER, route=route.name, destination=inbox)
+
+
+def _misrouted_as_well(case: Case) -> list[Truth]:
+    row = decided(case, _elsewhere(case))
+    case.ledger.append(row)
+    return [_of_row(case, Kind.MISROUTED, Hop.ROUTER, row)]
+
+
+def _misrouted_instead(case: Case) -> list[Truth]:
+    owed = case.ledger[-1]
+    case.handovers = [each for each in case.handovers if each.channel != owed.destination]
+    row = case.ledger[-1] = decided(case, _elsewhere(case))
+    return [_of_row(case, Kind.MISROUTED, Hop.ROUTER, row), _of_row(case, Kind.LOST, Hop.ROUTER, owed)]
+
+
+def _delivered_without_a_route(case: Case) -> list[Truth]:
+    row = case.ledger[0] = decided(case, _elsewhere(case))
+    return [_of_row(case, Kind.UNROUTED_DELIVERED, Hop.ROUTER, row)]
+
+
+def _elsewhere(case: Case) -> Any:
+    """A route that the event does not take, to an inbox where nothing else is known of it."""
+    return next(
+        each
+        for each in case.routing.others(case.routes)
+        if not case.routing.is_webhook(each) and not case.routing.is_ordered(each)
+    )
+
+
+def _sent_again(case: Case) -> list[Truth]:
+    """The device did not hear that it had arrived; the router, rightly, delivers both copies."""
+    first = case.passage
+    again = replace(
+        first,
+        accepted_at_ms=first.accepted_at_ms + AGAIN_MS,
+        archived_at_ms=first.archived_at_ms + AGAIN_MS,
+        decided_at_ms=first.decided_at_ms + AGAIN_MS,
+        handed_over_at_ms=first.handed_over_at_ms + AGAIN_MS,
+        tap_message=f"{first.tap_message}-again",
+        router_message=f"{first.router_message}-again",
+    )
+    copy = right_case(case.event, again, case.routing)
+    case.tap += copy.tap
+    case.ledger += copy.ledger
+    case.handovers += copy.handovers
+    return [fact(case, Kind.DUPLICATE, Hop.DEVICE_CLOUD)]
+
+
+def _routed_again(case: Case) -> list[Truth]:
+    row = case.ledger[-1]
+    case.ledger.append(replace(row, decided_at_ms=row.decided_at_ms + AGAIN_MS, attempt=2))
+    return [_of_row(case, Kind.DUPLICATE, Hop.ROUTER, row)]
+
+
+def _handed_over_again(case: Case) -> list[Truth]:
+    row = case.handovers[-1]
+    case.handovers.append(replace(row, decided_at_ms=row.decided_at_ms + AGAIN_MS, attempt=2))
+    return [_handed(case, Kind.DUPLICATE, row.channel)]
+
+
+def _archived_again(case: Case) -> list[Truth]:
+    """The tap's queue gave its message twice: the same place in the same message is the same row."""
+    row = case.tap[0]
+    case.tap.append(replace(row, archived_at_ms=row.archived_at_ms + AGAIN_MS))
+    return []
+
+
+def _reordered(case: Case) -> list[Truth]:
+    assert case.overtaken_at_ms is not None  # noqa: S101 - `_can_be_overtaken`
+    facts = []
+    for place, route in enumerate(case.routes):
+        if case.routing.is_ordered(route):
+            case.ledger[place] = replace(case.ledger[place], decided_at_ms=case.overtaken_at_ms)
+            facts.append(_of_row(case, Kind.REORDERED, Hop.ROUTER, case.ledger[place]))
+    return facts
+
+
+def _expired(case: Case) -> list[Truth]:
+    """The event's own `expirytime` had passed when the router saw it."""
+    mortal = _changed(case.event, expirytime=str(case.event.attributes["recordedtime"]))
+    _become(case, right_case(mortal, case.passage, case.routing))
+    case.ledger = [replace(row, outcome=Outcome.EXPIRED, reason=BY_EVENT) for row in case.ledger]
+    case.handovers = []
+    return [_of_row(case, Kind.EXPIRED, Hop.ROUTER, row) for row in case.ledger]
+
+
+def _dead_lettered(case: Case) -> list[Truth]:
+    """The router refuses the payload; the letter is in somebody's inbox."""
+    dead = replace(
+        decided(case), outcome=Outcome.DEAD_LETTERED, reason=PAYLOAD_INVALID, route=None, destination=None
+    )
+    case.ledger = [dead, *letters(case, ROUTER_LETTERS)]
+    case.handovers = []
+    return [fact(case, Kind.DEAD_LETTERED, Hop.ROUTER, detail=PAYLOAD_INVALID)]
+
+
+def _dead_behind_the_inbox(case: Case) -> list[Truth]:
+    row = case.handovers[-1]
+    reason = "endpoint_refused"
+    case.handovers[-1] = replace(row, outcome=Outcome.DEAD_LETTERED, reason=reason, status=400)
+    case.ledger += letters(case, f"{WEBHOOK_LETTERS}{row.channel.removesuffix('.inbox')}")
+    return [replace(_handed(case, Kind.DEAD_LETTERED, row.channel), detail=reason)]
+
+
+def _offline(case: Case) -> list[Truth]:
+    """The device had no connection for long: it takes its time, and nothing is wrong."""
+    _become(case, right_case(case.event, _later(case, LATE_MS), case.routing))
+    return []
+
+
+def _archived_late(case: Case) -> list[Truth]:
+    """It was accepted in time, and waited in the tap's queue for long."""
+    case.tap = [replace(row, archived_at_ms=row.archived_at_ms + LATE_MS) for row in case.tap]
+    return [fact(case, Kind.LATE, Hop.DEVICE_CLOUD)]
+
+
+def _late_at_the_router(case: Case) -> list[Truth]:
+    """It waited in the ingest queue for long."""
+    case.ledger = [replace(row, decided_at_ms=row.decided_at_ms + LATE_MS) for row in case.ledger]
+    case.handovers = [
+        replace(row, decided_at_ms=row.decided_at_ms + LATE_MS, entered_at_ms=row.entered_at_ms + LATE_MS)
+        for row in case.handovers
+    ]
+    return [_of_row(case, Kind.LATE, Hop.ROUTER, row) for row in case.ledger]
+
+
+def _later(case: Case, by_ms: int) -> Any:
+    times = ("accepted_at_ms", "archived_at_ms", "decided_at_ms", "handed_over_at_ms")
+    return replace(case.passage, **{name: getattr(case.passage, name) + by_ms for name in times})
+
+
+def _forged_decision(case: Case) -> list[Truth]:
+    """The ledger speaks of an event from the device that the tap has never seen."""
+    row = case.ledger[-1]
+    forged = replace(row, id=f"forged-{row.id}", message_id=f"{row.message_id}-forged")
+    case.ledger.append(forged)
+    claimed = _of_row(case, Kind.FORGED, Hop.ROUTER, forged)
+    return [replace(claimed, id=forged.id, epoch=None, sequence=None)]
+
+
+def _forged_report(case: Case) -> list[Truth]:
+    """Another client states in this device's name that less was stored: nothing may be believed of it."""
+    first = case.passage
+    heading = reports.Heading(first.client_id, str(case.event.attributes[EPOCH]), 0, "2026-03-01T00:00:00Z")
+    stated = [Statement(case.routing.uplink.address, 1, 10**6, 1, 0)]
+    report = stamp(reports.manifest(heading, stated), f"{first.client_id}-intruder", 1)
+    passage = replace(
+        first,
+        client_id=f"{first.client_id}-intruder",
+        tap_message=f"{first.tap_message}-forged",
+        router_message=f"{first.router_message}-forged",
+    )
+    forged = right_case(_changed(report, id=f"forged-{case.event.id}"), passage, case.routing)
+    case.tap += forged.tap
+    case.ledger += forged.ledger
+    return [fact(forged, Kind.FORGED, Hop.DEVICE_CLOUD)]
+
+
+def _changed(event: Envelope, **more: str) -> Envelope:
+    """The event as its service would have written it with other attributes, numbered as it was."""
+    kept = {name: value for name, value in event.attributes.items() if name not in (EPOCH, SEQUENCE)}
+    epoch, sequence = str(event.attributes[EPOCH]), int(str(event.attributes[SEQUENCE]))
+    return stamp(write_event({**kept, **more}, event.data()), epoch, sequence)
+
+
+def _become(case: Case, other: Case) -> None:
+    case.event, case.passage = other.event, other.passage
+    case.tap, case.ledger, case.handovers = other.tap, other.ledger, other.handovers
+
+
+def _always(_: Case) -> bool:
+    return True
+
+
+def _is_routed(case: Case) -> bool:
+    return bool(case.routes)
+
+
+def _is_kept_in_a_queue(case: Case) -> bool:
+    # Nobody hands over what was never there: that would be missing as well.
+    return bool(case.routes) and not case.handovers
+
+
+def _is_unrouted(case: Case) -> bool:
+    return not case.routes
+
+
+def _is_handed_over(case: Case) -> bool:
+    return bool(case.handovers)
+
+
+def _keeps_no_order(case: Case) -> bool:
+    # What comes late or again where order is promised would be out of order as well.
+    return bool(case.routes) and not any(map(case.routing.is_ordered, case.routes))
+
+
+def _can_be_overtaken(case: Case) -> bool:
+    return case.overtaken_at_ms is not None and any(map(case.routing.is_ordered, case.routes))
+
+
+def _is_checked(case: Case) -> bool:
+    return case.routing.is_checked(case.event.type)
+
+
+FAULTS: Final = (
+    Fault("lost_on_the_way_up", _always, _lost_on_the_way_up),
+    Fault("lost_on_a_route", _is_routed, _lost_on_a_route),
+    Fault("lost_without_a_word", _always, _lost_without_a_word),
+    Fault("lost_as_expired", _is_routed, _lost_as_expired),
+    Fault("lost_as_dead_lettered", _is_routed, _lost_as_dead_lettered),
+    Fault("lost_behind_the_inbox", _is_handed_over, _lost_behind_the_inbox),
+    Fault("misrouted_as_well", _is_routed, _misrouted_as_well),
+    Fault("misrouted_instead", _is_routed, _misrouted_instead),
+    Fault("delivered_without_a_route", _is_unrouted, _delivered_without_a_route),
+    Fault("sent_again", _keeps_no_order, _sent_again),
+    Fault("routed_again", _keeps_no_order, _routed_again),
+    Fault("handed_over_again", _is_handed_over, _handed_over_again),
+    Fault("archived_again", _is_routed, _archived_again),
+    Fault("reordered", _can_be_overtaken, _reordered),
+    Fault("expired", _is_routed, _expired),
+    Fault("dead_lettered", _is_checked, _dead_lettered),
+    Fault("dead_behind_the_inbox", _is_handed_over, _dead_behind_the_inbox),
+    Fault("offline", _keeps_no_order, _offline),
+    Fault("archived_late", _always, _archived_late),
+    Fault("late_at_the_router", _keeps_no_order, _late_at_the_router),
+    Fault("forged_decision", _is_kept_in_a_queue, _forged_decision),
+    Fault("forged_report", _always, _forged_report),
+)

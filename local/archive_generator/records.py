@@ -1,0 +1,146 @@
+"""The rows of one event in a right archive: what archive writer, routers and webhooks write of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from eventplane import handover, ledger
+from eventplane.contract import Route
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
+from eventplane.envelope import Envelope
+from eventplane.handover import HANDOVERS, HandoverRecord
+from eventplane.ledger import LEDGER, TAP, LedgerRecord, TapRecord
+from eventplane.topics import device_topic
+from local.archive_generator.flows import Routing
+
+ROUTER_LETTERS: Final = "/eventplane/cloud/router"
+WEBHOOK_LETTERS: Final = "/eventplane/cloud/webhook/"
+"""The sources of dead letters, as the functions have them; a test holds them together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Where and when one event came by: times in Unix milliseconds, ids of the queues' messages."""
+
+    client_id: str
+    accepted_at_ms: int
+    archived_at_ms: int
+    decided_at_ms: int
+    handed_over_at_ms: int
+    tap_message: str
+    index: int
+    router_message: str
+
+
+@dataclass(slots=True)
+class Case:
+    """One event on its way, and the rows of it, which a fault may change.
+
+    `overtaken_at_ms` is when a delivery would be behind a later event of its source, None without one.
+    """
+
+    event: Envelope
+    passage: Passage
+    routing: Routing
+    overtaken_at_ms: int | None = None
+    routes: list[Route] = field(default_factory=list)
+    tap: list[TapRecord] = field(default_factory=list)
+    ledger: list[LedgerRecord] = field(default_factory=list)
+    handovers: list[HandoverRecord] = field(default_factory=list)
+
+    def rows(self) -> list[tuple[str, int, str]]:
+        """Folder of the archive, Unix milliseconds of writing and line, of every row."""
+        return [
+            *((TAP, each.archived_at_ms, ledger.to_line(each)) for each in self.tap),
+            *((LEDGER, each.decided_at_ms, ledger.to_line(each)) for each in self.ledger),
+            *((HANDOVERS, each.decided_at_ms, handover.to_line(each)) for each in self.handovers),
+        ]
+
+
+def right_case(
+    event: Envelope, passage: Passage, routing: Routing, overtaken_at_ms: int | None = None
+) -> Case:
+    """`event` on its way without a fault."""
+    case = Case(event, passage, routing, overtaken_at_ms, routing.cloud(event))
+    case.tap = [tapped(case)]
+    case.ledger = [decided(case, route) for route in case.routes] or [decided(case)]
+    case.handovers = [handed_over(case, route) for route in case.routes if routing.is_webhook(route)]
+    return case
+
+
+def tapped(case: Case) -> TapRecord:
+    """The archive writer's row."""
+    return TapRecord(
+        accepted_at_ms=case.passage.accepted_at_ms,
+        archived_at_ms=case.passage.archived_at_ms,
+        client_id=case.passage.client_id,
+        topic=device_topic(case.passage.client_id, "outbox"),
+        message_id=case.passage.tap_message,
+        index=case.passage.index,
+        event=case.event.json,
+        original_base64=None,
+        refusal=None,
+    )
+
+
+def decided(case: Case, route: Route | None = None) -> LedgerRecord:
+    """The router's row of a delivery on `route`; unrouted without one."""
+    return LedgerRecord(
+        decided_at_ms=case.passage.decided_at_ms,
+        entered_at_ms=case.passage.accepted_at_ms,
+        entered_by=case.routing.uplink.address,
+        contract_version=case.routing.contract.version,
+        source=case.event.source,
+        id=case.event.id,
+        type=case.event.type,
+        priority=case.routing.priority(case.event),
+        client_id=case.passage.client_id,
+        route=route.name if route else None,
+        destination=route.destination if route else None,
+        outcome=Outcome.DELIVERED if route else Outcome.UNROUTED,
+        reason=None if route else "no_route",
+        attempt=1,
+        message_id=case.passage.router_message,
+    )
+
+
+def handed_over(case: Case, route: Route) -> HandoverRecord:
+    """The webhook's row of an event that its endpoint took."""
+    return HandoverRecord(
+        decided_at_ms=case.passage.handed_over_at_ms,
+        entered_at_ms=case.passage.decided_at_ms,
+        channel=route.destination,
+        contract_version=case.routing.contract.version,
+        source=case.event.source,
+        id=case.event.id,
+        type=case.event.type,
+        outcome=Outcome.DELIVERED,
+        reason=None,
+        status=200,
+        attempt=1,
+        message_id=f"{case.passage.router_message}-{route.name}",
+    )
+
+
+def letters(case: Case, source: str, id: str | None = None) -> list[LedgerRecord]:
+    """The ledger's rows of the dead letter about the event, written by the function called `source`."""
+    by_webhook = source.startswith(WEBHOOK_LETTERS)
+    like = decided(case)
+    like = replace(
+        like,
+        source=source,
+        id=id or letter_id(*case.event.key),
+        type=DEAD_LETTER_TYPE,
+        priority="normal",
+        reason=None,
+        outcome=Outcome.DELIVERED,
+    )
+    if by_webhook:
+        at_ms = case.passage.handed_over_at_ms
+        outbox = f"{source.removeprefix(WEBHOOK_LETTERS)}.outbox"
+        like = replace(like, entered_by=outbox, entered_at_ms=at_ms, decided_at_ms=at_ms + 50, client_id=None)
+    letter = Envelope({"type": DEAD_LETTER_TYPE, "source": source, "id": like.id}, "")
+    return [
+        replace(like, route=route.name, destination=route.destination) for route in case.routing.cloud(letter)
+    ]

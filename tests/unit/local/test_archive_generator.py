@@ -1,0 +1,202 @@
+"""A generated archive: right rows are the functions' own, what is planted is what the truth says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.recent import key_digest
+from edge.stamps import stamp
+from eventplane import handover, ledger
+from eventplane.contract import Contract, Place
+from eventplane.device_reports import MANIFEST
+from eventplane.envelope import Envelope, parse_event
+from eventplane.handover import HANDOVERS, HandoverRecord
+from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord
+from eventplane.router import Router
+from lambdas.router.planner import DEAD_LETTER_SOURCE
+from lambdas.webhook.letters import SOURCE
+from local.archive_generator import records
+from local.archive_generator.contracts import audited_contracts
+from local.archive_generator.faults import FAULTS
+from local.archive_generator.flows import Routing, flows
+from local.archive_generator.generator import Plan, generate
+from local.archive_generator.lines import Lines, event_of
+from local.archive_generator.records import Passage, right_case
+from local.archive_generator.truth import TRUTH, Kind, read_truth
+
+RIGHT = Plan(events=800, hours=4, events_an_hour=25, fault_every=0, trouble_every=0, rows=300)
+FAULTY = Plan(events=6_000, hours=4, events_an_hour=50, fault_every=20, trouble_every=10, rows=300)
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("right")
+    generate(root, RIGHT, audited_contracts())
+    return root
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("faulty")
+    generate(root, FAULTY, audited_contracts())
+    return root
+
+
+def lines(root: Path, folder: str) -> Iterator[tuple[str, str]]:
+    for path in sorted((root / "archive" / folder).rglob("*.json.gz")):
+        for line in gzip.decompress(path.read_bytes()).decode().splitlines():
+            yield str(path.relative_to(root / "archive")), line
+
+
+def rows(root: Path, folder: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for _, line in lines(root, folder)]
+
+
+def test_every_line_is_what_its_record_writes(right: Path) -> None:
+    kinds = ((TAP, TapRecord), (LEDGER, LedgerRecord))
+    for folder, kind in kinds:
+        for _, line in lines(right, folder):
+            assert ledger.to_line(kind(**json.loads(line))) == line
+    for _, line in lines(right, HANDOVERS):
+        assert handover.to_line(HandoverRecord(**json.loads(line))) == line
+
+
+@pytest.mark.parametrize("contract", audited_contracts(), ids=["first", "second"])
+def test_filled_lines_are_those_that_the_records_write(contract: Contract) -> None:
+    routing = Routing(contract)
+    for flow in flows(contract):
+        passage = Passage("home-1", 11, 12, 13, 14, "t-1", 3, "r-1")
+        recorded = "2026-03-01T12:00:00.000Z"
+        event = stamp(event_of(flow, "home-1", "ab", recorded, 5), "e1", 7)
+        values = {
+            "client": "home-1",
+            "id": "ab",
+            "epoch": "e1",
+            "sequence": "000000000007",
+            "recorded": recorded,
+        }
+        numbers = {"value": 5, "accepted": 11, "archived": 12, "decided": 13, "handed": 14}
+        names = {"tap": "t-1", "index": 3, "router": "r-1"}
+        filled = Lines(flow, routing).fill({**values, **numbers, **names})
+        assert filled == right_case(event, passage, routing).rows()
+
+
+def test_a_right_archive_keeps_the_contract(right: Path) -> None:
+    contracts = {each.version: each for each in audited_contracts()}
+    assert {path.stem for path in (right / "archive" / CONTRACTS).iterdir()} == set(contracts)
+    routed = defaultdict(set)
+    for row in rows(right, LEDGER):
+        routed[row["source"], row["id"], row["contract_version"]].add(row["route"])
+    events = [parse_event(row["event"]) for row in rows(right, TAP)]
+    versions = {(source, id): version for source, id, version in routed}
+    assert len(events) == len(versions) == len(routed)
+    assert set(versions.values()) == set(contracts)
+    routers = {version: Router(contract, Place.CLOUD) for version, contract in contracts.items()}
+    for event in events:
+        version = versions[event.key]
+        expected = {route.name for route in routers[version].route(event)} or {None}
+        assert routed[*event.key, version] == expected
+
+
+def test_a_right_archive_has_no_truth_to_tell(right: Path) -> None:
+    assert list(read_truth(right / TRUTH)) == []
+
+
+def test_the_devices_state_what_they_stored(right: Path) -> None:
+    stored: dict[str, list[Envelope]] = defaultdict(list)
+    for row in rows(right, TAP):
+        event = parse_event(row["event"])
+        stored[row["client_id"]].append(event)
+    for events in stored.values():
+        numbered = {int(str(event.attributes["devicesequence"])): event for event in events}
+        assert sorted(numbered) == list(range(1, len(events) + 1))
+        told = 0
+        for event in events:
+            if event.type != MANIFEST:
+                continue
+            (up,) = (each for each in event.data()["statements"] if each["destination"] == "device.outbox")
+            assert up["first"] == told + 1
+            told = up["last"]
+            keys = [key_digest(numbered[each].key) for each in range(up["first"], told + 1)]
+            assert up["count"] == len(keys)
+            assert up["digest"] == f"{sum(int.from_bytes(key, 'big') for key in keys) % 2**128:032x}"
+        assert told == len(events) - 1  # all but the last manifest
+
+
+def test_every_kind_is_planted(faulty: Path) -> None:
+    assert {fact["kind"] for fact in read_truth(faulty / TRUTH)} == {str(kind) for kind in Kind}
+
+
+def test_every_fault_can_be_planted() -> None:
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+
+
+def test_what_was_lost_on_the_way_up_is_nowhere(faulty: Path) -> None:
+    there = {
+        (row["client_id"], event.attributes["deviceepoch"], int(str(event.attributes["devicesequence"])))
+        for row in good(faulty)
+        for event in [parse_event(row["event"])]
+    }
+    lost = [
+        fact for fact in read_truth(faulty / TRUTH) if (fact["kind"], fact["hop"]) == ("lost", "device_cloud")
+    ]
+    assert lost
+    assert not there & {(fact["device"], fact["epoch"], fact["sequence"]) for fact in lost}
+
+
+def good(root: Path) -> list[dict[str, Any]]:
+    """The tap's rows of events that were not malformed on purpose."""
+    return [
+        json.loads(line)
+        for _, line in lines(root, TAP)
+        if "malformed-" not in line and '"event":null' not in line
+    ]
+
+
+def test_what_was_lost_on_a_route_is_in_the_tap_and_not_delivered(faulty: Path) -> None:
+    tapped = {parse_event(row["event"]).key for row in good(faulty)}
+    delivered = {
+        (row["source"], row["id"], row["route"])
+        for _, line in lines(faulty, LEDGER)
+        if "malformed-" not in line
+        for row in [json.loads(line)]
+        if row["outcome"] in ("delivered", "unrouted")
+    }
+    lost = [fact for fact in read_truth(faulty / TRUTH) if (fact["kind"], fact["hop"]) == ("lost", "router")]
+    named = [fact for fact in lost if fact["id"]]
+    assert named
+    for fact in named:
+        assert (fact["source"], fact["id"]) in tapped
+        assert (fact["source"], fact["id"], fact["route"]) not in delivered
+
+
+def test_a_malformed_row_is_in_the_file_that_the_truth_names(faulty: Path) -> None:
+    held = [
+        (file, line)
+        for folder in (TAP, LEDGER)
+        for file, line in lines(faulty, folder)
+        if "malformed-" in line
+    ]
+    facts = [fact for fact in read_truth(faulty / TRUTH) if fact["kind"] == Kind.QUARANTINED]
+    assert len(held) == len(facts)
+    for fact in facts:
+        assert sum(fact["archive_file"] == file and str(fact["detail"]) in line for file, line in held) == 1
+
+
+def test_the_same_plan_gives_the_same_archive(tmp_path: Path) -> None:
+    plan = Plan(events=200, hours=2, events_an_hour=25, fault_every=10, trouble_every=4)
+    written = [generate(tmp_path / name, plan, audited_contracts()) for name in ("one", "two")]
+    assert written[0] == written[1]
+    assert Counter(lines(tmp_path / "one", TAP)) == Counter(lines(tmp_path / "two", TAP))
+
+
+def test_letters_have_the_functions_sources() -> None:
+    assert records.ROUTER_LETTERS == DEAD_LETTER_SOURCE
+    assert records.WEBHOOK_LETTERS == SOURCE
