@@ -105,6 +105,7 @@ _RULES: dict[str, _Rule] = {
     "dataschema": (str, is_uri, "it is not an absolute URI (RFC 3986)"),
     "expirytime": _IS_TIMESTAMP,
     "recordedtime": _IS_TIMESTAMP,
+    "replayedtime": _IS_TIMESTAMP,
     "sequence": _NOT_EMPTY,
     "partitionkey": _NOT_EMPTY,
     "traceparent": (str, is_traceparent, "it is not a W3C trace context: 00-<trace id>-<span id>-<flags>"),

@@ -11,7 +11,7 @@ from typing import Final
 
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.limits import MAX_HOPS
-from eventplane.members import member_spans
+from eventplane.members import with_member
 
 ROUTER_HOPS: Final = "routerhops"
 
@@ -37,11 +37,4 @@ def sent_on(event: Envelope) -> Envelope:
             f"it was sent on {hops} times, {MAX_HOPS} are allowed; "
             "find the participants that send each other what they receive by the event's rows in the ledger",
         )
-    return parse_event(_with_hops(event.json, hops))
-
-
-def _with_hops(event: str, hops: int) -> str:
-    for name, start, end in member_spans(event):
-        if name == ROUTER_HOPS:
-            return f"{event[:start]}{hops}{event[end:]}"
-    return f'{{"{ROUTER_HOPS}":{hops},{event.lstrip()[1:]}'
+    return parse_event(with_member(event.json, ROUTER_HOPS, str(hops)))

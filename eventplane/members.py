@@ -23,6 +23,14 @@ def member_spans(event: str) -> Iterator[tuple[str, int, int]]:
         yield name, start, at
 
 
+def with_member(event: str, name: str, value: str) -> str:
+    """The text of an event with the member `name` (JSON text `value`): in its place, or else in front."""
+    for each, start, end in member_spans(event):
+        if each == name:
+            return f"{event[:start]}{value}{event[end:]}"
+    return f'{{"{name}":{value},{event.lstrip()[1:]}'
+
+
 def _skip(text: str, at: int) -> int:
     while text[at] in _WHITESPACE:
         at += 1

@@ -19,6 +19,8 @@ from eventplane.limits import MAX_SQS_ATTRIBUTES
 DATA_TYPE: Final = "String"
 """The type of every hint."""
 
+_IF_GIVEN: Final = ("time", "replayedtime")
+
 # SQS accepts the characters of XML 1.0. Strict JSON has already kept all others out, but for these two.
 _NOT_XML: Final = re.compile("[\ufffe\uffff]")
 
@@ -64,8 +66,7 @@ class SqsMessage:
 def to_message(event: Envelope, hints: Mapping[str, str] | None = None) -> SqsMessage:
     """The message of `event`, with `hints` beside those that every message has. Raises `HintsError`."""
     every = {"ce_id": event.id, "ce_source": event.source, "ce_type": event.type}
-    if "time" in event.attributes:
-        every["ce_time"] = str(event.attributes["time"])
+    every |= {f"ce_{name}": str(event.attributes[name]) for name in _IF_GIVEN if name in event.attributes}
     every |= hints or {}
     if len(every) > MAX_SQS_ATTRIBUTES:
         raise HintsError(f"{len(every)} hints, SQS takes {MAX_SQS_ATTRIBUTES}", every)

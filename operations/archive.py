@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import date, timedelta
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, Protocol
 
 from botocore.exceptions import ClientError
@@ -87,7 +87,7 @@ class Days:
         with ThreadPoolExecutor(_PARALLEL) as workers:
             yield from (
                 record
-                for found in workers.map(lambda name: self._of(name, wanted), self._names(folder))
+                for found in workers.map(lambda name: self._of(name, wanted), self.names(folder))
                 for record in found
             )
 
@@ -99,9 +99,13 @@ class Days:
         with closing(self._archive.open(name)) as file:
             return file.read()
 
-    def _names(self, folder: str) -> Iterator[str]:
+    def names(self, folder: str) -> Iterator[str]:
+        """The objects of `folder`."""
         for number in range((self.last - self.first).days + 1):
-            yield from self._archive.names(f"{folder}/date={self.first + timedelta(days=number)}/")
+            for name in self._archive.names(f"{folder}/date={self.first + timedelta(days=number)}/"):
+                # Hadoop leaves hidden files beside its own, a checksum for instance.
+                if not PurePosixPath(name).name.startswith((".", "_")):
+                    yield name
 
     def _of(self, name: str, wanted: Wanted) -> list[Record]:
         found: list[Record] = []

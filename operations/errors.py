@@ -53,6 +53,26 @@ class ChoiceError(EventPlaneError):
     """It is not said, or said twice, which messages are meant."""
 
 
+class NoReplayQueueError(EventPlaneError):
+    """The `environment` has no queue for orders to replay."""
+
+    def __init__(self, environment: str) -> None:
+        super().__init__(f"environment {environment!r} has no queue for replays; deploy it again")
+        self.environment = environment
+
+
+class OrdersRefusedError(EventPlaneError):
+    """SQS took the first `sent` orders and not all of the others; `code` is its word for it."""
+
+    def __init__(self, code: str, sent: int) -> None:
+        super().__init__(
+            f"SQS refused an order ({code}) after {sent} were sent; repeat the command: what is sent twice "
+            "is marked as a replay, and readers know it by `source` and `id`"
+        )
+        self.code = code
+        self.sent = sent
+
+
 class MoveFailedError(EventPlaneError):
     """SQS stopped moving the messages of `queue`. What it had not moved is where it was."""
 

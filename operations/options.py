@@ -52,6 +52,11 @@ def add_days(parser: argparse.ArgumentParser) -> None:
         metavar="DATE",
         help="last day, now: %(default)s",
     )
+    add_archive(parser)
+
+
+def add_archive(parser: argparse.ArgumentParser) -> None:
+    """Which archive."""
     parser.add_argument(
         "--archive",
         metavar="PLACE",
@@ -66,7 +71,7 @@ def contract_of(options: argparse.Namespace) -> Contract:
 
 def days_of(options: argparse.Namespace, cloud: Cloud | None) -> Days:
     """The part of the archive that is named. Raises `ArchiveMissingError`."""
-    return Days(_archive(options, cloud), options.first, options.last)
+    return Days(archive_of(options, cloud), options.first, options.last)
 
 
 def is_folder(place: str | None) -> bool:
@@ -74,7 +79,8 @@ def is_folder(place: str | None) -> bool:
     return place is not None and not place.startswith(_S3)
 
 
-def _archive(options: argparse.Namespace, cloud: Cloud | None) -> Archive:
+def archive_of(options: argparse.Namespace, cloud: Cloud | None) -> Archive:
+    """The archive that is named. Raises `ArchiveMissingError`."""
     place: str | None = options.archive
     if place is not None and is_folder(place):
         return FolderArchive(Path(place))

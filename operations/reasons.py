@@ -45,6 +45,18 @@ REASONS: Final = {
         "SQS will never take the event, for instance because of a character that no message may have.",
         "Read the detail, correct the sender. The event's other deliveries are not concerned.",
     ),
+    "not_in_tap": Reason(
+        "Events that were to be sent again are not in the tap's file any more: erased, or the file has left.",
+        "If the file has left by its age, restore it and replay again. What was erased stays erased.",
+    ),
+    "destination_gone": Reason(
+        "An event was to be sent again to an inbox that has no queue any more, or over a route that is gone.",
+        "Nothing, if its participant was retired. Otherwise name a route or participant of today.",
+    ),
+    "bad_order": Reason(
+        "A message of the replay queue is no order, or names routes that the contract of then does not give.",
+        "Read the detail; order it by `python -m eventplane replay`. Else see who may write to the queue.",
+    ),
     HOP_LIMIT: Reason(
         "The event went from service to service more often than `MAX_HOPS`: the routes form a loop.",
         "Take one of the routes out or narrow its filter; `make contract` warns of loops that it can see.",

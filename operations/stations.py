@@ -9,6 +9,7 @@ from typing import Any
 from eventplane.delivery import Outcome
 from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.expiry import timestamp_ms
+from eventplane.replay import REPLAY
 from operations.archive import Record
 from operations.letters import Letter
 
@@ -65,12 +66,12 @@ def reported(tap: Record, letter: Letter) -> Station:
 
 
 def decided(record: Record, *, is_letter: bool) -> Station:
-    """One decision of a router."""
+    """One decision of a router, or of the replay, which stands in for it."""
     facts = {name: record[name] for name in ("route", "destination", "reason", "attempt", "priority")}
     facts |= {"entered_by": record["entered_by"], "entered_at_ms": record["entered_at_ms"]}
     facts |= {"contract": record["contract_version"], "message": record["message_id"]}
     outcome = str(record["outcome"])
-    where = f"router of {record['entered_by']}"
+    where = REPLAY if record["reason"] == REPLAY else f"router of {record['entered_by']}"
     return Station(
         record["decided_at_ms"], where, f"its dead letter {outcome}" if is_letter else outcome, facts
     )

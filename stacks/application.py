@@ -27,7 +27,7 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     routing = RoutingStack(app, environment=environment, contract=contract)
     registry = RegistryStack(app, environment=environment)
     fleet = FleetStack(app, environment=environment)
-    audit = AuditStack(app, environment=environment)
+    audit = AuditStack(app, environment=environment, contract=contract)
     watched = [archive, messaging, published, presence, routing, registry, fleet, audit]
     monitoring = MonitoringStack(app, environment=environment, watched=watched)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
@@ -38,6 +38,7 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     fleet.add_stack_dependency(registry)
     fleet.add_stack_dependency(routing)
     audit.add_stack_dependency(archive)
+    audit.add_stack_dependency(messaging)
 
     cdk.Tags.of(app).add("project", PROJECT)
     cdk.Tags.of(app).add("environment", environment.name)

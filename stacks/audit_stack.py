@@ -5,23 +5,30 @@ from __future__ import annotations
 from aws_cdk import CfnOutput
 from constructs import Construct
 
+from eventplane.auditor import AUDITOR
+from eventplane.contract import Contract
 from stacks.config import Environment
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_catalog import ArchiveCatalog
 from stacks.constructs.audit_job import AuditJob
 from stacks.constructs.compaction_job import CompactionJob
 from stacks.constructs.erasure_job import ErasureJob
+from stacks.constructs.queue_pair import find_channel_queue
 from stacks.plane_stack import PlaneStack
 
 
 class AuditStack(PlaneStack):
     """The jobs on the archive, and its tables in the catalog."""
 
-    def __init__(self, scope: Construct, *, environment: Environment) -> None:
+    def __init__(self, scope: Construct, *, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment=environment, name="audit")
         archive = find_archive(self, "Archive", environment=environment)
+        auditor = contract.participants.get(AUDITOR)
+        outbox = auditor and find_channel_queue(
+            self, "Outbox", environment=environment, channel=auditor.outbox
+        )
         for job in (
-            AuditJob(self, "DeliveryAudit", environment=environment, archive=archive),
+            AuditJob(self, "DeliveryAudit", environment=environment, archive=archive, outbox=outbox),
             CompactionJob(self, "Compaction", environment=environment, archive=archive),
             ErasureJob(self, "Erasure", environment=environment, archive=archive),
         ):

@@ -92,6 +92,10 @@ _INGEST_ERRORS = FunctionSize(
     memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=5
 )
 
+# One order a batch, and two functions in all: a replay of a day must not crowd out what is new. The longest
+# that Lambda allows, as a file of the tap can hold half a million events.
+_REPLAY = FunctionSize(memory_mib=1_024, timeout_s=900, batch_size=1, batch_window_s=0, max_concurrency=2)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PresenceSettings:
@@ -151,8 +155,9 @@ class Environment:
             it, and it has no roles for the CDK to assume.
         removal_policy: what becomes of stateful resources that leave their stack.
         log_retention: how long logs are kept.
-        router, urgent_router, archive_writer, ingest_errors, webhook: how the functions run;
-            `urgent_router` is the one behind the devices' urgent lane.
+        router, urgent_router, archive_writer, ingest_errors, replay, webhook: how the functions run;
+            `urgent_router` is the one behind the devices' urgent lane, and `replay` bounds the pace at which
+            events are sent again.
         contract_refresh_s: seconds after which a router looks for a newly published contract.
         webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
         presence: when something is said of a device, and how the functions run that do.
@@ -178,6 +183,7 @@ class Environment:
     urgent_router: FunctionSize
     archive_writer: FunctionSize
     ingest_errors: FunctionSize = _INGEST_ERRORS
+    replay: FunctionSize = _REPLAY
     webhook: FunctionSize
     webhook_urls: Mapping[str, str] = field(default_factory=dict)
     contract_refresh_s: int = 30

@@ -1,4 +1,4 @@
-"""The queues: a pair for each cloud service of the contract, and those on the way in."""
+"""The queues: a pair for each cloud service of the contract, those on the way in, the orders to replay."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from aws_cdk import CfnOutput, Duration
 from constructs import Construct
 
 from eventplane.contract import Contract, ParticipantKind, Priority
+from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST
 from stacks.config import Environment, FunctionSize
 from stacks.constructs.durable_queue import DurableQueue
@@ -34,6 +35,10 @@ class MessagingStack(PlaneStack):
         self._way_in("UrgentIngest", URGENT_INGEST, environment.urgent_router, Priority.URGENT)
         self._way_in("Tap", TAP, environment.archive_writer)
         self._way_in("IngestErrors", INGEST_ERRORS, environment.ingest_errors)
+        replay = DurableQueue(
+            self, "Replay", environment=environment, name=REPLAY, visibility=environment.replay.visibility
+        )
+        self._output("Replay", replay)
         for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
             name = pascal(participant.name)
             pair = QueuePair(self, name, environment=environment, participant=participant)

@@ -8,6 +8,7 @@ from constructs import Construct
 
 from eventplane.contract import Channel, Contract, ParticipantKind
 from eventplane.presence import MONITOR
+from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST
 from eventplane.topics import urgent_rule
 from stacks.config import Environment
@@ -20,6 +21,7 @@ from stacks.constructs.ingest_errors import IngestErrors
 from stacks.constructs.ingest_rule import IngestRule, ingest_rule_name
 from stacks.constructs.presence_monitor import PresenceMonitor
 from stacks.constructs.queue_pair import find_channel_queue
+from stacks.constructs.replay_function import ReplayFunction
 from stacks.constructs.router_function import FOLDER, RouterFunction
 from stacks.constructs.webhook_function import WEBHOOK_FOLDER, WebhookFunction
 from stacks.messaging_stack import INGEST_ERRORS, TAP
@@ -93,6 +95,16 @@ class RoutingStack(PlaneStack):
             environment=environment,
             contract=contract,
             tap=tap,
+            archive=archive,
+            layer=layer,
+        )
+        ReplayFunction(
+            self,
+            "Replay",
+            environment=environment,
+            contract=contract,
+            orders=self._queue("ReplayQueue", REPLAY),
+            destinations=destinations,
             archive=archive,
             layer=layer,
         )

@@ -59,6 +59,17 @@ class EmptyWindowError(AuditError):
         self.window = window
 
 
+class OutboxError(AuditError):
+    """The audit is made and written, and its verdict could not be sent to `queue_url`."""
+
+    def __init__(self, queue_url: str, problem: str) -> None:
+        super().__init__(
+            f"the tables are written, but the verdict was not sent to {queue_url}: {problem}; "
+            "see that the job may write there, and start it again"
+        )
+        self.queue_url = queue_url
+
+
 class UnsupportedExpressionError(AuditError):
     """Spark would not decide as the routers do, because of `what` in the CESQL `expression`."""
 

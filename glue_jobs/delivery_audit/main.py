@@ -12,6 +12,7 @@ from typing import Any
 
 from eventplane.envelope import parse_event
 from glue_jobs.delivery_audit.audit import audited
+from glue_jobs.delivery_audit.outbox import tell
 from glue_jobs.delivery_audit.report import report
 from glue_jobs.delivery_audit.session import audit_session
 from glue_jobs.delivery_audit.storage import Storage, join
@@ -29,12 +30,13 @@ VERDICTS = "verdicts"
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Job parameters. `archive` and `output` are URIs or local folders."""
+    """Job parameters. `archive` and `output` are URIs or local folders, `outbox` is a queue's URL."""
 
     archive: str
     output: str
     window: Window
     watermark: Watermark
+    outbox: str | None
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments:
@@ -58,10 +60,13 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         default=LATENESS_S,
         help=f"how long a record may take before it is missed, seconds (default {LATENESS_S})",
     )
+    parser.add_argument(
+        "--OUTBOX", type=_queue, default=None, help="URL of the queue that takes the verdict (default: none)"
+    )
     known, _ = parser.parse_known_args(argv)
     as_of = known.AS_OF or datetime.now(UTC)
     watermark = Watermark(int(as_of.timestamp() * 1_000), known.LATENESS_S)
-    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark)
+    return Arguments(known.INPUT, known.OUTPUT, known.DATE, watermark, known.OUTBOX)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -81,7 +86,11 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         storage.write_text(
             join(arguments.output, REPORT), json.dumps(document, ensure_ascii=False, indent=2) + "\n"
         )
-        storage.write_text(last, verdict_event(document).json + "\n")
+        verdict = verdict_event(document)
+        if arguments.outbox is not None:
+            # Before it counts as told: an attempt that fails here leaves no gap in the revisions.
+            tell(arguments.outbox, verdict)
+        storage.write_text(last, verdict.json + "\n")
     return document
 
 
@@ -99,6 +108,12 @@ def _window(text: str) -> Window:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no day; give YYYY-MM-DD, 'today', 'yesterday' or 'all'"
         ) from error
+
+
+def _queue(text: str) -> str:
+    if text.startswith(("https://", "http://")):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is no queue's URL; give https://sqs...")
 
 
 def _time(text: str) -> datetime:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from eventplane.auditor import VERDICT
 from eventplane.envelope import Envelope, write_event
 
-VERDICT_TYPE = "org.eventplane.audit.verdict.v1"
 SOURCE = "/audit/delivery"
 
 PROVEN, OPEN, BROKEN = "proven", "open", "broken"
@@ -28,7 +28,7 @@ def verdict_event(document: Mapping[str, Any]) -> Envelope:
     attributes = {
         "id": f"{window}-{as_of_ms}",
         "source": SOURCE,
-        "type": VERDICT_TYPE,
+        "type": VERDICT,
         "subject": window,
         "time": datetime.fromtimestamp(as_of_ms / 1_000, UTC).isoformat(timespec="milliseconds"),
     }

@@ -38,6 +38,9 @@ class Metric(StrEnum):
     RESENT = "Resent"
     """Failures of the ingest rule that were handed to a queue again."""
 
+    NOT_IN_TAP = "NotInTap"
+    """Deliveries that an order asks for and the tap has no event of any more."""
+
 
 class Delay(StrEnum):
     """The longest time in an invocation from acceptance to delivery, milliseconds."""

@@ -82,7 +82,10 @@ class Planner:
 
     def not_taken(self, step: Step, detail: str, now_ms: int) -> Iterator[Step]:
         """What becomes of a `step` whose event its destination will never take: a dead letter."""
-        refusal = Refusal(NOT_TAKEN, detail)
+        return self.dead(step, Refusal(NOT_TAKEN, detail), now_ms)
+
+    def dead(self, step: Step, refusal: Refusal, now_ms: int) -> Iterator[Step]:
+        """What becomes of a `step` that ends for this reason on its route: a dead letter."""
         record, original = step.record, step.original
         yield Step(replace(record, outcome=Outcome.DEAD_LETTERED, reason=refusal.reason), original)
         if original is not None:
@@ -91,6 +94,11 @@ class Planner:
                 entry, letter_id(*original.key), original.json.encode("utf-8"), refusal, now_ms, record.route
             )
             yield from self._routed(entry, letter, letter, now_ms, since_ms=now_ms)
+
+    def letter(self, message: QueueMessage, letter: Envelope, now_ms: int) -> Iterator[Step]:
+        """The steps of a dead `letter` that somebody else wrote about what `message` asks for."""
+        entry = _Entry(message.id, message.attempt, now_ms, None)
+        return self._routed(entry, letter, letter, now_ms, since_ms=now_ms)
 
     def _open(self, message: QueueMessage) -> tuple[_Entry, Iterator[Accepted]]:
         entry = _Entry(message.id, message.attempt, message.sent_at_ms, None)

@@ -26,20 +26,26 @@ def report(
     facts: Sequence[Step], messages: Sequence[QueueMessage], failed: Collection[str], now_ms: int
 ) -> None:
     """Log and count the `facts` that came of `messages`, of which the `failed` come again."""
-    outcomes = Counter(step.record.outcome for step in facts)
-    for outcome, metric in _METRICS.items():
-        if outcomes[outcome]:
-            count(metric, outcomes[outcome])
+    outcomes = tell(facts)
     count(Metric.RETRIED, len(failed))
     _delays(facts, now_ms)
-    for step in facts:
-        # What was delivered stands in the ledger; a line for each would cost more than its routing.
-        if step.record.outcome is not Outcome.DELIVERED:
-            logger.info(step.record.outcome.value, **_correlation(step))
     for message in messages:
         if message.id in failed:
             logger.warning("comes again", message_id=message.id, attempt=message.attempt)
     logger.info("routed", messages=len(messages), failed=len(failed), outcomes=dict(outcomes))
+
+
+def tell(facts: Sequence[Step]) -> Counter[Outcome]:
+    """Count the outcomes of `facts`, and log those that are no delivery."""
+    outcomes = Counter(step.record.outcome for step in facts)
+    for outcome, metric in _METRICS.items():
+        if outcomes[outcome]:
+            count(metric, outcomes[outcome])
+    for step in facts:
+        # What was delivered stands in the ledger; a line for each would cost more than its routing.
+        if step.record.outcome is not Outcome.DELIVERED:
+            logger.info(step.record.outcome.value, **_correlation(step))
+    return outcomes
 
 
 def _delays(facts: Iterable[Step], now_ms: int) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.archive_layout import AUDIT
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
 from stacks.config import Environment
+from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.glue_job import GlueJob
 from stacks.constructs.watch import AUDIT_METRICS, audit_namespace
 
@@ -19,9 +21,18 @@ VERDICT: Final = "audit_totals"
 
 
 class AuditJob(GlueJob):
-    """`glue_jobs/delivery_audit` over `archive`."""
+    """`glue_jobs/delivery_audit` over `archive`; it tells its verdict through `outbox`."""
 
-    def __init__(self, scope: Construct, id: str, *, environment: Environment, archive: s3.IBucket) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        environment: Environment,
+        archive: s3.IBucket,
+        outbox: sqs.IQueue | None,
+    ) -> None:
+        told = {"OUTBOX": outbox.queue_url} if outbox else {}
         super().__init__(
             scope,
             id,
@@ -30,12 +41,13 @@ class AuditJob(GlueJob):
             name="delivery-audit",
             description="Compares what devices sent with what the routers delivered, route by route",
             size=environment.audit,
-            parameters={"OUTPUT": f"s3://{archive.bucket_name}/{AUDIT}/", "DATE": "yesterday"},
+            parameters={"OUTPUT": f"s3://{archive.bucket_name}/{AUDIT}/", "DATE": "yesterday", **told},
             archive=archive,
             grants=[
                 (["s3:GetObject"], [TAP, LEDGER, HANDOVERS, CONTRACTS]),
                 # Spark commits by writing aside and renaming, which on S3 is copying and deleting.
                 (["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], [AUDIT]),
             ],
+            more=[allow_send(environment=environment, queues=[outbox])] if outbox else [],
         )
         self.count_totals(VERDICT, AUDIT_METRICS, audit_namespace(environment))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -34,14 +35,17 @@ def architecture(environment: Environment) -> lambda_.Architecture:
     return lambda_.Architecture.ARM_64
 
 
-def function_code(folder: str, contract: Contract | None = None) -> lambda_.Code:
+def function_code(folder: str, contract: Contract | None = None, also: Sequence[str] = ()) -> lambda_.Code:
     """The code asset of `lambdas/<folder>`: itself, what the functions share, the core.
 
-    With the contract for those that route: a new version of it shall not deploy the others.
+    With the contract for those that route: a new version of it shall not deploy the others. `also` are
+    folders of other functions that it builds on.
     """
 
     def fill(target: Path) -> None:
-        copy_packages(target, "eventplane", "lambdas/common", f"lambdas/{folder}")
+        copy_packages(
+            target, "eventplane", "lambdas/common", *(f"lambdas/{each}" for each in (folder, *also))
+        )
         if contract is not None:
             (target / CONTRACT_FILE).write_bytes(contract.canonical)
         compile_bytecode(target, "/var/task")

@@ -38,6 +38,7 @@ class GlueJob(Construct):
         archive: the bucket it works on.
         grants: actions on the objects of which folders of the archive.
         bucket_actions: actions on the bucket itself, besides listing it.
+        more: what else it may do.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class GlueJob(Construct):
         archive: s3.IBucket,
         grants: Sequence[tuple[Sequence[str], Sequence[str]]],
         bucket_actions: Sequence[str] = (),
+        more: Sequence[iam.PolicyStatement] = (),
     ) -> None:
         super().__init__(scope, id)
         self.name = environment.resource_name(name)
@@ -86,6 +88,7 @@ class GlueJob(Construct):
             ),
             *_folder_markers(archive, grants),
             allow(["s3:ListBucket", *bucket_actions], [archive.bucket_arn]),
+            *more,
             *allow_key(environment),
         ]
         role = service_role(self, "Role", service="glue", statements=statements)

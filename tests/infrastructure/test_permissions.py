@@ -15,8 +15,9 @@ TRACING = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
 
 FOLDERS = {
     "Router": {"ledger/*", "contracts/*"},
+    "Replay": {"tap/*", "ledger/*", "contracts/*"},
     "ArchiveWriter": {"tap/*", "quarantine/*"},
-    "DeliveryAudit": {"tap/*", "ledger/*", "contracts/*", "audit/*"},
+    "DeliveryAudit": {"tap/*", "ledger/*", "handovers/*", "contracts/*", "audit/*"},
     "Compaction": {"tap/*", "ledger/*", "handovers/*", "compacted/*", "published/*", "compactions/*"},
     "Erasure": {
         *("tap/*", "ledger/*", "handovers/*", "quarantine/*"),
@@ -58,6 +59,38 @@ def test_the_errors_function_may_write_the_ways_in_and_nothing_else(dev: Templat
     assert set(granted) == {"sqs:SendMessage", "sqs:ChangeMessageVisibility"}
     queues = [target.partition("-dev-")[2] for target in granted["sqs:SendMessage"]]
     assert queues == ['ingest"]]}', 'ingest-urgent"]]}', 'tap"]]}']
+
+
+def granted(role: Resource) -> dict[str, list[str]]:
+    """What a role may do, and to what."""
+    found: dict[str, list[str]] = {}
+    for statement in statements(role):
+        for action in words(statement["Action"]) if "Resource" in statement else []:
+            found.setdefault(action, []).extend(words(statement["Resource"]))
+    return found
+
+
+def test_the_replay_may_read_the_tap_and_write_inboxes_and_nothing_else(dev: Templates) -> None:
+    (role,) = (each for each in dev.of("AWS::IAM::Role") if each.id.startswith("ReplayRole"))
+    may = {action: targets for action, targets in granted(role).items() if action not in TRACING}
+    read = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:GetQueueUrl"}
+    assert set(may) - read == {
+        *("sqs:SendMessage", "sqs:ChangeMessageVisibility", "dynamodb:GetItem"),
+        *("s3:GetObject", "s3:PutObject", "s3:ListBucket"),
+    }
+    assert all('-inbox"' in target for target in may["sqs:SendMessage"])
+    folders = {
+        action: {each.split("/")[-2] for each in may[action]} for action in ("s3:GetObject", "s3:PutObject")
+    }
+    assert folders == {"s3:GetObject": {"tap", "contracts"}, "s3:PutObject": {"ledger", "contracts"}}
+
+
+def test_the_audit_may_tell_its_verdict_and_write_to_no_other_queue(dev: Templates) -> None:
+    (role,) = (each for each in dev.of("AWS::IAM::Role") if each.id.startswith("DeliveryAuditRole"))
+    (target,) = granted(role)["sqs:SendMessage"]
+    assert target.endswith(':eventplane-dev-audit-outbox"]]}')
+    (job,) = (each for each in dev.of("AWS::Glue::Job") if each.find("Name").endswith("delivery-audit"))
+    assert "eventplane-dev-audit-outbox" in json.dumps(job.find("DefaultArguments", "--OUTBOX"))
 
 
 def test_only_the_erasure_may_delete_for_good(templates: Templates) -> None:

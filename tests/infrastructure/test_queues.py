@@ -104,6 +104,7 @@ def test_every_source_queue_has_one_function_of_its_own(templates: Templates, co
             "tap",
             "presence",
             "presence-monitor-inbox",
+            "replay",
             *outboxes,
         ]
     )

@@ -164,7 +164,7 @@ def test_the_routers_share_their_code(templates: Templates) -> None:
 
 
 PARAMETERS = {
-    "delivery-audit": {"--OUTPUT", "--DATE"},
+    "delivery-audit": {"--OUTPUT", "--DATE", "--OUTBOX"},
     "compaction": {"--DATE"},
     "erasure": set(),
 }
@@ -202,6 +202,7 @@ def test_names_and_tags_carry_the_environment(templates: Templates) -> None:
         ("audit", {"DeliveryAuditJob", "CompactionJob", "ErasureJob", "CatalogDatabase"}),
         ("registry", {"FleetTable"}),
         ("fleet", {"ProvisioningTemplate", "ClaimPolicy"}),
+        ("messaging", {"ReplayUrl", "ReplayDlqUrl", "AuditOutboxUrl"}),
         ("messaging", {"IngestUrl", "IngestDlqUrl", "TapUrl", "TapDlqUrl", "IngestErrorsUrl"}),
         ("messaging", {"AlarmCentreInboxUrl", "AlarmCentreInboxDlqUrl", "AlarmCentreOutboxUrl"}),
     ],

@@ -1,0 +1,145 @@
+"""Sending events again: the orders in the queue `REPLAY`, and the mark of the copies that are made of them.
+
+An order names one file of the tap, which has the events' exact text. It is written by the operator's command
+and carried out by lambdas/replay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.errors import EventPlaneError
+from eventplane.ledger import TAP
+from eventplane.limits import MAX_ORIGINAL_BYTES
+from eventplane.members import with_member
+
+REPLAY: Final = "replay"
+"""What the queue is called, and the reason of a ledger record that was made by sending an event again."""
+
+REPLAYED_TIME: Final = "replayedtime"
+"""The attribute that marks a copy: when it was sent again, RFC 3339."""
+
+MAX_ORDER_BYTES: Final = MAX_ORIGINAL_BYTES
+"""Largest order, bytes. Ours: a dead letter can hold it whole, and it is far below what SQS takes."""
+
+
+class OrderError(EventPlaneError):
+    """A message of the queue is no order. `problem` says why."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"no order to replay: {problem}; send what `python -m eventplane replay` makes")
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """A delivery that an audit misses: the event, the `route` it should have taken by `contract_version`, and
+    when IoT Core accepted it (`entered_at_ms`, Unix milliseconds)."""
+
+    source: str
+    id: str
+    route: str
+    contract_version: str
+    entered_at_ms: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.source, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class OwedOrder:
+    """Make up for the deliveries `owed`, all of events in the tap's `file`."""
+
+    file: str
+    owed: tuple[Owed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOrder:
+    """Send what is in the tap's `file`, accepted from `from_ms` up to `to_ms` (Unix milliseconds), over the
+    routes in force now: those that lead to the inbox of `participant`, or the one called `route`."""
+
+    file: str
+    from_ms: int
+    to_ms: int
+    participant: str | None = None
+    route: str | None = None
+
+
+Order = OwedOrder | WindowOrder
+
+
+def order_text(order: Order) -> str:
+    """The message body of an order."""
+    return json.dumps(asdict(order), ensure_ascii=False, separators=(",", ":"))
+
+
+def parse_order(body: str) -> Order:
+    """The order in a message's body. Raises `OrderError`."""
+    try:
+        members = json.loads(body)
+        if "owed" in members:
+            owed = tuple(_record(Owed, each) for each in members.pop("owed"))
+            order: Order = _record(OwedOrder, {**members, "owed": owed})
+        else:
+            order = _record(WindowOrder, members)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise OrderError(repr(error)) from error
+    if not order.file.startswith(f"{TAP}/"):
+        raise OrderError(f"{order.file!r} is no file of the tap")
+    if isinstance(order, WindowOrder) and (order.participant is None) is (order.route is None):
+        raise OrderError("it names not one of participant and route")
+    return order
+
+
+def orders_of(file: str, owed: Iterable[Owed]) -> Iterator[OwedOrder]:
+    """What is `owed` of one file, as orders of up to `MAX_ORDER_BYTES`."""
+    empty = len(order_text(OwedOrder(file, ())).encode())
+    chunk: list[Owed] = []
+    size = empty
+    for each in owed:
+        more = len(json.dumps(asdict(each), ensure_ascii=False, separators=(",", ":")).encode()) + 1
+        if chunk and size + more > MAX_ORDER_BYTES:
+            yield OwedOrder(file, tuple(chunk))
+            chunk, size = [], empty
+        chunk.append(each)
+        size += more
+    if chunk:
+        yield OwedOrder(file, tuple(chunk))
+
+
+def marked(event: Envelope, now_ms: int) -> Envelope:
+    """`event` with `REPLAYED_TIME`; nothing else of its text changes.
+
+    One so large that there is no room for the mark comes without: better unmarked than lost.
+    """
+    time = datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+    try:
+        return parse_event(with_member(event.json, REPLAYED_TIME, json.dumps(time)))
+    except EnvelopeError:
+        return event
+
+
+_R = TypeVar("_R", Owed, OwedOrder, WindowOrder)
+_TYPES: Final[dict[str, type | tuple[type, ...]]] = {
+    "str": str,
+    "int": int,
+    "str | None": (str, type(None)),
+    "tuple[Owed, ...]": tuple,
+}
+
+
+def _record(kind: type[_R], members: dict[str, Any]) -> _R:
+    """The record with exactly these members, each of its type."""
+    record = kind(**members)
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if not isinstance(value, _TYPES[str(field.type)]) or isinstance(value, bool):
+            raise TypeError(f"{field.name} is {value!r:.100}")
+    return record

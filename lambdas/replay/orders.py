@@ -1,0 +1,177 @@
+"""What an order comes to: the steps that a router would have taken, as replays, on the routes it names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from eventplane.contract import Contract, Place
+from eventplane.delivery import Outcome, Refusal, dead_letter
+from eventplane.ingest import IngestFrame, frame_text
+from eventplane.replay import (
+    REPLAY,
+    OrderError,
+    Owed,
+    OwedOrder,
+    WindowOrder,
+    marked,
+    order_text,
+    parse_order,
+)
+from lambdas.common.metrics import Metric, count
+from lambdas.common.queue import QueueMessage
+from lambdas.replay.planners import Planners, UnknownContractError
+from lambdas.replay.tap_file import TapFileGoneError, TapFiles, Tapped
+from lambdas.router.engine import Engine
+from lambdas.router.planner import Step
+
+LETTER_SOURCE: Final = "/eventplane/cloud/replay"
+"""The `source` of the dead letters about orders."""
+
+BAD_ORDER: Final = "bad_order"
+NOT_IN_TAP: Final = "not_in_tap"
+DESTINATION_GONE: Final = "destination_gone"
+"""Why something is not replayed: the order makes no sense, its event or its destination is not there."""
+
+
+class Orders:
+    """Plans the orders of the queue, by the tap's files and the contracts in the archive."""
+
+    def __init__(self, tap: TapFiles, planners: Planners) -> None:
+        self._tap = tap
+        self._planners = planners
+
+    def steps(self, engine: Engine, message: QueueMessage, now_ms: int) -> Iterator[Step]:
+        """The steps of the order in `message`; `engine` has the contract in force.
+
+        What can never be carried out becomes a dead letter, which has that part of the order. `now_ms` in
+        Unix milliseconds.
+        """
+        try:
+            order = parse_order(message.body)
+        except OrderError as error:
+            yield from _letter(engine, message, message.body, Refusal(BAD_ORDER, str(error)), now_ms)
+            return
+        if isinstance(order, OwedOrder):
+            yield from self._owed(engine, message, order, now_ms)
+        else:
+            yield from self._window(engine, message, order, now_ms)
+
+    def _owed(self, engine: Engine, message: QueueMessage, order: OwedOrder, now_ms: int) -> Iterator[Step]:
+        found = self._found(order.file, {each.key for each in order.owed})
+        missing = [each for each in order.owed if each.key not in found]
+        odd: list[Owed] = []
+        for (key, version, entered_at_ms), owed in _by_decision(order.owed).items():
+            if key in found:
+                event = replace(found[key], accepted_at_ms=entered_at_ms)
+                try:
+                    planned = list(self._planners.of(version).plan(_as_routed(message, event), now_ms))
+                except UnknownContractError:
+                    odd += owed
+                    continue
+                routes = {each.route for each in owed}
+                yield from _chosen(planned, routes, now_ms, with_refusal=True)
+                if not _is_refused(planned):
+                    odd += [
+                        each for each in owed if each.route not in {step.record.route for step in planned}
+                    ]
+        if missing:
+            count(Metric.NOT_IN_TAP, len(missing))
+            refusal = Refusal(NOT_IN_TAP, f"{len(missing)} deliveries of events that are not in {order.file}")
+            yield from _letter(engine, message, _part(order, missing), refusal, now_ms)
+        if odd:
+            refusal = Refusal(BAD_ORDER, f"{len(odd)} deliveries on routes that their contracts do not give")
+            yield from _letter(engine, message, _part(order, odd), refusal, now_ms)
+
+    def _window(
+        self, engine: Engine, message: QueueMessage, order: WindowOrder, now_ms: int
+    ) -> Iterator[Step]:
+        routes = _routes_of(order, engine.contract)
+        if not routes:
+            wanted = f"leads to {order.participant}" if order.participant else f"is called {order.route}"
+            refusal = Refusal(DESTINATION_GONE, f"no route of contract {engine.contract.version} {wanted}")
+            yield from _letter(engine, message, message.body, refusal, now_ms)
+            return
+        try:
+            for event in self._tap.events(order.file):
+                if order.from_ms <= event.accepted_at_ms < order.to_ms:
+                    planned = list(engine.planner.plan(_as_routed(message, event), now_ms))
+                    yield from _chosen(planned, routes, now_ms, with_refusal=False)
+        except TapFileGoneError as error:
+            yield from _letter(engine, message, message.body, Refusal(NOT_IN_TAP, str(error)), now_ms)
+
+    def _found(self, file: str, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], Tapped]:
+        try:
+            return {each.key: each for each in self._tap.events(file) if each.key in keys}
+        except TapFileGoneError:
+            return {}
+
+
+def _by_decision(
+    owed: Iterable[Owed],
+) -> dict[tuple[tuple[str, str], str, int], list[Owed]]:
+    """What is owed, by what one decision of a router would have settled: event, contract, acceptance."""
+    decisions: defaultdict[tuple[tuple[str, str], str, int], list[Owed]] = defaultdict(list)
+    for each in owed:
+        decisions[each.key, each.contract_version, each.entered_at_ms].append(each)
+    return decisions
+
+
+def _routes_of(order: WindowOrder, contract: Contract) -> set[str]:
+    participant = contract.participants.get(order.participant or "")
+    inbox = participant.inbox.address if participant else None
+    return {
+        each.name
+        for each in contract.routes_at(Place.CLOUD)
+        if order.route == each.name or (inbox is not None and inbox == each.destination)
+    }
+
+
+def _as_routed(message: QueueMessage, event: Tapped) -> QueueMessage:
+    """The message in which the ingest rule would have handed the event to the router."""
+    frame = IngestFrame(event.text.encode("utf-8"), event.topic, event.client_id, "", event.accepted_at_ms)
+    return replace(message, body=frame_text(frame))
+
+
+def _chosen(
+    planned: list[Step], routes: Collection[str], now_ms: int, *, with_refusal: bool
+) -> Iterator[Step]:
+    if _is_refused(planned):
+        # Only who is owed a decision gets it: in a window the router has long told of its refusals.
+        yield from planned if with_refusal else ()
+        return
+    for step in planned:
+        if step.record.route not in routes:
+            continue
+        if step.event is None:
+            yield step
+        else:
+            yield replace(step, record=replace(step.record, reason=REPLAY), event=marked(step.event, now_ms))
+
+
+def _is_refused(planned: Iterable[Step]) -> bool:
+    refused = (Outcome.DEAD_LETTERED, Outcome.DROPPED)
+    return any(step.record.route is None and step.record.outcome in refused for step in planned)
+
+
+def _part(order: OwedOrder, owed: Iterable[Owed]) -> str:
+    return order_text(OwedOrder(order.file, tuple(owed)))
+
+
+def _letter(
+    engine: Engine, message: QueueMessage, order: str, refusal: Refusal, now_ms: int
+) -> Iterator[Step]:
+    letter = dead_letter(
+        id=f"{message.id}.{refusal.reason}",
+        source=LETTER_SOURCE,
+        time=datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds"),
+        refusal=refusal,
+        channel=REPLAY,
+        original=order.encode("utf-8", "surrogatepass"),
+        contract_version=engine.contract.version,
+        attempt=message.attempt,
+    )
+    return engine.planner.letter(message, letter, now_ms)

@@ -1,0 +1,110 @@
+"""Order by order: plan, send, write the ledger, some events at a time; only then is the order done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import count as numbers
+from itertools import islice
+from typing import Final
+
+from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
+from eventplane.ledger import LEDGER, to_line
+from lambdas.common.archive import Archive
+from lambdas.common.clock import Clock
+from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count
+from lambdas.common.queue import QueueMessage
+from lambdas.replay.orders import DESTINATION_GONE, Orders
+from lambdas.router.dispatch import Dispatch
+from lambdas.router.engine import Engine
+from lambdas.router.planner import Step
+from lambdas.router.report import tell
+from lambdas.router.service import PLANNING_MS, RESERVE_MS
+
+PORTION: Final = 500
+"""Steps that are sent and recorded together. Ours: it bounds memory, and what an interruption repeats."""
+
+
+class OutOfTimeError(Exception):
+    """An order is not done, and the function would be killed: the order has to come again."""
+
+
+class ReplayService:
+    """Carries out orders; `inboxes` are the destinations that have a queue."""
+
+    def __init__(
+        self,
+        *,
+        engine: Callable[[], Engine],
+        orders: Orders,
+        dispatch: Dispatch,
+        inboxes: Collection[str],
+        archive: Archive,
+        clock: Clock,
+    ) -> None:
+        self._engine = engine
+        self._orders = orders
+        self._dispatch = dispatch
+        self._inboxes = inboxes
+        self._archive = archive
+        self._clock = clock
+
+    def process(
+        self, messages: Sequence[QueueMessage], *, invocation_id: str, remaining_ms: Callable[[], int]
+    ) -> frozenset[str]:
+        """Carry out the orders in `messages`; the ids of those that have to come again.
+
+        What was sent of an order that comes again is sent a second time, and the ledger has both.
+        """
+        engine = self._engine()
+        names = (f"{invocation_id}-{number}" for number in numbers())
+        failed: set[str] = set()
+        for message in messages:
+            try:
+                is_done = self._carry_out(engine, message, names, remaining_ms)
+            except Exception:  # noqa: BLE001 - a defect met by one order must not take the others with it
+                logger.exception("an order was not carried out", message_id=message.id)
+                is_done = False
+            if not is_done:
+                failed.add(message.id)
+        count(Metric.RETRIED, len(failed))
+        return frozenset(failed)
+
+    def _carry_out(
+        self, engine: Engine, message: QueueMessage, names: Iterator[str], remaining_ms: Callable[[], int]
+    ) -> bool:
+        """Whether the whole order in `message` is done. Raises what the archive or its files raise."""
+        self._archive.file_contract(engine.contract)
+        steps = self._deliverable(engine, message, remaining_ms)
+        done = 0
+        while portion := list(islice(steps, PORTION)):
+            facts, unsent = self._dispatch.send(
+                engine, portion, self._clock(), lambda: remaining_ms() >= RESERVE_MS
+            )
+            facts = [step for step in facts if step.event or not unsent]
+            self._archive.put_lines(
+                LEDGER, next(names), self._clock(), (to_line(step.record) for step in facts)
+            )
+            tell(facts)
+            done += len(facts)
+            if unsent:
+                logger.warning("comes again", message_id=message.id, attempt=message.attempt, decisions=done)
+                return False
+        logger.info("carried out", message_id=message.id, decisions=done)
+        return True
+
+    def _deliverable(
+        self, engine: Engine, message: QueueMessage, remaining_ms: Callable[[], int]
+    ) -> Iterator[Step]:
+        now_ms = self._clock()
+        for step in self._orders.steps(engine, message, now_ms):
+            if remaining_ms() < PLANNING_MS:
+                raise OutOfTimeError
+            if step.event is None or step.record.destination in self._inboxes:
+                yield step
+            elif step.record.type == DEAD_LETTER_TYPE:
+                # By the contract of its time; the one in force knows where letters go today.
+                yield from engine.planner.letter(message, step.event, now_ms)
+            else:
+                refusal = Refusal(DESTINATION_GONE, f"{step.record.destination} has no queue any more")
+                yield from engine.planner.dead(step, refusal, now_ms)

@@ -1,0 +1,83 @@
+"""One file of the tap: the events that IoT Core accepted, in their exact text."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from eventplane.errors import EventPlaneError
+from lambdas.common.log import logger
+
+
+class TapFileGoneError(EventPlaneError):
+    """The archive has no `file` of this name any more."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(f"{file} is not in the archive any more; restore an older version of it")
+        self.file = file
+
+
+@dataclass(frozen=True, slots=True)
+class Tapped:
+    """An event as the tap has it; `accepted_at_ms` in Unix milliseconds."""
+
+    key: tuple[str, str]
+    text: str
+    topic: str
+    client_id: str
+    accepted_at_ms: int
+
+
+class TapFiles:
+    """Reads the archive in `bucket` through a boto3 S3 client. What S3 refuses is raised as botocore does."""
+
+    def __init__(self, client: Any, bucket: str) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    def events(self, file: str) -> Iterator[Tapped]:
+        """The events of `file`, each once, in its order. Raises `TapFileGoneError`, and OSError, EOFError or
+        zlib.error for a file that is damaged."""
+        seen: set[tuple[str, str]] = set()
+        # The packed file is read at once: S3 does not wait while what was read is being sent.
+        with gzip.GzipFile(fileobj=io.BytesIO(self._packed(file))) as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    event = _event(line)
+                except (ValueError, LookupError, TypeError, RecursionError) as error:
+                    # The audit has it in its quarantine: nothing is owed of it.
+                    logger.warning("a line is no record", file=file, line=number, error=str(error))
+                    continue
+                if event is not None and event.key not in seen:
+                    seen.add(event.key)
+                    yield event
+
+    def _packed(self, file: str) -> bytes:
+        try:
+            body: bytes = self._client.get_object(Bucket=self._bucket, Key=file)["Body"].read()
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") == "NoSuchKey":
+                raise TapFileGoneError(file) from error
+            raise
+        return body
+
+
+def _event(line: bytes) -> Tapped | None:
+    record = json.loads(line)
+    text = record["event"]
+    if text is None:
+        return None
+    members = json.loads(text)
+    return Tapped(
+        key=(members["source"], members["id"]),
+        text=text,
+        topic=record["topic"],
+        client_id=record["client_id"],
+        accepted_at_ms=record["accepted_at_ms"],
+    )
