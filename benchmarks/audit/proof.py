@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks.audit.comparison import Row, Score, compare, quarantined
 from benchmarks.results import Figure, write
+from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main as audit
-from glue_jobs.delivery_audit.session import local_session
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.generator import Plan, generate
 from local.archive_generator.truth import TRUTH, read_truth

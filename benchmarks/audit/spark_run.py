@@ -7,8 +7,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main as audit
-from glue_jobs.delivery_audit.session import local_session
 
 
 def stages(log: Path) -> dict[str, float]:

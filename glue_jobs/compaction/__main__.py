@@ -6,8 +6,8 @@ import sys
 from datetime import UTC, datetime
 
 from eventplane.errors import EventPlaneError
+from glue_jobs.common.session import local_session
 from glue_jobs.compaction.main import main, read_arguments
-from glue_jobs.delivery_audit.session import local_session
 
 
 def run() -> int:

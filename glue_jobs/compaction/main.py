@@ -15,10 +15,10 @@ from pyspark.errors import PySparkException
 from eventplane.archive_layout import compacted_folders
 from glue_jobs.common.archives import open_archive
 from glue_jobs.common.hours import Days, hours_of
+from glue_jobs.common.session import job_session
 from glue_jobs.compaction.compact import compact_hour
 from glue_jobs.compaction.errors import CompactionError, HourError
 from glue_jobs.compaction.receipt import Receipt
-from glue_jobs.delivery_audit.session import audit_session
 
 RECENT_DAYS = 2
 """How many days before today `recent` begins: a job that was down for so long catches up by itself."""
@@ -58,7 +58,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
     now = now or datetime.now(UTC)
     arguments = read_arguments(argv, now)
     objects = open_archive(arguments.archive)
-    spark = audit_session()
+    spark = job_session()
     done: dict[str, Receipt] = {}
     failures: dict[str, str] = {}
     for folder, compaction in compacted_folders():

@@ -84,7 +84,7 @@ def deliveries(
         _verdict(watermark).alias("verdict"),
         sf.col("first_found.outcome").alias("outcome"),
         sf.col("first_found.reason").alias("reason"),
-        (~sf.array_contains("expected_routes", NO_ROUTE)).alias("is_routed"),
+        "is_routed",
         sf.exists("copies_out", lambda each: sf.coalesce(each["reason"], sf.lit("")) == REPLAY).alias(
             "replayed"
         ),
@@ -121,7 +121,17 @@ def _cases(events: DataFrame, decisions: DataFrame, history: ContractHistory) ->
     routes = sf.array_distinct(
         sf.flatten(sf.transform("versions", lambda version: sf.col("routes")[version]))
     )
-    return joined.withColumn("expected_routes", sf.when(sf.col("in_tap"), routes).otherwise(none_taken))
+    joined = joined.withColumn("due", sf.when(sf.col("in_tap"), routes).otherwise(none_taken))
+    owed = sf.array_remove("due", NO_ROUTE)
+    outcomes = sf.col("decisions.outcome")
+    # What was delivered though no route takes it has strayed. It has not vanished as well.
+    strayed = sf.array_contains(outcomes, Outcome.DELIVERED) & ~sf.array_contains(outcomes, Outcome.UNROUTED)
+    return joined.withColumns(
+        {
+            "expected_routes": sf.when(strayed, owed).otherwise(sf.col("due")),
+            "is_routed": sf.size(owed) > 0,
+        }
+    )
 
 
 def _verdict(watermark: Watermark) -> Column:

@@ -30,12 +30,14 @@ def devices_by_day(tap: DataFrame, stated: Completeness, clocks: DataFrame) -> D
     sent = tap.where(sf.col("refusal").isNull()).select(
         "date",
         "client_id",
+        "message_id",
+        "index",
         sf.when(numbered, sf.col("epoch")).alias("epoch"),
         sf.when(numbered, sf.col("sequence")).alias("sequence"),
         sf.when(~numbered, sf.struct("source", "id")).alias("unnumbered"),
     )
     numbers = sent.groupBy("client_id", "epoch", "sequence", "unnumbered").agg(
-        sf.min("date").alias("date"), sf.count(sf.lit(1)).alias("rows")
+        sf.min("date").alias("date"), sf.count_distinct("message_id", "index").alias("rows")
     )
     by_day = numbers.groupBy("date", "client_id", "epoch").agg(
         sf.min("sequence").alias("first"),

@@ -76,6 +76,8 @@ def of_deliveries(deliveries: DataFrame, watermark: Watermark) -> DataFrame:
     ended = sf.when(verdict.isin(*map(str, ends)), verdict).when(
         (verdict == Verdict.INTERNAL) & outcome.isin(*map(str, ends)), outcome
     )
+    # Each copy that a device sends is routed, rightly.
+    came = sf.coalesce("copies", sf.lit(1))
     archived_late = sf.col("leads") & watermark.is_late(sf.col("accepted_at_ms"), sf.col("archived_at_ms"))
     decided_late = watermark.is_late(sf.col("entered_at_ms"), sf.col("delivered_at_ms"))
     after = text(sf.col("delivered_at_ms") - sf.col("entered_at_ms"), " ms after it entered")
@@ -92,10 +94,10 @@ def of_deliveries(deliveries: DataFrame, watermark: Watermark) -> DataFrame:
         _case(verdict == Verdict.UNEXPLAINED, Kind.FORGED, Hop.ROUTER, sf.lit("the tap has no such event")),
         _case(ended.isNotNull(), ended, Hop.ROUTER, reason),
         _case(
-            sf.col("delivered") > 1,
+            sf.col("delivered") > came,
             Kind.DUPLICATE,
             Hop.ROUTER,
-            text(sf.col("delivered"), " copies in the inbox"),
+            text(sf.col("delivered"), " copies in the inbox, of ", came, " that came"),
         ),
         _case(
             sf.col("leads") & (sf.col("copies") > 1),
@@ -112,10 +114,20 @@ def of_deliveries(deliveries: DataFrame, watermark: Watermark) -> DataFrame:
 
 
 def of_refusals(refusals: DataFrame, watermark: Watermark) -> DataFrame:
-    """Items that the cloud refused and kept no record of; they are no events, so nothing names them."""
-    missing = refusals.where((sf.col("missing") > 0) & ~watermark.is_open(sf.col("accepted_at_ms")))
-    single = missing.withColumn("item", sf.explode(sf.sequence(sf.lit(1), sf.col("missing"))))
-    return findings(single, Kind.LOST, Hop.ROUTER, text("no record of an item refused as ", sf.col("reason")))
+    """Items that the cloud refused, with and without a record; they are no events, so nothing names them."""
+    judged = sf.when(watermark.is_open(sf.col("accepted_at_ms")), 0).otherwise(sf.col("missing"))
+    lost = text("no record of an item refused as ", sf.col("reason"))
+    cases = sf.array(
+        sf.struct(sf.lit(str(Kind.LOST)).alias("kind"), judged.alias("items"), lost.alias("detail")),
+        sf.struct(
+            sf.lit(str(Kind.DEAD_LETTERED)).alias("kind"),
+            (sf.col("refused") - sf.col("missing")).alias("items"),
+            sf.col("reason").alias("detail"),
+        ),
+    )
+    found = refusals.withColumn("case", sf.explode(sf.filter(cases, lambda each: each["items"] > 0)))
+    single = found.withColumn("item", sf.explode(sf.sequence(sf.lit(1), sf.col("case.items"))))
+    return findings(single, sf.col("case.kind"), Hop.ROUTER, sf.col("case.detail"))
 
 
 def of_order(overtaken: DataFrame) -> DataFrame:

@@ -11,10 +11,10 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from eventplane.envelope import parse_event
+from glue_jobs.common.session import job_session
 from glue_jobs.delivery_audit.audit import audited
 from glue_jobs.delivery_audit.outbox import tell
 from glue_jobs.delivery_audit.report import report
-from glue_jobs.delivery_audit.session import audit_session
 from glue_jobs.delivery_audit.storage import Storage, join
 from glue_jobs.delivery_audit.verdict import verdict_event
 from glue_jobs.delivery_audit.watermark import LATENESS_S, Watermark
@@ -72,7 +72,7 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Audit, write report and tables, and return the report. Raises `AuditError` when there is nothing."""
     arguments = read_arguments(argv)
-    spark = audit_session()
+    spark = job_session()
     storage = Storage(spark)
     last = join(arguments.output, VERDICTS, f"{arguments.window}.json")
     with audited(spark, storage, arguments.archive, arguments.window, arguments.watermark) as audit:

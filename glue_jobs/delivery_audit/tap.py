@@ -93,7 +93,8 @@ def events(tap: DataFrame) -> DataFrame:
         ),
         sf.struct("accepted_at_ms", "message_id", "index"),
     )
-    copies = sf.count(sf.lit(1))
+    # The same place in the same message is one copy, which the tap's queue gave twice.
+    copies = sf.count_distinct("message_id", "index")
     grouped = tap.where(sf.col("refusal").isNull()).groupBy("source", "id")
     return grouped.agg(first.alias("first"), copies.alias("copies")).select(
         "source", "id", "copies", "first.*"

@@ -6,7 +6,7 @@ import json
 import sys
 
 from eventplane.errors import EventPlaneError
-from glue_jobs.delivery_audit.session import local_session
+from glue_jobs.common.session import local_session
 from glue_jobs.erasure.main import main, read_arguments
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from glue_jobs.common.archives import open_archive
 from glue_jobs.common.objects import Objects
-from glue_jobs.delivery_audit.session import audit_session
+from glue_jobs.common.session import job_session
 from glue_jobs.erasure.errors import LeftOverError
 from glue_jobs.erasure.person import Person
 from glue_jobs.erasure.progress import Progress
@@ -53,7 +53,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
     now = now or datetime.now(UTC)
     arguments = read_arguments(argv)
     objects = open_archive(arguments.archive)
-    spark = audit_session()
+    spark = job_session()
     person = arguments.person
     if arguments.is_dry_run:
         seen = Progress(person, found(spark, objects, person, now), _named(objects, person))

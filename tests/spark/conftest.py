@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main
-from glue_jobs.delivery_audit.session import local_session
 from tests.spark.small_archive import SmallArchive
 
 

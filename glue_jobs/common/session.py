@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-APP_NAME = "delivery-audit"
+APP_NAME = "eventplane"
 
 _LOGGING = Path(__file__).resolve().with_name("log4j2.properties").as_uri()
 
@@ -33,7 +33,7 @@ LOCAL_SETTINGS = {
 """A run on one machine. Needs Java 17: `java` on PATH, or JAVA_HOME."""
 
 
-def audit_session() -> SparkSession:
+def job_session() -> SparkSession:
     """The running session, or a new one as the environment (Glue, spark-submit) configures it."""
     spark = SparkSession.builder.appName(APP_NAME).getOrCreate()
     for name, value in SETTINGS.items():
