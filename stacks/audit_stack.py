@@ -23,9 +23,12 @@ class AuditStack(PlaneStack):
     def __init__(self, scope: Construct, *, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment=environment, name="audit")
         archive = find_archive(self, "Archive", environment=environment)
-        auditor = contract.participants.get(AUDITOR)
-        outbox = auditor and find_channel_queue(
-            self, "Outbox", environment=environment, channel=auditor.outbox
+        outbox = (
+            find_channel_queue(
+                self, "Outbox", environment=environment, channel=contract.participants[AUDITOR].outbox
+            )
+            if AUDITOR in contract.participants
+            else None
         )
         for job in (
             AuditJob(self, "DeliveryAudit", environment=environment, archive=archive, outbox=outbox),

@@ -42,8 +42,10 @@ def _types_of(filter: Filter, types: Iterable[str]) -> frozenset[str]:
 def _unreachable_channels(contract: Contract) -> Iterator[Problem]:
     written = {route.destination for route in contract.routes}
     for each in contract.participants.values():
-        # Nobody misses what leads to an inbox that the contract says nothing of; in the cloud it is a queue.
-        wanted = each.kind is ParticipantKind.CLOUD_SERVICE or not is_default(each.inbox, each.kind)
+        # Nobody misses what leads to an inbox that the contract says nothing of; in the cloud it is a queue,
+        # and wanted unless its participant is known to be a sender.
+        in_cloud = each.kind is ParticipantKind.CLOUD_SERVICE
+        wanted = (in_cloud and not each.sends) or not is_default(each.inbox, each.kind)
         if wanted and not each.retired and each.inbox.address not in written:
             yield Problem(
                 f"participants.{each.name}.inbox",

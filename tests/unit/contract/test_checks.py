@@ -40,6 +40,9 @@ def found(contract: Contract) -> dict[str, str]:
 def test_an_inbox_without_a_route_is_named_where_somebody_counts_on_it() -> None:
     up = {"up": {"filter": {"exact": {"type": RING}}, "to": "device.outbox"}}
     assert [each.path for each in check(plane(up))] == ["participants.desk.inbox"]
+    sender = {"kind": "cloud_service", "description": "tells", "sends": [RING]}
+    device = {"kind": "device", "description": "a device"}
+    assert check(plane(up, format=2, participants={"device": device, "desk": sender})) == ()
     bell = {"kind": "device_service", "description": "rings", "inbox": {"receipts": True}}
     device = {"kind": "device", "description": "a device", "inbox": {"priority": "normal"}}
     contract = plane(up, participants={"device": device, "bell": bell})

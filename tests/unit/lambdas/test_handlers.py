@@ -13,6 +13,7 @@ from eventplane.contract import Contract
 from lambdas.archive_writer import handler as archive_writer
 from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.settings import SettingsError
+from lambdas.replay import handler as replay
 from lambdas.router import handler as router
 from tests.unit.lambdas.support import (
     BUCKET,
@@ -26,6 +27,7 @@ from tests.unit.lambdas.support import (
     sqs_event,
 )
 
+HANDLERS = (router, archive_writer, replay)
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
@@ -46,15 +48,15 @@ def deployed(
         "POWERTOOLS_SERVICE_NAME": "function",
     }.items():
         monkeypatch.setenv(name, value)
-    for handler in (router, archive_writer):
+    for handler in HANDLERS:
         handler.service.cache_clear()
         monkeypatch.setattr(handler, "system_clock", lambda: NOW_MS)
     yield
-    for handler in (router, archive_writer):
+    for handler in HANDLERS:
         handler.service.cache_clear()
 
 
-@pytest.mark.parametrize("handler", [router, archive_writer])
+@pytest.mark.parametrize("handler", HANDLERS)
 def test_a_good_batch_is_acknowledged_whole(handler: ModuleType) -> None:
     batch = sqs_event(message("m1", frame(event("1").json.encode())), message("m2", "no frame"))
     assert handler.handle(batch, LambdaContext()) == {"batchItemFailures": []}
@@ -100,7 +102,7 @@ def test_the_figures_of_an_invocation_are_in_its_log_and_so_is_what_did_not_arri
     assert found == {"event_source": "/homes/1", "event_id": "2", "traceparent": TRACE, "message_id": "m2"}
 
 
-@pytest.mark.parametrize("handler", [router, archive_writer])
+@pytest.mark.parametrize("handler", HANDLERS)
 def test_a_missing_setting_is_named(handler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("EVENTPLANE_ARCHIVE_BUCKET")
     with pytest.raises(SettingsError, match="EVENTPLANE_ARCHIVE_BUCKET is not set"):
