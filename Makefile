@@ -76,9 +76,11 @@ explain: setup ## Tell which routes an event takes, and why not the others: EVEN
 	@python -m eventplane explain "$(EVENT)" --contract build/contract.json \
 	  $(if $(PLACE),--place "$(PLACE)") $(if $(JSON),--json)
 
-audit: setup ## Audit an archive on this machine: INPUT=folder DATE=all OUTPUT=build/audit
-	@python -m glue_jobs.delivery_audit --INPUT "$(or $(INPUT),build/demo/run/archive)" \
-	  --OUTPUT "$(or $(OUTPUT),build/audit)" --DATE "$(or $(DATE),all)"
+audit: INPUT ?= build/demo/run/archive
+audit: OUTPUT ?= build/audit
+audit: setup ## Audit an archive on this machine, and draw its page: INPUT=folder DATE=all OUTPUT=build/audit
+	@python -m glue_jobs.delivery_audit --INPUT "$(INPUT)" --OUTPUT "$(OUTPUT)" --DATE "$(or $(DATE),all)"
+	@python -m local.audit_page "$(OUTPUT)" --archive "$(INPUT)"
 
 lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 	tools/lock.sh
