@@ -16,7 +16,10 @@ PRIORITIES: Final = {"urgent": "#a51d1d", "normal": "#1f5fa8", "low": "#7d8794"}
 PLACES: Final = {"device": "#b06a10", "cloud": "#1f5fa8"}
 
 _QUANTILES: Final = {"p50_ms": 50, "p95_ms": 95, "p99_ms": 99, "max_ms": 100}
-_TICKS_MS: Final = (1, 30, 1_000, 60_000, 3_600_000, 86_400_000)
+_TICKS_MS: Final = (1, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 864_000_000)
+_MOST_TICKS: Final = 5
+"""Times that are named on an axis: more do not fit beside each other on a phone."""
+
 _BAR: Final = 34
 """Pixels that a bar takes, with the space around it."""
 
@@ -82,14 +85,20 @@ def latency_curves(latency: Sequence[Mapping[str, Any]]) -> go.Figure | None:
             col=1,
         )
         named.add(priority)
-    figure.update_xaxes(
-        type="log", tickvals=_TICKS_MS, ticktext=[duration(each) for each in _TICKS_MS], tickangle=0
-    )
+    ticks = _ticks([took_ms for _, points in curves for took_ms, _ in points])
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[duration(each) for each in ticks], tickangle=0)
     figure.update_yaxes(range=[45, 103], tickvals=[50, 75, 95], ticktext=["50 %", "75 %", "95 %"])
     figure.update_annotations(x=0, xanchor="left", font={"size": 13})
     legend = {"orientation": "h", "x": 0, "y": -40 / (130 * len(hops)), "yanchor": "top"}
     figure.update_layout(height=90 + 130 * len(hops), margin={"t": 26}, legend=legend)
     return figure
+
+
+def _ticks(took_ms: Sequence[float]) -> Sequence[int]:
+    """Round times around those that were taken, few enough to be read."""
+    least, most = min(took_ms), max(took_ms)
+    near = [each for each in _TICKS_MS if least / 10 <= each <= most * 10]
+    return near[:: max(1, -(-len(near) // _MOST_TICKS))]
 
 
 def duplicates(report: Mapping[str, Any]) -> go.Figure | None:

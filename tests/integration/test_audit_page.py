@@ -18,7 +18,8 @@ LONG = "a-device-with-a-name-that-nobody-would-want-to-read-on-a-phone"
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=document.title='taken'>"
 
 FRAME = """<!doctype html><body>
-<iframe src="page.html" style="width:{width}px;height:844px;border:0"></iframe><script>addEventListener("load", () => {{
+<iframe src="page.html" style="width:{width}px;height:844px;border:0"></iframe>
+<script>addEventListener("load", () => {{
   const right = (each) => each.getBoundingClientRect().right;
   const page = document.querySelector("iframe").contentWindow, found = page.document;
   const matches = () => found.getElementById("count").textContent;
