@@ -31,10 +31,11 @@ demo: setup ## Run the whole plane on this machine: DATA=../shared/data HOMES=12
 	@python -m local.demo $(if $(DATA),--data "$(DATA)") $(if $(HOMES),--homes "$(HOMES)") \
 	  $(if $(EVENTS),--events "$(EVENTS)") $(if $(SEED),--seed "$(SEED)")
 
-test: check ## Run every check and test
+test: lint types unit ## Run every check and test
 	pytest tests/infrastructure tests/integration tests/spark tests/e2e
 
-check: setup lint types unit ## Run the fast part: style, types, borders, unit and property tests
+check: lint types ## Run the fast part: style, types, borders, unit tests, a few examples of each property
+	pytest --numprocesses=auto --hypothesis-profile=fast tests/unit tests/property
 
 lint: setup ## Check style, formatting and the borders between packages
 	ruff check .
@@ -48,7 +49,7 @@ tables: setup ## Write the generated tables of the docs
 types: setup ## Check types
 	mypy $(TYPED)
 
-unit: setup ## Run unit and property tests
+unit: setup ## Run unit and property tests, with all their examples
 	pytest --numprocesses=auto tests/unit tests/property
 
 synth: setup ## Write the templates of ENV (dev) to cdk.out
@@ -76,9 +77,11 @@ explain: setup ## Tell which routes an event takes, and why not the others: EVEN
 	@python -m eventplane explain "$(EVENT)" --contract build/contract.json \
 	  $(if $(PLACE),--place "$(PLACE)") $(if $(JSON),--json)
 
-audit: setup ## Audit an archive on this machine: INPUT=folder DATE=all OUTPUT=build/audit
-	@python -m glue_jobs.delivery_audit --INPUT "$(or $(INPUT),build/demo/run/archive)" \
-	  --OUTPUT "$(or $(OUTPUT),build/audit)" --DATE "$(or $(DATE),all)"
+audit: archive = $(or $(INPUT),build/demo/run/archive)
+audit: output = $(or $(OUTPUT),build/audit)
+audit: setup ## Audit an archive on this machine, and draw its page: INPUT=folder DATE=all OUTPUT=build/audit
+	@python -m glue_jobs.delivery_audit --INPUT "$(archive)" --OUTPUT "$(output)" --DATE "$(or $(DATE),all)"
+	@python -m local.audit_page "$(output)" --archive "$(archive)"
 
 lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 	tools/lock.sh

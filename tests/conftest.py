@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import tests.examples  # noqa: F401 - the profile that `--hypothesis-profile` names
+
 # jsii runs `node` from PATH: the locked one, which lies beside this Python, also without `make`.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 

@@ -22,6 +22,7 @@ debian_packages() {
   has_venv || missing+=(python3-venv)
   has_mosquitto || missing+=(mosquitto)
   has_java_17 || missing+=(openjdk-17-jre-headless)
+  command -v chromium >/dev/null || missing+=(chromium)
   command -v strace >/dev/null || missing+=(strace)
   command -v systemd-analyze >/dev/null || missing+=(systemd)
   command -v openssl >/dev/null || missing+=(openssl)

@@ -6,16 +6,20 @@ import argparse
 import json
 from pathlib import Path
 
-from local.audit_page.page import write_page
+from local.audit_page.page import PAGE, write_page
 
 
 def main() -> None:
     """Write the page, and say where it is."""
     parser = argparse.ArgumentParser(prog="python -m local.audit_page", description=__doc__)
     parser.add_argument("audit", type=Path, help="the folder that the audit wrote")
+    parser.add_argument(
+        "--archive", help="the archive that was audited, for the commands that the page tells"
+    )
     arguments = parser.parse_args()
-    page = arguments.audit / "audit.html"
-    write_page(json.loads((arguments.audit / "report.json").read_text(encoding="utf-8")), page)
+    report = json.loads((arguments.audit / "report.json").read_text(encoding="utf-8"))
+    page = arguments.audit / PAGE
+    write_page(report, page, arguments.archive)
     print(page)
 
 

@@ -62,7 +62,8 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("stopped; everything that was started has ended")
         return 130
-    console.print(f"  {OUTPUT / 'summary.json'}\n  {OUTPUT / 'report.html'}")
+    for name in ("summary.json", "report.html", "run/audit/audit.html"):
+        console.print(f"  {OUTPUT / name}")
     return 0 if summary["verdict"] == "passed" else 1
 
 

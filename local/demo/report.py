@@ -30,10 +30,21 @@ def headline(summary: Mapping[str, Any]) -> str:
             f"{summary['faults_injected']} faults, nothing lost; the audit agrees"
         )
     agreement = "agrees" if summary["audit_agrees"] else "does not agree with the consumers' counts"
+    if not summary["object_deleted"]["noticed"]:
+        agreement += ", did not notice that an object of the archive was deleted"
     return (
         f"FAILED: {summary['lost']} lost and {summary['unexpected']} unexpected by the consumers' counts, "
         f"{summary['audit_lost']} lost by the audit, which {agreement} "
         f"and found {', '.join(f'{count} {name}' for name, count in summary['audit_irregular'].items())}"
+    )
+
+
+def deletion_told(summary: Mapping[str, Any]) -> str:
+    """What the audit says of an archive that lacks an object."""
+    told = summary["object_deleted"]
+    return (
+        f"with one archive object deleted the audit says: {told['verdict']}, {told['lost']:,} lost; "
+        f"the object told of {told['events']:,} events"
     )
 
 
@@ -53,6 +64,7 @@ def print_table(summary: Mapping[str, Any], console: Console) -> None:
             f"  {fault['kind']} at {fault['home']} after {fault['after_events']:,} events, "
             f"repaired after {fault['seconds']} s"
         )
+    console.print(f"  {deletion_told(summary)}")
     console.print(
         f"  {summary['urgent_sent']:,} urgent events; {summary['malformed_sent']} malformed messages, "
         f"{summary['dead_lettered']} dead letters, {summary['device_reports']} device reports; "
@@ -73,8 +85,8 @@ def inbox_rows(summary: Mapping[str, Any]) -> list[list[str]]:
     ]
 
 
-def write_page(summary: Mapping[str, Any], audit: Mapping[str, Any], path: Path) -> None:
-    """The report as one self-contained HTML file."""
+def write_page(summary: Mapping[str, Any], audit: Mapping[str, Any], path: Path, audit_page: str) -> None:
+    """The report as one self-contained HTML file; `audit_page` is the way from it to the audit's own."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
     )
@@ -82,6 +94,8 @@ def write_page(summary: Mapping[str, Any], audit: Mapping[str, Any], path: Path)
     path.write_text(
         template.render(
             summary=summary,
+            audit_page=audit_page,
+            deletion=deletion_told(summary),
             headline=headline(summary),
             tiles=_tiles(summary),
             inboxes=inbox_rows(summary),

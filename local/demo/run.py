@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from rich.progress import (
 
 from local.consumers import Consumers
 from local.demo.archive import fetch
+from local.demo.auditing import audit_twice
 from local.demo.faults import Fault, Faults
 from local.demo.homes import RunningHome, running_homes
 from local.demo.plane import Plane, deploy_plane
@@ -32,9 +31,7 @@ from local.demo.report import print_table, write_page
 from local.demo.simple_client import publish_all
 from local.demo.summary import summarise
 from local.demo.waiting import wait_until_none_remain
-from local.deploy import ROOT
 from local.emulator import start_emulator
-from local.errors import LoggedError
 from local.input import Input, InputEvent
 from local.network import Network
 from local.oracle import Arrived, Verdict, dead_lettered, expected_by_service, judge
@@ -68,14 +65,6 @@ class Options:
     output: Path
 
 
-class AuditFailedError(LoggedError):
-    """The audit job ended with an error; its log tells why."""
-
-    def __init__(self, returncode: int, log: Path) -> None:
-        self.returncode = returncode
-        super().__init__(f"the audit ended with status {returncode}", log)
-
-
 def run(options: Options, console: Console, tamper: Tamper | None = None) -> dict[str, Any]:
     """Play the whole story and return its summary, which is also written, as is the page, to `output`."""
     began = monotonic()
@@ -86,8 +75,8 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
         sent = SentLog(plane.contract)
         verdicts, faults, letters = _play(options.input, supervisor, plane, sent, progress, tamper)
         archive = _fetch_archive(plane, run_dir, progress)
-        with _step(progress, "Spark audits the archive"):
-            audit = _audit(supervisor, archive, run_dir / "audit")
+        with _step(progress, "Spark audits, with one object deleted too"):
+            audits = audit_twice(supervisor, archive, run_dir / "audit")
     summary = summarise(
         run={
             "homes": len(options.input.homes),
@@ -103,11 +92,13 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
         dead_lettered=letters,
         verdicts=verdicts,
         faults=faults,
-        audit=audit,
+        audit=audits.report,
+        deletion=audits.noticed,
         wall_seconds=monotonic() - began,
     )
     (options.output / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
-    write_page(summary, audit, options.output / "report.html")
+    page = audits.page.relative_to(options.output)
+    write_page(summary, audits.report, options.output / "report.html", str(page))
     print_table(summary, console)
     return summary
 
@@ -240,24 +231,6 @@ def _fetch_archive(plane: Plane, run_dir: Path, progress: Progress) -> Path:
         lambda done, total: progress.update(task, completed=done, total=total),
     )
     return archive
-
-
-def _audit(supervisor: Supervisor, archive: Path, output: Path) -> dict[str, Any]:
-    job = supervisor.start(
-        "audit",
-        # Everything has arrived before the archive is fetched: what has no record by now is lost.
-        [
-            sys.executable,
-            "-m",
-            "glue_jobs.delivery_audit",
-            *("--INPUT", str(archive), "--OUTPUT", str(output), "--LATENESS_S", "0"),
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    if returncode := job.wait():
-        raise AuditFailedError(returncode, job.log)
-    report: dict[str, Any] = json.loads((output / "report.json").read_text())
-    return report
 
 
 def _bars(console: Console) -> Progress:

@@ -14,7 +14,7 @@ IRREGULAR: Final = ("misrouted", "unexplained", "quarantined")
 """Totals of the audit that a healthy plane leaves at 0: rows that it cannot read are judged by nobody."""
 
 MAX_EVIDENCE: Final = 100
-"""Most lost or unexpected events that a summary names for one service."""
+"""Most lost or unexpected events that a summary names for one service, or of a deleted object."""
 
 
 def summarise(
@@ -25,15 +25,17 @@ def summarise(
     faults: Sequence[Fault],
     dead_lettered: int,
     audit: Mapping[str, Any],
+    deletion: Mapping[str, Any],
     wall_seconds: float,
 ) -> dict[str, Any]:
     """The document of `summary.json`.
 
     `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
     urgent_sent, malformed_sent), `dead_lettered` of the malformed ones arrived, `audit` is the Spark job's
-    report. A run has `passed` when nothing is lost by either count, both agree, the archive holds nothing
-    irregular, and no number of a home's forwarder is missing: in a run everything is routed to the cloud,
-    so a gap is a loss, be it of a report that nobody else counts.
+    report, `deletion` what it says of a copy with one object deleted (`local.demo.deletion`). A run has
+    `passed` when nothing is lost by either count, both agree, the archive holds nothing irregular, no number
+    of a home's forwarder is missing (in a run everything is routed to the cloud, so a gap is a loss, be it of
+    a report that nobody else counts), and the audit has noticed the deletion.
     """
     lost = sum(len(verdict.lost) for verdict in verdicts)
     unexpected = sum(len(verdict.unexpected) for verdict in verdicts)
@@ -46,7 +48,8 @@ def summarise(
     audit_lost = audit["totals"]["lost"]
     irregular = {name: audit["totals"][name] for name in IRREGULAR}
     irregular["numbers missing"] = sum(device["gaps"] or 0 for device in audit["devices"])
-    passed = not lost and not unexpected and not audit_lost and not any(irregular.values()) and agrees
+    is_right = not lost and not unexpected and not audit_lost and not any(irregular.values()) and agrees
+    passed = is_right and deletion["noticed"]
     received = {verdict.service: verdict.delivered for verdict in verdicts}
     return {
         "verdict": "passed" if passed else "failed",
@@ -64,6 +67,7 @@ def summarise(
         "audit_irregular": irregular,
         "audit_agrees": agrees,
         "audited": audited,
+        "object_deleted": {**deletion, "evidence": deletion["evidence"][:MAX_EVIDENCE]},
         "services": [_service(verdict) for verdict in verdicts],
         "latency": audit["latency"],
         "wall_seconds": round(wall_seconds, 1),

@@ -1,6 +1,10 @@
 """The whole house in one run: everything arrives despite the faults, and the verdict can fail."""
 
+import gzip
 import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,16 +12,27 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from local.audit_page.evidence import trace_command
 from local.demo.run import Options, Tamper, run
+from local.demo.summary import MAX_EVIDENCE
+from local.deploy import ROOT
 from local.input import open_input
 
 EVENTS = 400
 HOMES = 3
 
+Record = tuple[str, str, str]
+"""What the ledger has of an event: source, id, route."""
+
 
 def play(output: Path, data: Path | None = None, tamper: Tamper | None = None) -> dict[str, Any]:
     source = open_input(data, homes=HOMES, events=EVENTS, seed=7)
     return run(Options(source, "test", 7, output), Console(), tamper)
+
+
+def recorded(file: Path) -> set[Record]:
+    rows = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
+    return {(row["source"], row["id"], row["route"]) for row in rows}
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +75,30 @@ def test_the_results_are_written(summary: dict[str, Any], output: Path) -> None:
     page = (output / "report.html").read_text()
     assert "nothing lost; the audit agrees" in page
     assert all(service in page for service in summary["delivered"])
+
+
+def test_the_audit_notices_an_object_that_was_deleted_by_hand(summary: dict[str, Any], output: Path) -> None:
+    told = summary["object_deleted"]
+    archive, copy = output / "run" / "archive", output / "run" / "archive-without-one"
+    gone, left = recorded(archive / told["object"]), set[Record]()
+    for file in (copy / "ledger").rglob("*.gz"):
+        left |= recorded(file)
+    missed = sorted(gone - left, key=str)
+    assert (told["verdict"], told["noticed"], told["lost"]) == ("broken", True, len(missed) or None)
+    assert told["evidence"] == missed[:MAX_EVIDENCE]
+    assert f"the audit says: broken, {told['lost']} lost" in (output / "report.html").read_text()
+
+
+def test_the_page_s_command_follows_what_was_lost(summary: dict[str, Any], output: Path) -> None:
+    report = json.loads((output / "run" / "audit-without-one" / "report.json").read_text())
+    lost = next(each for each in report["findings"] if each["kind"] == "lost")
+    command = trace_command(lost, str(output / "run" / "archive-without-one"))
+    assert command is not None
+    assert (output / "run" / "audit-without-one" / "audit.html").exists()
+    words = [sys.executable, *shlex.split(command)[1:]]
+    traced = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert traced.returncode == 3, traced.stderr
+    assert "missing:" in traced.stdout
 
 
 def test_an_event_stolen_from_an_inbox_makes_the_verdict_fail(tmp_path: Path) -> None:

@@ -10,23 +10,15 @@ import pytest
 from eventplane.envelope import write_event
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from local.cloud import CloudEndpoint
-from local.demo.plane import deploy_plane
-from local.process import Supervisor
 from local.things import Thing, provision
 from tests.integration.edge.certificates import Authority
+from tests.integration.inboxes import arrives
 from tests.integration.mqtt import TestClient
 
 READ_SECONDS = 20
 REFUSAL_SECONDS = 5.0
 
 NUMBERS = count(1)
-
-
-@pytest.fixture(scope="module")
-def outputs(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """The plane's own stacks, deployed."""
-    with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
-        return deploy_plane(supervisor, emulator).outputs
 
 
 @pytest.fixture
@@ -48,12 +40,7 @@ def test_an_event_in_the_own_outbox_reaches_its_inbox(
         topic = basic_ingest_topic(lane(outputs["IngestRule"]), thing.name)
         assert device.publish(topic, alarm.json.encode())
 
-    inbox = outputs["AlarmCentreInboxUrl"]
-    (message,) = emulator.client("sqs").receive_message(QueueUrl=inbox, WaitTimeSeconds=READ_SECONDS)[
-        "Messages"
-    ]
-    emulator.client("sqs").delete_message(QueueUrl=inbox, ReceiptHandle=message["ReceiptHandle"])
-    assert message["Body"] == alarm.json
+    assert arrives(emulator, outputs["AlarmCentreInboxUrl"], alarm.json, READ_SECONDS)
 
 
 @pytest.mark.parametrize(

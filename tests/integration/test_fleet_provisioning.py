@@ -16,7 +16,6 @@ from edge.provisioning.renewal import Outcome
 from eventplane.fleet import State
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
 from local.cloud import CloudEndpoint
-from local.demo.plane import deploy_plane
 from local.process import Supervisor
 from local.things import Thing
 from tests.eventually import eventually
@@ -27,13 +26,6 @@ REFUSAL_SECONDS = 5.0
 KEEPER_SECONDS = 30.0
 
 NUMBERS = count(1)
-
-
-@pytest.fixture(scope="module")
-def outputs(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """The plane's own stacks, deployed."""
-    with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
-        return deploy_plane(supervisor, emulator).outputs
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ import pytest
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane, deploy_plane
-from local.process import Supervisor
+from local.demo.plane import Plane
 from local.things import Thing, provision
 from tests.eventually import eventually
 from tests.integration.mqtt import TestClient
@@ -40,13 +39,6 @@ sys.exit(main(sys.argv[1:]))
 """The command line, which dies between sending and deleting."""
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="module")
-def plane(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Plane:
-    """The plane's own stacks, deployed."""
-    with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
-        return deploy_plane(supervisor, emulator)
 
 
 @pytest.fixture

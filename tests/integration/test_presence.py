@@ -15,9 +15,8 @@ from eventplane.envelope import write_event
 from eventplane.presence import CONNECTED, DISCONNECTED, NOTICE, QUIET, RECOVERED
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
-from local.demo.plane import deploy_plane
+from local.demo.plane import Plane
 from local.network import Network
-from local.process import Supervisor
 from local.things import Thing, provision
 from tests.eventually import eventually
 from tests.integration.mqtt import SECONDS, TestClient
@@ -31,7 +30,7 @@ SCHEDULE_SECONDS = 100
 NUMBERS = count(1)
 
 
-class Plane:
+class Presence:
     """The deployed plane, and what arrived for the devices of these tests."""
 
     def __init__(self, cloud: CloudEndpoint, outputs: Mapping[str, str]) -> None:
@@ -89,10 +88,8 @@ class Plane:
 
 
 @pytest.fixture(scope="module")
-def plane(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Plane:
-    """The plane's own stacks, deployed."""
-    with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
-        return Plane(emulator, deploy_plane(supervisor, emulator).outputs)
+def presence(plane: Plane) -> Presence:
+    return Presence(plane.cloud, plane.outputs)
 
 
 @pytest.fixture
@@ -115,38 +112,42 @@ def scheduled(plane: Plane) -> Iterator[None]:
     client.update_schedule(**settings, State="DISABLED")
 
 
-def test_a_device_that_is_cut_off_is_reported_and_so_is_its_return(plane: Plane, thing: Thing) -> None:
+def test_a_device_that_is_cut_off_is_reported_and_so_is_its_return(presence: Presence, thing: Thing) -> None:
     with Network() as network:
         link = network.link(thing.host, thing.port)
         with TestClient(thing.name, thing.host, link.port, thing) as device:
-            assert plane.sweeps_until(lambda: plane.types(thing.name) == [CONNECTED])
+            assert presence.sweeps_until(lambda: presence.types(thing.name) == [CONNECTED])
             link.cut()
             assert device.disconnected.wait(SECONDS)
-        assert plane.sweeps_until(lambda: plane.phases(thing.name) == [("opened", "lost")])
-        assert plane.sweeps_until(lambda: plane.types(thing.name) == [CONNECTED, DISCONNECTED])
+        assert presence.sweeps_until(lambda: presence.phases(thing.name) == [("opened", "lost")])
+        assert presence.sweeps_until(lambda: presence.types(thing.name) == [CONNECTED, DISCONNECTED])
 
         link.heal()
         with TestClient(thing.name, thing.host, link.port, thing):
-            assert plane.sweeps_until(
-                lambda: plane.phases(thing.name) == [("opened", "lost"), ("over", "lost")]
+            assert presence.sweeps_until(
+                lambda: presence.phases(thing.name) == [("opened", "lost"), ("over", "lost")]
             )
-        assert plane.sweeps_until(lambda: plane.types(thing.name)[:3] == [CONNECTED, DISCONNECTED, CONNECTED])
+        assert presence.sweeps_until(
+            lambda: presence.types(thing.name)[:3] == [CONNECTED, DISCONNECTED, CONNECTED]
+        )
 
-    opened, over = plane.said("CarersInboxUrl", thing.name)[:2]
+    opened, over = presence.said("CarersInboxUrl", thing.name)[:2]
     assert opened["data"]["incident"] == over["data"]["incident"]
     assert opened["data"]["check"]
 
 
-def test_a_device_that_falls_silent_is_reported_until_it_says_something(plane: Plane, thing: Thing) -> None:
+def test_a_device_that_falls_silent_is_reported_until_it_says_something(
+    presence: Presence, thing: Thing
+) -> None:
     with TestClient.of_thing(thing) as device:
-        plane.publish_heartbeat(device, thing.name, 1, interval_s=1)
-        assert plane.sweeps_until(lambda: ("opened", "no_heartbeat") in plane.phases(thing.name))
-        plane.publish_heartbeat(device, thing.name, 2, interval_s=300)
-        assert plane.sweeps_until(lambda: ("over", "no_heartbeat") in plane.phases(thing.name))
-        assert plane.sweeps_until(lambda: plane.types(thing.name).count(RECOVERED) == 1)
-        assert sorted(plane.types(thing.name)) == [CONNECTED, QUIET, RECOVERED]
+        presence.publish_heartbeat(device, thing.name, 1, interval_s=1)
+        assert presence.sweeps_until(lambda: ("opened", "no_heartbeat") in presence.phases(thing.name))
+        presence.publish_heartbeat(device, thing.name, 2, interval_s=300)
+        assert presence.sweeps_until(lambda: ("over", "no_heartbeat") in presence.phases(thing.name))
+        assert presence.sweeps_until(lambda: presence.types(thing.name).count(RECOVERED) == 1)
+        assert sorted(presence.types(thing.name)) == [CONNECTED, QUIET, RECOVERED]
 
 
-def test_the_schedule_sweeps_by_itself(plane: Plane, thing: Thing, scheduled: None) -> None:
+def test_the_schedule_sweeps_by_itself(presence: Presence, thing: Thing, scheduled: None) -> None:
     with TestClient.of_thing(thing):
-        assert eventually(lambda: plane.types(thing.name) == [CONNECTED], SCHEDULE_SECONDS)
+        assert eventually(lambda: presence.types(thing.name) == [CONNECTED], SCHEDULE_SECONDS)

@@ -12,8 +12,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import Head, contract_item, head_item
@@ -21,21 +19,15 @@ from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
-from local.demo.plane import Plane, deploy_plane
-from local.process import Supervisor
+from local.demo.plane import Plane
 from local.things import provision
 from tests.eventually import eventually
+from tests.integration import inboxes
 from tests.integration.mqtt import TestClient
 
 SECONDS = 30
 NUMBERS = count(1)
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def plane(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Plane:
-    with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
-        return deploy_plane(supervisor, emulator)
 
 
 def event(type: str) -> Envelope:
@@ -48,18 +40,9 @@ def enter(plane: Plane, sent: Envelope) -> None:
     plane.cloud.client("sqs").send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=frame_text(frame))
 
 
-def arrives(plane: Plane, service: str, sent: Envelope, within_s: int = SECONDS) -> bool:
-    """Whether `sent` comes to the inbox of `service`; what came before is taken away."""
-    sqs = plane.cloud.client("sqs")
-    url = plane.inboxes[service]
-
-    def found() -> bool:
-        messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
-        for message in messages.get("Messages", []):
-            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-        return any(message["Body"] == sent.json for message in messages.get("Messages", []))
-
-    return eventually(found, within_s)
+def arrives(plane: Plane, service: str, sent: Envelope, within_s: float = SECONDS) -> bool:
+    """Whether `sent` comes to the inbox of `service`."""
+    return inboxes.arrives(plane.cloud, plane.inboxes[service], sent.json, within_s)
 
 
 def with_route(contract: Contract, type: str, to: str, **participants: Any) -> Contract:

@@ -30,6 +30,7 @@ from eventplane.cesql.tree import (
     Node,
     Not,
 )
+from tests.examples import examples
 
 BOUND = timedelta(seconds=2)
 """Generous: an expression within the limits takes milliseconds, an exponential one takes for ever."""
@@ -52,6 +53,7 @@ TEXTS = st.one_of(
     st.text("ab%_\\'\"é5", max_size=6),
     st.text(max_size=6),
 )
+
 INTEGERS = st.integers(-(2**31), 2**31 - 1)
 VALUES = st.one_of(st.sampled_from(KIN), st.sampled_from(KIN), st.sampled_from(EDGES), TEXTS, INTEGERS)
 EVENTS = st.dictionaries(NAMES, VALUES)
@@ -99,7 +101,7 @@ WORDS = st.sampled_from(
 SOUP = st.lists(WORDS, max_size=30).map(" ".join)
 
 
-@settings(max_examples=500, deadline=BOUND)
+@settings(max_examples=examples(500), deadline=BOUND)
 @given(st.text(max_size=60) | SOUP)
 def test_a_text_parses_or_is_refused_by_name(text: str) -> None:
     try:
@@ -125,7 +127,7 @@ def test_a_long_text_takes_no_longer_than_its_length(part: str, end: str, times:
         assert error.kind == "parse"
 
 
-@settings(max_examples=1500, deadline=BOUND)
+@settings(max_examples=examples(1500), deadline=BOUND)
 @given(TREES, st.lists(EVENTS, min_size=1, max_size=4))
 def test_the_compiled_filter_agrees_with_the_walk(
     tree: Node, events: list[dict[str, str | int | bool]]
@@ -153,7 +155,7 @@ def test_the_compiled_comparison_agrees_for_every_pair(operator: ComparisonOpera
             assert matches({"a": a, "b": b}) is evaluate(tree, {"a": a, "b": b}, BUILTINS).passes
 
 
-@settings(max_examples=500, deadline=BOUND)
+@settings(max_examples=examples(500), deadline=BOUND)
 @given(TREES)
 def test_what_is_written_parses_to_the_same_tree(tree: Node) -> None:
     text = write(tree)
@@ -162,7 +164,7 @@ def test_what_is_written_parses_to_the_same_tree(tree: Node) -> None:
     assert write(again) == text
 
 
-@settings(max_examples=500, deadline=BOUND)
+@settings(max_examples=examples(500), deadline=BOUND)
 @given(TREES, EVENTS, st.sets(NAMES))
 def test_every_outcome_was_foreseen(tree: Node, event: dict[str, str | int | bool], names: set[str]) -> None:
     known = {name: value for name, value in event.items() if name in names}
@@ -193,7 +195,7 @@ def plain_like(text: str, pattern: str) -> bool:
     return fits(0, 0)
 
 
-@settings(max_examples=1500, deadline=BOUND)
+@settings(max_examples=examples(1500), deadline=BOUND)
 @given(st.text("ab%_\\\n", max_size=12), st.text("ab%_\\\n", max_size=8))
 def test_like_is_what_its_definition_says(text: str, pattern: str) -> None:
     expected = plain_like(text, pattern)

@@ -22,6 +22,7 @@ from eventplane.device_reports import DISCARDED
 from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane.topics import local_topic
+from tests.examples import examples
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -161,7 +162,7 @@ class Faults:
 
 
 @given(st.lists(st.one_of(arrive, arrive, happen, answer), max_size=25))
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_happens_what_was_receipted_is_delivered_or_told_as_lost(
     story: list[tuple[str, Any]],
 ) -> None:

@@ -13,6 +13,7 @@ from edge.messages import LinkName
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane.topics import local_topic
+from tests.examples import examples
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -114,7 +115,7 @@ def firsts(events: list[Envelope]) -> dict[tuple[str, str], list[str]]:
 
 
 @given(st.lists(st.one_of(arrive, arrive, happen, acknowledge), max_size=30))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_first_deliveries_of_a_source_and_priority_are_in_order_and_complete(
     story: list[tuple[str, list[object]]],
 ) -> None:
@@ -134,7 +135,7 @@ def test_first_deliveries_of_a_source_and_priority_are_in_order_and_complete(
 
 
 @given(st.integers(1, 40), st.integers(1, 6))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_urgent_overtakes_everything_that_waits(waiting: int, urgent: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         home = Home(Path(directory) / "spool.db")

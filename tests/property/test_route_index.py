@@ -12,6 +12,7 @@ from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 from eventplane.prefix_table import PrefixTable
 from eventplane.route_index import RouteIndex
 from eventplane.route_terms import covers, residual
+from tests.examples import examples
 
 NAMES = st.sampled_from(["type", "source", "subject", "a", "b", "1x"])
 # Kin across types, and texts that begin and end with each other, so that terms hold and casts meet.
@@ -96,7 +97,7 @@ def named(filters: list[Filter]) -> list[Route]:
     return [Route(f"r{at:02}", each, "desk.inbox", Place.CLOUD) for at, each in enumerate(filters)]
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(st.lists(FILTERS, max_size=12), st.lists(EVENTS, min_size=1, max_size=6))
 @example(
     [Sql(parse("a IN ('05')")), Sql(parse("'TRUE' = a")), Sql(parse("a = '5'"))], [{"a": 5}, {"a": True}]
@@ -112,7 +113,7 @@ def test_the_index_agrees_with_the_plain_loop(
         assert index.matching(attributes) == plain_loop(routes, attributes)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(FILTERS, EVENTS)
 def test_every_cover_holds_where_the_filter_matches(
     filter: Filter, attributes: dict[str, AttributeValue]

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from edge.lane import Lane
 from edge.spool import Arrival, Delivery, Discard, Spool, Statement, read_backlog
 from eventplane.delivery import Outcome
+from tests.examples import examples
 from tests.unit.edge.spools import key
 
 DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
@@ -172,5 +173,5 @@ class SpoolMachine(RuleBasedStateMachine):
         self.under_way = set()
 
 
-SpoolMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+SpoolMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 TestSpool = SpoolMachine.TestCase

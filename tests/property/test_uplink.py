@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.messages import Disconnected, LinkName
+from tests.examples import examples
 from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, event, ids
 
 CLOUD = LinkName.CLOUD
@@ -50,7 +51,7 @@ class Cloud:
             self.device.turn(self.device.puback(mid, failure=failure))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(steps, max_size=60))
 def test_what_was_stored_is_delivered_or_becomes_a_dead_letter(script: list[tuple[str, object]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

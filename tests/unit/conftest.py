@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
+import botocore.session
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _services_are_described_once() -> Iterator[None]:
+    """A session of boto3 reads megabytes of JSON for its clients, and nearly each test has its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
+        yield
 
 
 @pytest.fixture

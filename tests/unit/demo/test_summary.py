@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from local.demo.faults import Fault
-from local.demo.report import print_table, write_page
+from local.demo.report import headline, print_table, write_page
 from local.demo.summary import IRREGULAR, summarise
 from local.oracle import Verdict
 
@@ -55,7 +55,19 @@ def audit(lost: int = 0, irregular: str = "", gaps: int = 0, **delivered: int) -
     }
 
 
-def summary_of(verdicts: list[Verdict], report: dict[str, Any]) -> dict[str, Any]:
+NOTICED = {
+    "object": "ledger/a.json.gz",
+    "events": 2,
+    "verdict": "broken",
+    "lost": 3,
+    "noticed": True,
+    "evidence": [("/a", "1", "to-desk")],
+}
+
+
+def summary_of(
+    verdicts: list[Verdict], report: dict[str, Any], deletion: dict[str, Any] = NOTICED
+) -> dict[str, Any]:
     return summarise(
         run={"homes": 1, "input": "test", "seed": 1, "contract_version": "v"},
         sent={"events_sent": 10, "urgent_sent": 1, "malformed_sent": 2},
@@ -63,6 +75,7 @@ def summary_of(verdicts: list[Verdict], report: dict[str, Any]) -> dict[str, Any
         dead_lettered=2,
         faults=[Fault("network cut", "home-1", 5, 3.0)],
         audit=report,
+        deletion=deletion,
         wall_seconds=1.23,
     )
 
@@ -111,6 +124,14 @@ def test_a_run_fails_for_each_reason_alone(
     assert summary["audit_agrees"] is agrees
 
 
+def test_a_run_fails_when_the_audit_does_not_notice_a_deletion() -> None:
+    summary = summary_of(
+        [verdict("desk")], audit(desk=10), {**NOTICED, "verdict": "proven", "noticed": False}
+    )
+    assert summary["verdict"] == "failed"
+    assert "did not notice that an object of the archive was deleted" in headline(summary)
+
+
 def test_what_happens_inside_a_home_is_not_asked_of_the_cloud() -> None:
     assert summary_of([verdict("call-service", 5)], audit())["verdict"] == "passed"
 
@@ -118,7 +139,7 @@ def test_what_happens_inside_a_home_is_not_asked_of_the_cloud() -> None:
 def test_the_page_and_the_table_show_the_verdict(tmp_path: Path) -> None:
     report = audit(desk=9)
     summary = summary_of([verdict("desk", 9, expected=10, lost=(("/a", "1"),))], report)
-    write_page(summary, report, tmp_path / "report.html")
+    write_page(summary, report, tmp_path / "report.html", "run/audit/audit.html")
     console = Console(record=True, width=80)
     print_table(summary, console)
 
@@ -127,3 +148,5 @@ def test_the_page_and_the_table_show_the_verdict(tmp_path: Path) -> None:
     assert "FAILED: 1 lost" in table
     assert "&lt;home&gt;" in page  # names are not markup
     assert "network cut at home-1 after 5 events" in table
+    assert "ith one archive object deleted the audit says: broken, 3 lost" in page
+    assert 'href="run/audit/audit.html"' in page

@@ -120,7 +120,7 @@ def test_old_versions_are_deleted_for_good_and_present_ones_stay(bucket: BucketO
 
 
 def test_more_than_one_request_s_keys_are_deleted(bucket: BucketObjects, s3: Any) -> None:
-    for number in range(1_001):
+    for number in (0, 1_000):  # what is not there can be deleted as well
         s3.put_object(Bucket=BUCKET, Key=f"a/{number}", Body=b"")
     bucket.delete([f"a/{number}" for number in range(1_001)])
     assert bucket.beneath("a") == []

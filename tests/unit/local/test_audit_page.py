@@ -1,68 +1,64 @@
-"""The page of an audit: it says the verdict, needs nothing from elsewhere, and works in a browser."""
+"""The page of an audit: what it says, draws and tells to type. That it works is tested in a browser."""
 
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("plotly", reason="make setup installs it")
-
-from local.audit_page.page import EVIDENCE, write_page
-from local.audit_page.plots import heat_map, latency_curves, waterfall
-
-HOUR_MS = 3_600_000
-CHROMIUM = shutil.which("chromium")
-
-
-def finding(**more: Any) -> dict[str, Any]:
-    known = {"kind": "lost", "hop": "router", "device": "home-1", "at_ms": HOUR_MS, "source": "/a", "id": "1"}
-    return {**dict.fromkeys(EVIDENCE), **known, **more}
+from local.audit_page import words
+from local.audit_page.evidence import trace_command
+from local.audit_page.heat_map import BANDS, MOST_DEVICES, heat_map
+from local.audit_page.page import write_page
+from local.audit_page.plots import dead_letters, duplicates, latency_curves, waterfall
+from tests.audit_report import finding, hour, report
 
 
-def report(*findings: dict[str, Any]) -> dict[str, Any]:
-    names = "events_archived expected delivered pending misrouted duplicated dead_lettered expired devices"
-    totals = dict.fromkeys(names.split(), 7) | {"pending": 0, "quarantined": 0}
-    return {
-        "verdict": "broken" if findings else "kept",
-        "window": {"date": "2026-03-01"},
-        "contract_versions": [{"name": "small", "version": "abc"}],
-        "totals": {**totals, "lost": len(findings), "findings": len(findings)},
-        "lost_by_hop": {"device_cloud": 0, "router": len(findings), "inbox_consumer": 0},
-        "latency": [
-            {"hop": "h", "priority": "urgent", "p50_ms": -3, "p95_ms": 5, "p99_ms": 6.5, "max_ms": 9}
-        ],
-        "devices": [],
-        "kinds": [{"kind": "lost", "hop": "router", "count": len(findings)}],
-        "routes": [],
-        "dead_letters": [],
-        "findings": list(findings),
-        "quarantine": [],
-    }
+def test_the_heat_map_tells_what_was_lost_from_what_is_complete_and_from_nothing() -> None:
+    cells = heat_map(
+        [
+            hour("home-1", "2026-03-01T00"),
+            hour("home-1", "2026-03-01T02", pending=1),
+            hour("home-2", "2026-03-01T00", events=999, lost=1),
+            hour("home-2", "2026-03-01T01", events=90, lost=10),
+            hour("home-2", "2026-03-01T02", events=0, lost=3),
+        ]
+    )
+    assert cells is not None
+    (drawn,) = cells.figure.data
+    assert list(drawn.y) == ["home-2", "home-1"]
+    assert list(drawn.x) == ["2026-03-01T00", "2026-03-01T01", "2026-03-01T02"]
+    assert [list(row) for row in drawn.z] == [[2, 4, 4], [0, None, 1]]
+    assert drawn.text[0][0].startswith("99.9 % complete")
+    assert len(drawn.colorscale) == 2 * len(BANDS)
 
 
-def test_the_heat_map_counts_broken_promises_by_device_and_hour() -> None:
-    others = [finding(kind="expired"), finding(device=None), finding(at_ms=None)]
-    figure = heat_map([finding(), finding(), finding(at_ms=3 * HOUR_MS), finding(device="home-2"), *others])
-    assert figure is not None
-    (cells,) = figure.data
-    assert list(cells.y) == ["home-1", "home-2"]
-    assert list(cells.x) == ["1970-01-01 01:00", "1970-01-01 02:00", "1970-01-01 03:00"]
-    assert [list(row) for row in cells.z] == [[2, 0, 1], [1, 0, 0]]
+def test_what_lacks_one_event_of_many_is_not_called_complete() -> None:
+    cells = heat_map([hour("home-1", "2026-03-01T00", events=1_000_000, lost=1)])
+    assert cells is not None
+    assert cells.figure.data[0].text[0][0].startswith("99.99 % complete")
 
 
-def test_where_nothing_is_broken_there_is_no_heat_map() -> None:
-    assert heat_map([finding(kind="expired")]) is None
+def test_a_window_of_weeks_is_drawn_by_day_and_a_fleet_by_its_worst() -> None:
+    days = [hour("home-1", f"2026-03-{day:02}T05", lost=1) for day in (1, 1, 31)]
+    cells = heat_map([*days, *(hour(f"other-{n}", "2026-03-02T00") for n in range(50))])
+    assert cells is not None
+    (drawn,) = cells.figure.data
+    assert (cells.column, cells.devices, cells.shown) == ("day", 51, MOST_DEVICES)
+    assert (drawn.y[0], len(drawn.x), drawn.x[-1]) == ("home-1", 31, "2026-03-31")
+    assert "20 events<br>2 lost" in drawn.text[0][0]
 
 
 def test_the_waterfall_ends_with_the_sum() -> None:
-    (bars,) = waterfall({"device_cloud": 1, "router": 20, "inbox_consumer": 300}).data
+    figure = waterfall({"device_cloud": 1, "router": 20, "inbox_consumer": 300})
+    assert figure is not None
+    (bars,) = figure.data
     assert list(bars.y)[:3] == [1, 20, 300]
     assert list(bars.text) == ["1", "20", "300", "321"]
+    assert waterfall({"device_cloud": 0, "router": 0, "inbox_consumer": 0}) is None
 
 
 def test_a_latency_below_zero_has_no_place_on_the_curve() -> None:
@@ -72,44 +68,83 @@ def test_a_latency_below_zero_has_no_place_on_the_curve() -> None:
     assert latency_curves([]) is None
 
 
-@pytest.mark.parametrize(("findings", "verdict"), [([], "Nothing was lost."), ([finding()], "1 lost.")])
-def test_the_verdict_comes_first(findings: list[dict[str, Any]], verdict: str, tmp_path: Path) -> None:
+def test_duplicates_are_told_by_where_they_arose_and_lead_to_their_evidence() -> None:
+    document = report()
+    document["totals"]["tap_copies"] = 2
+    document["consumers"] = [{"channel": "c.inbox", "duplicated": each} for each in (4, 5)]
+    figure = duplicates(document)
+    assert figure is not None
+    (bars,) = figure.data
+    assert list(bars.x) == [9, 3, 2]
+    assert [list(each) for each in bars.customdata] == [
+        ["inbox_consumer", ""],
+        ["router", "to-care"],
+        ["device_cloud", ""],
+    ]
+
+
+def test_dead_letters_are_told_by_reason() -> None:
+    letters = [
+        {"place": "cloud", "reason": "missing_attribute", "count": 2, "missing": 0},
+        {"place": "device", "reason": "not_json", "count": 3, "missing": 0},
+        {"place": "cloud", "reason": "never", "count": 0, "missing": 1},
+    ]
+    figure = dead_letters(letters)
+    assert figure is not None
+    assert list(figure.data[0].customdata) == ["not_json", "missing_attribute"]
+    assert dead_letters(letters[2:]) is None
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "told"),
+    [(None, "-"), (0, "0 ms"), (999, "999 ms"), (1_500, "1.5 s"), (-90_000, "-1.5 min"), (36e6, "10 h")],
+)
+def test_durations_are_told_in_a_unit_that_fits(milliseconds: float | None, told: str) -> None:
+    assert words.duration(milliseconds) == told
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, ["Nothing was lost, and every promise was kept."]),
+        ({"pending": 2}, ["Nothing was lost, and every promise was kept.", "2 may still come."]),
+        ({"lost": 1_200}, ["1,200 lost, 1 forged."]),
+    ],
+)
+def test_the_verdict_is_told_in_sentences(changed: dict[str, int], said: list[str]) -> None:
+    document = report()
+    document["totals"] |= changed
+    if "lost" in changed:
+        document["kinds"] = [{"kind": "forged", "hop": "router", "count": 1}]
+    assert words.verdict(document) == said
+
+
+def test_the_command_follows_the_event_and_no_name_becomes_an_option_or_a_command() -> None:
+    command = trace_command(finding(source="--live", id="a'; rm -rf /"), "build/archive")
+    assert command is not None
+    assert shlex.split(command)[4:] == [
+        *("--from", "1970-01-01", "--to", "1970-01-02"),
+        *("--archive", "build/archive", "--contract", "build/archive/contracts/abc.json"),
+        *("--", "--live", "a'; rm -rf /"),
+    ]
+
+
+def test_what_has_no_name_has_no_command() -> None:
+    assert trace_command(finding(source=None, id=None), None) is None
+
+
+@pytest.mark.parametrize(("findings", "verdict"), [([], "Nothing was lost,"), ([finding()], "1 lost.")])
+def test_the_verdict_comes_first_and_nothing_from_elsewhere(
+    findings: list[dict[str, Any]], verdict: str, tmp_path: Path
+) -> None:
     write_page(report(*findings), tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
     assert verdict in text[: text.index("<h2>")]
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=", text.split("<script>")[0])
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="needs chromium (Debian: chromium)")
-def test_it_works_in_a_browser_and_no_text_of_an_event_becomes_code(tmp_path: Path) -> None:
-    hostile = "</script><script>document.title='taken'</script>"
-    write_page(report(finding(detail=hostile), finding(id="2")), tmp_path / "page.html")
-    look = "<script>const svgs = [...document.querySelectorAll('svg')];"
-    look += "const most = Math.max(...svgs.map((each) => each.getBoundingClientRect().right));"
-    look += "document.body.dataset.widest = Math.round(most - document.documentElement.clientWidth);</script>"
-    page = tmp_path / "page.html"
-    page.write_text(page.read_text().replace("</body>", f"{look}</body>"))
-    dom = subprocess.run(
-        [
-            str(CHROMIUM),
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            "--window-size=500,900",
-            "--virtual-time-budget=10000",
-            "--dump-dom",
-            page.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
-    body = re.search(r"<body[^>]*>", dom)
-    assert body is not None
-    assert 'data-ready="yes"' in body[0]
-    assert int(re.findall(r'data-widest="(-?\d+)"', body[0])[0]) <= 0
-    assert "<title>Delivery audit: broken</title>" in dom
-    assert re.search(r'<p class="dim" id="count">2 match</p>', dom)
-    assert "&lt;/script&gt;&lt;script&gt;" in dom
+def test_a_report_without_hours_says_so(tmp_path: Path) -> None:
+    document = report()
+    del document["hours"]
+    write_page(document, tmp_path / "page.html")
+    assert "This report has no counts by hour" in (tmp_path / "page.html").read_text()

@@ -13,6 +13,7 @@ from eventplane.presence import BUCKETS, bucket_of
 from lambdas.common.settings import SettingsError
 from lambdas.presence import handler
 from lambdas.presence.state import DeviceState, Line
+from lambdas.presence.table import PAGE
 from tests.unit.lambdas.presence.world import (
     HOUR,
     LIMITS,
@@ -66,10 +67,10 @@ def test_repeated_messages_cost_no_write(world: World) -> None:
 
 
 def test_a_batch_is_taken_down_device_by_device(world: World) -> None:
-    names = [f"home-{number}" for number in range(250)]
+    names = [f"home-{number}" for number in range(PAGE + 10)]
     assert world.record(*(lifecycle(Line.CONNECTED, START, device=each) for each in names)) == frozenset()
     swept = world.sweep(START + HOUR)
-    assert (swept.devices, swept.sent, swept.is_complete) == (250, 250, True)
+    assert (swept.devices, swept.sent, swept.is_complete) == (len(names), len(names), True)
     assert sorted(each["subject"] for each in world.sent()) == sorted(names)
 
 

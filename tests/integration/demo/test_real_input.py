@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from eventplane.contract import Contract
+from contract import load_contract
 from local.input import Input, InputEvent, open_input
 
 
@@ -55,9 +55,8 @@ def test_a_very_small_run_has_alarms_as_well(shared_data: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [None, "shared"])
-def test_payloads_are_what_the_contract_says(
-    request: pytest.FixtureRequest, contract: Contract, data: str
-) -> None:
+def test_payloads_are_what_the_contract_says(request: pytest.FixtureRequest, data: str) -> None:
+    contract = load_contract()
     folder = request.getfixturevalue("shared_data") if data else None
     validators = {
         name: jsonschema.Draft202012Validator(dict(next(iter(each.schemas.values()))))

@@ -1,0 +1,58 @@
+"""The findings as the page shows them: where each lies, and the command that follows it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from datetime import date, timedelta
+from typing import Any, Final
+
+from local.audit_page.words import moment
+
+COLUMNS: Final = (
+    "kind",
+    "hop",
+    "detail",
+    "device",
+    "epoch",
+    "sequence",
+    "source",
+    "id",
+    "type",
+    "route",
+    "destination",
+    "contract_version",
+    "archive_file",
+)
+"""What the page shows of a finding, in its words; then come its time and the command."""
+
+_DAY = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
+
+
+def rows(report: Mapping[str, Any], archive: str | None) -> list[list[Any]]:
+    """The report's findings: `COLUMNS`, the time (UTC), and the command or None."""
+    return [
+        [*(each.get(name) for name in COLUMNS), moment(each.get("at_ms")), trace_command(each, archive)]
+        for each in report["findings"]
+    ]
+
+
+def trace_command(finding: Mapping[str, Any], archive: str | None) -> str | None:
+    """What follows the finding's event through the `archive` (a folder or s3://; None: the environment's).
+
+    None where the archive does not know the event's name: it never came, or was no event.
+    """
+    if not finding.get("source") or not finding.get("id"):
+        return None
+    words = ["python", "-m", "eventplane", "trace"]
+    days = sorted({*_DAY.findall(finding.get("archive_file") or ""), finding.get("date") or ""} - {""})
+    if days:
+        # What happened shortly before midnight may lie in the next day's folder.
+        words += ["--from", days[0], "--to", str(date.fromisoformat(days[-1]) + timedelta(days=1))]
+    if archive:
+        words += ["--archive", archive]
+        if finding.get("contract_version") and not archive.startswith("s3://"):
+            words += ["--contract", f"{archive.rstrip('/')}/contracts/{finding['contract_version']}.json"]
+    # A device chooses the names of its events; they must not become options.
+    return shlex.join([*words, "--", finding["source"], finding["id"]])

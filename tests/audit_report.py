@@ -1,0 +1,74 @@
+"""A small report of the audit, as its job writes it (format 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from local.audit_page.evidence import COLUMNS
+
+HOUR_MS = 3_600_000
+FILE = "ledger/date=1970-01-01/hour=01/a.json.gz"
+TOTALS = (
+    "events_archived expected delivered lost pending misrouted duplicated dead_lettered expired quarantined "
+    "devices to_replay tap_copies findings"
+)
+
+
+def finding(**more: Any) -> dict[str, Any]:
+    """A lost event of home-1, or what `more` says."""
+    known = {
+        "kind": "lost",
+        "hop": "router",
+        "detail": "no record",
+        "device": "home-1",
+        "sequence": 7,
+        "source": "/homes/1/voice",
+        "id": "1",
+        "route": "to-care",
+        "contract_version": "abc",
+        "archive_file": FILE,
+        "date": "1970-01-01",
+        "at_ms": HOUR_MS,
+    }
+    return {**dict.fromkeys(COLUMNS), **known, **more}
+
+
+def hour(device: str, at: str, events: int = 10, lost: int = 0, **more: int) -> dict[str, Any]:
+    """A device's hour."""
+    counts = {"events": events, "lost": lost, "late": 0, "pending": 0, **more}
+    return {"client_id": device, "hour": at, **counts}
+
+
+def device(name: str, **more: int) -> dict[str, Any]:
+    """A device's figures."""
+    names = "lost pending gaps explained not_stored tap_copies events skew_ms"
+    return {"client_id": name, "epoch": "e", **dict.fromkeys(names.split(), 0), **more}
+
+
+def report(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The report with these findings, all of them lost by the router."""
+    lost = len(findings)
+    route = dict.fromkeys(
+        ["expected", "delivered", "lost", "pending", "misrouted", "duplicated", "expired", "dead_lettered"], 3
+    )
+    quantiles = {"p50_ms": -3, "p95_ms": 5, "p99_ms": 6.5, "max_ms": 9}
+    return {
+        "verdict": "broken" if findings else "proven",
+        "window": {"date": "all", "first_accepted_ms": HOUR_MS, "last_accepted_ms": 2 * HOUR_MS},
+        "watermark": {"as_of_ms": 3 * HOUR_MS, "lateness_s": 0, "watermark_ms": 3 * HOUR_MS},
+        "revision": {"number": 0, "changed": {}},
+        "contract_versions": [{"name": "small", "version": "abc"}],
+        "totals": {**dict.fromkeys(TOTALS.split(), 0), "lost": lost, "findings": lost},
+        "lost_by_hop": {"device_cloud": 0, "router": lost, "inbox_consumer": 0},
+        "pending_by_hop": {"device_cloud": 0, "router": 0, "inbox_consumer": 0},
+        "latency": [{"hop": "cloud_to_inbox", "priority": "urgent", "samples": 4, **quantiles}],
+        "devices": [],
+        "kinds": [{"kind": "lost", "hop": "router", "count": lost}] if lost else [],
+        "routes": [{"route": "to-care", "destination": "care.inbox", **route}],
+        "consumers": [],
+        "dead_letters": [],
+        "findings": list(findings),
+        "quarantine": [],
+        "hours": [],
+        **more,
+    }
