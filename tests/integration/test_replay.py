@@ -17,23 +17,14 @@ import pytest
 from eventplane.auditor import VERDICT
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text
-from local.cloud import CloudEndpoint
 from local.demo.archive import fetch
-from local.demo.plane import Plane, deploy_plane
-from local.process import Supervisor
+from local.demo.plane import Plane
 from tests.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60
 READING = "org.eventplane.health.reading.v1"
 ROUTE = "readings-to-care-analytics"
-
-
-@pytest.fixture(scope="module")
-def plane(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Plane:
-    """The plane's own stacks, deployed."""
-    with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
-        return deploy_plane(supervisor, emulator)
 
 
 class World:
