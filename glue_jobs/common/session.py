@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -29,8 +30,30 @@ LOCAL_SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     # The serial collector needs half of G1's memory and less of two cores.
     "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Dlog4j2.configurationFile={_LOGGING}",
+    # Every run makes the same classes; Spark keeps a hundred, one audit has more.
+    "spark.sql.codegen.cache.maxEntries": "1000",
 }
 """A run on one machine. Needs Java 17: `java` on PATH, or JAVA_HOME."""
+
+
+SHORT = "-XX:TieredStopAtLevel=1"
+"""For Java in a run of a minute: its optimizing compiler would take half of the time, and not earn it."""
+
+_PACKAGE = "org.apache.spark.sql.catalyst.expressions"
+
+
+def _remember_classes(spark: SparkSession) -> None:
+    """PySpark asks Java anew, for each column that is made, what `functions` and `org` and `org.apache` are.
+
+    Each time Java looks for classes of these names in all of its 300 jars; an audit has thousands of columns.
+    """
+    context: Any = spark.sparkContext
+    place = context._jvm  # noqa: SLF001
+    for name in ("functions", "PythonSQLUtils", "Column"):
+        setattr(place, name, getattr(place, name))
+    for name in _PACKAGE.split("."):
+        setattr(place, name, getattr(place, name))
+        place = getattr(place, name)
 
 
 def job_session() -> SparkSession:
@@ -38,13 +61,17 @@ def job_session() -> SparkSession:
     spark = SparkSession.builder.appName(APP_NAME).getOrCreate()
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
+    _remember_classes(spark)
     return spark
 
 
-def local_session(**settings: str) -> SparkSession:
+def local_session(*, is_short: bool = False, **settings: str) -> SparkSession:
     """A session on this machine; `settings` (dots as `__`) replace those of `LOCAL_SETTINGS`."""
+    chosen = {**LOCAL_SETTINGS, **SETTINGS}
+    if is_short:
+        chosen["spark.driver.extraJavaOptions"] += f" {SHORT}"
     builder = SparkSession.builder.appName(APP_NAME)
-    for name, value in {**LOCAL_SETTINGS, **SETTINGS}.items():
+    for name, value in chosen.items():
         builder = builder.config(name, value)
     for name, value in settings.items():
         builder = builder.config(name.replace("__", "."), value)

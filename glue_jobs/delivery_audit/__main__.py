@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import accumulate
+from pathlib import Path
 
 from eventplane.errors import EventPlaneError
 from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main, read_arguments
 
+SMALL_BYTES = 32 * 2**20
+"""How large an archive is at most whose audit is a short run: some 300,000 events."""
+
+
+def _is_small(archive: Path) -> bool:
+    sizes = (
+        (path.stat().st_size for path in archive.rglob("*.gz")) if archive.is_dir() else iter((SMALL_BYTES,))
+    )
+    return all(total < SMALL_BYTES for total in accumulate(sizes))
+
 
 def run() -> int:
     """Exit status 0 for an audit that was made, whatever it found; 1 when it could not be."""
-    read_arguments(sys.argv[1:])  # a wrong argument is told before Java starts
-    spark = local_session()
+    arguments = read_arguments(sys.argv[1:])  # a wrong argument is told before Java starts
+    spark = local_session(is_short=_is_small(Path(arguments.archive)))
     try:
         document = main(sys.argv[1:])
     except EventPlaneError as error:

@@ -17,7 +17,10 @@ ROW_FILES = "*.json.gz"
 
 
 class Archive:
-    """The archive at `uri`. Raises `NoArchiveError` when there is neither tap nor ledger."""
+    """The archive at `uri`. Raises `NoArchiveError` when there is neither tap nor ledger.
+
+    Its tables have the columns of their records, `date` (of the folder) and `file` (within the archive).
+    """
 
     def __init__(self, spark: SparkSession, storage: Storage, uri: str) -> None:
         self._spark = spark
@@ -27,20 +30,16 @@ class Archive:
             raise NoArchiveError(uri)
 
     def tap(self, window: Window) -> DataFrame:
-        """What IoT Core accepted: `TAP_ROW`, `date` (of its folder) and `file` (within the archive)."""
-        return self._rows(TAP, TAP_ROW, window.folders())
-
-    def tap_around(self, window: Window) -> DataFrame:
-        """As `tap`, with the day before."""
+        """What IoT Core accepted, also on the day before: a device may state it within the window."""
         return self._rows(TAP, TAP_ROW, window.around())
 
-    def handovers(self, window: Window) -> DataFrame:
-        """What became of events at webhooks: `HANDOVER_ROW`, `date` (of its folder) and `file`."""
-        return self._rows(HANDOVERS, HANDOVER_ROW, window.folders())
-
     def ledger(self, window: Window) -> DataFrame:
-        """What the routers decided: `LEDGER_ROW`, `date` (of its folder) and `file` (within the archive)."""
+        """What the routers decided."""
         return self._rows(LEDGER, LEDGER_ROW, window.folders())
+
+    def handovers(self, window: Window) -> DataFrame:
+        """What became of events at webhooks."""
+        return self._rows(HANDOVERS, HANDOVER_ROW, window.folders())
 
     def _rows(self, folder: str, row: StructType, days: Column) -> DataFrame:
         columns = [*row.names, "date"]
@@ -54,5 +53,6 @@ class Archive:
             .option("pathGlobFilter", ROW_FILES)
             .json(join(self.uri, folder))
         )
-        file = sf.regexp_extract("_metadata.file_path", f"/({folder}/[^/]+/[^/]+/[^/]+)$", 1)
+        # Folder, date, hour, name.
+        file = sf.substring_index("_metadata.file_path", "/", -4)
         return rows.where(days).select(*columns, file.alias("file"))

@@ -1,4 +1,8 @@
-"""The audit itself: from an archive to the tables of its result."""
+"""The audit itself: from an archive to what it found.
+
+Everything that the archive has of one event is brought together by one shuffle (`witness.cases`) and judged
+there (`deliveries`); what is found, counted and measured is read from that table.
+"""
 
 from __future__ import annotations
 
@@ -7,134 +11,83 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame, SparkSession
 
-from glue_jobs.delivery_audit import (
-    archive,
-    clocks,
-    completeness,
-    contracts,
-    dead_letters,
-    devices,
-    epochs,
-    evidence,
-    figures,
-    handovers,
-    ordering,
-    quarantine,
-    replay,
-)
+from glue_jobs.delivery_audit import contracts, devices, evidence, ordering
+from glue_jobs.delivery_audit.archive import Archive
+from glue_jobs.delivery_audit.counting import figures
 from glue_jobs.delivery_audit.deliveries import deliveries
+from glue_jobs.delivery_audit.device import Scope
 from glue_jobs.delivery_audit.errors import EmptyWindowError
-from glue_jobs.delivery_audit.ledger import decisions, ledger_rows
-from glue_jobs.delivery_audit.storage import Storage
-from glue_jobs.delivery_audit.tap import events, tap_rows
+from glue_jobs.delivery_audit.figures import Figures
+from glue_jobs.delivery_audit.handovers import handover_witness
+from glue_jobs.delivery_audit.ledger import first_uses, ledger_witness
+from glue_jobs.delivery_audit.storage import Storage, join
+from glue_jobs.delivery_audit.tap import tap_witness
 from glue_jobs.delivery_audit.watermark import Watermark
 from glue_jobs.delivery_audit.window import Window
+from glue_jobs.delivery_audit.witness import cases
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result as tables, the good rows it came from, and how many rows were read.
-
-    `extent` has `tap_rows`, `ledger_rows` (bad ones included), `first_accepted_ms`, `last_accepted_ms`.
-    """
+    """The result: `deliveries` by event and route, `devices` as `devices.JUDGED`, `findings` as `FINDING`."""
 
     window: Window
     watermark: Watermark
     history: contracts.ContractHistory
-    extent: Row
-    ledger: DataFrame
+    figures: Figures
     deliveries: DataFrame
-    routes: DataFrame
     devices: DataFrame
-    consumptions: DataFrame
-    consumers: DataFrame
-    refusals: DataFrame
     findings: DataFrame
-    replay: DataFrame
-    quarantine: DataFrame
 
 
 @contextmanager
 def audited(
-    spark: SparkSession, storage: Storage, uri: str, window: Window, watermark: Watermark
+    spark: SparkSession, storage: Storage, uri: str, work: str, window: Window, watermark: Watermark
 ) -> Iterator[Audit]:
-    """The audit of the archive at `uri`; its tables are kept until the block ends.
+    """The audit of the archive at `uri`; its tables are kept, some beneath `work`, until the block ends.
 
     Raises `NoArchiveError`, `NoContractError`, `AlteredContractError`, `EmptyWindowError`.
     """
     kept: list[DataFrame] = []
 
     def keep(table: DataFrame) -> DataFrame:
-        # Each is read by several results; parsing is most of the work.
         kept.append(table.persist(StorageLevel.MEMORY_AND_DISK))
         return table
 
-    source = archive.Archive(spark, storage, uri)
+    source = Archive(spark, storage, uri)
+    ledger = source.ledger(window)
+    texts = contracts.archived(storage, uri)
+    # One contract is in force all the time; of several, the ledger is asked.
+    uses = first_uses(ledger) if len(texts) > 1 else {}
+    history = contracts.load_history(uri, texts, uses)
     try:
-        every_decision = keep(ledger_rows(source.ledger(window), window))
-        ledger = quarantine.good(every_decision)
-        first_used_ms = contracts.first_uses(ledger)
-        history = contracts.load_history(spark, storage, uri, first_used_ms)
-        every_item = keep(tap_rows(source.tap(window), history, window))
-        tap = quarantine.good(every_item)
-        extent = _extent(every_item, every_decision)
-        if not extent["tap_rows"] + extent["ledger_rows"]:
-            raise EmptyWindowError(uri, str(window))
-        every_handover = keep(handovers.handover_rows(source.handovers(window)))
-        handed_over = quarantine.good(every_handover)
-        delivered = keep(deliveries(events(tap), decisions(ledger, history), history, watermark))
-        refusals = keep(dead_letters.refusals(tap, ledger))
-        around = tap
-        if window.day is not None:
-            # What a device states of a day, it may have sent the day before or send the day after.
-            around = quarantine.good(tap_rows(source.tap_around(window), history, Window()))
-        stated = completeness.completeness(around, history.uplinks, window, watermark, keep)
-        clock = keep(clocks.clocks(tap))
-        consumptions = keep(handovers.consumptions(delivered, handed_over, history, watermark))
-        strangers = handovers.strangers(delivered, handed_over)
-        if window.day is not None:
-            # What came into an inbox the day before is in the ledger of that day.
-            strangers = strangers.limit(0)
-        found = evidence.union(
-            evidence.of_completeness(stated, epochs.changes(tap, stated.births), clock),
-            evidence.of_tap(tap),
-            evidence.of_deliveries(delivered, watermark),
-            evidence.of_refusals(refusals, watermark),
-            evidence.of_order(ordering.overtaken(delivered, history)),
-            evidence.of_consumptions(consumptions, strangers),
+        together = cases(
+            tap_witness(source.tap(window), history, window),
+            ledger_witness(ledger, history, window),
+            handover_witness(source.handovers(window)),
         )
+        judged = storage.settled(deliveries(together, history, watermark), join(work, "deliveries"))
+        counted = figures(judged, watermark)
+        contracts.check_used(uri, texts, counted.first_uses)
+        if not counted.extent["tap_rows"] + counted.extent["ledger_rows"]:
+            raise EmptyWindowError(uri, str(window))
+        scope = Scope(frozenset(history.uplinks), watermark.ms, sees_all=window.day is None)
+        fleet = keep(devices.judged(keep(devices.hours_by_device(judged, watermark)), scope))
+        found = evidence.evidence(judged, window, watermark).unionByName(devices.findings(fleet))
+        if (overtaken := ordering.overtaken(judged, history)) is not None:
+            found = found.unionByName(evidence.of_order(overtaken))
         yield Audit(
             window=window,
             watermark=watermark,
-            history=history,
-            extent=extent,
-            ledger=ledger,
-            deliveries=delivered,
-            routes=keep(figures.routes(delivered)),
-            devices=keep(devices.devices_by_day(tap, stated, clock)),
-            consumptions=consumptions,
-            consumers=keep(handovers.consumers(consumptions)),
-            refusals=refusals,
+            history=history.with_uses(counted.first_uses),
+            figures=counted,
+            deliveries=judged,
+            devices=fleet,
             findings=keep(found),
-            replay=keep(replay.replay_manifest(delivered)),
-            quarantine=keep(
-                quarantine.quarantined(tap=every_item, ledger=every_decision, handovers=every_handover)
-            ),
         )
     finally:
         for table in kept:
             table.unpersist()
-
-
-def _extent(tap: DataFrame, ledger: DataFrame) -> Row:
-    accepted = sf.when(sf.col("fault").isNull(), sf.col("accepted_at_ms"))
-    tapped = tap.agg(
-        sf.count(sf.lit(1)).alias("tap_rows"),
-        sf.min(accepted).alias("first_accepted_ms"),
-        sf.max(accepted).alias("last_accepted_ms"),
-    )
-    decided = ledger.agg(sf.count(sf.lit(1)).alias("ledger_rows"))
-    return tapped.crossJoin(decided).collect()[0]
+        storage.delete(work)

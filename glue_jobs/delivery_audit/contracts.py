@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from eventplane.contract import Contract, SchemaCheck, load_compiled
@@ -42,6 +43,15 @@ class ContractHistory:
         """Where each route leads; by the newest contract that has it."""
         return {route.name: route.destination for contract in self.contracts for route in contract.routes}
 
+    def with_uses(self, first_used_ms: Mapping[str, int]) -> ContractHistory:
+        """The same with first uses where none was known."""
+        return ContractHistory(
+            tuple(
+                Use(each.contract, each.first_used_ms or first_used_ms.get(each.contract.version))
+                for each in self.uses
+            )
+        )
+
     def has_check(self, version: Column, event_type: Column, *checks: SchemaCheck) -> Column:
         """Whether one of `checks` is what the contract `version` has for the payloads of `event_type`."""
         checked = [
@@ -68,44 +78,42 @@ class ContractHistory:
         )
 
 
-def first_uses(ledger: DataFrame) -> dict[str, int]:
-    """When each contract version was first used, Unix milliseconds, by the good rows of the ledger."""
-    uses = ledger.groupBy("contract_version").agg(sf.min("decided_at_ms").alias("first")).collect()
-    return {row["contract_version"]: row["first"] for row in uses}
+def archived(storage: Storage, uri: str) -> dict[str, str]:
+    """The texts of the archived contracts by version, in the order in which they were archived.
 
-
-def load_history(
-    spark: SparkSession, storage: Storage, uri: str, first_used_ms: dict[str, int]
-) -> ContractHistory:
-    """The contracts that the ledger names; when it names none, the one that was archived last.
-
-    Raises `NoContractError`, `AlteredContractError`, and `ContractError` for one that is damaged.
+    Raises `NoContractError`.
     """
     folder = join(uri, CONTRACTS)
-    if not storage.exists(folder):
+    texts = {
+        name.removesuffix(".json"): text
+        for name, text in storage.read_folder(folder)
+        if name.endswith(".json")
+    }
+    if not texts:
         raise NoContractError(folder)
-    files = (
-        spark.read.option("wholetext", True)
-        .option("pathGlobFilter", "*.json")
-        .text(folder)
-        .select("value", "_metadata.file_name", "_metadata.file_modification_time")
-        .orderBy("file_modification_time", "file_name")
-        .collect()
-    )
-    texts = {row["file_name"].removesuffix(".json"): row["value"] for row in files}
-    versions = (
-        sorted(first_used_ms, key=lambda version: (first_used_ms[version], version)) or list(texts)[-1:]
-    )
-    absent = [version for version in versions if version not in texts]
-    if absent or not versions:
-        raise NoContractError(folder, absent)
+    return texts
+
+
+def load_history(uri: str, texts: Mapping[str, str], first_used_ms: Mapping[str, int]) -> ContractHistory:
+    """The contracts that were used, as far as they are archived; when none was, the one archived last.
+
+    Raises `AlteredContractError`, and `ContractError` for one that is damaged.
+    """
+    used = sorted(first_used_ms, key=lambda version: (first_used_ms[version], version))
+    versions = [version for version in used if version in texts] or list(texts)[-1:]
     return ContractHistory(
-        tuple(Use(_load(folder, version, texts[version]), first_used_ms.get(version)) for version in versions)
+        tuple(Use(_load(uri, version, texts[version]), first_used_ms.get(version)) for version in versions)
     )
 
 
-def _load(folder: str, version: str, text: str) -> Contract:
-    uri = join(folder, f"{version}.json")
+def check_used(uri: str, texts: Mapping[str, str], used: Iterable[str]) -> None:
+    """Raises `NoContractError` when a contract that good rows name is not archived."""
+    if absent := sorted(set(used) - set(texts)):
+        raise NoContractError(join(uri, CONTRACTS), absent)
+
+
+def _load(archive: str, version: str, text: str) -> Contract:
+    uri = join(archive, CONTRACTS, f"{version}.json")
     contract = load_compiled(text, uri)
     if contract.version != version:
         raise AlteredContractError(uri, version, contract.version)

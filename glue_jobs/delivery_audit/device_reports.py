@@ -1,113 +1,147 @@
-"""What devices say of themselves, read from the tap: what they stored and gave up, and their store's births.
+"""What a device says of itself, read from the tap: what it stored and gave up, and its store's births. Pure.
 
 A report counts only for the device that sent it: a source that names another one is forged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sf
+import json
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED, forwarder_source
+from glue_jobs.delivery_audit.numbers import Range
 
-REPORTS = (STARTED, DISCARDED, MANIFEST)
-
-REPORT = """
-    epoch string, birth string, lost_epoch string,
-    statements array<struct<destination: string, first: bigint, last: bigint, count: bigint>>,
-    deliveries array<struct<
-        destination: string, outcome: string, reason: string, ranges: array<array<bigint>>
-    >>,
-    not_stored array<struct<channel: string, type: string, reason: string, count: bigint>>
-"""
-"""The members of all three (contract/schemas/device-*.v1.json), as far as the audit uses them."""
-
-SALVAGE_SHIFT = 1 << 40
+SALVAGE_SHIFT: Final = 1 << 40
 """By how much a spool lowers the numbers of the events that it saved from a damaged one (docs/spool.md)."""
 
-SENT_UNSTORED = "sent_unstored"
+SENT_UNSTORED: Final = "sent_unstored"
 """The reason of an entry in `not_stored` that counts deliveries from memory: its refusal has another one."""
 
-_PLACE = ("date", "client_id", "source", "id", "accepted_at_ms", "file")
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report's row in the tap; `epoch` and `sequence` are its own number, `text` the event."""
+
+    within: bool
+    date: str
+    accepted_at_ms: int
+    file: str
+    type: str
+    source: str
+    id: str
+    epoch: str | None
+    sequence: int | None
+    text: str
 
 
-def report_of(event: Column, event_type: Column) -> Column:
-    """The data of a report as a struct; null for any other event, and for a report that cannot be read."""
-    data = sf.from_json(event, f"data struct<{REPORT}>", {"mode": "PERMISSIVE"})["data"]
-    return sf.when(event_type.isin(*REPORTS), data)
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A manifest's word: of `epoch` it stored `count` events for the uplink, numbered within `span`."""
+
+    report: Report
+    epoch: str
+    span: Range
+    count: int
 
 
-def is_own() -> Column:
-    """Of a report's row: whether the device that sent it is the one that its source names."""
-    before, after = forwarder_source("\n").split("\n")
-    return sf.col("source") == sf.concat(sf.lit(before), "client_id", sf.lit(after))
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """A store's life called `epoch` began; `lost_epoch` is the one before, None without one."""
+
+    report: Report
+    epoch: str
+    birth: str
+    lost_epoch: str | None
 
 
-def reports(tap: DataFrame) -> DataFrame:
-    """The readable reports of good tap rows that are their device's own, once each."""
-    own = tap.where(sf.col("type").isin(*REPORTS) & is_own() & sf.col("report").isNotNull())
-    first = sf.min_by(
-        sf.struct("date", "accepted_at_ms", "file", "type", "epoch", "sequence", "report"),
-        sf.struct("accepted_at_ms", "message_id", "index"),
-    )
-    grouped = own.groupBy("client_id", "source", "id").agg(first.alias("first"))
-    return grouped.select("client_id", "source", "id", "first.*")
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """The device gave up the numbers `span` of `epoch`."""
+
+    report: Report
+    epoch: str
+    span: Range
+    outcome: str
+    reason: str
 
 
-def statements(reports: DataFrame, uplinks: Sequence[str]) -> DataFrame:
-    """What each manifest says of the uplink: `first`, `last`, `count` of `epoch`; `sequence` is its own."""
-    stated = reports.where(sf.col("type") == MANIFEST).select(
-        *_PLACE, "sequence", "report.epoch", sf.explode("report.statements").alias("stated")
-    )
-    stated = stated.where(sf.col("stated.destination").isin(*uplinks)).select(
-        *_PLACE, "sequence", "epoch", "stated.first", "stated.last", "stated.count"
-    )
-    counted = (sf.col("count") > 0) & (sf.col("last") >= sf.col("first"))
-    return stated.where(counted & sf.col("epoch").isNotNull() & sf.col("sequence").isNotNull())
+@dataclass(frozen=True, slots=True)
+class NotStored:
+    """`count` events that the device refused or gave up without a number."""
+
+    report: Report
+    channel: str
+    type: str
+    reason: str
+    count: int
 
 
-def births(reports: DataFrame) -> DataFrame:
-    """Each life of a store that a device reported: `epoch`, `birth`, `lost_epoch`, the report's number."""
-    return reports.where(sf.col("type") == STARTED).select(
-        *_PLACE,
-        "sequence",
-        "report.epoch",
-        "report.birth",
-        sf.when(sf.col("report.lost_epoch") != "", sf.col("report.lost_epoch")).alias("lost_epoch"),
-    )
+@dataclass(slots=True)
+class Told:
+    """All that a device told; `forged` has the reports that count for nothing, and why."""
+
+    statements: list[Statement] = field(default_factory=list)
+    births: list[Birth] = field(default_factory=list)
+    discards: list[Discard] = field(default_factory=list)
+    not_stored: list[NotStored] = field(default_factory=list)
+    forged: list[tuple[Report, str]] = field(default_factory=list)
 
 
-def discards(reports: DataFrame, births: DataFrame, uplinks: Sequence[str]) -> DataFrame:
-    """Ranges of numbers that a device gave up on their way up: `epoch`, `first`, `last`, `outcome`, `reason`.
-
-    Negative numbers are those of events that were saved from the epoch before.
-    """
-    given_up = reports.where(sf.col("report.deliveries").isNotNull())
-    given_up = given_up.select(*_PLACE, "epoch", sf.explode("report.deliveries").alias("given_up"))
-    given_up = given_up.where(sf.col("given_up.destination").isin(*uplinks)).select(
-        *_PLACE, "epoch", "given_up.outcome", "given_up.reason", sf.explode("given_up.ranges").alias("range")
-    )
-    before = births.groupBy("client_id", "epoch").agg(sf.max("lost_epoch").alias("lost_epoch"))
-    known = given_up.join(before, on=["client_id", "epoch"], how="left")
-    first, last = sf.get("range", sf.lit(0)), sf.get("range", sf.lit(1))
-    salvaged = first < 0
-    shift = sf.when(salvaged, sf.lit(SALVAGE_SHIFT)).otherwise(sf.lit(0))
-    ranges = known.select(
-        *_PLACE,
-        sf.when(salvaged, sf.col("lost_epoch")).otherwise(sf.col("epoch")).alias("epoch"),
-        "outcome",
-        "reason",
-        (first + shift).alias("first"),
-        (last + shift).alias("last"),
-    )
-    return ranges.where(sf.col("epoch").isNotNull() & (sf.col("last") >= sf.col("first")))
+def told(client_id: str, reports: Iterable[Report], uplinks: Collection[str]) -> Told:
+    """What the device `client_id` says in `reports` of the channels `uplinks`."""
+    said = Told()
+    # Births first: a report of what was given up may speak of the epoch before.
+    for report in sorted(reports, key=lambda each: (each.type != STARTED, each.accepted_at_ms)):
+        if report.source != forwarder_source(client_id):
+            said.forged.append((report, "a report in the name of another device"))
+            continue
+        try:
+            _BY_TYPE[report.type](said, report, json.loads(report.text)["data"], uplinks)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            said.forged.append((report, "a report that cannot be read"))
+    return said
 
 
-def not_stored(reports: DataFrame) -> DataFrame:
-    """Events that a device refused or gave up without a number: `channel`, `type`, `reason`, `count`."""
-    entries = reports.where(sf.col("report.not_stored").isNotNull())
-    entries = entries.select(*_PLACE, "epoch", sf.explode("report.not_stored").alias("entry"))
-    named = entries.select(*_PLACE, "epoch", "entry.channel", "entry.type", "entry.reason", "entry.count")
-    return named.where((sf.col("reason") != SENT_UNSTORED) & (sf.col("count") > 0))
+def _manifest(said: Told, report: Report, data: dict[str, Any], uplinks: Collection[str]) -> None:
+    found = [
+        Statement(report, str(data["epoch"]), (int(each["first"]), int(each["last"])), int(each["count"]))
+        for each in data["statements"]
+        if each["destination"] in uplinks
+    ]
+    counted = (each for each in found if each.count > 0 and each.span[1] >= each.span[0])
+    said.statements += [each for each in counted if report.sequence is not None]
+
+
+def _started(said: Told, report: Report, data: dict[str, Any], _: Collection[str]) -> None:
+    said.births.append(Birth(report, str(data["epoch"]), str(data["birth"]), data.get("lost_epoch") or None))
+
+
+def _discarded(said: Told, report: Report, data: dict[str, Any], uplinks: Collection[str]) -> None:
+    found = [
+        NotStored(report, each["channel"], each["type"], each["reason"], int(each["count"]))
+        for each in data.get("not_stored") or ()
+    ]
+    given_up = [
+        discard
+        for each in data.get("deliveries") or ()
+        if each["destination"] in uplinks
+        for discard in _discards(said, report, each)
+    ]
+    said.not_stored += [each for each in found if each.reason != SENT_UNSTORED and each.count > 0]
+    said.discards += given_up
+
+
+def _discards(said: Told, report: Report, ended: dict[str, Any]) -> Iterator[Discard]:
+    """Ranges that the device gave up; negative numbers are those of events saved from the epoch before."""
+    before = next((each.lost_epoch for each in said.births if each.epoch == report.epoch), None)
+    for first, last in ended["ranges"]:
+        shift = SALVAGE_SHIFT if first < 0 else 0
+        epoch = before if shift else report.epoch
+        if epoch is not None and last >= first:
+            span = (first + shift, last + shift)
+            yield Discard(report, epoch, span, str(ended["outcome"]), str(ended["reason"]))
+
+
+_BY_TYPE: Final = {MANIFEST: _manifest, STARTED: _started, DISCARDED: _discarded}

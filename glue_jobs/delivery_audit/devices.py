@@ -1,86 +1,160 @@
-"""Devices by day: how many of their events came, what is missing by their own manifests, and their clocks.
-
-A number that the tap has not seen is a `gap`, not yet a loss: the event may have had no route to the cloud,
-and of what came after the last one seen a gap tells nothing. The device's manifests tell both apart.
-"""
+"""The devices' side: what each sent and stated, brought together by Spark and judged device by device."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from collections.abc import Collection, Iterator
+from functools import partial
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-from glue_jobs.delivery_audit.completeness import Completeness
-from glue_jobs.delivery_audit.numbers import EPOCH
+from glue_jobs.delivery_audit.clocks import usual_ms
+from glue_jobs.delivery_audit.device import COUNTS, Device, Scope
+from glue_jobs.delivery_audit.findings import FINDING
+from glue_jobs.delivery_audit.verdicts import Verdict
+from glue_jobs.delivery_audit.watermark import Watermark
 
-STATED = ("stated", "missing", "explained", "lost", "pending", "not_stored")
-"""What manifests of the day say: numbered events that are `stated`; those `missing` from the tap, of which
-the device gave up the `explained`, the `pending` are too young to be judged and the `lost` are lost. Then
-events that the device did not store."""
+HOUR_MS = 3_600_000
 
 
-def devices_by_day(tap: DataFrame, stated: Completeness, clocks: DataFrame) -> DataFrame:
-    """One row for each `date`, `client_id` and `epoch` of good tap rows.
+def _fields(*names: str, kind: type[LongType] = LongType) -> list[StructField]:
+    return [StructField(name, kind()) for name in names]
 
-    `events` counts different numbers, each on the day it was first seen, so that days can be summed; `first`
-    and `last` are the least and greatest; `tap_copies` counts rows beyond one each. Events of simple clients,
-    without numbers, stand in rows of their own with `epoch`, `first`, `last` and `gaps` null. Then `STATED`,
-    by the day of the manifest, and `skew_ms`, what the clock is ahead (negative: behind; null: unknown).
-    """
-    numbered = sf.col("epoch").isNotNull() & sf.col("sequence").isNotNull()
-    sent = tap.where(sf.col("refusal").isNull()).select(
-        "date",
-        "client_id",
-        "message_id",
-        "index",
-        sf.when(numbered, sf.col("epoch")).alias("epoch"),
-        sf.when(numbered, sf.col("sequence")).alias("sequence"),
-        sf.when(~numbered, sf.struct("source", "id")).alias("unnumbered"),
+
+DEVICE = StructType(
+    [
+        StructField("client_id", StringType()),
+        StructField("epoch", StringType()),
+        *_fields("first", "last", "events", "gaps", "tap_copies", *COUNTS, "skew_ms"),
+    ]
+)
+"""One device's epoch. `events` counts different numbers, `first` and `last` are the least and the greatest,
+`gaps` those between them that were not seen: not yet losses, the event may have had no route to the cloud.
+`tap_copies` counts copies beyond one each. Events of simple clients, without numbers, stand in rows of their
+own with `epoch`, `first`, `last` and `gaps` null. What manifests say: numbered events that are `stated`;
+those `missing` from the tap, of which the device gave up the `explained`, the `pending` are too young to be
+judged and the `lost` are lost; events `not_stored`. `skew_ms` is what the clock is ahead (null: unknown)."""
+
+DAY = StructType([StructField("date", StringType()), *DEVICE.fields])
+
+HOUR = StructType([StructField("hour", StringType()), *_fields("events", "lost", "late", "pending")])
+"""One hour of acceptance of one device, on all hops."""
+
+JUDGED = StructType(
+    [
+        StructField("client_id", StringType()),
+        StructField("lost", LongType()),
+        StructField("findings", ArrayType(FINDING)),
+        StructField("days", ArrayType(DAY)),
+        StructField("epochs", ArrayType(DEVICE)),
+        StructField("hours", ArrayType(HOUR)),
+    ]
+)
+
+
+def hours_by_device(deliveries: DataFrame, watermark: Watermark) -> DataFrame:
+    """One row for each device with its `hours`: what came in each, by epoch, in the window and beside it."""
+    leads = sf.col("leads")
+    rows = deliveries.where(sf.col("accepted_at_ms").isNotNull()).withColumn("is_other", sf.lit(False))
+    # The same event under another number: the number was seen, the event counts once.
+    again = rows.where(sf.col("numbers").isNotNull()).select(
+        *(
+            name
+            for name in rows.columns
+            if name not in ("client_id", "epoch", "sequence", "numbers", "is_other")
+        ),
+        sf.explode("numbers").alias("number"),
+        sf.lit(True).alias("is_other"),
     )
-    numbers = sent.groupBy("client_id", "epoch", "sequence", "unnumbered").agg(
-        sf.min("date").alias("date"), sf.count_distinct("message_id", "index").alias("rows")
+    again = again.select("*", "number.*").drop("number")
+    counts = leads & ~sf.col("is_other") & sf.col("within")
+    numbered = sf.col("sequence").isNotNull() & sf.col("epoch").isNotNull()
+    travel = sf.when(counts, sf.col("accepted_at_ms") - sf.col("recorded_at_ms"))
+    late = watermark.is_late(sf.col("accepted_at_ms"), sf.col("archived_at_ms")) & leads
+    late = late | watermark.is_late(sf.col("entered_at_ms"), sf.col("delivered_at_ms"))
+    verdict = sf.when(~sf.col("is_other"), sf.col("verdict"))
+    by_hour = (
+        rows.unionByName(again, allowMissingColumns=True)
+        .groupBy("client_id", "epoch", "within", sf.floor(sf.col("accepted_at_ms") / HOUR_MS).alias("hour"))
+        .agg(
+            sf.count_if(counts).alias("events"),
+            sf.coalesce(sf.sum(sf.when(counts, sf.col("copies") - 1)), sf.lit(0)).alias("tap_copies"),
+            sf.sort_array(sf.collect_list(sf.when(leads & numbered, sf.col("sequence")))).alias("numbers"),
+            sf.min(sf.struct("accepted_at_ms", "tap_file")).alias("first"),
+            sf.min(sf.when(travel.isNotNull(), sf.struct(travel, "accepted_at_ms", "tap_file"))).alias(
+                "quickest"
+            ),
+            sf.count(travel).alias("samples"),
+            sf.count_if(verdict == Verdict.LOST).alias("lost"),
+            sf.count_if(verdict == Verdict.PENDING).alias("pending"),
+            sf.count_if(late & ~sf.col("is_other")).alias("late"),
+            sf.collect_list(
+                sf.when(leads & sf.col("report").isNotNull() & ~sf.col("is_other"), _report())
+            ).alias("reports"),
+        )
     )
-    by_day = numbers.groupBy("date", "client_id", "epoch").agg(
-        sf.min("sequence").alias("first"),
-        sf.max("sequence").alias("last"),
-        sf.count(sf.lit(1)).alias("events"),
-        _gaps(sf.min("sequence"), sf.max("sequence"), sf.count(sf.lit(1))).alias("gaps"),
-        sf.sum(sf.col("rows") - 1).alias("tap_copies"),
+    runs = by_hour.withColumns({"starts": _edges("numbers", -1), "ends": _edges("numbers", 1)}).drop(
+        "numbers"
     )
-    joined = by_day.join(_stated(stated), on=["date", *EPOCH], how="left").fillna(0, list(STATED))
-    return joined.join(clocks.select("client_id", "skew_ms"), on="client_id", how="left").select(
-        *by_day.columns, *STATED, "skew_ms"
+    hour = sf.struct(*(name for name in runs.columns if name != "client_id"))
+    return runs.groupBy("client_id").agg(
+        sf.collect_list(hour).alias("hours"), sf.min("quickest.col1").alias("least_ms")
     )
 
 
-def devices(by_day: DataFrame) -> DataFrame:
-    """The rows of `devices_by_day` over the whole window, the worst first."""
-    whole = by_day.groupBy("client_id", "epoch").agg(
-        sf.min("first").alias("first"),
-        sf.max("last").alias("last"),
-        sf.sum("events").alias("events"),
-        _gaps(sf.min("first"), sf.max("last"), sf.sum("events")).alias("gaps"),
-        sf.sum("tap_copies").alias("tap_copies"),
-        *(sf.sum(name).alias(name) for name in STATED),
-        sf.first("skew_ms").alias("skew_ms"),
+def _report() -> Column:
+    return sf.struct(
+        "accepted_at_ms",
+        sf.col("tap_file").alias("file"),
+        "type",
+        "source",
+        "id",
+        "epoch",
+        "sequence",
+        sf.col("report").alias("text"),
     )
-    return whole.orderBy(sf.desc("lost"), sf.desc_nulls_last("gaps"), "client_id", "epoch")
 
 
-def _stated(found: Completeness) -> DataFrame:
-    open_yet, unexplained = sf.col("open"), sf.col("unexplained")
-    manifests = found.statements.select(
-        "date",
-        *EPOCH,
-        sf.col("count").alias("stated"),
-        "missing",
-        "explained",
-        sf.when(open_yet, 0).otherwise(unexplained).alias("lost"),
-        sf.when(open_yet, unexplained).otherwise(0).alias("pending"),
-    )
-    refused = found.not_stored.select("date", *EPOCH, sf.col("count").alias("not_stored"))
-    both = manifests.unionByName(refused, allowMissingColumns=True)
-    return both.groupBy("date", *EPOCH).agg(*(sf.sum(name).alias(name) for name in STATED))
+def _edges(numbers: str, step: int) -> Column:
+    """Of sorted numbers, those whose neighbour is none (step -1: the number before, 1: the one behind)."""
+    return sf.array_except(numbers, sf.transform(numbers, lambda each: each - step))
 
 
-def _gaps(first: Column, last: Column, events: Column) -> Column:
-    return last - first + 1 - events
+def judged(hours: DataFrame, scope: Scope) -> DataFrame:
+    """One row for each device: `JUDGED`. `hours` are rows of `hours_by_device`."""
+    median = hours.agg(sf.percentile("least_ms", 0.5)).collect()[0][0]
+    judge = partial(_judge, scope, usual_ms(median))
+    return hours.sparkSession.createDataFrame(hours.rdd.mapPartitions(judge), JUDGED, verifySchema=False)
+
+
+def _judge(scope: Scope, usual: int, rows: Iterator[Row]) -> Iterator[tuple[Any, ...]]:
+    for row in rows:
+        yield Device(row, scope, usual).judged()
+
+
+def findings(judged: DataFrame) -> DataFrame:
+    """What was found of devices, as `FINDING`."""
+    return judged.select(sf.inline("findings"))
+
+
+def totals(judged: DataFrame) -> Row:
+    """The sums over all devices, and how many there are."""
+    names = ("lost", "pending", "explained", "not_stored")
+    epochs = judged.select("client_id", sf.explode_outer("epochs").alias("epoch"))
+    sums = (sf.coalesce(sf.sum(sf.col("epoch")[name]), sf.lit(0)).alias(name) for name in names)
+    return epochs.agg(*sums, sf.count_distinct("client_id").alias("devices")).collect()[0]
+
+
+def worst(judged: DataFrame, most: int) -> list[Row]:
+    """The epochs of devices with most losses first, then those with most gaps."""
+    epochs = judged.select(sf.inline("epochs"))
+    order = sf.desc("lost"), sf.desc_nulls_last("gaps"), "client_id", "epoch"
+    return epochs.orderBy(*order).limit(most).collect()
+
+
+def hours(judged: DataFrame, clients: Collection[str]) -> list[Row]:
+    """The hours of these devices."""
+    chosen = judged.where(sf.col("client_id").isin(*clients)).select("client_id", sf.inline("hours"))
+    return chosen.orderBy("client_id", "hour").collect()

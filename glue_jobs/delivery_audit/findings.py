@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from glue_jobs.delivery_audit.hops import Hop
 
 
 class Kind(StrEnum):
@@ -40,46 +43,53 @@ BROKEN = (
 )
 """What breaks a promise of the plane. The other kinds are allowed, and worth knowing."""
 
+
+class Finding(NamedTuple):
+    """One finding; None is what does not apply.
+
+    `archive_file` is where the evidence lies, beneath the archive; `at_ms` when the event, or what tells of
+    it, was accepted, Unix milliseconds.
+    """
+
+    date: str | None
+    kind: str
+    hop: str
+    device: str | None = None
+    epoch: str | None = None
+    sequence: int | None = None
+    source: str | None = None
+    id: str | None = None
+    type: str | None = None
+    route: str | None = None
+    destination: str | None = None
+    contract_version: str | None = None
+    archive_file: str | None = None
+    at_ms: int | None = None
+    detail: str | None = None
+
+
+_NUMBERS = ("sequence", "at_ms")
+
 FINDING = StructType(
-    [
-        StructField("date", StringType()),
-        StructField("kind", StringType()),
-        StructField("hop", StringType()),
-        StructField("device", StringType()),
-        StructField("epoch", StringType()),
-        StructField("sequence", LongType()),
-        StructField("source", StringType()),
-        StructField("id", StringType()),
-        StructField("type", StringType()),
-        StructField("route", StringType()),
-        StructField("destination", StringType()),
-        StructField("contract_version", StringType()),
-        StructField("archive_file", StringType()),
-        StructField("at_ms", LongType()),
-        StructField("detail", StringType()),
-    ]
+    [StructField(name, LongType() if name in _NUMBERS else StringType()) for name in Finding._fields]
 )
-"""A finding; null is what does not apply. `archive_file` is where the evidence lies, beneath the archive;
-`at_ms` when the event, or what tells of it, was accepted, Unix milliseconds."""
+"""A `Finding` as Spark has it."""
 
 
-def findings(rows: DataFrame, kind: Kind | Column, hop: str | Column, detail: Column) -> DataFrame:
-    """`rows` as findings. Columns of a finding that they have are taken over; a `client_id` is the `device`,
-    `accepted_at_ms` stands for `at_ms` and `file` for `archive_file`."""
-    stand_ins = {"device": "client_id", "at_ms": "accepted_at_ms", "archive_file": "file"}
+def finding(kind: Kind | Column, hop: Hop, detail: Column, **others: Column) -> Column:
+    """A row of `deliveries` as a `FINDING`, in which `others` stand for what the row says."""
     made = {
+        "device": sf.col("client_id"),
+        "archive_file": sf.col("file"),
+        "at_ms": sf.coalesce("accepted_at_ms", "entered_at_ms"),
         "kind": kind if isinstance(kind, Column) else sf.lit(str(kind)),
-        "hop": hop if isinstance(hop, Column) else sf.lit(str(hop)),
+        "hop": sf.lit(str(hop)),
         "detail": detail,
+        **others,
     }
-
-    def member(name: str) -> Column:
-        if name in made:
-            return made[name]
-        held = next((each for each in (name, stand_ins.get(name)) if each in rows.columns), None)
-        return sf.col(held) if held else sf.lit(None)
-
-    return rows.select(*(member(field.name).cast(field.dataType).alias(field.name) for field in FINDING))
+    return sf.struct(
+        *(made.get(each.name, sf.col(each.name)).cast(each.dataType).alias(each.name) for each in FINDING)
+    )
 
 
 def text(*parts: str | Column) -> Column:

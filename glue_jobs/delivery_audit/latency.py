@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from glue_jobs.delivery_audit.hops import Span
 
-_EVERYTHING = 3
-"""What Spark numbers the row over all priorities and routes of a rollup by two columns."""
+_EVERY_PRIORITY = 3
+"""What Spark numbers the rows over all priorities of a rollup; those with a priority have a lesser one."""
 
 QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
 
 
-def latency(deliveries: DataFrame, consumptions: DataFrame) -> list[dict[str, Any]]:
+def latency(deliveries: DataFrame) -> list[dict[str, Any]]:
     """Exact quantiles in milliseconds: `hop, priority, route, samples, p50_ms .. max_ms`.
 
     A row for each hop, priority and route, and one with `route` null for all routes of a priority.
@@ -29,32 +28,31 @@ def latency(deliveries: DataFrame, consumptions: DataFrame) -> list[dict[str, An
         Span.DEVICE_TO_CLOUD: sf.col("accepted_at_ms") - sf.col("recorded_at_ms"),
         Span.CLOUD_TO_INBOX: sf.col("delivered_at_ms") - sf.col("entered_at_ms"),
         Span.DEVICE_TO_INBOX: sf.col("delivered_at_ms") - sf.col("recorded_at_ms"),
+        Span.INBOX_TO_CONSUMER: sf.col("consumption.ended_at_ms") - sf.col("consumption.entered_at_ms"),
     }
-    delivered = deliveries.where(sf.col("delivered") > 0)
-    last = {Span.INBOX_TO_CONSUMER: sf.col("ended_at_ms") - sf.col("entered_at_ms")}
-    return _measured(delivered, spans) + _measured(consumptions, last)
-
-
-def _measured(rows: DataFrame, spans: Mapping[Span, Column]) -> list[dict[str, Any]]:
-    columns = []
-    for hop, span in spans.items():
-        columns += [
-            sf.percentile(span, list(QUANTILES.values())).alias(f"{hop}_quantiles"),
-            sf.count(span).alias(f"{hop}_samples"),
-        ]
-    measured = rows.rollup("priority", "route").agg(*columns, sf.grouping_id().alias("level"))
-    # The innermost level has routes, the next all of a priority, the last everything.
-    wanted = measured.where(sf.col("level") < _EVERYTHING)
-    found = wanted.orderBy("priority", sf.desc("level"), "route").collect()
+    order = {str(hop): place for place, hop in enumerate(spans)}
+    samples = sf.array(
+        *(sf.struct(sf.lit(str(hop)).alias("hop"), ms.alias("ms")) for hop, ms in spans.items())
+    )
+    taken = deliveries.where(sf.col("delivered") > 0).select("priority", "route", sf.inline(samples))
+    # Equal times are counted before they are sorted: a million events have some thousand.
+    counted = taken.where(sf.col("ms").isNotNull()).groupBy("hop", "priority", "route", "ms").count()
+    measured = counted.rollup("hop", "priority", "route").agg(
+        sf.percentile("ms", list(QUANTILES.values()), sf.col("count")).alias("quantiles"),
+        sf.sum("count").alias("samples"),
+        sf.grouping_id().alias("level"),
+    )
+    found = sorted(
+        measured.where(sf.col("level") < _EVERY_PRIORITY).collect(),
+        key=lambda row: (order[row["hop"]], row["priority"] or "", -row["level"], row["route"] or ""),
+    )
     return [
         {
-            "hop": str(hop),
+            "hop": row["hop"],
             "priority": row["priority"],
             "route": row["route"] if row["level"] == 0 else None,
-            "samples": row[f"{hop}_samples"],
-            **dict(zip(QUANTILES, row[f"{hop}_quantiles"], strict=True)),
+            "samples": row["samples"],
+            **dict(zip(QUANTILES, row["quantiles"], strict=True)),
         }
-        for hop in spans
         for row in found
-        if row[f"{hop}_samples"]
     ]

@@ -1,27 +1,29 @@
-"""The ledger's rows, and from them the decisions on each event."""
+"""The ledger's rows as what they say of an event."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from eventplane.contract import Channel, Place
-from eventplane.delivery import Outcome
+from eventplane.contract import Channel, Place, SchemaCheck
+from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Outcome
+from eventplane.hops import HOP_LIMIT
 from glue_jobs.delivery_audit.contracts import ContractHistory
-from glue_jobs.delivery_audit.quarantine import any_missing, fault, line
-from glue_jobs.delivery_audit.refused_events import believed
+from glue_jobs.delivery_audit.quarantine import any_missing, fault
 from glue_jobs.delivery_audit.route_filters import EVERY_ROUTE, NO_ROUTE
 from glue_jobs.delivery_audit.schema import CORRUPT, LEDGER_ROW
 from glue_jobs.delivery_audit.window import Window, day_of, is_time
+from glue_jobs.delivery_audit.witness import item_name, name_of, witness
+
+_MEMBERS = tuple(name for name in LEDGER_ROW.names if name != CORRUPT)
 
 
-def is_no_event() -> Column:
-    """Of a ledger row: whether it is about an item that was refused, and so has no names."""
-    return sf.col("id") == ""
+def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> DataFrame:
+    """The ledger's rows of the window as `witness` columns. A row belongs to the day of entry.
 
-
-def ledger_rows(raw: DataFrame, window: Window) -> DataFrame:
-    """The ledger's rows of the window, each with its `fault` or null. A row belongs to the day of entry."""
+    A `decision` begins with when it was made; `is_refusable` says whether the contract allows the refusal
+    that it may speak of. The delivery of a dead letter `vouches` for the event that the letter is about.
+    """
     outcome = sf.col("outcome")
     faults = fault(
         {
@@ -33,25 +35,10 @@ def ledger_rows(raw: DataFrame, window: Window) -> DataFrame:
             "delivered_nowhere": (outcome == Outcome.DELIVERED) & any_missing("route", "destination"),
         }
     )
-    members = [name for name in LEDGER_ROW.names if name != CORRUPT]
-    no_route = sf.when(outcome == Outcome.UNROUTED, sf.lit(NO_ROUTE)).otherwise(sf.lit(EVERY_ROUTE))
-    rows = raw.select(
-        *(name for name in members if name != "route"),
-        sf.coalesce("route", no_route).alias("route"),
-        "date",
-        "file",
-        faults.alias("fault"),
-        sf.when(faults.isNotNull(), line(*members)).alias("line"),
-    )
-    entered_on = sf.when(sf.col("fault").isNull(), day_of(sf.col("entered_at_ms"))).otherwise(sf.col("date"))
-    return rows.withColumn("date", entered_on).where(window.holds(sf.col("date")))
-
-
-def decisions(ledger: DataFrame, history: ContractHistory) -> DataFrame:
-    """What good ledger rows say of each event, one row for each `source` and `id`.
-
-    `decisions` is an array of structs, of which the first member is `decided_at_ms`.
-    """
+    good = sf.col("fault").isNull()
+    entered_on = sf.when(good, day_of(sf.col("entered_at_ms"))).otherwise(sf.col("date"))
+    rows = raw.withColumn("fault", faults).where(window.holds(entered_on))
+    is_item = sf.col("id") == ""
     decision = sf.struct(
         "decided_at_ms",
         "entered_at_ms",
@@ -63,35 +50,70 @@ def decisions(ledger: DataFrame, history: ContractHistory) -> DataFrame:
         "priority",
         "contract_version",
         "file",
+        "type",
+        "client_id",
+        sf.col("entered_by").isin(history.uplinks).alias("from_device"),
+        _is_refusable(history).alias("is_refusable"),
+        sf.when(is_item, sf.struct("message_id", "attempt")).alias("item"),
     )
-    return (
-        believed(ledger.where(~is_no_event()), history)
-        .groupBy("source", "id")
-        .agg(
-            sf.collect_list(decision).alias("decisions"),
-            sf.max(sf.col("entered_by").isin(history.uplinks)).alias("from_device"),
-            sf.min("date").alias("entered_on"),
-            sf.min("entered_at_ms").alias("ledger_entered_at_ms"),
-            sf.min("type").alias("ledger_type"),
-            sf.min("client_id").alias("ledger_client_id"),
-        )
+    said = witness(
+        rows,
+        archive="ledger",
+        members=_MEMBERS,
+        within=sf.lit(True),
+        name=sf.when(is_item, item_name("client_id", "reason", "entered_at_ms")).otherwise(
+            name_of(sf.col("source"), sf.col("id"))
+        ),
+        source=sf.when(good & ~is_item, sf.col("source")),
+        id=sf.when(good & ~is_item, sf.col("id")),
+        decision=sf.when(good, decision),
+        letter=good & (sf.col("type") == DEAD_LETTER_TYPE) & (outcome == Outcome.DELIVERED),
     )
+    # One row more for a letter: under the name of the event that it is about.
+    letter = sf.struct(
+        sf.col("id").alias("name"),
+        *(
+            sf.lit(None).cast(said.schema[each].dataType).alias(each)
+            for each in ("source", "id", "decision", "bad")
+        ),
+        sf.lit(True).alias("vouches"),
+    )
+    itself = sf.struct(
+        "name", "source", "id", "decision", "bad", sf.lit(None).cast("boolean").alias("vouches")
+    )
+    both = sf.when(sf.col("letter"), sf.array(itself, letter)).otherwise(sf.array(itself))
+    return said.select("within", sf.inline(both))
+
+
+def first_uses(raw: DataFrame) -> dict[str, int]:
+    """When each contract version was first used, Unix milliseconds, by the rows of the ledger.
+
+    Only these two members are read, so one of a row that is bad elsewhere may be among them.
+    """
+    readable = sf.col("contract_version").isNotNull() & is_time(sf.col("decided_at_ms"))
+    uses = (
+        raw.where(readable).groupBy("contract_version").agg(sf.min("decided_at_ms").alias("first")).collect()
+    )
+    return {row["contract_version"]: row["first"] for row in uses}
 
 
 def _route_taken(history: ContractHistory) -> Column:
     """The row's route; one of another name where it led elsewhere than the row's own contract says.
 
-    Such a delivery is one on a route that no contract gives, and the route it claims is still owed.
+    Such a delivery is one on a route that no contract gives, and the route it claims is still owed. Without a
+    route it is `NO_ROUTE` or `EVERY_ROUTE`.
     """
     leads_to = {
         f"{contract.version} {route.name}": route.destination
         for contract in history.contracts
         for route in contract.routes
     }
-    pairs = sf.create_map(*(sf.lit(each) for pair in leads_to.items() for each in pair))
-    declared = pairs[sf.concat_ws(" ", "contract_version", "route")]
+    declared = _table(leads_to)
     elsewhere = (sf.col("outcome") == Outcome.DELIVERED) & (sf.col("destination") != declared)
-    return sf.when(elsewhere, sf.concat_ws(" -> ", "route", "destination")).otherwise(sf.col("route"))
+    none = sf.when(sf.col("outcome") == Outcome.UNROUTED, sf.lit(NO_ROUTE)).otherwise(sf.lit(EVERY_ROUTE))
+    return sf.coalesce(
+        sf.when(elsewhere, sf.concat_ws(" -> ", "route", "destination")).otherwise(sf.col("route")), none
+    )
 
 
 def _worth_ms(history: ContractHistory) -> Column:
@@ -102,24 +124,28 @@ def _worth_ms(history: ContractHistory) -> Column:
         for route in contract.routes_at(Place.CLOUD)
         if (bound := _strictest(contract.device.outbox, contract.channel(route.destination)))
     }
-    if not bounds:
-        return sf.lit(None).cast("long")
-    pairs = sf.create_map(*(sf.lit(each) for pair in bounds.items() for each in pair))
-    return pairs[sf.concat_ws(" ", "contract_version", "route")].cast("long")
+    return _table(bounds).cast("long") if bounds else sf.lit(None).cast("long")
+
+
+def _table(by_version_and_route: dict[str, str] | dict[str, int]) -> Column:
+    pairs = sf.create_map(*(sf.lit(each) for pair in by_version_and_route.items() for each in pair))
+    return pairs[sf.concat_ws(" ", "contract_version", "route")]
 
 
 def _strictest(*channels: Channel) -> int | None:
     return min((each.expiry_s for each in channels if each.expiry_s is not None), default=None)
 
 
-def by_destination(ledger: DataFrame) -> DataFrame:
-    """What was written to each inbox, by the ledger alone: what its consumer must have received.
+def _is_refusable(history: ContractHistory) -> Column:
+    """Whether the row's contract allows to refuse the event on all its routes, as the row may say.
 
-    `delivered_unique` counts events, `delivered_total` messages.
+    Then it has the payloads of its type checked, or the event went round in circles: nothing else allows it.
     """
-    delivered = ledger.where(sf.col("outcome") == Outcome.DELIVERED)
-    counted = delivered.groupBy("destination").agg(
-        sf.countDistinct("source", "id").alias("delivered_unique"),
-        sf.count(sf.lit(1)).alias("delivered_total"),
-    )
-    return counted.orderBy("destination")
+    row = sf.col("contract_version"), sf.col("type")
+    invalid = history.has_check(*row, SchemaCheck.KNOWN, SchemaCheck.STRICT)
+    unknown = history.has_check(*row, SchemaCheck.STRICT)
+    reason = sf.col("reason")
+    # Whether an event came round so often, the tap knows: `deliveries` asks it.
+    looped = reason == HOP_LIMIT
+    allowed = ((reason == PAYLOAD_INVALID) & invalid) | ((reason == UNKNOWN_DATASCHEMA) & unknown) | looped
+    return sf.col("route").isNotNull() | sf.coalesce(allowed, sf.lit(False))

@@ -6,26 +6,30 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+
+from pyspark.sql import DataFrame
 
 from eventplane.envelope import parse_event
 from glue_jobs.common.session import job_session
 from glue_jobs.delivery_audit.audit import audited
 from glue_jobs.delivery_audit.outbox import tell
 from glue_jobs.delivery_audit.report import report
-from glue_jobs.delivery_audit.storage import Storage, join
+from glue_jobs.delivery_audit.storage import Form, Storage, join
+from glue_jobs.delivery_audit.tables import replay_manifest, tables
 from glue_jobs.delivery_audit.verdict import verdict_event
 from glue_jobs.delivery_audit.watermark import LATENESS_S, Watermark
 from glue_jobs.delivery_audit.window import Window
 
 REPORT = "report.json"
-TABLES = ("routes", "devices", "consumers", "findings", "quarantine")
 REPLAY = "replay"
 VERDICTS = "verdicts"
+WORK = "work"
 """What the job writes beneath OUTPUT: one document, Parquet tables by `date`, the events to send again by
-`date` as lines of JSON, and the last verdict on each window, an event."""
+`date` as lines of JSON, and the last verdict on each window, an event. WORK is gone when it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +79,17 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     spark = job_session()
     storage = Storage(spark)
     last = join(arguments.output, VERDICTS, f"{arguments.window}.json")
-    with audited(spark, storage, arguments.archive, arguments.window, arguments.watermark) as audit:
+    work = join(arguments.output, WORK, str(arguments.window))
+    with audited(spark, storage, arguments.archive, work, arguments.window, arguments.watermark) as audit:
         text = storage.read_text(last)
         document = report(audit, parse_event(text).data() if text else None)
         day = str(arguments.window) if arguments.window.day else None
-        for table in TABLES:
-            storage.write_table(getattr(audit, table), join(arguments.output, table), day)
-        storage.write_table(audit.replay, join(arguments.output, REPLAY), day, "json")
+        written = [(table, name, "parquet") for name, table in tables(spark, audit).items()]
+        written.append((replay_manifest(audit), REPLAY, "json"))
+        with ThreadPoolExecutor(len(written)) as together:
+            # Each is a small job of many waits.
+            for _ in together.map(lambda each: _write(storage, arguments.output, day, *each), written):
+                pass
         # Last: whoever finds the report finds the tables that it speaks of.
         storage.write_text(
             join(arguments.output, REPORT), json.dumps(document, ensure_ascii=False, indent=2) + "\n"
@@ -92,6 +100,12 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             tell(arguments.outbox, verdict)
         storage.write_text(last, verdict.json + "\n")
     return document
+
+
+def _write(
+    storage: Storage, output: str, day: str | None, table: DataFrame | None, name: str, form: Form
+) -> None:
+    storage.write_table(table, join(output, name), day, form)
 
 
 _DAYS_AGO = {"today": 0, "yesterday": 1}

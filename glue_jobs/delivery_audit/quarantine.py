@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from glue_jobs.delivery_audit.schema import CORRUPT
 
 UNREADABLE = "unreadable_line"
 """The line is no JSON, or a member has another type than its record's."""
-
-QUARANTINED = ("date", "archive", "reason", "archive_file", "text")
-"""The columns of the quarantine."""
 
 MAX_TEXT = 4_000
 """Most characters of a bad row that are kept as evidence. Ours: enough to see what it is."""
@@ -35,31 +32,3 @@ def any_missing(*names: str) -> Column:
 def line(*names: str) -> Column:
     """The row's own text, as evidence: the line that could not be read, or its members written again."""
     return sf.left(sf.coalesce(sf.col(CORRUPT), sf.to_json(sf.struct(*names))), sf.lit(MAX_TEXT))
-
-
-def good(rows: DataFrame) -> DataFrame:
-    """The rows without a `fault`."""
-    return rows.where(sf.col("fault").isNull()).drop("fault", "line")
-
-
-def quarantined(**archives: DataFrame) -> DataFrame:
-    """The rows with a `fault` of each of `archives`, as `QUARANTINED`; `date` is that of the folder."""
-    parts = [
-        rows.where(sf.col("fault").isNotNull()).select(
-            "date",
-            sf.lit(archive).alias("archive"),
-            sf.col("fault").alias("reason"),
-            sf.col("file").alias("archive_file"),
-            sf.col("line").alias("text"),
-        )
-        for archive, rows in archives.items()
-    ]
-    return reduce(DataFrame.unionByName, parts)
-
-
-def summary(quarantine: DataFrame) -> DataFrame:
-    """How many rows by `archive` and `reason`, with one `archive_file` to look at."""
-    counted = quarantine.groupBy("archive", "reason").agg(
-        sf.count(sf.lit(1)).alias("rows"), sf.min("archive_file").alias("archive_file")
-    )
-    return counted.orderBy("archive", "reason")

@@ -8,10 +8,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from glue_jobs.delivery_audit import devices, ledger, quarantine
+from glue_jobs.delivery_audit import devices
 from glue_jobs.delivery_audit.audit import Audit
-from glue_jobs.delivery_audit.dead_letters import dead_letters
-from glue_jobs.delivery_audit.deliveries import Verdict
+from glue_jobs.delivery_audit.figures import ROUTE_COUNTS
 from glue_jobs.delivery_audit.findings import BROKEN
 from glue_jobs.delivery_audit.hops import Hop
 from glue_jobs.delivery_audit.latency import latency
@@ -26,7 +25,8 @@ MAX_FINDINGS = 1_000
 MAX_DEVICES = 1_000
 """Most devices in the document, those with most gaps first; all of them are in the table."""
 
-_COUNTS = ("expected", *(str(each) for each in Verdict), "duplicated", "replayed", "events", "tap_copies")
+MAX_HOURLY = 200
+"""Most devices whose hours are in the document, the worst of those shown. Ours: what a picture can show."""
 
 
 def report(audit: Audit, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -34,48 +34,43 @@ def report(audit: Audit, before: Mapping[str, Any] | None = None) -> dict[str, A
 
     `before` is the data of the last verdict on the same window.
     """
-    by_route = _routes(audit)
-    letters = dead_letters(audit.deliveries, audit.ledger, audit.refusals)
-    bad_rows = [row.asDict() for row in quarantine.summary(audit.quarantine).collect()]
-    every_device = devices.devices(audit.devices).collect()
-    consumers = [row.asDict() for row in audit.consumers.orderBy("date", "channel").collect()]
-    kinds = [row.asDict() for row in _kinds(audit).collect()]
-    totals = {name: sum(route[name] for route in by_route) for name in _COUNTS}
-    events = totals.pop("events")
-    young_items = _young_items(audit)
+    figures = audit.figures
+    by_route, letters, consumers = _routes(figures.routes), figures.dead_letters, figures.consumers
+    fleet = devices.totals(audit.devices)
+    worst = devices.worst(audit.devices, MAX_DEVICES)
+    hourly = list(dict.fromkeys(row["client_id"] for row in worst))[:MAX_HOURLY]
+    kinds = _kinds(audit.findings)
+    totals = {name: sum(route[name] for route in by_route) for name in ROUTE_COUNTS}
+    events, young_items = totals.pop("events"), figures.sum("young_items")
     lost = {
-        Hop.DEVICE_CLOUD: sum(row["lost"] for row in every_device),
+        Hop.DEVICE_CLOUD: fleet["lost"],
         # A refused item without a record has vanished as much as a lost event.
         Hop.ROUTER: totals["lost"] + sum(letter["missing"] for letter in letters) - young_items,
         Hop.INBOX_CONSUMER: sum(row["lost"] for row in consumers),
     }
     pending = {
-        Hop.DEVICE_CLOUD: sum(row["pending"] for row in every_device),
+        Hop.DEVICE_CLOUD: fleet["pending"],
         Hop.ROUTER: totals["pending"] + young_items,
         Hop.INBOX_CONSUMER: sum(row["pending"] for row in consumers),
     }
+    dead_lettered = sum(letter["count"] for letter in letters)
     totals = {
         "events_archived": events,
         **totals,
         "lost": sum(lost.values()),
         "pending": sum(pending.values()),
-        "dead_lettered": sum(letter["count"] for letter in letters)
-        + sum(row["dead_lettered"] for row in consumers),
-        "device_gave_up": sum(row["explained"] + row["not_stored"] for row in every_device),
-        "quarantined": sum(row["rows"] for row in bad_rows),
+        "dead_lettered": dead_lettered + sum(row["dead_lettered"] for row in consumers),
+        "device_gave_up": fleet["explained"] + fleet["not_stored"],
+        "quarantined": sum(row["rows"] for row in figures.quarantine),
         "findings": sum(row["count"] for row in kinds if row["kind"] in BROKEN),
-        "devices": len({row["client_id"] for row in every_device}),
-        "to_replay": audit.replay.count(),
+        "devices": fleet["devices"],
+        "to_replay": figures.sum("to_replay"),
     }
-    measured = latency(audit.deliveries, audit.consumptions)
-    broken_first = ~sf.col("kind").isin([str(kind) for kind in BROKEN])
-    shown = audit.findings.orderBy(
-        broken_first, "kind", "hop", "device", "epoch", "sequence", "source", "id", "route"
-    )
+    measured = latency(audit.deliveries)
     return {
         "format": FORMAT,
         "verdict": verdict_of(totals),
-        "window": {"date": str(audit.window), **audit.extent.asDict()},
+        "window": {"date": str(audit.window), **figures.extent},
         "watermark": audit.watermark.as_dict(),
         "revision": revision(before, totals),
         "contract_versions": _contract_versions(audit),
@@ -86,45 +81,43 @@ def report(audit: Audit, before: Mapping[str, Any] | None = None) -> dict[str, A
             {name: route[name] for name in route if name not in ("events", "tap_copies")}
             for route in by_route
         ],
-        "by_destination": {
-            row["destination"]: {name: row[name] for name in ("delivered_unique", "delivered_total")}
-            for row in ledger.by_destination(audit.ledger).collect()
-        },
+        "by_destination": figures.by_destination,
         "consumers": consumers,
         "latency": [
             {name: row[name] for name in row if name != "route"} for row in measured if row["route"] is None
         ],
         "latency_by_route": [row for row in measured if row["route"] is not None],
-        "devices": [row.asDict() for row in every_device[:MAX_DEVICES]],
+        "devices": [row.asDict() for row in worst],
+        "hours": [row.asDict() for row in devices.hours(audit.devices, hourly)] if hourly else [],
         "dead_letters": letters,
         "kinds": kinds,
-        "findings": [row.asDict() for row in shown.limit(MAX_FINDINGS).collect()],
-        "quarantine": bad_rows,
-        "limits": {"findings": MAX_FINDINGS, "devices": MAX_DEVICES},
+        "findings": _shown(audit.findings) if kinds else [],
+        "quarantine": figures.quarantine,
+        "limits": {"findings": MAX_FINDINGS, "devices": MAX_DEVICES, "hourly": MAX_HOURLY},
     }
 
 
-def _kinds(audit: Audit) -> DataFrame:
+def _kinds(findings: DataFrame) -> list[dict[str, Any]]:
     """How many findings of each `kind` at each `hop`."""
-    counted = audit.findings.groupBy("kind", "hop").agg(sf.count(sf.lit(1)).alias("count"))
-    return counted.orderBy("kind", "hop")
+    counted = findings.groupBy("kind", "hop").agg(sf.count(sf.lit(1)).alias("count")).collect()
+    return [row.asDict() for row in sorted(counted, key=lambda row: (row["kind"], row["hop"]))]
 
 
-def _young_items(audit: Audit) -> int:
-    """Refused items without a record that may still come."""
-    young = audit.refusals.where(audit.watermark.is_open(sf.col("accepted_at_ms")))
-    return int(young.agg(sf.coalesce(sf.sum("missing"), sf.lit(0))).collect()[0][0])
+def _shown(findings: DataFrame) -> list[dict[str, Any]]:
+    broken_first = ~sf.col("kind").isin([str(kind) for kind in BROKEN])
+    order = "kind", "hop", "device", "epoch", "sequence", "source", "id", "route"
+    return [row.asDict() for row in findings.orderBy(broken_first, *order).limit(MAX_FINDINGS).collect()]
 
 
-def _routes(audit: Audit) -> list[dict[str, Any]]:
+def _routes(by_day: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The days' figures summed by route."""
     summed: dict[str, dict[str, Any]] = {}
-    for row in audit.routes.orderBy("date", "route").collect():
+    for row in by_day:
         route = summed.setdefault(
-            row["route"], {"route": row["route"], "destination": None, **dict.fromkeys(_COUNTS, 0)}
+            row["route"], {"route": row["route"], "destination": None, **dict.fromkeys(ROUTE_COUNTS, 0)}
         )
         route["destination"] = row["destination"] or route["destination"]
-        for name in _COUNTS:
+        for name in ROUTE_COUNTS:
             route[name] += row[name]
     return [summed[name] for name in sorted(summed)]
 

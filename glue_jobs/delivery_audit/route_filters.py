@@ -14,7 +14,7 @@ from glue_jobs.delivery_audit import cesql
 from glue_jobs.delivery_audit.attributes import NOT_ATTRIBUTES, Attributes
 
 NO_ROUTE = "(unrouted)"
-"""What stands for a route where none matches. No route can be called so."""
+"""What stands for a route where none matches. No route can be called so, or has a space in its name."""
 
 EVERY_ROUTE = "(every route)"
 """Stands for a route where a ledger row has none and yet is not `unrouted`: every route ends so."""
@@ -48,8 +48,11 @@ def _compare(filter: Exact | Prefix | Suffix, held: Column) -> Column:
 
 
 def cloud_routes(contract: Contract, attributes: Attributes) -> Column:
-    """The names of the cloud's routes that an event takes, array<string>; `[NO_ROUTE]` when it takes none."""
+    """The names of the cloud's routes that an event takes, parted by spaces; `NO_ROUTE` when it takes none.
+
+    A text: an array would be built for each event anew.
+    """
     routes = contract.routes_at(Place.CLOUD)
     taken = [sf.when(to_column(route.filter, attributes), sf.lit(route.name)) for route in routes]
-    names = sf.array_compact(sf.array(*taken)) if taken else sf.array().cast("array<string>")
-    return sf.when(sf.size(names) == 0, sf.array(sf.lit(NO_ROUTE))).otherwise(names)
+    names = sf.concat_ws(" ", *taken)
+    return sf.when(names == "", sf.lit(NO_ROUTE)).otherwise(names)

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
+Form = Literal["parquet", "json"]
+
 
 def join(folder: str, *names: str) -> str:
     """The URI of something beneath `folder`."""
@@ -26,6 +28,16 @@ class Storage:
         """Whether there is a file or folder at `uri`."""
         system, path = self._locate(uri)
         return bool(system.exists(path))
+
+    def read_folder(self, uri: str) -> list[tuple[str, str]]:
+        """Name and UTF-8 text of each file in the folder `uri`, the oldest first; none when there is none."""
+        system, path = self._locate(uri)
+        if not system.exists(path):
+            return []
+        files = [each for each in system.listStatus(path) if each.isFile()]
+        files.sort(key=lambda each: (each.getModificationTime(), each.getPath().getName()))
+        found = ((each.getPath().getName(), self.read_text(each.getPath().toString())) for each in files)
+        return [(name, text) for name, text in found if text is not None]
 
     def read_text(self, uri: str) -> str | None:
         """The UTF-8 text at `uri`; None when there is none."""
@@ -49,24 +61,37 @@ class Storage:
             stream.close()
 
     def write_table(
-        self, table: DataFrame, uri: str, day: str | None, form: Literal["parquet", "json"] = "parquet"
+        self,
+        table: DataFrame | None,
+        uri: str,
+        day: str | None,
+        form: Form = "parquet",
     ) -> None:
-        """Put `table` at `uri` by its column `date`: one `day` of it, or (None) all of it anew.
+        """Put `table` (None: no row) at `uri` by its column `date`: one `day` of it, or (None) all anew.
 
         JSON is one row a line, with gzip.
 
         Repeating it changes nothing. A dynamic overwrite replaces only partitions for which there are rows,
         so a day that has none left is deleted.
         """
-        if day is not None and table.isEmpty():
-            system, path = self._locate(join(uri, f"date={day}"))
-            system.delete(path, True)
+        if table is None or (day is not None and table.isEmpty()):
+            self.delete(uri if day is None else join(uri, f"date={day}"))
             return
         mode = "static" if day is None else "dynamic"
         writer = table.coalesce(1).write.mode("overwrite").partitionBy("date")
         if form == "json":
             writer = writer.option("compression", "gzip")
         writer.option("partitionOverwriteMode", mode).format(form).save(uri)
+
+    def settled(self, table: DataFrame, uri: str) -> DataFrame:
+        """`table` as Parquet at `uri`: computed once, without its plan, whatever becomes of an executor."""
+        table.write.mode("overwrite").parquet(uri)
+        return table.sparkSession.read.schema(table.schema).parquet(uri)
+
+    def delete(self, uri: str) -> None:
+        """Remove what is at `uri`, if there is something."""
+        system, path = self._locate(uri)
+        system.delete(path, True)
 
     def _locate(self, uri: str) -> tuple[Any, Any]:
         path = self._hadoop.fs.Path(uri)

@@ -1,17 +1,18 @@
-"""The tap's rows with the attributes of their events read, and from them the events: one row each."""
+"""The tap's rows with the attributes of their events read, as what they say of an event."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.hops import ROUTER_HOPS
 from glue_jobs.delivery_audit.attributes import Attributes, with_attributes
 from glue_jobs.delivery_audit.contracts import ContractHistory
-from glue_jobs.delivery_audit.device_reports import report_of
-from glue_jobs.delivery_audit.quarantine import any_missing, fault, line
+from glue_jobs.delivery_audit.quarantine import any_missing, fault
 from glue_jobs.delivery_audit.route_filters import cloud_routes
 from glue_jobs.delivery_audit.window import Window, day_of, is_time
+from glue_jobs.delivery_audit.witness import item_name, name_of, witness
 
 READ_ATTRIBUTES = (
     "source",
@@ -27,77 +28,72 @@ READ_ATTRIBUTES = (
 )
 """What the audit itself wants to know of an event, besides what the filters look at."""
 
+REPORTS = (STARTED, DISCARDED, MANIFEST)
 
-def tap_rows(raw: DataFrame, history: ContractHistory, window: Window) -> DataFrame:
-    """The tap's rows of the window, each with its `fault` or null.
+_MEMBERS = (
+    "accepted_at_ms",
+    "client_id",
+    "topic",
+    "message_id",
+    "index",
+    "event",
+    "original_base64",
+    "refusal",
+)
 
-    `routes` is a map from contract version to the routes that the event takes by it; `refused` is the SHA-256
-    of an item that is no event; `sequence` is null where a simple client sends without the device's numbers;
-    `report` is the data of a device's report; `order_key` is within what a FIFO queue keeps order.
+
+def tap_witness(raw: DataFrame, history: ContractHistory, window: Window) -> DataFrame:
+    """The tap's rows as `witness` columns.
+
+    A `copy` of an event begins with when it was accepted and its place, by which copies are told apart;
+    `routes` are the names of the routes that it takes, a text for each contract of `history`; `sequence` is
+    null where a simple client sends without the device's numbers; `report` is the text of a device's report;
+    `partition` is within what a FIFO queue keeps order, null for the source. An `item` is what is no event.
     """
     filters = [route.filter for contract in history.contracts for route in contract.routes]
     parsed, attributes = with_attributes(raw, filters, also=READ_ATTRIBUTES)
     texts = attributes.texts
-    rows = parsed.select(
-        "date",
-        "file",
-        "client_id",
+    good, refused = sf.col("fault").isNull(), sf.col("refusal").isNotNull()
+    rows = parsed.withColumn("fault", _fault(texts))
+    within = window.holds(sf.when(good, day_of(sf.col("accepted_at_ms"))).otherwise(sf.col("date")))
+    copy = sf.struct(
         "accepted_at_ms",
-        "archived_at_ms",
         "message_id",
         "index",
-        texts["source"].alias("source"),
-        texts["id"].alias("id"),
+        "archived_at_ms",
+        "file",
+        "client_id",
         texts["type"].alias("type"),
-        texts["deadletterreason"].alias("dead_letter_reason"),
         texts["deviceepoch"].alias("epoch"),
         _sequence(texts["devicesequence"]).alias("sequence"),
+        texts["partitionkey"].alias("partition"),
+        texts["deadletterreason"].alias("dead_letter_reason"),
         _unix_ms(texts["recordedtime"]).alias("recorded_at_ms"),
         _expires_at_ms(texts["expirytime"]).alias("expires_at_ms"),
         texts[ROUTER_HOPS].cast("int").alias("hops"),
-        sf.coalesce(texts["partitionkey"], texts["source"]).alias("order_key"),
-        report_of(sf.col("event"), texts["type"]).alias("report"),
-        sf.when(sf.col("event").isNotNull(), _routes(history, attributes)).alias("routes"),
-        "refusal",
-        sf.when(sf.col("refusal").isNotNull(), sf.sha2("original_base64", 256)).alias("refused"),
-        _fault(texts).alias("fault"),
-        sf.when(_fault(texts).isNotNull(), _line()).alias("line"),
+        sf.when(texts["type"].isin(*REPORTS), sf.col("event")).alias("report"),
+        _routes(history, attributes).alias("routes"),
     )
-    accepted_on = sf.when(sf.col("fault").isNull(), day_of(sf.col("accepted_at_ms"))).otherwise(
-        sf.col("date")
+    item = sf.struct(
+        "index",
+        sf.sha2("original_base64", 256).alias("digest"),
+        "client_id",
+        sf.col("refusal").alias("reason"),
+        "accepted_at_ms",
+        "file",
     )
-    return rows.withColumn("date", accepted_on).where(window.holds(sf.col("date")))
-
-
-def events(tap: DataFrame) -> DataFrame:
-    """The events of good tap rows, one row for each `source` and `id`: the copy that was accepted first.
-
-    Copies come from delivery at least once, on the device's way up or the tap's; they expect nothing more.
-    """
-    first = sf.min_by(
-        sf.struct(
-            "date",
-            "file",
-            "client_id",
-            "accepted_at_ms",
-            "archived_at_ms",
-            "type",
-            "epoch",
-            "sequence",
-            "order_key",
-            "dead_letter_reason",
-            "recorded_at_ms",
-            "expires_at_ms",
-            "hops",
-            "routes",
+    return witness(
+        rows,
+        archive="tap",
+        members=_MEMBERS,
+        within=within,
+        name=sf.when(refused, item_name("client_id", "refusal", "accepted_at_ms")).otherwise(
+            name_of(texts["source"], texts["id"])
         ),
-        sf.struct("accepted_at_ms", "message_id", "index"),
-    )
-    # The same place in the same message is one copy, which the tap's queue gave twice.
-    copies = sf.count_distinct("message_id", "index")
-    grouped = tap.where(sf.col("refusal").isNull()).groupBy("source", "id")
-    return grouped.agg(first.alias("first"), copies.alias("copies")).select(
-        "source", "id", "copies", "first.*"
+        source=texts["source"],
+        id=texts["id"],
+        copy=sf.when(good & ~refused, copy),
+        item=sf.when(good & refused, item),
     )
 
 
@@ -116,15 +112,8 @@ def _fault(texts: Column) -> Column:
     )
 
 
-def _line() -> Column:
-    return line(
-        "accepted_at_ms", "client_id", "topic", "message_id", "index", "event", "original_base64", "refusal"
-    )
-
-
 def _routes(history: ContractHistory, attributes: Attributes) -> Column:
-    pairs = ((sf.lit(each.version), cloud_routes(each, attributes)) for each in history.contracts)
-    return sf.create_map(*(column for pair in pairs for column in pair))
+    return sf.array(*(cloud_routes(each, attributes) for each in history.contracts))
 
 
 def _sequence(digits: Column) -> Column:

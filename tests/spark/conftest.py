@@ -23,11 +23,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
     session = local_session(
+        is_short=True,
         spark__sql__shuffle__partitions="1",
         spark__default__parallelism="1",
         spark__sql__warehouse__dir=str(warehouse),
-        # Every test runs the same generated code; Spark keeps a hundred classes, one audit has more.
-        spark__sql__codegen__cache__maxEntries="1000",
     )
     yield session
     session.stop()
