@@ -54,6 +54,11 @@ def _allow_replacement(fleet: Fleet, options: argparse.Namespace) -> Iterator[st
     yield f"{device.thing}: the claim may register it until {_moment(device.replacement_until_ms)}"
 
 
+def _groups(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
+    device = fleet.set_groups(options.thing, frozenset(options.group))
+    yield f"{device.thing}: {'in ' + ' '.join(sorted(device.groups)) if device.groups else 'in no group'}"
+
+
 def _decommission(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
     # Printed when all is done: what failed in between is an error, and the next run starts over.
     steps = fleet.decommission(options.thing, options.reason, dry_run=options.dry_run)
@@ -71,6 +76,7 @@ def _description(device: Device) -> Iterator[str]:
         "replaced": " ".join(sorted(device.replaced)),
         "replacement": device.replacement_until_ms
         and f"allowed until {_moment(device.replacement_until_ms)}",
+        "groups": " ".join(sorted(device.groups)),
         "reason": device.reason,
     }
     yield from (f"{name:13} {value}" for name, value in facts.items() if value)
@@ -97,10 +103,13 @@ def _parser() -> argparse.ArgumentParser:
     replacing = command("allow-replacement", "let the claim register a device that lost its certificate")
     replacing.add_argument("--days", type=int, choices=range(1, 31), default=7, metavar="1-30")
     replacing.set_defaults(run=_allow_replacement)
+    grouping = command("groups", "put a device into groups, and out of all others")
+    grouping.set_defaults(run=_groups)
     ending = command("decommission", "take a device out of service, for good; may be repeated")
     ending.add_argument("--reason", default="", help="kept in the registry")
     ending.add_argument("--dry-run", action="store_true", help="only tell what would be done")
     ending.set_defaults(run=_decommission)
-    for each in (showing, replacing, ending):
+    for each in (showing, replacing, grouping, ending):
         each.add_argument("thing")
+    grouping.add_argument("group", nargs="*", help="none: it belongs to no group")
     return parser

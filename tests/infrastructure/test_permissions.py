@@ -17,8 +17,10 @@ FOLDERS = {
     "Router": {"ledger/*", "contracts/*"},
     "ArchiveWriter": {"tap/*", "quarantine/*"},
     "DeliveryAudit": {"tap/*", "ledger/*", "contracts/*", "audit/*"},
+    "Downlink": {"devices/*/inbox"},
 }
-"""The only wildcards: objects of the archive, whose names nobody knows beforehand, by who uses them."""
+"""The only wildcards: objects of the archive and devices, whose names nobody knows beforehand, by who uses
+them."""
 
 
 def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templates) -> None:

@@ -54,6 +54,8 @@ def test_an_event_is_expected_where_the_contract_leads_it(
     assert {service for service, those in keys.items() if those} == services
     assert keys.keys() == {
         "call-service",
+        "voice-service",
+        "health-service",
         "alarm-centre",
         "care-analytics",
         "family-app",

@@ -1,0 +1,13 @@
+"""Cloud services that are functions of this plane: nobody else reads their inboxes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eventplane.presence import MONITOR
+
+DOWNLINK: Final = "downlink"
+"""The participant that brings events to devices: its inbox takes what they answer, its outbox has the dead
+letters of what they rejected. Without it a contract has no way down."""
+
+OWN_SERVICES: Final = frozenset({MONITOR, DOWNLINK})
