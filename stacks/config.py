@@ -308,9 +308,9 @@ _PRESENCE = PresenceSettings(
     sweeper=FunctionSize(memory_mib=512, timeout_s=55, batch_size=1, batch_window_s=0, max_concurrency=2),
 )
 
-# Nothing waits for company: a carer's message shall be there now.
+# Nothing waits for company: what a carer says shall be there now. A page of devices takes some seconds.
 _DOWNLINK = DownlinkSettings(
-    reader=FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=5),
+    reader=FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, batch_window_s=0, max_concurrency=5),
     reconcilers=1,
     reconciler=FunctionSize(memory_mib=512, timeout_s=55, batch_size=1, batch_window_s=0, max_concurrency=2),
 )
@@ -348,9 +348,7 @@ ENVIRONMENTS: Final = {
             downlink=replace(
                 _DOWNLINK,
                 is_scheduled=False,
-                reader=FunctionSize(
-                    memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
-                ),
+                reader=replace(_DOWNLINK.reader, max_concurrency=2),
             ),
             inbox_visibility_s=30,
             audit_workers=2,
@@ -402,9 +400,7 @@ ENVIRONMENTS: Final = {
             downlink=replace(
                 _DOWNLINK,
                 reconcilers=BUCKETS,
-                reader=FunctionSize(
-                    memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=50
-                ),
+                reader=replace(_DOWNLINK.reader, max_concurrency=50),
             ),
             inbox_visibility_s=60,
             audit_workers=5,

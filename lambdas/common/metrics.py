@@ -37,6 +37,14 @@ class Metric(StrEnum):
     """Messages that are no frame."""
     RESENT = "Resent"
     """Failures of the ingest rule that were handed to a queue again."""
+    TRANSMITTED = "Transmitted"
+    """Events published to a device's inbox; the next two are what devices answered."""
+    ACKNOWLEDGED = "Acknowledged"
+    REJECTED = "Rejected"
+    PARKED = "Parked"
+    """Deliveries that a device did not acknowledge although it is there; the reconciler goes on with them."""
+    RECONCILED = "Reconciled"
+    """Items that the reconciler looked at."""
 
 
 class Delay(StrEnum):

@@ -10,15 +10,19 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from eventplane.downlink.table import (
+    INDEX,
+    INDEX_KEY,
+    INDEX_SORT_KEY,
+    PARTITION_KEY,
+    SORT_KEY,
+    TABLE,
+)
 from stacks.config import Environment
 from stacks.constructs.service_role import allow
 
-TABLE: Final = "desired"
-THING: Final = "thing"
-ITEM: Final = "item"
-WORK_INDEX: Final = "work"
 PENDING_INDEX: Final = "pending"
-DUE: Final = "due_at_ms"
+"""The items of one device by when they are due: what a device that subscribes is waiting for."""
 
 
 class DesiredTable(Construct):
@@ -36,8 +40,8 @@ class DesiredTable(Construct):
             self,
             "Table",
             table_name=environment.resource_name(TABLE),
-            partition_key=attribute(THING, text),
-            sort_key=attribute(ITEM, text),
+            partition_key=attribute(PARTITION_KEY, text),
+            sort_key=attribute(SORT_KEY, text),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
@@ -46,14 +50,14 @@ class DesiredTable(Construct):
             deletion_protection=environment.keeps_data,
         )
         self.table.add_global_secondary_index(
-            index_name=WORK_INDEX,
-            partition_key=attribute("work", number),
-            sort_key=attribute(DUE, number),
+            index_name=INDEX,
+            partition_key=attribute(INDEX_KEY, number),
+            sort_key=attribute(INDEX_SORT_KEY, number),
             projection_type=dynamodb.ProjectionType.KEYS_ONLY,
         )
         self.table.add_local_secondary_index(
             index_name=PENDING_INDEX,
-            sort_key=attribute(DUE, number),
+            sort_key=attribute(INDEX_SORT_KEY, number),
             projection_type=dynamodb.ProjectionType.KEYS_ONLY,
         )
 

@@ -13,10 +13,12 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
+from eventplane.downlink.table import INDEX, TABLE
 from eventplane.fleet_registry import TABLE as FLEET
+from eventplane.resource_names import channel_queue, dead_letter_queue
 from eventplane.topics import device_topic
 from stacks.config import PROJECT, Environment, FunctionSize
-from stacks.constructs.desired_table import PENDING_INDEX, TABLE, WORK_INDEX, allow_desired
+from stacks.constructs.desired_table import PENDING_INDEX, allow_desired
 from stacks.constructs.durable_queue import allow_send, find_queue
 from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.fleet_registry import allow_fleet
@@ -57,6 +59,8 @@ class Downlink(Construct):
         self._layer = layer
         self._work = find_queue(self, "WorkQueue", environment=environment, name=WORK)
         self._outbox = outbox
+        last_resort = dead_letter_queue(channel_queue(contract.device.inbox))
+        self._last_resort = find_queue(self, "LastResort", environment=environment, name=last_resort)
         settings = environment.downlink
         registry = allow_fleet(self, environment=environment, actions=["dynamodb:GetItem"])
         self._function(
@@ -76,7 +80,7 @@ class Downlink(Construct):
             settings.reconciler,
             statements=[
                 registry,
-                self._allow(["dynamodb:Query"], WORK_INDEX),
+                self._allow(["dynamodb:Query"], INDEX),
             ],
         )
         EveryMinute(
@@ -121,7 +125,7 @@ class Downlink(Construct):
                 self._allow(["dynamodb:Query"], PENDING_INDEX),
                 allow_presence(self, environment=environment, actions=["dynamodb:BatchGetItem"]),
                 allow(["iot:Publish"], [topic]),
-                allow_send(environment=environment, queues=[self._work, self._outbox]),
+                allow_send(environment=environment, queues=[self._work, self._outbox, self._last_resort]),
                 *statements,
             ],
             variables=self._variables(id),
@@ -136,6 +140,7 @@ class Downlink(Construct):
             "EVENTPLANE_FLEET_TABLE": name(FLEET),
             "EVENTPLANE_WORK_QUEUE": self._work.queue_url,
             "EVENTPLANE_OUTBOX_QUEUE": self._outbox.queue_url,
+            "EVENTPLANE_DEAD_LETTER_QUEUE": self._last_resort.queue_url,
         }
 
     def _allow(self, actions: Sequence[str], index: str | None = None) -> iam.PolicyStatement:
