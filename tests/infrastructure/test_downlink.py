@@ -69,7 +69,9 @@ def test_every_bucket_is_reconciled_once_a_minute(templates: Templates, local: T
     assert function(templates, "reconciler").find("Timeout") < 60
 
 
-def test_what_is_idle_costs_nothing_in_the_indexes_and_the_table_can_be_restored(templates: Templates) -> None:
+def test_what_is_idle_costs_nothing_in_the_indexes_and_the_table_can_be_restored(
+    templates: Templates,
+) -> None:
     (table,) = (each for each in templates.of("AWS::DynamoDB::Table") if each.stack == "downlink")
     (work,) = table.find("GlobalSecondaryIndexes")
     (pending,) = table.find("LocalSecondaryIndexes")
