@@ -78,6 +78,24 @@ class Statement:
     digest: int
 
 
+class Holding(NamedTuple):
+    """What the device holds of a `key` of one `kind`: the newest that the cloud desires.
+
+    `version` belongs to the incarnation `uid`, `position` is a command's place among those of its key. `json`
+    is a state's event, '' when it is deleted, and of a command. `rank` and `sequence` are its delivery's.
+    """
+
+    kind: str
+    key: str
+    uid: str
+    version: int
+    position: int
+    deleted: bool
+    rank: int
+    sequence: int
+    json: str
+
+
 class Birth(NamedTuple):
     """How the spool came to be. A recovered one has `salvaged` events of `lost_epoch`, as far as known."""
 
