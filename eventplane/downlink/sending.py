@@ -1,0 +1,204 @@
+"""What happens to an item, and what becomes of it. Every function is safe to repeat, in any order.
+
+One transmission of a key is under way at a time and always with its newest body; what comes meanwhile waits
+in the item. Nothing is sent to a device that is not there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eventplane.contract import Downlink
+from eventplane.downlink.acknowledgements import Acknowledgement, Result
+from eventplane.downlink.addressing import Addressed
+from eventplane.downlink.commands import is_known, next_turn, queued, without_expired
+from eventplane.downlink.desired import (
+    AWAY_MS,
+    BACKOFF_MS,
+    CHECK_SLACK_MS,
+    EXPIRED,
+    KEPT_MS,
+    PARKED_MS,
+    Change,
+    Desired,
+    Ended,
+    Message,
+    State,
+    Step,
+    message_of,
+    transmission,
+)
+from eventplane.downlink.newest import with_newest
+
+
+def desire(item: Desired | None, thing: str, wanted: Addressed, now_ms: int, is_present: bool) -> Step:
+    """An event for `thing` came; `item` is what the table has of its key.
+
+    Raises `DownlinkError` (`too_many_commands`).
+    """
+    item = item or Desired(thing=thing, key=wanted.key, kind=wanted.kind)
+    message = message_of(wanted)
+    if wanted.kind is Downlink.COMMAND:
+        return _command(item, message, now_ms, is_present)
+    after = with_newest(item, message)
+    if after.message != item.message:
+        return _accepted(after, now_ms, is_present)
+    if after.message is None and after != item:
+        return Step(_settled(after, State.IDLE, now_ms), change=Change.ACCEPTED)
+    if after.message and (after.message.source, after.message.id) == (message.source, message.id):
+        return _as(_healed(after, now_ms, is_present), Change.EQUAL)
+    return Step(after, change=Change.ACCEPTED if after != item else Change.OLDER)
+
+
+def _command(item: Desired, message: Message, now_ms: int, is_present: bool) -> Step:
+    if is_known(item, message):
+        return _as(_healed(item, now_ms, is_present), Change.EQUAL)
+    if message.expires_at_ms is not None and message.expires_at_ms <= now_ms:
+        return Step(item, ended=(Ended(message, EXPIRED, "it came too late"),), change=Change.EXPIRED)
+    is_free = item.message is None
+    after = queued(item, message, now_ms)
+    return _accepted(after, now_ms, is_present) if is_free else Step(after, change=Change.ACCEPTED)
+
+
+def _accepted(item: Desired, now_ms: int, is_present: bool) -> Step:
+    if item.state is State.SENDING:
+        # One transmission at a time: the newest goes with its acknowledgement, or with its check.
+        return _as(missed(item, now_ms, is_present), Change.COALESCED)
+    return _as(_transmit(replace(item, attempts=0), now_ms, is_present), Change.ACCEPTED)
+
+
+def _healed(item: Desired, now_ms: int, is_present: bool) -> Step:
+    """What is there already and did not arrive is tried again: the event came once more for a reason."""
+    if item.state is State.SENDING:
+        return missed(item, now_ms, is_present)
+    if item.state is State.IDLE or (item.state is State.PENDING and not is_present):
+        return Step(item)
+    return _transmit(replace(item, attempts=0), now_ms, is_present)
+
+
+def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is_present: bool) -> Step:
+    """The device, in its `epoch`, answered an event of this key. What answers nothing that counts, changes
+    nothing."""
+    message = item.message
+    named = (ack.version, ack.source, ack.id)
+    if message is None or ack.fence != item.fence or ack.order != message.order or item.state is State.IDLE:
+        return Step(item)
+    is_stored = ack.result is Result.STORED
+    if named == message.identity:
+        if is_stored:
+            return _done(_confirmed(item, message, epoch), now_ms, is_present)
+        return _rejected(replace(item, epoch=epoch), ack, now_ms, is_present)
+    if named == item.sent:
+        # Updates came meanwhile: the device is there and free for the newest.
+        known = replace(item, epoch=epoch, attempts=0)
+        if is_stored:
+            known = replace(known, acknowledged_uid=ack.uid, acknowledged_version=ack.version)
+        return _transmit(known, now_ms, is_present)
+    return Step(item)
+
+
+def _confirmed(item: Desired, message: Message, epoch: str) -> Desired:
+    return replace(
+        item, epoch=epoch, acknowledged_uid=message.uid, acknowledged_version=message.version, attempts=0
+    )
+
+
+def _done(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, ...] = ()) -> Step:
+    """The present message is dealt with."""
+    if item.kind is Downlink.STATE:
+        return Step(_settled(item, State.IDLE, now_ms), ended=ended)
+    return _transmit(next_turn(replace(item, message=None), now_ms), now_ms, is_present, ended)
+
+
+def _rejected(item: Desired, ack: Acknowledgement, now_ms: int, is_present: bool) -> Step:
+    message = item.message
+    if message is None or item.state is State.REJECTED:
+        return Step(item)
+    ended = (Ended(message, ack.reason or "rejected", ack.detail),)
+    if item.kind is Downlink.STATE:
+        return Step(_settled(item, State.REJECTED, now_ms), ended=ended)
+    # Whoever corrects the cause and sends it again shall not meet its own memory.
+    recent = tuple(each for each in item.recent if each != message.digest)
+    return _done(replace(item, recent=recent), now_ms, is_present, ended)
+
+
+def missed(item: Desired, now_ms: int, is_present: bool) -> Step:
+    """The check of a transmission: if it still waits for its acknowledgement, the next one, with the newest
+    body."""
+    if item.state is not State.SENDING or item.due_at_ms is None or now_ms + CHECK_SLACK_MS < item.due_at_ms:
+        return Step(item)
+    after, ended = without_expired(item, now_ms)
+    if is_present and after.message == item.message and item.attempts >= len(BACKOFF_MS):
+        return Step(replace(after, state=State.PARKED, due_at_ms=now_ms + PARKED_MS), ended=ended)
+    return _transmit(after, now_ms, is_present, ended)
+
+
+def connected(item: Desired, now_ms: int) -> Step:
+    """The device is there, perhaps in a new session: what it has not confirmed goes out, also if it was
+    under way."""
+    if item.state in (State.PENDING, State.PARKED, State.SENDING):
+        return _transmit(replace(item, attempts=0), now_ms, is_present=True)
+    return Step(item)
+
+
+def forgot(item: Desired, epoch: str, now_ms: int, is_present: bool) -> Step:
+    """The device began a new life, `epoch`, with nothing. Told twice, or late, it costs a transmission at
+    most."""
+    if item.epoch == epoch or item.message is None:
+        return Step(item)
+    lost = replace(
+        item,
+        epoch=epoch,
+        fence=item.fence + 1,
+        attempts=0,
+        sent=None,
+        acknowledged_uid="",
+        acknowledged_version=None,
+    )
+    return _transmit(lost, now_ms, is_present)
+
+
+def reconcile(item: Desired, now_ms: int, is_present: bool, is_known: bool) -> Step:
+    """The reconciler looks at an item that is due. `is_known`: the fleet has the device, not
+    decommissioned."""
+    if not is_known:
+        return Step(None)
+    if item.due_at_ms is None or item.due_at_ms > now_ms:
+        return Step(item)
+    if item.state in (State.IDLE, State.REJECTED):
+        return Step(item if item.is_present else None)
+    if item.state is State.SENDING:
+        return missed(item, now_ms, is_present)
+    return _transmit(replace(item, attempts=0), now_ms, is_present)
+
+
+def _transmit(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, ...] = ()) -> Step:
+    """The next transmission of what is the newest now; `ended` is what ended before."""
+    item, expired = without_expired(item, now_ms)
+    ended += expired
+    message = item.message
+    if message is None:
+        return Step(_settled(item, State.IDLE, now_ms), ended=ended)
+    if not is_present:
+        ends = (each.expires_at_ms for each in (message, *item.waiting) if each.expires_at_ms is not None)
+        due_at_ms = min([now_ms + AWAY_MS, *ends])
+        return Step(replace(item, state=State.PENDING, attempts=0, due_at_ms=due_at_ms), ended=ended)
+    wait_ms = BACKOFF_MS[min(item.attempts, len(BACKOFF_MS) - 1)]
+    item = replace(
+        item,
+        state=State.SENDING,
+        attempts=item.attempts + 1,
+        sent=message.identity,
+        due_at_ms=now_ms + wait_ms,
+    )
+    return Step(item, publish=transmission(item, message), ended=ended)
+
+
+def _settled(item: Desired, state: State, now_ms: int) -> Desired:
+    """`item` with nothing left to send."""
+    # A live state stays as it is; a tombstone, and what remembers commands, has its time.
+    due_at_ms = None if item.is_present else now_ms + KEPT_MS
+    return replace(item, state=state, attempts=0, sent=None, due_at_ms=due_at_ms)
+
+
+def _as(step: Step, change: Change) -> Step:
+    return replace(step, change=change)
