@@ -12,16 +12,17 @@ from collections.abc import Iterable, Iterator
 
 from edge.spool.batch import DamagedTextError
 from edge.spool.records import Holding
+from eventplane.downlink.reception import Held
 
 MOST_KEYS = 4096
 """Keys of which the device holds something; and, together with these, deletions. Ours: a home's settings and
 messages are a few hundred, and 4,096 states of 350 B are 2 MB on the disk."""
 
-_COLUMNS = "kind, key, uid, version, position, deleted, rank, sequence, checksum, text"
+_COLUMNS = "kind, key, version, deleted, position, source, id, rank, sequence, checksum, text"
 _GET = f"SELECT {_COLUMNS} FROM holding WHERE kind = ? AND key = ?"  # noqa: S608
 _ALL = f"SELECT {_COLUMNS} FROM holding ORDER BY number"  # noqa: S608
 # A new number each time: they tell which deletion is the oldest.
-_PUT = f"INSERT OR REPLACE INTO holding ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_PUT = f"INSERT OR REPLACE INTO holding ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _TRIM = """
 DELETE FROM holding WHERE number IN (
     SELECT number FROM holding WHERE deleted = 1 ORDER BY number
@@ -52,7 +53,7 @@ class Holdings:
         deletes = False
         for each in holdings:
             self._db.execute(_PUT, _row(each))
-            deletes |= each.deleted
+            deletes |= each.held.is_deleted
         if deletes:
             self._db.execute(_TRIM, (MOST_KEYS,))
 
@@ -67,12 +68,15 @@ def read_holdings(db: sqlite3.Connection) -> Iterator[Holding]:
 
 
 def _row(holding: Holding) -> tuple[object, ...]:
-    text = holding.json.encode("utf-8")
-    return (*holding[:-1], zlib.crc32(text), text)
+    kind, key, held, rank, sequence, json = holding
+    text = json.encode("utf-8")
+    columns = (held.version, held.is_deleted, held.order, held.source, held.id, rank, sequence)
+    return (kind, key, *columns, zlib.crc32(text), text)
 
 
-def _holding(row: tuple[str, str, str, int, int, int, int, int, int, bytes]) -> Holding:
-    kind, key, uid, version, position, deleted, rank, sequence, checksum, text = row
+def _holding(row: tuple[str, str, int, int, int, str, str, int, int, int, bytes]) -> Holding:
+    kind, key, version, deleted, order, source, id, rank, sequence, checksum, text = row
     if zlib.crc32(text) != checksum:
         raise DamagedTextError(None)
-    return Holding(kind, key, uid, version, position, bool(deleted), rank, sequence, text.decode("utf-8"))
+    held = Held(version=version, is_deleted=bool(deleted), order=order, source=source, id=id)
+    return Holding(kind, key, held, rank, sequence, text.decode("utf-8"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from eventplane.delivery import Outcome
+from eventplane.downlink.reception import Held
 
 BEFORE_EVERYTHING: Final = -(1 << 62)
 """Lower than any sequence: where a cursor starts. Salvaged events have negative sequences."""
@@ -81,16 +82,14 @@ class Statement:
 class Holding(NamedTuple):
     """What the device holds of a `key` of one `kind`: the newest that the cloud desires.
 
-    `version` belongs to the incarnation `uid`, `position` is a command's place among those of its key. `json`
-    is a state's event, '' when it is deleted, and of a command. `rank` and `sequence` are its delivery's.
+    `held` tells newer from older. `json` is a state's event, '' when it is deleted, and for commands. `rank`
+    and `sequence` are those of the delivery that was made last, `sequence` 0 for none and negative where the
+    event was salvaged: nobody knows whether it was delivered.
     """
 
     kind: str
     key: str
-    uid: str
-    version: int
-    position: int
-    deleted: bool
+    held: Held
     rank: int
     sequence: int
     json: str

@@ -13,8 +13,9 @@ HOLDING_SCHEMA = """
 -- `rank` and `sequence` are those of its delivery on the device. What has a higher `number` is more recent.
 CREATE TABLE holding (
     number INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT NOT NULL,
-    uid TEXT NOT NULL, version INTEGER NOT NULL, position INTEGER NOT NULL, deleted INTEGER NOT NULL,
-    rank INTEGER NOT NULL, sequence INTEGER NOT NULL, checksum INTEGER NOT NULL, text BLOB NOT NULL,
+    version INTEGER NOT NULL, deleted INTEGER NOT NULL, position INTEGER NOT NULL,
+    source TEXT NOT NULL, id TEXT NOT NULL, rank INTEGER NOT NULL, sequence INTEGER NOT NULL,
+    checksum INTEGER NOT NULL, text BLOB NOT NULL,
     UNIQUE (kind, key)
 );
 CREATE INDEX holding_age ON holding (deleted, number)
