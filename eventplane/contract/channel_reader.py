@@ -42,8 +42,8 @@ _WHEN_FULL = Word(
 _DOWNLINK = Word(
     Downlink,
     Downlink.COMMAND,
-    "of the device's inbox: whether events of types that do not say go down as `state`, of which only the newest "
-    "counts, or as a `command`, each of which is delivered",
+    "of a device's inbox, for types that do not say: of a `state` only the newest counts, "
+    "each `command` is delivered ([downlink.md](downlink.md))",
 )
 
 WORDS: dict[str, Word[Any]] = {

@@ -82,8 +82,7 @@ class SchemaCheck(StrEnum):
 
 
 class Downlink(StrEnum):
-    """How an event goes down to a device: as a state, of which only the newest counts, or as a command,
-    each of which is delivered."""
+    """How an event goes down to a device: of a state only the newest counts, each command is delivered."""
 
     STATE = "state"
     COMMAND = "command"
@@ -232,8 +231,7 @@ class Contract:
         return tuple(route for route in self.routes if route.place is place)
 
     def downlink(self, event_type: str) -> Downlink:
-        """How events of `event_type` go down to a device: as the type says, else as the device's inbox
-        does."""
+        """How events of `event_type` go down to a device: as the type says, else the device's inbox."""
         declared = self.event_types.get(event_type)
         return (declared and declared.downlink) or self.device.inbox.downlink
 

@@ -18,8 +18,7 @@ ACKNOWLEDGED: Final = REPORT_PREFIX + "acknowledged.v1"
 """The type of the event. Its source is the forwarder's, as of every report."""
 
 OLDER: Final = "older"
-"""Why a device rejects what it holds something newer of. It matters only where the cloud has lost its
-table."""
+"""Why a device rejects what it holds something newer of. It counts only where the cloud lost its table."""
 
 
 class Result(StrEnum):

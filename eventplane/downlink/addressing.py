@@ -59,9 +59,9 @@ class Addressed:
 def addressed(event: Envelope, kind: Downlink, accepted_at_ms: int, expiry_s: int | None = None) -> Addressed:
     """What `event` says of itself, to be delivered as `kind`.
 
-    `accepted_at_ms` (Unix milliseconds) is when the plane accepted it; it must be the same for each copy of
-    the event (the queue's time of sending, not the clock). `expiry_s` is the inbox's. Raises
-    `DownlinkError`."""
+    `accepted_at_ms` (Unix milliseconds) is when the plane accepted it, the same for each copy of it: the queue's
+    time of sending, not the clock. `expiry_s` is the inbox's. Raises `DownlinkError`.
+    """
     _check(event)
     attributes = event.attributes
     is_deleted = _is_deleted(attributes.get("statedelete", False))
@@ -123,7 +123,8 @@ def _key(event: Envelope, kind: Downlink) -> str:
         return key
     raise DownlinkError(
         errors.INVALID_STATE_KEY,
-        f"`statekey` {key!r:.350} is not kind/namespace/name, each of 1 to 100 letters, digits, `.`, `_`, `~`, `-`",
+        f"`statekey` {key!r:.350} is not kind/namespace/name, "
+        "each of 1 to 100 letters, digits, `.`, `_`, `~`, `-`",
     )
 
 

@@ -32,8 +32,8 @@ def queued(item: Desired, message: Message, now_ms: int) -> Desired:
     if len(waiting) > MAX_WAITING or size > MAX_WAITING_BYTES:
         raise DownlinkError(
             errors.TOO_MANY_COMMANDS,
-            f"{len(waiting)} commands of {size} bytes would wait for {item.key} of {item.thing}, "
-            f"{MAX_WAITING} of {MAX_WAITING_BYTES} are kept; give commands an expirytime, or keys of their own",
+            f"{len(waiting)} commands of {size} bytes would wait for {item.key} of {item.thing}; "
+            f"{MAX_WAITING} of {MAX_WAITING_BYTES} bytes may; give them an expirytime, or keys of their own",
         )
     recent = (*item.recent, message.digest)[-MAX_RECENT:]
     return next_turn(replace(item, waiting=waiting, recent=recent), now_ms)

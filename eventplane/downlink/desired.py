@@ -26,13 +26,11 @@ AWAY_MS: Final = 60 * 60 * 1_000
 connection sends it at once; this is for a connection that nobody was told of."""
 
 KEPT_MS: Final = 28 * 24 * 60 * 60 * 1_000
-"""How long a tombstone outlives its acknowledgement, and the memory of commands the last of them,
-milliseconds: so long can an older event still be on its way, 14 days in each of two queues (Amazon SQS
-quotas)."""
+"""How long a tombstone outlives its acknowledgement, and the memory of commands the last one, milliseconds.
+So long can an older event still be on its way: 14 days in each of two queues (Amazon SQS quotas)."""
 
 MAX_DELETES: Final = 8
-"""Most deletions remembered that came before what they delete. Ours: incarnations follow each other
-slowly."""
+"""Most deletions remembered that came before what they delete. Ours: an object has few incarnations."""
 
 MAX_WAITING: Final = 100
 """Most commands of one key that wait for a device. Ours."""
@@ -48,8 +46,9 @@ class State(StrEnum):
     """How far a delivery has come.
 
     IDLE: the device has it, or there is nothing to have. PENDING: it waits for the device to be there.
-    SENDING: a transmission is under way. PARKED: none was acknowledged; the reconciler goes on. REJECTED:
-    the device will never take it; the next version will be tried."""
+    SENDING: a transmission is under way. PARKED: none was acknowledged; the reconciler goes on. REJECTED: the
+    device will never take it; the next version will be tried.
+    """
 
     IDLE = "idle"
     PENDING = "pending"
@@ -85,8 +84,7 @@ class Message:
 
     @property
     def rank(self) -> tuple[int, bool, str, str]:
-        """What is greater is newer: by version, a tombstone after what it ends, then by id as a last
-        resort."""
+        """What is greater is newer: by version, a tombstone after what it ends, then by id."""
         return self.version, self.is_deleted, self.id, self.source
 
     @property
@@ -139,7 +137,7 @@ class Desired:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A message that is not delivered any more: `reason` EXPIRED, or the device's word for a rejection."""
+    """A message that is not delivered any more: `reason` EXPIRED, DEVICE_GONE, or the device's own word."""
 
     message: Message
     reason: str
@@ -148,6 +146,9 @@ class Ended:
 
 EXPIRED: Final = "expired"
 """Why a command ended that was not acknowledged in its time."""
+
+DEVICE_GONE: Final = "device_gone"
+"""Why a command ended whose device was decommissioned."""
 
 
 class Change(StrEnum):
@@ -162,12 +163,13 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What becomes of an item (None: remove it), and what has to be done besides.
+    """What becomes of an item (None: it is gone, or never was), and what has to be done besides.
 
-    In this order, so that a crash anywhere loses nothing: dead letters of `ended` (those of reason EXPIRED
-    are counted only), the conditional write of `item`, then `publish` (an event in JSON format, to the
-    device's inbox) and a check of the item at `item.due_at_ms`. A write that another was faster than is no
-    step: read again, decide again."""
+    In this order, so that a crash anywhere loses nothing: dead letters of `ended` (what is EXPIRED is only
+    counted), the conditional write of `item` where it differs from the one read, then `publish` (an event in
+    JSON format, to the device's inbox) and a check of the item at `item.due_at_ms`. A write that another was
+    faster than is no step: read again, decide again.
+    """
 
     item: Desired | None
     publish: str | None = None

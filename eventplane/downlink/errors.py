@@ -23,8 +23,7 @@ NOT_FOR_A_DEVICE: Final = "not_for_a_device"
 
 
 class DownlinkError(EventPlaneError):
-    """An event cannot go down to a device. `reason` is a stable word for a dead letter, `detail` is for
-    people."""
+    """An event cannot go down to a device: `reason` is a dead letter's word, `detail` is for people."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")

@@ -1,9 +1,9 @@
 """Which state of a key is the newest, in whatever order, and however often, its events come.
 
-The last live version of a key says which incarnation counts: it is the present one unless that incarnation
-was deleted at its version or later. Versions grow over incarnations, so a deletion need not have been heard
-for a new one to replace the old. A deletion with a uid ends that incarnation only; one without ends
-whatever is not newer."""
+The last live version of a key says which incarnation counts; it is there unless that incarnation was deleted
+at its version or later. Versions grow over incarnations, so a new one replaces the old before its deletion was
+heard of. A deletion with a uid ends that incarnation only; one without ends whatever is not newer.
+"""
 
 from __future__ import annotations
 

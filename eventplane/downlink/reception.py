@@ -22,8 +22,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a device remembers of a key: of a state what it stored last, tombstones too; of commands the
-    last."""
+    """What a device remembers of a key: the last state, tombstones too, or the last of its commands."""
 
     version: int
     is_deleted: bool
@@ -46,8 +45,8 @@ def held(incoming: Incoming) -> Held:
 def receive(before: Held | None, incoming: Incoming) -> Verdict:
     """What to do with `incoming`, of whose key and kind the device holds `before`.
 
-    Two events of one version are told apart as in the cloud: a tombstone is the newer one, then the greater
-    id."""
+    Two states of one version are told apart as in the cloud: the tombstone is newer, then the greater id.
+    """
     if before is None:
         return Verdict.APPLY
     if incoming.kind is Downlink.COMMAND:

@@ -1,7 +1,8 @@
 """What happens to an item, and what becomes of it. Every function is safe to repeat, in any order.
 
-One transmission of a key is under way at a time and always with its newest body; what comes meanwhile waits
-in the item. Nothing is sent to a device that is not there."""
+One transmission of a key is under way at a time, always with its newest body; what comes meanwhile waits in the
+item. Nothing is sent to a device that is not there. Times are Unix milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from eventplane.downlink.desired import (
     AWAY_MS,
     BACKOFF_MS,
     CHECK_SLACK_MS,
+    DEVICE_GONE,
     EXPIRED,
     KEPT_MS,
     PARKED_MS,
@@ -35,10 +37,13 @@ def desire(item: Desired | None, thing: str, wanted: Addressed, now_ms: int, is_
 
     Raises `DownlinkError` (`too_many_commands`).
     """
-    item = item or Desired(thing=thing, key=wanted.key, kind=wanted.kind)
-    message = message_of(wanted)
-    if wanted.kind is Downlink.COMMAND:
-        return _command(item, message, now_ms, is_present)
+    new = Desired(thing=thing, key=wanted.key, kind=wanted.kind)
+    take = _command if wanted.kind is Downlink.COMMAND else _state
+    step = take(item or new, message_of(wanted), now_ms, is_present)
+    return replace(step, item=item) if step.item == new else step
+
+
+def _state(item: Desired, message: Message, now_ms: int, is_present: bool) -> Step:
     after = with_newest(item, message)
     if after.message != item.message:
         return _accepted(after, now_ms, is_present)
@@ -56,7 +61,9 @@ def _command(item: Desired, message: Message, now_ms: int, is_present: bool) -> 
         return Step(item, ended=(Ended(message, EXPIRED, "it came too late"),), change=Change.EXPIRED)
     is_free = item.message is None
     after = queued(item, message, now_ms)
-    return _accepted(after, now_ms, is_present) if is_free else Step(after, change=Change.ACCEPTED)
+    if is_free:
+        return _accepted(after, now_ms, is_present)
+    return _as(_healed(after, now_ms, is_present), Change.ACCEPTED)
 
 
 def _accepted(item: Desired, now_ms: int, is_present: bool) -> Step:
@@ -67,7 +74,7 @@ def _accepted(item: Desired, now_ms: int, is_present: bool) -> Step:
 
 
 def _healed(item: Desired, now_ms: int, is_present: bool) -> Step:
-    """What is there already and did not arrive is tried again: the event came once more for a reason."""
+    """What is there already and did not arrive is tried again: something came for its key."""
     if item.state is State.SENDING:
         return missed(item, now_ms, is_present)
     if item.state is State.IDLE or (item.state is State.PENDING and not is_present):
@@ -76,8 +83,7 @@ def _healed(item: Desired, now_ms: int, is_present: bool) -> Step:
 
 
 def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is_present: bool) -> Step:
-    """The device, in its `epoch`, answered an event of this key. What answers nothing that counts, changes
-    nothing."""
+    """The device, in its `epoch`, answered an event of this key. What answers nothing that counts is nothing."""
     message = item.message
     named = (ack.version, ack.source, ack.id)
     if message is None or ack.fence != item.fence or ack.order != message.order or item.state is State.IDLE:
@@ -122,8 +128,7 @@ def _rejected(item: Desired, ack: Acknowledgement, now_ms: int, is_present: bool
 
 
 def missed(item: Desired, now_ms: int, is_present: bool) -> Step:
-    """The check of a transmission: if it still waits for its acknowledgement, the next one, with the newest
-    body."""
+    """The check of a transmission: the next one, with the newest body, if no acknowledgement came."""
     if item.state is not State.SENDING or item.due_at_ms is None or now_ms + CHECK_SLACK_MS < item.due_at_ms:
         return Step(item)
     after, ended = without_expired(item, now_ms)
@@ -133,16 +138,14 @@ def missed(item: Desired, now_ms: int, is_present: bool) -> Step:
 
 
 def connected(item: Desired, now_ms: int) -> Step:
-    """The device is there, perhaps in a new session: what it has not confirmed goes out, also if it was
-    under way."""
+    """The device is there, perhaps in a new session: what it has not confirmed goes out, again if need be."""
     if item.state in (State.PENDING, State.PARKED, State.SENDING):
         return _transmit(replace(item, attempts=0), now_ms, is_present=True)
     return Step(item)
 
 
 def forgot(item: Desired, epoch: str, now_ms: int, is_present: bool) -> Step:
-    """The device began a new life, `epoch`, with nothing. Told twice, or late, it costs a transmission at
-    most."""
+    """The device began a new life, `epoch`, with nothing. Told late or twice, it costs a transmission."""
     if item.epoch == epoch or item.message is None:
         return Step(item)
     lost = replace(
@@ -158,10 +161,9 @@ def forgot(item: Desired, epoch: str, now_ms: int, is_present: bool) -> Step:
 
 
 def reconcile(item: Desired, now_ms: int, is_present: bool, is_known: bool) -> Step:
-    """The reconciler looks at an item that is due. `is_known`: the fleet has the device, not
-    decommissioned."""
+    """The reconciler looks at a due item. `is_known`: the fleet has the device, and not decommissioned."""
     if not is_known:
-        return Step(None)
+        return Step(None, ended=_orphans(item))
     if item.due_at_ms is None or item.due_at_ms > now_ms:
         return Step(item)
     if item.state in (State.IDLE, State.REJECTED):
@@ -169,6 +171,15 @@ def reconcile(item: Desired, now_ms: int, is_present: bool, is_known: bool) -> S
     if item.state is State.SENDING:
         return missed(item, now_ms, is_present)
     return _transmit(replace(item, attempts=0), now_ms, is_present)
+
+
+def _orphans(item: Desired) -> tuple[Ended, ...]:
+    """The commands that nobody will get any more; a state just goes with its device."""
+    if item.kind is Downlink.STATE or item.message is None:
+        return ()
+    return tuple(
+        Ended(each, DEVICE_GONE, "its device left the fleet") for each in (item.message, *item.waiting)
+    )
 
 
 def _transmit(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, ...] = ()) -> Step:

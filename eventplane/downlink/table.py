@@ -20,8 +20,8 @@ PARTITION_KEY: Final = "thing"
 SORT_KEY: Final = "sk"
 
 INDEX: Final = "work"
-"""The index by `work`, the device's share (`eventplane.presence.BUCKETS`), and `due_at_ms`. It is sparse:
-what need not be looked at does not stand in it. Keys only: look at the item before believing it."""
+"""The index by `work`, the device's share (`eventplane.presence.BUCKETS`), and `due_at_ms`. What need not be
+looked at is not in it. It has the keys only: look at the item before believing it."""
 
 INDEX_KEY: Final = "work"
 INDEX_SORT_KEY: Final = "due_at_ms"
@@ -64,8 +64,7 @@ def page_request(table: str, thing: str, limit: int, after: str | None = None) -
 
 
 def due_request(table: str, bucket: int, now_ms: int, limit: int) -> dict[str, Any]:
-    """The arguments of Query for the `limit` items of a share that are due the longest, at `now_ms` (Unix
-    ms)."""
+    """The arguments of Query for the `limit` items of a share that are due longest at `now_ms` (Unix ms)."""
     return {
         "TableName": table,
         "IndexName": INDEX,

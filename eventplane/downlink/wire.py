@@ -1,7 +1,8 @@
 """What the plane puts in front of an event on its way down, and how a device reads it there.
 
 `downfence` is a fencing token: the cloud raises it when a device has lost its state, the device's answer
-repeats it, so that an answer of the device's earlier life is told from one of its present life."""
+repeats it, so that an answer of an earlier life is told from one of the present life.
+"""
 
 from __future__ import annotations
 
