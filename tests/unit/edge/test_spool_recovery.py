@@ -217,10 +217,10 @@ def test_an_exchange_that_was_cut_off_is_finished(path: Path, moved: tuple[str, 
 
 def test_a_newer_format_is_never_touched(path: Path) -> None:
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 3")
+    db.execute("PRAGMA user_version = 4")
     db.execute("CREATE TABLE something (else_ TEXT)")
     db.close()
-    with pytest.raises(SpoolError, match="format is 3"):
+    with pytest.raises(SpoolError, match="format is 4"):
         Spool(path)
     assert beside(path, ".damaged") == []
 

@@ -1,0 +1,82 @@
+"""What the cloud desires of the device, newest of each key, within the caller's transaction.
+
+A deletion is kept as well, so that what is older and comes late does not bring the key back. Only as many as
+there is room for, the oldest go first; a checksum stands beside each text, because SQLite has none.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator
+
+from edge.spool.batch import DamagedTextError
+from edge.spool.records import Holding
+from eventplane.downlink.reception import Held
+
+MOST_KEYS = 4096
+"""Keys of which the device holds something; and, together with these, deletions. Ours: a home's settings and
+messages are a few hundred, and 4,096 states of 350 B are 2 MB on the disk."""
+
+_COLUMNS = "kind, key, version, deleted, position, source, id, rank, sequence, checksum, text"
+_GET = f"SELECT {_COLUMNS} FROM holding WHERE kind = ? AND key = ?"  # noqa: S608
+_ALL = f"SELECT {_COLUMNS} FROM holding ORDER BY number"  # noqa: S608
+# A new number each time: they tell which deletion is the oldest.
+_PUT = f"INSERT OR REPLACE INTO holding ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_TRIM = """
+DELETE FROM holding WHERE number IN (
+    SELECT number FROM holding WHERE deleted = 1 ORDER BY number
+    LIMIT MAX(0, (SELECT COUNT(*) FROM holding) - ?)
+)
+"""
+
+
+class Holdings:
+    """The table of `db`."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self.get("", "")  # so that a file without the table shows at once
+
+    def get(self, kind: str, key: str) -> Holding | None:
+        """What is held. Raises `DamagedTextError`."""
+        row = self._db.execute(_GET, (kind, key)).fetchone()
+        return _holding(row) if row else None
+
+    def count(self) -> int:
+        """Keys that are not deleted."""
+        (count,) = self._db.execute("SELECT COUNT(*) FROM holding WHERE deleted = 0").fetchone()
+        return int(count)
+
+    def put(self, holdings: Iterable[Holding]) -> None:
+        """Hold these in the place of others of the same kind and key."""
+        deletes = False
+        for each in holdings:
+            self._db.execute(_PUT, _row(each))
+            deletes |= each.held.is_deleted
+        if deletes:
+            self._db.execute(_TRIM, (MOST_KEYS,))
+
+
+def read_holdings(db: sqlite3.Connection) -> Iterator[Holding]:
+    """All that are sound, in the order of their storing. Raises `sqlite3.Error` where the file is damaged."""
+    for row in db.execute(_ALL):
+        try:
+            yield _holding(row)
+        except (DamagedTextError, TypeError, AttributeError):
+            continue
+
+
+def _row(holding: Holding) -> tuple[object, ...]:
+    kind, key, held, rank, sequence, json = holding
+    text = json.encode("utf-8")
+    columns = (held.version, held.is_deleted, held.order, held.source, held.id, rank, sequence)
+    return (kind, key, *columns, zlib.crc32(text), text)
+
+
+def _holding(row: tuple[str, str, int, int, int, str, str, int, int, int, bytes]) -> Holding:
+    kind, key, version, deleted, order, source, id, rank, sequence, checksum, text = row
+    if zlib.crc32(text) != checksum:
+        raise DamagedTextError(None)
+    held = Held(version=version, is_deleted=bool(deleted), order=order, source=source, id=id)
+    return Holding(kind, key, held, rank, sequence, text.decode("utf-8"))
