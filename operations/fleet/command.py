@@ -12,10 +12,12 @@ from datetime import UTC, datetime
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.downlink.table import TABLE as DESIRED
 from eventplane.errors import EventPlaneError
 from eventplane.fleet import Device
 from eventplane.fleet_registry import TABLE, Registry
 from eventplane.resource_names import resource_name
+from operations.desired import DesiredItems
 from operations.fleet.disposal import Disposal
 from operations.fleet.service import Fleet
 
@@ -35,8 +37,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _fleet(environment: str) -> Fleet:
     """With the credentials, the region and the endpoint that the AWS tools find, too."""
-    registry = Registry(boto3.client("dynamodb"), resource_name(environment, TABLE))
-    disposal = Disposal(boto3.client("iot"), boto3.client("iot-data"))
+    dynamodb = boto3.client("dynamodb")
+    registry = Registry(dynamodb, resource_name(environment, TABLE))
+    desired = DesiredItems(dynamodb, resource_name(environment, DESIRED))
+    disposal = Disposal(boto3.client("iot"), boto3.client("iot-data"), desired)
     return Fleet(registry, disposal, lambda: time.time_ns() // 1_000_000)
 
 
