@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from datetime import UTC, datetime
 from typing import Any
 
 from eventplane.downlink.desired import Desired
@@ -50,12 +49,8 @@ def _document(item: Desired) -> dict[str, Any]:
         "acknowledged": item.acknowledged_version,
         "state": item.state.value,
         "attempts": item.attempts,
-        "due": None if item.due_at_ms is None else _moment(item.due_at_ms),
+        "due": None if item.due_at_ms is None else text.moment(item.due_at_ms),
     }
-
-
-def _moment(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms // 1_000, UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.downlink.acknowledgements import rejected, stored
-from eventplane.downlink.desired import AWAY_MS, KEPT_MS, PARKED_MS, Desired, State
+from eventplane.downlink.desired import AWAY_MS, KEPT_MS, PARKED_MS, Desired, State, Step
 from eventplane.downlink.keys import key_of_source
 from eventplane.envelope import write_event
 from lambdas.downlink.items import NotChangedError
@@ -289,21 +288,15 @@ def test_who_is_slower_reads_again_and_decides_again(world: World, monkeypatch: 
     message = world.item().message
     assert message is not None
     assert message.version == 3
-    monkeypatch.setattr(world.table, "write", lambda item: None)
+    monkeypatch.setattr(world.table, "write", lambda _: None)
     assert world.desire(state(4)) == {"m0"}
 
 
 def test_an_item_that_others_keep_writing_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.desire(state(1))
-    monkeypatch.setattr(world.table, "remove", lambda item: False)
+    monkeypatch.setattr(world.table, "remove", lambda _: False)
     with pytest.raises(NotChangedError, match="home-1"):
-        world.items.change("home-1", f"s#{KEY_OF_PULSE}", _gone)
-
-
-def _gone(item: Any, now_ms: int) -> Any:
-    from eventplane.downlink.desired import Step
-
-    return Step(None)
+        world.items.change("home-1", f"s#{KEY_OF_PULSE}", lambda _item, _now_ms: Step(None))
 
 
 def test_more_commands_than_are_kept_are_dead_letters(world: World) -> None:

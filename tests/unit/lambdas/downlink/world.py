@@ -47,7 +47,7 @@ QUEUES = ("inbox", "work", "outbox", "last-resort")
 
 @dataclass
 class World:
-    """`now_ms` is everybody's clock; `sent` is what was published to devices, as long as IoT Core takes it."""
+    """`now_ms` is everybody's clock; `sent` is what was published to devices."""
 
     contract: Contract
     now_ms: int = START
