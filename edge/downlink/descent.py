@@ -25,8 +25,8 @@ from eventplane.receipts import SPOOL_FULL
 
 TOO_MANY_KEYS = "too_many_keys"
 UNROUTED = "unrouted"
-"""Why the device takes no further key, and no command that nobody in the home reads. A state is kept without
-a reader: the contract that names one may come after it."""
+"""Why the device takes no further state, and no command that nobody in the home reads. A state needs no
+reader: the contract that names one may come after it."""
 
 
 class Descent:
@@ -87,7 +87,7 @@ class Descent:
         turn.fleeting.extend(descended.fleeting)
         rank, sequence = self._deliver(descended, before, turn, supersedes=incoming.kind is Downlink.STATE)
         text = incoming.event.json if keeps_text else ""
-        turn.new_keys += _is_new(incoming, before)
+        turn.new_keys += _adds_key(incoming, before)
         turn.holdings[incoming.kind, incoming.key] = Holding(
             incoming.kind, incoming.key, held(incoming), rank, sequence, text
         )
@@ -101,7 +101,7 @@ class Descent:
             return why_refused(incoming, self._contract.name)
         if incoming.kind is Downlink.COMMAND and not (descended.is_stored or descended.fleeting):
             return Refusal(UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
-        if _is_new(incoming, before) and self._spool.held_keys() + turn.new_keys >= MOST_KEYS:
+        if _adds_key(incoming, before) and self._spool.held_keys() + turn.new_keys >= MOST_KEYS:
             return Refusal(TOO_MANY_KEYS, f"the device holds {MOST_KEYS} keys; delete some of them")
         return None
 
@@ -144,6 +144,7 @@ class Descent:
         return [Delivery(each, before.rank, before.sequence) for each in destinations]
 
 
-def _is_new(incoming: Incoming, before: Holding | None) -> bool:
-    """Whether the device will hold a key more."""
-    return not incoming.is_deleted and (before is None or before.held.is_deleted)
+def _adds_key(incoming: Incoming, before: Holding | None) -> bool:
+    """Whether the device will hold one state more."""
+    is_live = incoming.kind is Downlink.STATE and not incoming.is_deleted
+    return is_live and not (before and before.is_live)

@@ -1,7 +1,8 @@
 """What the cloud desires of the device, newest of each key, within the caller's transaction.
 
-A deletion is kept as well, so that what is older and comes late does not bring the key back. Only as many as
-there is room for, the oldest go first; a checksum stands beside each text, because SQLite has none.
+Beside states there are deletions, so that what is older and comes late does not bring a key back, and the
+numbers of the last commands, so that none comes twice. Of these the oldest make room: nothing so old is still
+on its way. A checksum stands beside each text, because SQLite has none.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from edge.spool.records import Holding
 from eventplane.downlink.reception import Held
 
 MOST_KEYS = 4096
-"""Keys of which the device holds something; and, together with these, deletions. Ours: a home's settings and
+"""Keys of which the device holds a state, and as many deletions and commands. Ours: a home's settings and
 messages are a few hundred, and 4,096 states of 350 B are 2 MB on the disk."""
 
-_COLUMNS = "kind, key, version, deleted, position, source, id, rank, sequence, checksum, text"
+_COLUMNS = "kind, key, live, version, deleted, position, source, id, rank, sequence, checksum, text"
 _GET = f"SELECT {_COLUMNS} FROM holding WHERE kind = ? AND key = ?"  # noqa: S608
 _ALL = f"SELECT {_COLUMNS} FROM holding ORDER BY number"  # noqa: S608
-# A new number each time: they tell which deletion is the oldest.
-_PUT = f"INSERT OR REPLACE INTO holding ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+# A new number each time: they tell which is the oldest.
+_PUT = f"INSERT OR REPLACE INTO holding ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _TRIM = """
 DELETE FROM holding WHERE number IN (
-    SELECT number FROM holding WHERE deleted = 1 ORDER BY number
-    LIMIT MAX(0, (SELECT COUNT(*) FROM holding) - ?)
+    SELECT number FROM holding WHERE live = 0 ORDER BY number
+    LIMIT MAX(0, (SELECT COUNT(*) FROM holding WHERE live = 0) - ?)
 )
 """
 
@@ -44,17 +45,17 @@ class Holdings:
         return _holding(row) if row else None
 
     def count(self) -> int:
-        """Keys that are not deleted."""
-        (count,) = self._db.execute("SELECT COUNT(*) FROM holding WHERE deleted = 0").fetchone()
+        """Keys with a state that is not deleted."""
+        (count,) = self._db.execute("SELECT COUNT(*) FROM holding WHERE live = 1").fetchone()
         return int(count)
 
     def put(self, holdings: Iterable[Holding]) -> None:
         """Hold these in the place of others of the same kind and key."""
-        deletes = False
+        crowds = False
         for each in holdings:
             self._db.execute(_PUT, _row(each))
-            deletes |= each.held.is_deleted
-        if deletes:
+            crowds |= not each.is_live
+        if crowds:
             self._db.execute(_TRIM, (MOST_KEYS,))
 
 
@@ -71,11 +72,11 @@ def _row(holding: Holding) -> tuple[object, ...]:
     kind, key, held, rank, sequence, json = holding
     text = json.encode("utf-8")
     columns = (held.version, held.is_deleted, held.order, held.source, held.id, rank, sequence)
-    return (kind, key, *columns, zlib.crc32(text), text)
+    return (kind, key, holding.is_live, *columns, zlib.crc32(text), text)
 
 
-def _holding(row: tuple[str, str, int, int, int, str, str, int, int, int, bytes]) -> Holding:
-    kind, key, version, deleted, order, source, id, rank, sequence, checksum, text = row
+def _holding(row: tuple[str, str, int, int, int, int, str, str, int, int, int, bytes]) -> Holding:
+    kind, key, _, version, deleted, order, source, id, rank, sequence, checksum, text = row
     if zlib.crc32(text) != checksum:
         raise DamagedTextError(None)
     held = Held(version=version, is_deleted=bool(deleted), order=order, source=source, id=id)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from eventplane.contract import Downlink
 from eventplane.delivery import Outcome
 from eventplane.downlink.reception import Held
 
@@ -93,6 +94,11 @@ class Holding(NamedTuple):
     rank: int
     sequence: int
     json: str
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a state."""
+        return self.kind == Downlink.STATE and not self.held.is_deleted
 
 
 class Birth(NamedTuple):

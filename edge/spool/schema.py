@@ -13,12 +13,13 @@ HOLDING_SCHEMA = """
 -- `rank` and `sequence` are those of its delivery on the device. What has a higher `number` is more recent.
 CREATE TABLE holding (
     number INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT NOT NULL,
+    live INTEGER NOT NULL, -- a state that is not deleted
     version INTEGER NOT NULL, deleted INTEGER NOT NULL, position INTEGER NOT NULL,
     source TEXT NOT NULL, id TEXT NOT NULL, rank INTEGER NOT NULL, sequence INTEGER NOT NULL,
     checksum INTEGER NOT NULL, text BLOB NOT NULL,
     UNIQUE (kind, key)
 );
-CREATE INDEX holding_age ON holding (deleted, number)
+CREATE INDEX holding_age ON holding (live, number)
 """
 
 SCHEMA = f"""

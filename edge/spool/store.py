@@ -115,7 +115,7 @@ class Spool:
             return self._contents.holdings.get(kind, key)
 
     def held_keys(self) -> int:
-        """How many keys are held, without the deleted ones."""
+        """How many keys have a state."""
         with self._errors("cannot be read"):
             return self._contents.holdings.count()
 
