@@ -13,8 +13,9 @@ from typing import Any
 from contract import load_contract
 from edge.service import ServiceClient
 from eventplane.attributes import AttributeValue
+from eventplane.contract import Downlink
 from eventplane.downlink.desired import Desired
-from eventplane.downlink.table import from_item, read_request
+from eventplane.downlink.table import from_item, read_request, sort_key
 from eventplane.envelope import Envelope, write_event
 from local.cloud import CloudEndpoint
 from local.mosquitto import Broker, start_mosquitto
@@ -53,11 +54,22 @@ class Plane:
         data = {"reading": "pulse", "high": version}
         self.send("Carers", THRESHOLD, f"{key}-{version}", data, **names, **attributes)
 
-    def item(self, thing: str, key: str) -> Desired | None:
-        """What the table has of a state."""
+    def item(self, thing: str, key: str, kind: Downlink = Downlink.STATE) -> Desired | None:
+        """What the table has of a state, or of the commands of a key."""
         dynamodb = self.cloud.client("dynamodb")
-        found = dynamodb.get_item(**read_request(self.outputs["DesiredTable"], thing, f"s#{key}"))
+        request = read_request(self.outputs["DesiredTable"], thing, sort_key(kind, key))
+        found = dynamodb.get_item(**request)
         return from_item(found["Item"]) if "Item" in found else None
+
+    def waits(self, thing: str, key: str, version: int) -> bool:
+        """Whether this version is known, and not that the device has it."""
+        item = self.item(thing, key)
+        return item is not None and item.message is not None and item.message.version == version
+
+    def commands(self, thing: str, key: str) -> int:
+        """How many commands wait for the device."""
+        item = self.item(thing, key, Downlink.COMMAND)
+        return 0 if item is None else len(item.waiting) + (item.message is not None)
 
     def is_stored(self, thing: str, key: str, version: int) -> bool:
         """Whether the device is known to have this version."""
