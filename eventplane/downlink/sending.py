@@ -1,7 +1,7 @@
 """What happens to an item, and what becomes of it. Every function is safe to repeat, in any order.
 
-One transmission of a key is under way at a time, always with its newest body; what comes meanwhile waits in the
-item. Nothing is sent to a device that is not there. Times are Unix milliseconds.
+One transmission of a key is under way at a time, always with its newest body; what comes meanwhile waits in
+the item. Nothing is sent to a device that is not there. Times are Unix milliseconds.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _healed(item: Desired, now_ms: int, is_present: bool) -> Step:
 
 
 def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is_present: bool) -> Step:
-    """The device, in its `epoch`, answered an event of this key. What answers nothing that counts is nothing."""
+    """The device, in its `epoch`, answered an event of this key; other answers change nothing."""
     message = item.message
     named = (ack.version, ack.source, ack.id)
     if message is None or ack.fence != item.fence or ack.order != message.order or item.state is State.IDLE:
