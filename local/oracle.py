@@ -112,7 +112,11 @@ def _destinations(contract: Contract, event: SentEvent, uplink: str) -> set[str]
         if uplink not in destinations:
             return destinations
         destinations.discard(uplink)
-    return destinations | _matching(contract, Place.CLOUD, event.attributes)
+    destinations |= _matching(contract, Place.CLOUD, event.attributes)
+    if contract.device.inbox.address in destinations:
+        # What came down never goes up again.
+        destinations |= _matching(contract, Place.DEVICE, event.attributes) - {uplink}
+    return destinations
 
 
 def _matching(contract: Contract, place: Place, attributes: Mapping[str, AttributeValue]) -> set[str]:
