@@ -1,4 +1,4 @@
-"""What went wrong in KubeEdge's acknowledged delivery, and does not here. Each test is named after a fault."""
+"""What went wrong in KubeEdge's acknowledged delivery, and does not here; each test is named for it."""
 
 from __future__ import annotations
 
