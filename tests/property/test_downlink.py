@@ -139,7 +139,7 @@ class World(RuleBasedStateMachine):
         return True
 
     def run(self, sk: str, decide: Any, crashes: bool = False) -> None:
-        """What a function does about one item; another may be faster, and it may crash before it publishes."""
+        """What a function does about an item; another may be faster, it may crash before it publishes."""
         while True:
             before = self.read(sk)
             step: Step = decide(before)

@@ -1,11 +1,11 @@
-"""What went wrong in KubeEdge's acknowledged delivery, and does not here. Each test is named after a fault."""
+"""What went wrong in KubeEdge's acknowledged delivery, and does not here; each test is named for it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from eventplane.downlink.acknowledgements import stored
-from eventplane.downlink.desired import AWAY_MS, BACKOFF_MS, KEPT_MS, PARKED_MS, Change, State, Step
+from eventplane.downlink.desired import AWAY_MS, BACKOFF_MS, KEPT_MS, LOOK_MS, PARKED_MS, Change, State, Step
 from eventplane.downlink.reception import Verdict, held, receive
 from eventplane.downlink.sending import acknowledge, connected, desire, missed, reconcile
 from tests.unit.eventplane.downlink.events import (
@@ -126,13 +126,17 @@ def test_the_record_of_a_delete_goes_before_it_is_acknowledged() -> None:
         item = item_of(reconcile(item, item.due_at_ms, is_present=True, is_known=True))
     done = confirmed(connected(item, NOW_MS))
     assert item_of(done).state is State.IDLE
+    kept = reconcile(item_of(done), NOW_MS + KEPT_MS - 1, is_present=True, is_known=True)
+    assert kept == Step(done.item)
     assert reconcile(item_of(done), NOW_MS + KEPT_MS, is_present=True, is_known=True) == Step(None)
 
 
 def test_the_absent_are_sent_to() -> None:
     item = item_of(wanted(state(1), is_present=False))
-    assert (item.state, item.attempts, item.due_at_ms) == (State.PENDING, 0, NOW_MS + AWAY_MS)
-    later = reconcile(item, NOW_MS + AWAY_MS, is_present=False, is_known=True)
+    # It may have connected just now, unseen; later it is seldom looked at.
+    assert (item.state, item.attempts, item.due_at_ms) == (State.PENDING, 0, NOW_MS + LOOK_MS)
+    later = reconcile(item, NOW_MS + LOOK_MS, is_present=False, is_known=True)
     assert (later.publish, item_of(later).attempts) == (None, 0)
+    assert item_of(later).due_at_ms == NOW_MS + LOOK_MS + AWAY_MS
     lost = missed(item_of(wanted(state(1))), NOW_MS + BACKOFF_MS[0], is_present=False)
     assert (lost.publish, item_of(lost).state) == (None, State.PENDING)
