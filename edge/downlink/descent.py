@@ -55,6 +55,7 @@ class Descent:
     def judge(self, turn: Turn) -> None:
         """What becomes of `turn.descents`, put into `turn`. To be called once all of them are there."""
         answers = [answer for each in turn.descents if (answer := self._judge(each, turn)) is not None]
+        turn.descended.update(each.reason or each.result.value for each in answers)
         for event in answer_events(
             answers, self._thing, self._spool.epoch, turn.sequence, self._intake.timestamp()
         ):
@@ -77,7 +78,6 @@ class Descent:
         descended = self._intake.descend(incoming.event, self._inbox, Slot(turn.sequence, turn.life_ms))
         refusal = self._refusal(incoming, before, descended, turn)
         if refusal is not None:
-            turn.rejected[refusal.reason] += 1
             return rejected(incoming, refusal.reason, refusal.detail)
         keeps_text = incoming.kind is Downlink.STATE and not incoming.is_deleted
         size = len(incoming.event.json) * (keeps_text + descended.is_stored) + ANSWER_BYTES
