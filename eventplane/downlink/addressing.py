@@ -59,8 +59,8 @@ class Addressed:
 def addressed(event: Envelope, kind: Downlink, accepted_at_ms: int, expiry_s: int | None = None) -> Addressed:
     """What `event` says of itself, to be delivered as `kind`.
 
-    `accepted_at_ms` (Unix milliseconds) is when the plane accepted it, the same for each copy of it: the queue's
-    time of sending, not the clock. `expiry_s` is the inbox's. Raises `DownlinkError`.
+    `accepted_at_ms` (Unix milliseconds) is when the plane accepted it, the same for each copy of it: the
+    queue's time of sending, not the clock. `expiry_s` is the inbox's. Raises `DownlinkError`.
     """
     _check(event)
     attributes = event.attributes

@@ -21,8 +21,12 @@ CHECK_SLACK_MS: Final = 500
 PARKED_MS: Final = 15 * 60 * 1_000
 """After how long the reconciler tries anew what was not acknowledged, milliseconds. Ours."""
 
+LOOK_MS: Final = 60 * 1_000
+"""How soon the reconciler looks at what has just begun to wait for an absent device, milliseconds. Ours: it
+may have connected, and been served, between the look at its presence and the write of the item."""
+
 AWAY_MS: Final = 60 * 60 * 1_000
-"""After how long the reconciler looks at what waits for an absent device, milliseconds. Ours: the device's
+"""After how long the reconciler looks again at what waits for an absent device, milliseconds. Ours: a
 connection sends it at once; this is for a connection that nobody was told of."""
 
 KEPT_MS: Final = 28 * 24 * 60 * 60 * 1_000

@@ -1,8 +1,8 @@
 """Which state of a key is the newest, in whatever order, and however often, its events come.
 
 The last live version of a key says which incarnation counts; it is there unless that incarnation was deleted
-at its version or later. Versions grow over incarnations, so a new one replaces the old before its deletion was
-heard of. A deletion with a uid ends that incarnation only; one without ends whatever is not newer.
+at its version or later. Versions grow over incarnations, so a new one replaces the old before its deletion
+was heard of. A deletion with a uid ends that incarnation only; one without ends whatever is not newer.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ def with_newest(item: Desired, message: Message) -> Desired:
         return _live(item, message)
     if message.uid:
         return _guarded(item, message)
-    return item if _is_newer(item.message, message) else _replaced(item, message)
+    return _replaced(item, message)
 
 
 def _live(item: Desired, message: Message) -> Desired:
     ended_at = max((version for uid, version in item.deletes if uid == message.uid), default=-1)
     message = replace(message, is_deleted=message.version <= ended_at)
-    return item if _is_newer(item.message, message) else _replaced(item, message)
+    return _replaced(item, message)
 
 
 def _guarded(item: Desired, deletion: Message) -> Desired:
@@ -49,12 +49,13 @@ def _remembered(item: Desired, deletion: Message, version: int) -> tuple[tuple[s
 
 
 def _replaced(item: Desired, message: Message) -> Desired:
+    if item.message and not _is_newer(message, item.message):
+        return item
     # An older deletion can end nothing that is still to come.
-    return replace(
-        item, message=message, deletes=tuple(each for each in item.deletes if each[1] > message.version)
-    )
+    deletes = tuple(each for each in item.deletes if each[1] > message.version)
+    return replace(item, message=message, deletes=deletes)
 
 
-def _is_newer(one: Message | None, other: Message) -> bool:
-    """Whether `one` is at least as new."""
-    return one is not None and one.rank >= other.rank
+def _is_newer(one: Message, other: Message) -> bool:
+    # What is gone cannot go once more.
+    return one.version > other.version if one.is_deleted and other.is_deleted else one.rank > other.rank

@@ -1,7 +1,7 @@
 """What happens to an item, and what becomes of it. Every function is safe to repeat, in any order.
 
-One transmission of a key is under way at a time, always with its newest body; what comes meanwhile waits in the
-item. Nothing is sent to a device that is not there. Times are Unix milliseconds.
+One transmission of a key is under way at a time, always with its newest body; what comes meanwhile waits in
+the item. Nothing is sent to a device that is not there. Times are Unix milliseconds.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from dataclasses import replace
 from eventplane.contract import Downlink
 from eventplane.downlink.acknowledgements import Acknowledgement, Result
 from eventplane.downlink.addressing import Addressed
+from eventplane.downlink.attempts import settled, transmit
 from eventplane.downlink.commands import is_known, next_turn, queued, without_expired
 from eventplane.downlink.desired import (
-    AWAY_MS,
     BACKOFF_MS,
     CHECK_SLACK_MS,
     DEVICE_GONE,
     EXPIRED,
-    KEPT_MS,
     PARKED_MS,
     Change,
     Desired,
@@ -27,7 +26,6 @@ from eventplane.downlink.desired import (
     State,
     Step,
     message_of,
-    transmission,
 )
 from eventplane.downlink.newest import with_newest
 
@@ -48,7 +46,7 @@ def _state(item: Desired, message: Message, now_ms: int, is_present: bool) -> St
     if after.message != item.message:
         return _accepted(after, now_ms, is_present)
     if after.message is None and after != item:
-        return Step(_settled(after, State.IDLE, now_ms), change=Change.ACCEPTED)
+        return Step(settled(after, State.IDLE, now_ms), change=Change.ACCEPTED)
     if after.message and (after.message.source, after.message.id) == (message.source, message.id):
         return _as(_healed(after, now_ms, is_present), Change.EQUAL)
     return Step(after, change=Change.ACCEPTED if after != item else Change.OLDER)
@@ -70,7 +68,7 @@ def _accepted(item: Desired, now_ms: int, is_present: bool) -> Step:
     if item.state is State.SENDING:
         # One transmission at a time: the newest goes with its acknowledgement, or with its check.
         return _as(missed(item, now_ms, is_present), Change.COALESCED)
-    return _as(_transmit(replace(item, attempts=0), now_ms, is_present), Change.ACCEPTED)
+    return _as(transmit(replace(item, attempts=0), now_ms, is_present), Change.ACCEPTED)
 
 
 def _healed(item: Desired, now_ms: int, is_present: bool) -> Step:
@@ -79,11 +77,11 @@ def _healed(item: Desired, now_ms: int, is_present: bool) -> Step:
         return missed(item, now_ms, is_present)
     if item.state is State.IDLE or (item.state is State.PENDING and not is_present):
         return Step(item)
-    return _transmit(replace(item, attempts=0), now_ms, is_present)
+    return transmit(replace(item, attempts=0), now_ms, is_present)
 
 
 def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is_present: bool) -> Step:
-    """The device, in its `epoch`, answered an event of this key. What answers nothing that counts is nothing."""
+    """The device, in its `epoch`, answered an event of this key; other answers change nothing."""
     message = item.message
     named = (ack.version, ack.source, ack.id)
     if message is None or ack.fence != item.fence or ack.order != message.order or item.state is State.IDLE:
@@ -98,7 +96,7 @@ def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is
         known = replace(item, epoch=epoch, attempts=0)
         if is_stored:
             known = replace(known, acknowledged_uid=ack.uid, acknowledged_version=ack.version)
-        return _transmit(known, now_ms, is_present)
+        return transmit(known, now_ms, is_present)
     return Step(item)
 
 
@@ -111,8 +109,8 @@ def _confirmed(item: Desired, message: Message, epoch: str) -> Desired:
 def _done(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, ...] = ()) -> Step:
     """The present message is dealt with."""
     if item.kind is Downlink.STATE:
-        return Step(_settled(item, State.IDLE, now_ms), ended=ended)
-    return _transmit(next_turn(replace(item, message=None), now_ms), now_ms, is_present, ended)
+        return Step(settled(item, State.IDLE, now_ms), ended=ended)
+    return transmit(next_turn(replace(item, message=None), now_ms), now_ms, is_present, ended)
 
 
 def _rejected(item: Desired, ack: Acknowledgement, now_ms: int, is_present: bool) -> Step:
@@ -121,7 +119,7 @@ def _rejected(item: Desired, ack: Acknowledgement, now_ms: int, is_present: bool
         return Step(item)
     ended = (Ended(message, ack.reason or "rejected", ack.detail),)
     if item.kind is Downlink.STATE:
-        return Step(_settled(item, State.REJECTED, now_ms), ended=ended)
+        return Step(settled(item, State.REJECTED, now_ms), ended=ended)
     # Whoever corrects the cause and sends it again shall not meet its own memory.
     recent = tuple(each for each in item.recent if each != message.digest)
     return _done(replace(item, recent=recent), now_ms, is_present, ended)
@@ -134,13 +132,13 @@ def missed(item: Desired, now_ms: int, is_present: bool) -> Step:
     after, ended = without_expired(item, now_ms)
     if is_present and after.message == item.message and item.attempts >= len(BACKOFF_MS):
         return Step(replace(after, state=State.PARKED, due_at_ms=now_ms + PARKED_MS), ended=ended)
-    return _transmit(after, now_ms, is_present, ended)
+    return transmit(after, now_ms, is_present, ended)
 
 
 def connected(item: Desired, now_ms: int) -> Step:
     """The device is there, perhaps in a new session: what it has not confirmed goes out, again if need be."""
     if item.state in (State.PENDING, State.PARKED, State.SENDING):
-        return _transmit(replace(item, attempts=0), now_ms, is_present=True)
+        return transmit(replace(item, attempts=0), now_ms, is_present=True)
     return Step(item)
 
 
@@ -157,7 +155,7 @@ def forgot(item: Desired, epoch: str, now_ms: int, is_present: bool) -> Step:
         acknowledged_uid="",
         acknowledged_version=None,
     )
-    return _transmit(lost, now_ms, is_present)
+    return transmit(lost, now_ms, is_present)
 
 
 def reconcile(item: Desired, now_ms: int, is_present: bool, is_known: bool) -> Step:
@@ -170,7 +168,7 @@ def reconcile(item: Desired, now_ms: int, is_present: bool, is_known: bool) -> S
         return Step(item if item.is_present else None)
     if item.state is State.SENDING:
         return missed(item, now_ms, is_present)
-    return _transmit(replace(item, attempts=0), now_ms, is_present)
+    return transmit(replace(item, attempts=0), now_ms, is_present)
 
 
 def _orphans(item: Desired) -> tuple[Ended, ...]:
@@ -180,35 +178,6 @@ def _orphans(item: Desired) -> tuple[Ended, ...]:
     return tuple(
         Ended(each, DEVICE_GONE, "its device left the fleet") for each in (item.message, *item.waiting)
     )
-
-
-def _transmit(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, ...] = ()) -> Step:
-    """The next transmission of what is the newest now; `ended` is what ended before."""
-    item, expired = without_expired(item, now_ms)
-    ended += expired
-    message = item.message
-    if message is None:
-        return Step(_settled(item, State.IDLE, now_ms), ended=ended)
-    if not is_present:
-        ends = (each.expires_at_ms for each in (message, *item.waiting) if each.expires_at_ms is not None)
-        due_at_ms = min([now_ms + AWAY_MS, *ends])
-        return Step(replace(item, state=State.PENDING, attempts=0, due_at_ms=due_at_ms), ended=ended)
-    wait_ms = BACKOFF_MS[min(item.attempts, len(BACKOFF_MS) - 1)]
-    item = replace(
-        item,
-        state=State.SENDING,
-        attempts=item.attempts + 1,
-        sent=message.identity,
-        due_at_ms=now_ms + wait_ms,
-    )
-    return Step(item, publish=transmission(item, message), ended=ended)
-
-
-def _settled(item: Desired, state: State, now_ms: int) -> Desired:
-    """`item` with nothing left to send."""
-    # A live state stays as it is; a tombstone, and what remembers commands, has its time.
-    due_at_ms = None if item.is_present else now_ms + KEPT_MS
-    return replace(item, state=state, attempts=0, sent=None, due_at_ms=due_at_ms)
 
 
 def _as(step: Step, change: Change) -> Step:
