@@ -23,6 +23,7 @@ from edge.spool import Spool
 from edge.turn import Turn
 from edge.uplink import Settled, Uplink
 from eventplane.contract import Contract
+from eventplane.downlink.acknowledgements import OLDER, Result
 from eventplane.receipts import write_receipts
 from eventplane.topics import receipt_topic, state_answer_topic
 
@@ -220,8 +221,10 @@ class Forwarder:
             _log.warning("%d message(s) of %s became dead letters: %s", count, address, reason)
         for (address, type_, reason), count in turn.turned_away.items():
             _log.warning("%d event(s) of %s refused: %s (%s)", count, address, reason, type_)
-        for reason, count in turn.rejected.items():
-            _log.warning("%d event(s) of the cloud rejected: %s", count, reason)
+        self.counts.descended.update(turn.descended)
+        for outcome, count in turn.descended.items():
+            level = logging.DEBUG if outcome in (Result.STORED, OLDER) else logging.WARNING
+            _log.log(level, "%d event(s) came down: %s", count, outcome)
         if turn.contract_changed:
             self._contract_came()
 

@@ -40,8 +40,8 @@ class Turn:
 
     `offers` and `keys` (what is remembered as stored) allow for taking the turn again when the disk is full.
     `receipts` are by service, `refused` counts dead letters by channel address and reason, `turned_away` what
-    found no room. `descents` came from the cloud, `rejected` counts those refused by reason, `new_keys` what
-    is held in addition; `questions` of services are answered from what is committed.
+    found no room. `descents` came from the cloud, `descended` counts what became of them, `new_keys` and
+    `new_characters` what is held in addition; `questions` of services are answered from what is committed.
     """
 
     first_sequence: int
@@ -59,7 +59,8 @@ class Turn:
     descents: list[Incoming] = field(default_factory=list)
     holdings: dict[tuple[str, str], Holding] = field(default_factory=dict)
     new_keys: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
+    new_characters: int = 0
+    descended: Counter[str] = field(default_factory=Counter)
     contract_changed: bool = False
     questions: list[Question] = field(default_factory=list)
 

@@ -86,6 +86,8 @@ def cloud_link(settings: Settings, emit: Emit) -> Link:
             keepalive_s=cloud.keepalive_s,
             connect_timeout_s=cloud.connect_timeout_s,
             subscriptions=(inbox,) if cloud.subscribes else (),
+            # An alarm must get through also where the cloud has not been told of the downlink.
+            needs_subscriptions=False,
             tls=cloud.identity,
             protocol=cloud.protocol,
         )

@@ -24,9 +24,14 @@ from eventplane.downlink.wire import Incoming
 from eventplane.receipts import SPOOL_FULL
 
 TOO_MANY_KEYS = "too_many_keys"
+TOO_MUCH_STATE = "too_much_state"
 UNROUTED = "unrouted"
 """Why the device takes no further state, and no command that nobody in the home reads. A state needs no
 reader: the contract that names one may come after it."""
+
+
+_SHARE = 4
+"""One part in so many of the spool's capacity is for states: what stays must not crowd out what passes."""
 
 
 class Descent:
@@ -55,6 +60,7 @@ class Descent:
     def judge(self, turn: Turn) -> None:
         """What becomes of `turn.descents`, put into `turn`. To be called once all of them are there."""
         answers = [answer for each in turn.descents if (answer := self._judge(each, turn)) is not None]
+        turn.descended.update(each.reason or each.result.value for each in answers)
         for event in answer_events(
             answers, self._thing, self._spool.epoch, turn.sequence, self._intake.timestamp()
         ):
@@ -77,7 +83,6 @@ class Descent:
         descended = self._intake.descend(incoming.event, self._inbox, Slot(turn.sequence, turn.life_ms))
         refusal = self._refusal(incoming, before, descended, turn)
         if refusal is not None:
-            turn.rejected[refusal.reason] += 1
             return rejected(incoming, refusal.reason, refusal.detail)
         keeps_text = incoming.kind is Downlink.STATE and not incoming.is_deleted
         size = len(incoming.event.json) * (keeps_text + descended.is_stored) + ANSWER_BYTES
@@ -88,6 +93,7 @@ class Descent:
         rank, sequence = self._deliver(descended, before, turn, supersedes=incoming.kind is Downlink.STATE)
         text = incoming.event.json if keeps_text else ""
         turn.new_keys += _adds_key(incoming, before)
+        turn.new_characters += _growth(incoming, before)
         turn.holdings[incoming.kind, incoming.key] = Holding(
             incoming.kind, incoming.key, held(incoming), rank, sequence, text
         )
@@ -103,6 +109,9 @@ class Descent:
             return Refusal(UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
         if _adds_key(incoming, before) and self._spool.held_keys() + turn.new_keys >= MOST_KEYS:
             return Refusal(TOO_MANY_KEYS, f"the device holds {MOST_KEYS} keys; delete some of them")
+        most, grows = self._spool.capacity_bytes // _SHARE, _growth(incoming, before)
+        if grows > 0 and self._spool.held_bytes() + turn.new_characters + grows > most:
+            return Refusal(TOO_MUCH_STATE, f"the device holds {most} bytes of states; delete or shorten some")
         return None
 
     def _deliver(
@@ -142,6 +151,12 @@ class Descent:
         uplink = self._contract.device.outbox.address
         destinations = (each for each in self._spool.destinations() if each != uplink)
         return [Delivery(each, before.rank, before.sequence) for each in destinations]
+
+
+def _growth(incoming: Incoming, before: Holding | None) -> int:
+    """By how many characters more text of states will be held."""
+    keeps_text = incoming.kind is Downlink.STATE and not incoming.is_deleted
+    return len(incoming.event.json) * keeps_text - (len(before.json) if before else 0)
 
 
 def _adds_key(incoming: Incoming, before: Holding | None) -> bool:

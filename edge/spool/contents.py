@@ -65,6 +65,7 @@ class Contents:
                 self._write_device(next_sequence, life_ms, stored=bool(arrivals))
         except BaseException:
             self.lanes.forget()
+            self.holdings.forget()
             raise
         self.lanes.keep()
         self.next_sequence = next_sequence

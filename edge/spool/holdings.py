@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from edge.spool.batch import DamagedTextError
 from edge.spool.records import Holding
@@ -22,6 +23,7 @@ messages are a few hundred, and 4,096 states of 350 B are 2 MB on the disk."""
 _COLUMNS = "kind, key, live, version, deleted, position, source, id, rank, sequence, checksum, text"
 _GET = f"SELECT {_COLUMNS} FROM holding WHERE kind = ? AND key = ?"  # noqa: S608
 _ALL = f"SELECT {_COLUMNS} FROM holding ORDER BY number"  # noqa: S608
+_LENGTH = "SELECT LENGTH(text) FROM holding WHERE kind = ? AND key = ?"
 # A new number each time: they tell which is the oldest.
 _PUT = f"INSERT OR REPLACE INTO holding ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _TRIM = """
@@ -37,6 +39,7 @@ class Holdings:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+        self._bytes: int | None = None
         self.get("", "")  # so that a file without the table shows at once
 
     def get(self, kind: str, key: str) -> Holding | None:
@@ -49,14 +52,29 @@ class Holdings:
         (count,) = self._db.execute("SELECT COUNT(*) FROM holding WHERE live = 1").fetchone()
         return int(count)
 
+    def size(self) -> int:
+        """Bytes of all texts; counted once and then kept."""
+        if self._bytes is None:
+            (size,) = self._db.execute("SELECT TOTAL(LENGTH(text)) FROM holding").fetchone()
+            self._bytes = int(size)
+        return self._bytes
+
     def put(self, holdings: Iterable[Holding]) -> None:
         """Hold these in the place of others of the same kind and key."""
         crowds = False
         for each in holdings:
-            self._db.execute(_PUT, _row(each))
+            row = _row(each)
+            before = self._db.execute(_LENGTH, (each.kind, each.key)).fetchone()
+            if self._bytes is not None:
+                self._bytes += len(row[-1]) - (before[0] if before else 0)
+            self._db.execute(_PUT, row)
             crowds |= not each.is_live
         if crowds:
             self._db.execute(_TRIM, (MOST_KEYS,))
+
+    def forget(self) -> None:
+        """There is no such transaction."""
+        self._bytes = None
 
 
 def read_holdings(db: sqlite3.Connection) -> Iterator[Holding]:
@@ -68,7 +86,7 @@ def read_holdings(db: sqlite3.Connection) -> Iterator[Holding]:
             continue
 
 
-def _row(holding: Holding) -> tuple[object, ...]:
+def _row(holding: Holding) -> tuple[Any, ...]:
     kind, key, held, rank, sequence, json = holding
     text = json.encode("utf-8")
     columns = (held.version, held.is_deleted, held.order, held.source, held.id, rank, sequence)

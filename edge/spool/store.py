@@ -119,6 +119,11 @@ class Spool:
         with self._errors("cannot be read"):
             return self._contents.holdings.count()
 
+    def held_bytes(self) -> int:
+        """How much text of states is held, bytes."""
+        with self._errors("cannot be read"):
+            return self._contents.holdings.size()
+
     def newest(self, destination: str, rank: int) -> int:
         """The highest sequence ever pending for a destination and rank, else `BEFORE_EVERYTHING`."""
         lane = self._contents.lanes.get(destination, rank)

@@ -103,7 +103,7 @@ class DeviceMachine(RuleBasedStateMachine):
         cut=st.sampled_from((None, "before", "after")),
     )
     def deliver(self, data: st.DataObject, count: int, stays: bool, cut: str | None) -> None:
-        """Some of it arrives in one turn, perhaps to come again, perhaps with a power cut about the commit."""
+        """Some of it arrives in one turn, perhaps to come again, perhaps with a power cut at the commit."""
         places = data.draw(st.lists(st.sampled_from(range(len(self.network))), max_size=count, unique=True))
         texts = [self.network[place] for place in places]
         if not stays:

@@ -155,6 +155,7 @@ class SpoolMachine(RuleBasedStateMachine):
         for kind in KINDS:
             for key_ in KEYS:
                 assert self.spool.holding(kind, key_) == self.held.get((kind, key_))
+        assert self.spool.held_bytes() == sum(len(each.json.encode()) for each in self.held.values())
         assert self.spool.held_keys() == sum(each.is_live for each in self.held.values())
 
     @invariant()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.downlink.descent import TOO_MANY_KEYS, UNROUTED
+from edge.downlink.descent import TOO_MANY_KEYS, TOO_MUCH_STATE, UNROUTED
 from edge.errors import SpoolError
 from edge.messages import LinkName
 from edge.spool import MOST_KEYS
@@ -90,6 +90,7 @@ def test_an_older_version_is_never_applied_after_a_newer(device: Device) -> None
         ("v2", Result.REJECTED, OLDER),
     ]
     assert shown(device) == ["v10"]
+    assert device.forwarder.counts.descended == {"stored": 1, OLDER: 2}
 
 
 def test_a_tombstone_is_delivered_remembered_and_followed_by_a_new_incarnation(device: Device) -> None:
@@ -222,6 +223,19 @@ class TestBounds:
         device.turn(device.from_cloud(state(2, "one/too/many")))
         assert results(device)[-1] == ("v2", Result.STORED, "")
         assert device.spool.held_keys() == MOST_KEYS
+
+    def test_states_take_a_quarter_of_the_room_at_most(self, tmp_path: Path) -> None:
+        device = Device(tmp_path / "spool.db", capacity_bytes=1024 * 1024)
+        device.connect()
+        large = "x" * 60_000
+        device.turn(*(device.from_cloud(state(1, f"a/b/{n}", data=large)) for n in range(3)))
+        device.turn(*(device.from_cloud(state(2, f"a/b/{n}", data=large)) for n in range(3, 6)))
+        outcomes = [each.reason for each in device.acknowledgements()]
+        assert outcomes == ["", "", "", "", TOO_MUCH_STATE, TOO_MUCH_STATE]
+        device.turn(device.from_cloud(state(3, "a/b/0", deleted=True)))
+        device.turn(device.from_cloud(state(3, "a/b/5", data=large)))
+        assert device.acknowledgements()[-1].result is Result.STORED
+        device.crash()
 
     def test_what_finds_no_room_is_not_answered_and_comes_again(self, tmp_path: Path) -> None:
         device = Device(tmp_path / "spool.db", capacity_bytes=1024 * 1024)
