@@ -31,9 +31,9 @@ def summarise(
 
     `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
     urgent_sent, malformed_sent; told: to every home), `dead_lettered` of the malformed ones arrived, `audit`
-    is the Spark job's report. A run has `passed` when nothing is lost by either count, both agree, the archive holds nothing
-    irregular, and no number of a home's forwarder is missing: in a run everything is routed to the cloud,
-    so a gap is a loss, be it of a report that nobody else counts.
+    is the Spark job's report. A run has `passed` when nothing is lost by either count, both agree, the
+    archive holds nothing irregular, and no number of a home's forwarder is missing but those of what came
+    down: all else is routed to the cloud, so a gap is a loss, be it of a report that nobody else counts.
     """
     lost = sum(len(verdict.lost) for verdict in verdicts)
     unexpected = sum(len(verdict.unexpected) for verdict in verdicts)
