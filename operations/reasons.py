@@ -106,6 +106,10 @@ REASONS: Final = {
     "too_many_keys": Reason(
         "The device holds as many keys as it can.", "Delete states that it no longer needs (`statedelete`)."
     ),
+    "too_much_state": Reason(
+        "What the device holds takes as much of its store as states may.",
+        "Delete states that it no longer needs (`statedelete`), or make them smaller.",
+    ),
     "contract_refused": Reason(
         "A contract that was sent to the device cannot follow the one it has; the detail says why.",
         "Compile it with the software that the device has, and send it with a higher `stateversion`.",
