@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Final
 
+from eventplane.contract import Channel
 from eventplane.own_services import DOWNLINK
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
@@ -48,15 +49,19 @@ def service() -> Reading | Reconciler:
     sqs, dynamodb = client("sqs"), client("dynamodb")
     table, work = DesiredTable(dynamodb, settings.desired), WorkQueue(sqs, settings.work)
     presence, fleet = Presence(dynamodb, settings.presence), Fleet(dynamodb, settings.fleet)
-    answers = contract.participants[DOWNLINK].inbox
-    letters = Letters(
-        source=LETTER_SOURCE,
-        contract=contract,
-        channel=answers if settings.source == ANSWERS else contract.device.inbox,
-        sender=SqsSender(sqs),
-        outbox=settings.outbox,
-        last_resort=settings.last_resort,
-    )
+
+    def letters_about(channel: Channel) -> Letters:
+        """Whoever redrives a letter puts its original back into `channel`."""
+        return Letters(
+            source=LETTER_SOURCE,
+            contract=contract,
+            channel=channel,
+            sender=SqsSender(sqs),
+            outbox=settings.outbox,
+            last_resort=settings.last_resort,
+        )
+
+    letters = letters_about(contract.device.inbox)
     items = Items(table=table, data=client("iot-data"), work=work, letters=letters, clock=system_clock)
     if settings.source == RECONCILER:
         return Reconciler(table=table, items=items, presence=presence, fleet=fleet, clock=system_clock)
@@ -76,7 +81,8 @@ def service() -> Reading | Reconciler:
             clock=system_clock,
         )
     elif settings.source == ANSWERS:
-        reader = Answers(items=items, work=work, letters=letters, clock=system_clock)
+        inbox = contract.participants[DOWNLINK].inbox
+        reader = Answers(items=items, work=work, letters=letters_about(inbox), clock=system_clock)
     else:
         reader = Due(table=table, items=items, presence=presence, work=work, clock=system_clock)
     return Reading(reader, Redelivery(sqs, settings.source_queue))
