@@ -126,6 +126,8 @@ def test_the_record_of_a_delete_goes_before_it_is_acknowledged() -> None:
         item = item_of(reconcile(item, item.due_at_ms, is_present=True, is_known=True))
     done = confirmed(connected(item, NOW_MS))
     assert item_of(done).state is State.IDLE
+    kept = reconcile(item_of(done), NOW_MS + KEPT_MS - 1, is_present=True, is_known=True)
+    assert kept == Step(done.item)
     assert reconcile(item_of(done), NOW_MS + KEPT_MS, is_present=True, is_known=True) == Step(None)
 
 
