@@ -21,7 +21,8 @@ from local.mosquitto import Broker
 from local.process import Supervisor
 from tests.eventually import eventually
 from tests.integration.edge.certificates import Authority
-from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, start_home, wait_for
+from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, start_home, wait_for
+from tests.integration.mqtt import TestClient
 
 THRESHOLD = "org.eventplane.setting.threshold.v1"
 RING = "org.eventplane.command.ring.v1"
@@ -136,6 +137,19 @@ def test_whatever_is_killed_no_older_state_follows_a_newer_and_the_last_one_come
     # A copy of the very last may come again; the service of a home's broker that was killed sees it so.
     assert came == sorted(came)
     wait_for(home.drained)
+
+
+def test_a_session_that_another_one_pushes_out_loses_nothing(home: Home, cloud: CloudBroker) -> None:
+    came: list[int] = []
+    home.service("climate-service", on_event=lambda each: came.append(int(str(each.attributes[VERSION]))))
+    wait_for(lambda: "cloud broker connected" in home.log())
+    for version in (1, 2, 3):
+        # Whoever has the device's client id takes its session; the broker ends the forwarder's.
+        with TestClient(THING, "127.0.0.1", cloud.plain_port):
+            cloud.send_down(down(THRESHOLD, version))
+        assert send_until_answered(cloud, down(THRESHOLD, version), KEY, version).result is Result.STORED
+    wait_for(lambda: bool(came) and came[-1] == 3)
+    assert came == sorted(came)
 
 
 def test_a_device_that_lost_its_state_takes_everything_again(home: Home, cloud: CloudBroker) -> None:
