@@ -8,6 +8,7 @@ from eventplane.contract import (
     Channel,
     Contract,
     DeliveryGuarantee,
+    Downlink,
     Ordering,
     Place,
     Priority,
@@ -32,6 +33,11 @@ def summary(contract: Contract) -> str:
         f"  {each.name}: payload checked ({each.schema_check})"
         for each in contract.event_types.values()
         if each.schema_check is not SchemaCheck.NONE
+    ]
+    lines += [
+        f"  {each.name}: goes down as {each.downlink}"
+        for each in contract.event_types.values()
+        if each.downlink
     ]
     for place, where in _PLACES.items():
         if contract.routes_at(place):
@@ -58,6 +64,7 @@ def _special(channel: Channel) -> str:
         f"expires after {channel.expiry_s} s" if channel.expiry_s else "",
         f"waits up to {channel.batching_delay_ms} ms for a batch" if channel.batching_delay_ms else "",
         "with receipts" if channel.receipts else "",
+        "events go down as state" if channel.downlink is Downlink.STATE else "",
         f"a webhook, {channel.webhook.mode}" if channel.webhook else "",
         "drops the oldest when full" if channel.when_full is WhenFull.DROP_OLDEST else "",
     ]

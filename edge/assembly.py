@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edge.counts import Counts
+from edge.downlink.descent import Descent
+from edge.downlink.questions import Answer, Question
 from edge.handover import Handover
 from edge.inbox import InboxPump
 from edge.intake import RECENT_EVENTS, Intake
@@ -23,7 +25,8 @@ from edge.reception import Reception
 from edge.reporter import Figures, Reporter, ReportOptions
 from edge.spool import Spool
 from edge.uplink import Uplink
-from eventplane.contract import Channel, Contract, Place
+from eventplane.contract import Channel, Contract, Downlink, Place
+from eventplane.envelope import parse_event
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +97,14 @@ class Assembly:
         for inbox in self.inboxes.values():
             inbox.rewind()
 
+    def answer(self, question: Question) -> Answer:
+        """The current state of a key, for a service that would be sent it."""
+        holding = self.spool.holding(Downlink.STATE, question.key)
+        if holding is None or not holding.json:
+            return Answer(question.id, None)
+        readers = self.intake.addresses(parse_event(holding.json))
+        return Answer(question.id, holding.json if question.inbox in readers else None)
+
     def send_fleeting(self, events: list[Fleeting]) -> None:
         """Hand over what nobody keeps, to lines that stand."""
         self._handover.hand_over(events, self._outgoing, self._is_up)
@@ -107,8 +118,11 @@ class Assembly:
         self._contract = contract
         self._make_inboxes(_local_inboxes(contract))
         self.intake = Intake(contract, around.options.thing, self.spool.epoch, around.clock.now, self._recent)
+        descent = Descent(
+            contract, around.options.thing, self.spool, self.intake, self._pressure, self._outgoing
+        )
         self.reception = Reception(
-            contract, self.intake, self.inboxes, self._pressure, self._recent, self._outgoing
+            contract, self.intake, self.inboxes, self._pressure, self._recent, self._outgoing, descent
         )
         self._warn_of_strangers()
 

@@ -102,6 +102,7 @@ class Collector:
             backlog=tuple(self._backlog()),
             links={name: each.state(now) for name, each in self._links.items()},
             dead_letters=dict(counts.dead_letters),
+            descended=dict(counts.descended),
             discards={(str(outcome), reason): count for (outcome, reason), count in counts.discards.items()},
             refused=counts.refused,
             sent_unstored=counts.sent_unstored,

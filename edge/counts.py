@@ -21,14 +21,16 @@ OTHER_TYPES = "(other types)"
 
 @dataclass(slots=True)
 class Counts:
-    """`dead_letters` by reason, `discards` by outcome and reason, `refused` for want of room, `sent_unstored`
-    deliveries that were made of such events all the same. Publishes to the cloud are `published`, with their
-    events and payload bytes, repetitions included, and `acknowledged`.
+    """`dead_letters` by reason, `descended` (what came down from the cloud) by answer or reason, `discards`
+    by outcome and reason, `refused` for want of room, `sent_unstored` deliveries made of such events.
+    Publishes to the cloud are `published`, with their events and payload bytes, repetitions included, and
+    `acknowledged`.
 
     `not_stored` is what the next report has to tell, `untold` how much of it and of the discards there is.
     """
 
     dead_letters: Counter[str] = field(default_factory=Counter)
+    descended: Counter[str] = field(default_factory=Counter)
     discards: Counter[tuple[Outcome, str]] = field(default_factory=Counter)
     refused: int = 0
     sent_unstored: int = 0

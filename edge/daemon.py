@@ -11,6 +11,7 @@ from time import monotonic
 
 from edge.certificate import CertificateFile
 from edge.collector import Collector
+from edge.downlink.contract_update import contract_in_force
 from edge.figures import heartbeat
 from edge.forwarder import Forwarder
 from edge.health.pages import pages
@@ -34,6 +35,8 @@ def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) 
     mailbox: Mailbox[Posted] = Mailbox()
     _listen_to_signals(mailbox)
     with _spool(settings) as spool:
+        delivered = contract_in_force(settings.contract, spool, contract.name)
+        contract = delivered if isinstance(delivered, Contract) else contract
         _log.info(
             "thing %s, contract %s, spool epoch %s at sequence %d",
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
@@ -48,12 +51,13 @@ def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) 
             cloud,
             lambda timeout_s: monitor.wait(timeout_s),
             figures=lambda: heartbeat(collector.collect(monotonic())),
+            contract_came=lambda: mailbox.put(Hangup()),
         )
         identity = settings.cloud.identity
         certificate = CertificateFile(identity.certificate) if identity else None
         collector = Collector(settings.thing, contract, forwarder, local, cloud, certificate, monotonic())
         options = MonitorOptions(
-            settings.contract,
+            lambda: contract_in_force(settings.contract, forwarder.spool, collector.contract.name),
             Thresholds(settings.health.urgent_age_s, settings.health.normal_age_s),
             settings.cloud.puback_timeout_s,
         )

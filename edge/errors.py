@@ -120,6 +120,19 @@ class FlushTimeoutError(EdgeError):
         self.timeout_s = timeout_s
 
 
+class StateTimeoutError(EdgeError):
+    """`state` gave up: the forwarder did not say within `timeout_s` seconds what the state of `key` is."""
+
+    def __init__(self, service: str, key: str, timeout_s: float) -> None:
+        super().__init__(
+            f"{service}: no answer about {key!r} within {timeout_s} s; ask again, "
+            "or see whether the forwarder and the local broker run"
+        )
+        self.service = service
+        self.key = key
+        self.timeout_s = timeout_s
+
+
 class ClientClosedError(EdgeError):
     """The service client was closed; what had no receipt by then is the caller's to send again."""
 

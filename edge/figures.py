@@ -52,6 +52,8 @@ class Figures:
     backlog: tuple[Backlog, ...]
     links: Mapping[LinkName, LinkState]
     dead_letters: Mapping[str, int] = field(default_factory=dict)
+    descended: Mapping[str, int] = field(default_factory=dict)
+    """What came down from the cloud: `stored`, or the reason why not."""
     discards: Mapping[tuple[str, str], int] = field(default_factory=dict)
     refused: int = 0
     """Messages that found the spool full; their senders keep them."""

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from edge.assembly import Assembly, Surroundings
 from edge.counts import Counts
+from edge.downlink.questions import Question, write_answer
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.link import Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
@@ -22,8 +23,9 @@ from edge.spool import Spool
 from edge.turn import Turn
 from edge.uplink import Settled, Uplink
 from eventplane.contract import Contract
+from eventplane.downlink.acknowledgements import OLDER, Result
 from eventplane.receipts import write_receipts
-from eventplane.topics import receipt_topic
+from eventplane.topics import receipt_topic, state_answer_topic
 
 _log = logging.getLogger(__name__)
 
@@ -38,9 +40,9 @@ class Forwarder:
     """Joins the home's broker (`local`), the `spool` and the `cloud`'s broker under a `contract`.
 
     `wait` gives the messages reported so far, after at most the seconds it is given (None: for ever).
-    `figures` are what a heartbeat tells. A damaged spool is opened again, which recovers it; `spool` is the
-    one in use. Raises `SpoolError` from `run` when the disk fails otherwise; what was not committed was not
-    acknowledged.
+    `figures` are what a heartbeat tells; `contract_came` is called when another contract has come down. A
+    damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError` from
+    `run` when the disk fails otherwise; what was not committed was not acknowledged.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Forwarder:
         wait: Callable[[float | None], Sequence[Message]],
         clock: Clock | None = None,
         figures: Figures = dict,
+        contract_came: Callable[[], None] = lambda: None,
     ) -> None:
         self.counts = Counts()
         self._clock = clock or Clock()
@@ -60,6 +63,7 @@ class Forwarder:
         self._local = local
         self._cloud = cloud
         self._wait = wait
+        self._contract_came = contract_came
         self._contract = contract
         self._around = Surroundings(options, local, cloud, self._clock, figures, self.counts)
         self._given_spool = spool
@@ -101,6 +105,7 @@ class Forwarder:
         if self._next_contract is not None:
             self.reload(self._next_contract)
         try:
+            self._answer(turn.questions)
             self._send(now)
         except SpoolCorruptError as error:
             self._recover(error)
@@ -117,7 +122,15 @@ class Forwarder:
         turn = assembly.keeper.begin()
         for message in messages:
             self._take(message, turn, now)
+        assembly.reception.close(turn)
         return assembly.keeper.keep(turn, assembly.reception, assembly.intake, now)
+
+    def _answer(self, questions: Sequence[Question]) -> None:
+        for each in questions:
+            answer = write_answer(self._assembly.answer(each))
+            if self._local.up:
+                service = self._contract.channel(each.inbox).participant
+                self._local.publish(state_answer_topic(service), answer)
 
     def _send(self, now: float) -> None:
         assembly = self._assembly
@@ -196,7 +209,7 @@ class Forwarder:
     def _confirm(self, turn: Turn) -> None:
         """After the commit: PUBACK in the order of receiving, then the receipts of each service."""
         for received in turn.acknowledge:
-            self._local.acknowledge(received.generation, received.mid)
+            self._link(received.link).acknowledge(received.generation, received.mid)
         if self._local.up:
             for service, receipts in turn.receipts.items():
                 for first in range(0, len(receipts), _MOST_RECEIPTS):
@@ -208,6 +221,12 @@ class Forwarder:
             _log.warning("%d message(s) of %s became dead letters: %s", count, address, reason)
         for (address, type_, reason), count in turn.turned_away.items():
             _log.warning("%d event(s) of %s refused: %s (%s)", count, address, reason, type_)
+        self.counts.descended.update(turn.descended)
+        for outcome, count in turn.descended.items():
+            level = logging.DEBUG if outcome in (Result.STORED, OLDER) else logging.WARNING
+            _log.log(level, "%d event(s) came down: %s", count, outcome)
+        if turn.contract_changed:
+            self._contract_came()
 
     def _link(self, name: LinkName) -> Link:
         return self._local if name is LinkName.LOCAL else self._cloud

@@ -48,6 +48,25 @@ class Verdict:
     unstored: tuple[Fleeting, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Descended:
+    """An event of the cloud on its way into the home: `expiries` by address, `fleeting` to others."""
+
+    event: Envelope
+    rank: int
+    expiries: Mapping[str, int | None]
+    fleeting: tuple[Fleeting, ...]
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether there is a delivery to keep."""
+        return bool(self.expiries)
+
+    def arrival(self, rank: int, sequence: int) -> Arrival:
+        """What is kept under `sequence`."""
+        return Arrival(sequence, rank, self.event.json, self.expiries, key_digest(self.event.key))
+
+
 class Intake:
     """Decides for the device `thing`, under `contract`, in the spool's `epoch`.
 
@@ -101,6 +120,25 @@ class Intake:
             )
         return Verdict(key, arrival, fleeting, None, event.type, unstored)
 
+    def descend(self, event: Envelope, channel: Channel, slot: Slot) -> Descended:
+        """Where an `event` goes that came down over `channel`: never up again, whatever the routes say.
+
+        It gets no number of the device: the numbers are for what comes up.
+        """
+        ways = [each for each in self._destinations(event) if each.address != self._uplink.address]
+        promised = [each for each in ways if _is_promised(channel) and _is_promised(each)]
+        lifetime = lifetime_ms(event)
+        return Descended(
+            event,
+            self._contract.priority(event, channel).rank,
+            {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised},
+            tuple(
+                Fleeting(each.address, event.type, event.json, key_digest(event.key))
+                for each in ways
+                if each not in promised
+            ),
+        )
+
     def refuse(
         self, original: bytes, address: str, channel: Channel, refusal: Refusal, slot: Slot
     ) -> Verdict:
@@ -126,6 +164,10 @@ class Intake:
     def own(self, report: Envelope, slot: Slot, lifetime: int | None = None) -> Arrival:
         """The forwarder's own `report`, which expires after `lifetime` milliseconds (None: never)."""
         return self._kept(report, self._uplink, slot, lifetime)
+
+    def addresses(self, event: Envelope) -> list[str]:
+        """Where the routes of the device lead `event`."""
+        return [each.address for each in self._destinations(event)]
 
     @property
     def destinations(self) -> list[str]:

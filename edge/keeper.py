@@ -75,7 +75,7 @@ class Keeper:
                 break
         else:
             self._owed = [*turn.done, *turn.replaced]
-        reception.kept()
+        reception.kept(turn)
         self._counts.turned_away(turn.turned_away)
         self._reporter.stored(made, now)
         return turn
@@ -155,6 +155,7 @@ class Keeper:
             [*turn.done, *turn.replaced],
             self._outgoing.discards.values(),
             life_ms=turn.life_ms,
+            holdings=list(turn.holdings.values()),
             close_statements=made.manifest,
             close_discards=made.losses,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eventplane.contract import Channel, Contract, ParticipantKind
-from eventplane.topics import local_topic, receipt_topic
+from eventplane.topics import local_topic, receipt_topic, state_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,19 @@ class InboxReceipts:
     channel: Channel
 
 
-def local_topics(contract: Contract) -> dict[str, Outbox | InboxReceipts]:
+@dataclass(frozen=True, slots=True)
+class StateQuestions:
+    """On this topic the service with this inbox asks for the current state of a key."""
+
+    channel: Channel
+
+
+def local_topics(contract: Contract) -> dict[str, Outbox | InboxReceipts | StateQuestions]:
     """The topics to subscribe to, with what they carry."""
-    topics: dict[str, Outbox | InboxReceipts] = {}
+    topics: dict[str, Outbox | InboxReceipts | StateQuestions] = {}
     for service in contract.of_kind(ParticipantKind.DEVICE_SERVICE):
         topics[local_topic(service.name, service.outbox.box)] = Outbox(service.outbox)
+        topics[state_topic(service.name)] = StateQuestions(service.inbox)
         if service.inbox.receipts:
             topics[receipt_topic(service.name, service.inbox.box)] = InboxReceipts(service.inbox)
     return topics

@@ -9,11 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
 
 from edge.collector import Collector
-from edge.contract_file import read_contract
 from edge.errors import SettingProblem
 from edge.health.snapshots import Snapshot, Snapshots
 from edge.health.verdict import Thresholds, judge, summary
@@ -21,6 +19,7 @@ from edge.health.watchdog import Watchdog
 from edge.mailbox import Mailbox
 from edge.messages import Message, Reload, Stop
 from edge.systemd import ServiceManager
+from eventplane.contract import Contract
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ STUCK_AT_LEAST_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Hangup:
-    """SIGHUP: read the contract again."""
+    """SIGHUP, or a contract that came down: read the contract again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,9 @@ Posted = Message | Hangup | Nudge
 
 @dataclass(frozen=True, slots=True)
 class MonitorOptions:
-    """The `contract` file, when the device is unwell, and the uplink's patience in seconds."""
+    """How to read the `contract`, when the device is unwell, and the uplink's patience in seconds."""
 
-    contract: Path
+    contract: Callable[[], Contract | SettingProblem]
     thresholds: Thresholds
     puback_timeout_s: float
 
@@ -129,7 +128,7 @@ class Monitor:
         self._manager.reloading()
         self._in_service = False  # until the turn that applies it is over
         collector = self._collector
-        contract = read_contract(self._options.contract)
+        contract = self._options.contract()
         if isinstance(contract, SettingProblem):
             _log.error(
                 "contract %s stays in force, the new one is refused: %s", collector.contract.version, contract

@@ -95,6 +95,13 @@ class Outgoing:
         """End `delivery` with the next commit."""
         self.discards[delivery] = Discard(delivery, outcome, reason)
 
+    def withdraw(self, deliveries: Iterable[Delivery]) -> None:
+        """These ended in the spool; those that are not under way must not be sent any more."""
+        ended = set(deliveries)
+        for destination, rank in {each[:2] for each in ended}:
+            if lane := self._lanes.get((destination, rank)):
+                lane.drop(ended)
+
     def evict(self, needed: int, wanted: int, least_rank: int) -> int:
         """Drop the oldest events that are not under way, the lowest priority first, down to `least_rank`.
 

@@ -6,10 +6,12 @@ import logging
 import re
 from collections.abc import Mapping
 
+from edge.downlink.descent import Descent
+from edge.downlink.questions import QuestionError, read_question
 from edge.inbox import InboxPump
 from edge.intake import Intake, Slot, Verdict
-from edge.local_bus import InboxReceipts, local_topics
-from edge.messages import Received
+from edge.local_bus import InboxReceipts, StateQuestions, local_topics
+from edge.messages import LinkName, Received
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.recent import RecentKeys
@@ -18,7 +20,9 @@ from edge.spool import Waiting
 from edge.turn import Offer, Turn
 from eventplane.contract import Channel, Contract, Priority
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
-from eventplane.envelope import parse_event
+from eventplane.downlink.errors import DownlinkError
+from eventplane.downlink.wire import received
+from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts
 
 _log = logging.getLogger(__name__)
@@ -36,7 +40,8 @@ _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
 class Reception:
-    """Takes messages of the home's broker into a `Turn`: services' events, and receipts for `inboxes`.
+    """Takes messages of both brokers into a `Turn`: services' events, questions and receipts for `inboxes`,
+    and what came down, which `descent` judges.
 
     `pressure` says what finds room, `recent` remembers what did, `outgoing` ends what cannot be kept.
     """
@@ -49,32 +54,45 @@ class Reception:
         pressure: Pressure,
         recent: RecentKeys,
         outgoing: Outgoing,
+        descent: Descent,
     ) -> None:
         self._topics = local_topics(contract)
-        self._device_outbox = contract.device.outbox
+        self._device = contract.device
         self._intake = intake
         self._inboxes = inboxes
         self._pressure = pressure
         self._recent = recent
         self._outgoing = outgoing
+        self._descent = descent
 
     def take(self, message: Received, turn: Turn) -> None:
         """Whatever the message is, it is acknowledged once the turn is committed."""
         turn.acknowledge.append(message)
+        if message.link is LinkName.CLOUD:
+            self._take_descent(message.payload, turn)
+            return
         role = self._topics.get(message.topic)
         if role is None:
             self._take_offer(self._stray(message), turn)
         elif isinstance(role, InboxReceipts):
             self._take_receipts(message.payload, role.channel, turn)
+        elif isinstance(role, StateQuestions):
+            self._take_question(message.payload, role.channel, turn)
         else:
             channel = role.channel
             self._take_offer(
                 Offer(message.payload, channel.address, channel, answer=channel.participant), turn
             )
 
-    def kept(self) -> None:
+    def close(self, turn: Turn) -> None:
+        """All that belongs to `turn` was taken."""
+        self._descent.judge(turn)
+
+    def kept(self, turn: Turn) -> None:
         """The turn is committed."""
         self._recent.settle()
+        if turn.holdings:
+            self._outgoing.withdraw(turn.replaced)
 
     def give_up(self, waiting: Waiting, channel: Channel, refusal: Refusal, turn: Turn) -> None:
         """A delivery over `channel` that can never succeed ends, and becomes a dead letter.
@@ -96,9 +114,17 @@ class Reception:
         """`turn` as it is under the pressure of now: what it had taken in is judged and numbered anew."""
         for key in turn.keys:
             self._recent.forget(key)
-        retry = Turn(turn.first_sequence, turn.life_ms, done=turn.done, acknowledge=turn.acknowledge)
+        retry = Turn(
+            turn.first_sequence,
+            turn.life_ms,
+            done=turn.done,
+            acknowledge=turn.acknowledge,
+            descents=turn.descents,
+            questions=turn.questions,
+        )
         for offer in turn.offers:
             self._take_offer(offer, retry)
+        self.close(retry)
         return retry
 
     def _take_offer(self, offer: Offer, turn: Turn) -> None:
@@ -149,7 +175,22 @@ class Reception:
     def _stray(self, message: Received) -> Offer:
         """A subscription of an earlier contract, which the broker's session remembers."""
         refusal = Refusal("unknown_channel", "no box of the contract has this topic")
-        return Offer(message.payload, message.topic, self._device_outbox, refusal)
+        return Offer(message.payload, message.topic, self._device.outbox, refusal)
+
+    def _take_descent(self, payload: bytes, turn: Turn) -> None:
+        """What names no key cannot be answered: a dead letter tells of it."""
+        try:
+            turn.descents.append(received(parse_event(payload)))
+        except (EnvelopeError, DownlinkError) as error:
+            inbox = self._device.inbox
+            refusal = Refusal(error.reason, error.detail)
+            self._take_offer(Offer(payload, inbox.address, self._device.outbox, refusal), turn)
+
+    def _take_question(self, payload: bytes, channel: Channel, turn: Turn) -> None:
+        try:
+            turn.questions.append(read_question(payload, channel.address))
+        except QuestionError as error:
+            _log.warning("a question of %s ignored: %s", channel.participant, error)
 
     def _take_receipts(self, payload: bytes, channel: Channel, turn: Turn) -> None:
         inbox = self._inboxes.get(channel.address)

@@ -19,6 +19,8 @@ from types import TracebackType
 from typing import Self
 
 from edge.callbacks import CallbackThread
+from edge.downlink.open_questions import OpenQuestions
+from edge.downlink.questions import QuestionError, read_answer
 from edge.errors import (
     ClientClosedError,
     DeadLetteredError,
@@ -26,6 +28,7 @@ from edge.errors import (
     MessageTooLargeError,
     ReceiptTimeoutError,
     RefusedError,
+    StateTimeoutError,
     StoreFullError,
     WindowFullError,
 )
@@ -36,7 +39,7 @@ from edge.mqtt import Connection, Endpoint, Login
 from edge.outbox_window import OutboxMessage, OutboxWindow
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts, write_receipts
-from eventplane.topics import local_topic, receipt_topic
+from eventplane.topics import local_topic, receipt_topic, state_answer_topic, state_topic
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +82,7 @@ class ServiceClient:
         on_refused: called with the payload and the reason of a message of `send` that became a dead letter,
             or (`spool_full`) that the device has no room for: nobody else keeps it then.
         window: most messages without a receipt.
-        receipt_timeout_s: seconds without a receipt after which a message is published again.
+        receipt_timeout_s: seconds without a receipt, or an answer, after which a message is published again.
         client_id: the MQTT client id; two clients of one service need different ones.
         login: the service's user name and password file, for a broker that asks.
     """
@@ -103,6 +106,7 @@ class ServiceClient:
         self._outbox = local_topic(service, "outbox")
         self._inbox = local_topic(service, "inbox")
         self._window = OutboxWindow(window, receipt_timeout_s)
+        self._questions = OpenQuestions(receipt_timeout_s)
         self._mailbox: Mailbox[Message | _Wake | _Handled] = Mailbox()
         self._callbacks = CallbackThread(f"{service}-callbacks")
         self._link = Link(
@@ -163,10 +167,33 @@ class ServiceClient:
                 raise ClientClosedError(self.service)
             raise FlushTimeoutError(self.service, len(self._window), timeout_s)
 
+    def state(self, key: str, timeout_s: float = 30.0) -> Envelope | None:
+        """The newest state of `key` (`kind/namespace/name`) that the cloud sent.
+
+        None when there is none, it is deleted, or no route leads it to this service.
+
+        Newer ones come to the inbox: ask after subscribing (`on_event`), so that none is missed in between.
+
+        Raises:
+            StateTimeoutError: nobody answered within `timeout_s` seconds.
+            ClientClosedError: the client was closed.
+        """
+        question = self._questions.ask(key)
+        self._mailbox.put(_Wake())
+        answer = self._questions.wait_answer(question, timeout_s)
+        if answer is None:
+            raise (
+                ClientClosedError(self.service)
+                if self._stopping
+                else StateTimeoutError(self.service, key, timeout_s)
+            )
+        return None if answer.json is None else parse_event(answer.json)
+
     def close(self) -> None:
         """End at once, without waiting for receipts (see `flush`)."""
         self._stopping = True
         self._window.close()
+        self._questions.close()
         self._mailbox.put(Stop())
         self._thread.join(2 * _CLOSE_S)
         self._callbacks.close(_CLOSE_S)
@@ -194,7 +221,7 @@ class ServiceClient:
     def _dial(
         self, host: str, port: int, client_id: str | None, login: Login | None, generation: int
     ) -> Connection:
-        subscriptions = [receipt_topic(self.service, "outbox")]
+        subscriptions = [receipt_topic(self.service, "outbox"), state_answer_topic(self.service)]
         if self._on_event:
             subscriptions.append(self._inbox)
         endpoint = Endpoint(
@@ -216,18 +243,26 @@ class ServiceClient:
             if self._link.up:
                 for payload in self._window.due(now):
                     self._link.publish(self._outbox, payload)
+                for payload in self._questions.due(now):
+                    self._link.publish(state_topic(self.service), payload)
             for message in self._mailbox.wait(self._patience()):
                 self._take(message)
         self._link.close(_CLOSE_S)
 
     def _patience(self) -> float | None:
-        deadline = self._window.deadline() if self._link.up else self._link.deadline()
+        if not self._link.up:
+            due = [self._link.deadline()]
+        else:
+            due = [self._window.deadline(), self._questions.deadline()]
+        deadline = min((each for each in due if each is not None), default=None)
         return None if deadline is None else max(0.0, deadline - monotonic())
 
     def _take(self, message: Message | _Wake | _Handled) -> None:
         match message:
             case Received() if message.topic == self._inbox:
                 self._callbacks.submit(partial(self._handle_event, message))
+            case Received() if message.topic == state_answer_topic(self.service):
+                self._take_answer(message)
             case Received():
                 self._take_receipts(message)
             case _Handled(received, receipt):
@@ -237,10 +272,18 @@ class ServiceClient:
             case Connected(_, generation):
                 if self._link.connected(generation, monotonic()):
                     self._window.resend()
+                    self._questions.resend()
             case Disconnected(_, generation, reason):
                 self._link.disconnected(generation, reason, monotonic())
             case _:
                 pass  # a Stop or a wake-up has done its work; the broker's PUBACK proves nothing
+
+    def _take_answer(self, message: Received) -> None:
+        self._link.acknowledge(message.generation, message.mid)
+        try:
+            self._questions.answered(read_answer(message.payload))
+        except QuestionError as error:
+            _log.warning("%s: an answer ignored: %s", self.service, error)
 
     def _take_receipts(self, message: Received) -> None:
         self._link.acknowledge(message.generation, message.mid)

@@ -20,7 +20,7 @@ from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
 from edge.setting_conflicts import conflicts
 from edge.settings_reader import SettingsReader, choice, flag, number, path, text, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
-from eventplane.topics import basic_ingest_topic
+from eventplane.topics import basic_ingest_topic, device_topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,12 @@ class CloudSettings:
     # The topic rule that Basic Ingest publishes go to. Like the thing's name it becomes a part of the topic.
     # IoT Core allows 128 characters, of which `_urgent` takes seven.
     rule: str | None = word(r"[A-Za-z0-9_]{1,121}", "a topic rule's name; needed for {rule}", None)
+    # Where the cloud publishes what it sends to the device. Whoever has no downlink sets it to "none".
+    inbox_topic: str = word(
+        r"([^#+{}\x00]|\{thing\}){1,256}",
+        "a topic, in which {thing} is replaced, or none",
+        device_topic("{thing}", "inbox"),
+    )
     # Compressed batches, or one plain event a publish, for readers that know CloudEvents and nothing of ours.
     mode: str = choice("batch", ("batch", "single"))
     keepalive_s: int = whole(60, 30, 1_200, "seconds")  # IoT Core takes 30 to 1,200
@@ -90,6 +96,11 @@ class CloudSettings:
     # Never below the largest event, so that each one fits a publish.
     payload_bytes: int = whole(MAX_PAYLOAD_BYTES, MAX_EVENT_BYTES + 1024, MAX_PAYLOAD_BYTES, "bytes")
     batch_events: int = whole(250, 1, MAX_BATCH_EVENTS, "events")
+
+    @property
+    def subscribes(self) -> bool:
+        """Whether the cloud sends anything to the device."""
+        return self.inbox_topic != "none"
 
     @property
     def identity(self) -> TlsFiles | None:

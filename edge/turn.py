@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from edge.downlink.questions import Question
 from edge.memory_lane import Fleeting
 from edge.messages import Received
 from edge.reports import NotStored
-from edge.spool import Arrival, Delivery
+from edge.spool import Arrival, Delivery, Holding
 from eventplane.contract import Channel
 from eventplane.delivery import Refusal
+from eventplane.downlink.wire import Incoming
 from eventplane.receipts import Receipt
 
 
@@ -33,11 +35,13 @@ class Offer:
 @dataclass(slots=True)
 class Turn:
     """To commit at `life_ms` of the device's life: `arrivals`, numbered from `first_sequence`, the deliveries
-    that are `done`, and those `replaced` by dead letters. To send afterwards: the rest.
+    that are `done`, those `replaced` by dead letters or by a newer state, and the `holdings` of the cloud's
+    state. To send afterwards: the rest.
 
     `offers` and `keys` (what is remembered as stored) allow for taking the turn again when the disk is full.
     `receipts` are by service, `refused` counts dead letters by channel address and reason, `turned_away` what
-    found no room.
+    found no room. `descents` came from the cloud, `descended` counts what became of them, `new_keys` and
+    `new_characters` what is held in addition; `questions` of services are answered from what is committed.
     """
 
     first_sequence: int
@@ -52,6 +56,13 @@ class Turn:
     turned_away: Counter[NotStored] = field(default_factory=Counter)
     offers: list[Offer] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
+    descents: list[Incoming] = field(default_factory=list)
+    holdings: dict[tuple[str, str], Holding] = field(default_factory=dict)
+    new_keys: int = 0
+    new_characters: int = 0
+    descended: Counter[str] = field(default_factory=Counter)
+    contract_changed: bool = False
+    questions: list[Question] = field(default_factory=list)
 
     @property
     def sequence(self) -> int:

@@ -73,16 +73,21 @@ def local_link(settings: Settings, contract: Callable[[], Contract], emit: Emit)
 def cloud_link(settings: Settings, emit: Emit) -> Link:
     """The line to IoT Core."""
     cloud = settings.cloud
+    inbox = cloud.inbox_topic.replace("{thing}", settings.thing)
 
     def endpoint() -> Endpoint:
         return Endpoint(
             host=cloud.host,
             port=cloud.port,
             client_id=settings.thing,
-            # Nothing is subscribed and the spool remembers what was sent: no session to keep.
+            # The spool remembers what was sent, and the cloud what was not answered: no session to keep. One
+            # that is kept would bring states that newer ones have followed.
             clean_session=True,
             keepalive_s=cloud.keepalive_s,
             connect_timeout_s=cloud.connect_timeout_s,
+            subscriptions=(inbox,) if cloud.subscribes else (),
+            # An alarm must get through also where the cloud has not been told of the downlink.
+            needs_subscriptions=False,
             tls=cloud.identity,
             protocol=cloud.protocol,
         )

@@ -24,7 +24,8 @@ DEFAULT_CONTRACT = Path("build/contract.json")
 
 ELSEWHERE = {
     "dead-letters": ("operations.dead_letters_command", "list, show or redrive what could not be delivered"),
-    "fleet": ("operations.fleet.command", "register, show, replace or decommission devices"),
+    "desired": ("operations.desired_command", "what a device shall have, and what of it has arrived"),
+    "fleet": ("operations.fleet.command", "register, show, group, replace or decommission devices"),
     "replay": ("operations.replay_command", "send again what an audit misses, or a past window to somebody"),
     "trace": ("operations.trace_command", "every station of one event, and what is missing"),
 }

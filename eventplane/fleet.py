@@ -22,6 +22,9 @@ _DAY_MS: Final = 86_400_000
 # AWS IoT's thing names, short enough for a client id of 128 with either prefix.
 _NAME: Final = re.compile(r"[a-zA-Z0-9:_-]{1,120}")
 
+# Written as an attribute of events, so as plain as the parts of a key there.
+_GROUP: Final = re.compile(r"[A-Za-z0-9._~-]{1,100}")
+
 
 class State(StrEnum):
     """Where a device stands. A decommissioned one stays so."""
@@ -43,6 +46,7 @@ class Device:
             counted from 1970.
         replacement_until_ms: until then the claim may register it although it is provisioned.
         reason: why it was decommissioned.
+        groups: those that an event to a group reaches.
         revision: how often the record was written: what a writer has to have read.
     """
 
@@ -57,6 +61,7 @@ class Device:
     registered_today: int = 0
     replacement_until_ms: int = 0
     reason: str = ""
+    groups: frozenset[str] = frozenset()
     revision: int = 0
 
     @property
@@ -116,6 +121,14 @@ class DeviceNameError(EventPlaneError):
             f"{name!r} cannot be a device's name; use up to 120 letters, digits, '-', '_' and ':', not "
             f"starting with {CLAIM_CLIENT_PREFIX!r} or {RENEWAL_CLIENT_PREFIX!r}"
         )
+        self.name = name
+
+
+class GroupNameError(EventPlaneError):
+    """`name` cannot be a group's."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} cannot be a group's name; use up to 100 letters, digits and '._~-'")
         self.name = name
 
 
@@ -205,6 +218,15 @@ def replaceable(device: Device, until_ms: int, now_ms: int) -> Device:
     if device.state is State.MADE:
         raise LifeError(device, "the claim registers it as it is")
     return replace(device, replacement_until_ms=until_ms, changed_at_ms=now_ms)
+
+
+def grouped(device: Device, groups: frozenset[str], now_ms: int) -> Device:
+    """The device in exactly these `groups`. Raises `GroupNameError`, `LifeError`."""
+    if wrong := sorted(each for each in groups if not _GROUP.fullmatch(each)):
+        raise GroupNameError(wrong[0])
+    if device.state is State.DECOMMISSIONED:
+        raise LifeError(device, "nothing is sent to it any more")
+    return device if device.groups == groups else replace(device, groups=groups, changed_at_ms=now_ms)
 
 
 def decommissioned(device: Device, reason: str, now_ms: int) -> Device:

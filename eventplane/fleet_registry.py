@@ -23,6 +23,7 @@ ATTEMPTS: Final = 5
 """Two writers of one device are rare: a device asks for one certificate at a time."""
 
 _TEXTS: Final = ("certificate", "pending", "reason")
+_SETS: Final = ("replaced", "groups")
 _NUMBERS: Final = (
     "changed_at_ms",
     "registrations",
@@ -118,8 +119,7 @@ def to_item(device: Device) -> dict[str, dict[str, Any]]:
     item: dict[str, dict[str, Any]] = {KEY: {"S": device.thing}, "state": {"S": device.state.value}}
     item |= {name: {"S": value} for name in _TEXTS if (value := getattr(device, name))}
     item |= {name: {"N": str(getattr(device, name))} for name in _NUMBERS}
-    if device.replaced:
-        item["replaced"] = {"SS": sorted(device.replaced)}
+    item |= {name: {"SS": sorted(value)} for name in _SETS if (value := getattr(device, name))}
     return item
 
 
@@ -127,7 +127,5 @@ def from_item(item: Item) -> Device:
     """The device that an item holds."""
     texts: dict[str, Any] = {name: item[name]["S"] for name in _TEXTS if name in item}
     numbers: dict[str, Any] = {name: int(item[name]["N"]) for name in _NUMBERS}
-    replaced = frozenset(item.get("replaced", {}).get("SS", ()))
-    return Device(
-        thing=item[KEY]["S"], state=State(item["state"]["S"]), replaced=replaced, **texts, **numbers
-    )
+    sets: dict[str, Any] = {name: frozenset(item.get(name, {}).get("SS", ())) for name in _SETS}
+    return Device(thing=item[KEY]["S"], state=State(item["state"]["S"]), **texts, **numbers, **sets)

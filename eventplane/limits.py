@@ -4,6 +4,10 @@ MAX_EVENT_BYTES = 96 * 1024
 """Largest event in JSON format, bytes. CloudEvents 1.0.2 asks intermediaries to forward 64 KiB; an
 event must also fit one AWS IoT Core publish uncompressed (128 KiB) with room for what the plane stamps."""
 
+MAX_DOWNLINK_EVENT_BYTES = 94 * 1024
+"""Largest event towards a device, bytes. With what the plane puts in front, in the cloud and on the device,
+it must fit MAX_EVENT_BYTES."""
+
 MAX_DEPTH = 64
 """Deepest nesting of an event's JSON, levels. Ours: deep enough for real payloads, far from the
 recursion limit of any reader."""

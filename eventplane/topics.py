@@ -19,6 +19,16 @@ def receipt_topic(participant: str, box: str) -> str:
     return f"{LOCAL_PREFIX}/{participant}/{box}/receipts"
 
 
+def state_topic(service: str) -> str:
+    """Where a service on the device asks for the current state of a key."""
+    return f"{LOCAL_PREFIX}/{service}/state"
+
+
+def state_answer_topic(service: str) -> str:
+    """Where the forwarder answers it."""
+    return f"{state_topic(service)}/answer"
+
+
 def device_topic(thing: str, box: str) -> str:
     """The topic of a device's `inbox` or `outbox` at IoT Core: beneath the thing's own prefix."""
     return f"devices/{thing}/{box}"

@@ -13,7 +13,7 @@ from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, Place
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.device_reports import STARTED, forwarder_source
-from eventplane.presence import MONITOR
+from eventplane.own_services import OWN_SERVICES
 from local.sent import Key, SentEvent, SentPoison
 
 
@@ -67,8 +67,6 @@ def expected_by_service(
         for route in contract.routes
         if route.destination != uplink
     }
-    # A function of the plane reads its inbox.
-    expected.pop(MONITOR, None)
     for event in events:
         for destination in _destinations(contract, event, uplink):
             expected[contract.channel(destination).participant].add(event.key)
@@ -78,7 +76,9 @@ def expected_by_service(
     started = {(STARTED, forwarder_source(device)) for device in devices}
     for destination in _matching(contract, Place.CLOUD, {"type": STARTED}):
         expected[contract.channel(destination).participant] |= started
-    return expected
+    # Functions of the plane read the others.
+    own = {*OWN_SERVICES, contract.device.name}
+    return {service: keys for service, keys in expected.items() if service not in own}
 
 
 def dead_lettered(malformed: Iterable[SentPoison], arrived: Mapping[str, Arrived]) -> int:
@@ -112,7 +112,11 @@ def _destinations(contract: Contract, event: SentEvent, uplink: str) -> set[str]
         if uplink not in destinations:
             return destinations
         destinations.discard(uplink)
-    return destinations | _matching(contract, Place.CLOUD, event.attributes)
+    destinations |= _matching(contract, Place.CLOUD, event.attributes)
+    if contract.device.inbox.address in destinations:
+        # What came down never goes up again.
+        destinations |= _matching(contract, Place.DEVICE, event.attributes) - {uplink}
+    return destinations
 
 
 def _matching(contract: Contract, place: Place, attributes: Mapping[str, AttributeValue]) -> set[str]:

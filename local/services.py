@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from types import TracebackType
 from typing import Final, Self
@@ -18,6 +19,12 @@ from local.ports import LOOPBACK
 from local.sent import Key, SentLog
 
 CALL_SERVICE: Final = "call-service"
+LISTENERS: Final = ("voice-service", "health-service")
+"""Services that take in what carers tell a home."""
+
+ON_DEVICE: Final = (CALL_SERVICE, *LISTENERS)
+"""Whose events never see the cloud, nor its archive."""
+
 CALL_TYPE: Final = "org.eventplane.call.placed.v1"
 
 SEND_SECONDS: Final = 120.0
@@ -94,8 +101,16 @@ def arrived_at_call_services(homes: Iterable[HomeServices]) -> Arrived:
     return Arrived(received, sum(each.duplicates for each in arrived))
 
 
+def arrived_in_every_home(service: str, homes: Iterable[HomeServices]) -> Arrived:
+    """What the `service` of each of `homes` was told, as of now: what one of them misses has not arrived."""
+    told = [frozenset(list(home.told[service])) for home in homes]
+    return Arrived(frozenset.intersection(*told) if told else frozenset(), 0)
+
+
 class HomeServices:
     """The sending `services` of `home` and its call-service, connected to its broker at 127.0.0.1:`port`.
+
+    `told` has what those heard that listen (`LISTENERS`).
 
     Whatever they send is noted in `sent` first. `refused` has the reason for every message of theirs that
     the forwarder refused. Use it in a `with` block, which ends the connections.
@@ -113,12 +128,19 @@ class HomeServices:
         self.home = home
         self.call_service = CallService(home, port, contract, sent, now)
         self.refused: list[str] = []
+        self.told: dict[str, set[Key]] = {service: set() for service in LISTENERS}
         self._contract = contract
         self._sent = sent
         self._now = now
         self._clients = {
-            service: ServiceClient(service, LOOPBACK, port, on_refused=self._note_refusal)
-            for service in services
+            service: ServiceClient(
+                service,
+                LOOPBACK,
+                port,
+                on_event=partial(self._listen, service) if service in LISTENERS else None,
+                on_refused=self._note_refusal,
+            )
+            for service in dict.fromkeys((*services, *LISTENERS))
         }
 
     def send(self, service: str, event: Envelope) -> None:
@@ -159,6 +181,9 @@ class HomeServices:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _listen(self, service: str, event: Envelope) -> None:
+        self.told[service].add(event.key)
 
     def _note_refusal(self, _: bytes, reason: str) -> None:
         self.refused.append(reason)

@@ -28,6 +28,10 @@ class Cloud:
         return self.session.client("s3", config=_CONFIG)
 
     @cached_property
+    def dynamodb(self) -> Any:
+        return self.session.client("dynamodb", config=_CONFIG)
+
+    @cached_property
     def account(self) -> str:
         return str(self.session.client("sts", config=_CONFIG).get_caller_identity()["Account"])
 

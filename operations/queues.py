@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eventplane import resource_names
 from eventplane.contract import Contract, ParticipantKind
+from eventplane.contract.publication import cloud_inboxes
 from operations.cloud import Cloud
 from operations.errors import UnknownEnvironmentError, UnknownQueueError
 
@@ -87,12 +88,11 @@ class PlaneQueues:
 
 
 def _channels(contract: Contract, environment: str) -> dict[str, str]:
-    """The channels of all cloud services: address by the queue's full name."""
-    services = contract.of_kind(ParticipantKind.CLOUD_SERVICE)
+    """The channels that queues carry: address by the queue's full name."""
+    outboxes = (service.outbox for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE))
     return {
         resource_names.queue_name(
             environment, resource_names.channel_queue(channel), is_fifo=resource_names.is_fifo(channel)
         ): channel.address
-        for service in services
-        for channel in (service.inbox, service.outbox)
+        for channel in (*cloud_inboxes(contract), *outboxes)
     }

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.delivery import PAYLOAD_INVALID, UNKNOWN_DATASCHEMA
+from eventplane.downlink import errors
+from eventplane.downlink.acknowledgements import OLDER
+from eventplane.downlink.desired import DEVICE_GONE
 from eventplane.hops import HOP_LIMIT
 from operations.letters import RECEIVES_EXHAUSTED
 
@@ -79,6 +82,53 @@ REASONS: Final = {
     ),
     "reserved_attribute": Reason(
         "The sender set an attribute that is the device's to give (`deviceepoch`, `devicesequence`).", _SENDER
+    ),
+    # On the way down to devices (docs/downlink.md).
+    errors.NO_DEVICE: Reason("An event for devices names none: no `todevice`, no `togroup`.", _SENDER),
+    errors.TWO_ADDRESSES: Reason("An event for devices has `todevice` and `togroup`.", _SENDER),
+    errors.UNKNOWN_DEVICE: Reason(
+        "The fleet's registry has no such device, or it was decommissioned.",
+        "Look with `fleet show`; correct the sender, or register the device and redrive the letter.",
+    ),
+    errors.UNKNOWN_GROUP: Reason(
+        "No device of the fleet is in that group.",
+        "Put devices into it with `fleet groups` and redrive the letter, or correct the sender.",
+    ),
+    errors.NO_STATE_KEY: Reason("A state has no `statekey`.", _SENDER),
+    errors.INVALID_STATE_KEY: Reason("The `statekey` is not `kind/namespace/name`.", _SENDER),
+    errors.INVALID_STATE_VERSION: Reason("The `stateversion` is no number, or a state has none.", _SENDER),
+    errors.INVALID_STATE_UID: Reason("The `stateuid` has characters that it may not have.", _SENDER),
+    errors.INVALID_STATE_DELETE: Reason("`statedelete` is no Boolean, or stands on a command.", _SENDER),
+    errors.TOO_LARGE: Reason("Too large for a device's inbox ([limits.md](limits.md)).", _SENDER),
+    errors.TOO_MANY_COMMANDS: Reason(
+        "So many commands of one key wait for the device already that there is no room for another.",
+        "See with `desired` what waits and whether the device is there; give commands an `expirytime`.",
+    ),
+    errors.NOT_FOR_A_DEVICE: Reason(
+        "What came to a device's inbox has not the plane's attributes.",
+        "Find who else may publish to devices' inboxes, and take the permission away.",
+    ),
+    OLDER: Reason(
+        "A device holds a newer state than the cloud knows of: the cloud's table was lost or put back.",
+        "Send the present state with a higher `stateversion`.",
+    ),
+    DEVICE_GONE: Reason(
+        "A command waited for a device that was decommissioned.", "Nothing, unless it was by mistake."
+    ),
+    "too_many_keys": Reason(
+        "The device holds as many keys as it can.", "Delete states that it no longer needs (`statedelete`)."
+    ),
+    "too_much_state": Reason(
+        "What the device holds takes as much of its store as states may.",
+        "Delete states that it no longer needs (`statedelete`), or make them smaller.",
+    ),
+    "contract_refused": Reason(
+        "A contract that was sent to the device cannot follow the one it has; the detail says why.",
+        "Compile it with the software that the device has, and send it with a higher `stateversion`.",
+    ),
+    "bad_acknowledgement": Reason(
+        "A device's answer to the downlink cannot be read.",
+        "Compare the device's software with the cloud's; the event is sent again meanwhile.",
     ),
     "not_json": Reason("Not JSON.", _SENDER),
     "not_utf8": Reason("Not UTF-8.", _SENDER),

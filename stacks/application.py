@@ -10,6 +10,7 @@ from stacks.archive_stack import ArchiveStack
 from stacks.audit_stack import AuditStack
 from stacks.config import PROJECT, Environment
 from stacks.contract_stack import ContractStack
+from stacks.downlink_stack import DownlinkStack
 from stacks.fleet_stack import FleetStack
 from stacks.messaging_stack import MessagingStack
 from stacks.monitoring_stack import MonitoringStack
@@ -24,17 +25,20 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     messaging = MessagingStack(app, environment=environment, contract=contract)
     published = ContractStack(app, environment=environment)
     presence = PresenceStack(app, environment=environment)
-    routing = RoutingStack(app, environment=environment, contract=contract)
     registry = RegistryStack(app, environment=environment)
+    downlink = DownlinkStack(app, environment=environment)
+    routing = RoutingStack(app, environment=environment, contract=contract)
     fleet = FleetStack(app, environment=environment)
     audit = AuditStack(app, environment=environment, contract=contract)
-    watched = [archive, messaging, published, presence, routing, registry, fleet, audit]
+    watched = [archive, messaging, published, presence, routing, registry, downlink, fleet, audit]
     monitoring = MonitoringStack(app, environment=environment, watched=watched)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     routing.add_stack_dependency(archive)
     routing.add_stack_dependency(messaging)
     routing.add_stack_dependency(published)
     routing.add_stack_dependency(presence)
+    routing.add_stack_dependency(registry)
+    routing.add_stack_dependency(downlink)
     fleet.add_stack_dependency(registry)
     fleet.add_stack_dependency(routing)
     audit.add_stack_dependency(archive)

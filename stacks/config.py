@@ -97,6 +97,22 @@ _INGEST_ERRORS = FunctionSize(
 _REPLAY = FunctionSize(memory_mib=1_024, timeout_s=900, batch_size=1, batch_window_s=0, max_concurrency=2)
 
 
+def _shares(number: int) -> list[list[int]]:
+    """The buckets of the devices, dealt out to `number` functions."""
+    return [list(range(first, BUCKETS, number)) for first in range(number)]
+
+
+def _check_scheduled(setting: str, number: int, size: FunctionSize) -> None:
+    """`number` functions of `size` that share the devices and are called every minute."""
+    if not 1 <= number <= BUCKETS:
+        raise EnvironmentSettingError(setting, f"is {number}, not within 1 to {BUCKETS}")
+    if not 20 <= size.timeout_s <= 60:
+        raise EnvironmentSettingError(
+            setting.removesuffix("s"),
+            "must have 20 s or more to end in time, and at most the minute to the next call",
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class PresenceSettings:
     """When something is said of a device. Seconds, but for `quiet_after_heartbeats`, which counts intervals.
@@ -131,17 +147,37 @@ class PresenceSettings:
             raise EnvironmentSettingError(
                 "quiet_after_heartbeats", "must be more than 1: a heartbeat may be a little late"
             )
-        if not 1 <= self.sweepers <= BUCKETS:
-            raise EnvironmentSettingError("sweepers", f"is {self.sweepers}, not within 1 to {BUCKETS}")
-        if not 20 <= self.sweeper.timeout_s <= 60:
-            raise EnvironmentSettingError(
-                "sweeper", "must have 20 s or more to end in time, and at most the minute to the next sweep"
-            )
+        _check_scheduled("sweepers", self.sweepers, self.sweeper)
 
     @property
     def shares(self) -> list[list[int]]:
         """The buckets of each sweeper."""
-        return [list(range(first, BUCKETS, self.sweepers)) for first in range(self.sweepers)]
+        return _shares(self.sweepers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DownlinkSettings:
+    """How the functions run that bring events to devices.
+
+    Args:
+        reader: of a queue: what shall go down, what devices answer, what is due again.
+        reconcilers: functions that share the devices; each looks once a minute at what is due.
+        reconciler: how they run; no queue feeds them.
+        is_scheduled: otherwise nobody reconciles but who calls the function (see `PresenceSettings`).
+    """
+
+    reader: FunctionSize
+    reconcilers: int
+    reconciler: FunctionSize
+    is_scheduled: bool = True
+
+    def __post_init__(self) -> None:
+        _check_scheduled("reconcilers", self.reconcilers, self.reconciler)
+
+    @property
+    def shares(self) -> list[list[int]]:
+        """The buckets of each reconciler."""
+        return _shares(self.reconcilers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +197,7 @@ class Environment:
         contract_refresh_s: seconds after which a router looks for a newly published contract.
         webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
         presence: when something is said of a device, and how the functions run that do.
+        downlink: how the functions run that bring events to devices.
         inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
         audit, compaction, erasure: how the Glue jobs run.
         retention: how long the archive keeps what.
@@ -188,6 +225,7 @@ class Environment:
     webhook_urls: Mapping[str, str] = field(default_factory=dict)
     contract_refresh_s: int = 30
     presence: PresenceSettings
+    downlink: DownlinkSettings
     inbox_visibility_s: int
     audit: JobSize
     compaction: JobSize
@@ -271,6 +309,13 @@ _PRESENCE = PresenceSettings(
     sweeper=FunctionSize(memory_mib=512, timeout_s=55, batch_size=1, batch_window_s=0, max_concurrency=2),
 )
 
+# Nothing waits for company: what a carer says shall be there now. A page of devices takes some seconds.
+_DOWNLINK = DownlinkSettings(
+    reader=FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, batch_window_s=0, max_concurrency=5),
+    reconcilers=1,
+    reconciler=FunctionSize(memory_mib=512, timeout_s=55, batch_size=1, batch_window_s=0, max_concurrency=2),
+)
+
 ENVIRONMENTS: Final = {
     environment.name: environment
     for environment in (
@@ -301,6 +346,11 @@ ENVIRONMENTS: Final = {
                     memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
                 ),
             ),
+            downlink=replace(
+                _DOWNLINK,
+                is_scheduled=False,
+                reader=replace(_DOWNLINK.reader, max_concurrency=2),
+            ),
             inbox_visibility_s=30,
             audit=JobSize(workers=2, timeout_min=15),
             compaction=JobSize(workers=2, timeout_min=15),
@@ -317,6 +367,7 @@ ENVIRONMENTS: Final = {
             archive_writer=_ARCHIVE_WRITER,
             webhook=_WEBHOOK,
             presence=_PRESENCE,
+            downlink=_DOWNLINK,
             inbox_visibility_s=60,
             audit=JobSize(workers=2, timeout_min=30, schedule=_AUDIT_SCHEDULE),
             compaction=JobSize(workers=2, timeout_min=60, schedule=_NIGHTLY, is_flexible=True),
@@ -349,6 +400,11 @@ ENVIRONMENTS: Final = {
                 recorder=FunctionSize(
                     memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=50
                 ),
+            ),
+            downlink=replace(
+                _DOWNLINK,
+                reconcilers=BUCKETS,
+                reader=replace(_DOWNLINK.reader, max_concurrency=50),
             ),
             inbox_visibility_s=60,
             audit=JobSize(workers=5, timeout_min=120, schedule=_AUDIT_SCHEDULE),

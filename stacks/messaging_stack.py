@@ -1,4 +1,5 @@
-"""The queues: a pair for each cloud service of the contract, those on the way in, the orders to replay."""
+"""The queues: a pair for each cloud service of the contract, those on the way in, the one down, the orders to
+replay."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from typing import Final
 from aws_cdk import CfnOutput, Duration
 from constructs import Construct
 
-from eventplane.contract import Contract, ParticipantKind, Priority
+from eventplane.contract import Channel, Contract, ParticipantKind, Priority
+from eventplane.own_services import DOWNLINK
 from eventplane.replay import REPLAY
-from eventplane.resource_names import INGEST, URGENT_INGEST
+from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue
 from stacks.config import Environment, FunctionSize
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.queue_pair import QueuePair
@@ -30,11 +32,13 @@ class MessagingStack(PlaneStack):
     def __init__(self, scope: Construct, *, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment=environment, name="messaging", holds_state=True)
         self._environment = environment
-        self._contract = contract
-        self._way_in("Ingest", INGEST, environment.router)
-        self._way_in("UrgentIngest", URGENT_INGEST, environment.urgent_router, Priority.URGENT)
-        self._way_in("Tap", TAP, environment.archive_writer)
-        self._way_in("IngestErrors", INGEST_ERRORS, environment.ingest_errors)
+        outbox = contract.device.outbox
+        self._queue("Ingest", outbox, environment.router, INGEST)
+        self._queue("UrgentIngest", outbox, environment.urgent_router, URGENT_INGEST, Priority.URGENT)
+        self._queue("Tap", outbox, environment.archive_writer, TAP)
+        self._queue("IngestErrors", outbox, environment.ingest_errors, INGEST_ERRORS)
+        if DOWNLINK in contract.participants:
+            self._queue("DeviceInbox", contract.device.inbox, environment.downlink.reader)
         replay = DurableQueue(
             self, "Replay", environment=environment, name=REPLAY, visibility=environment.replay.visibility
         )
@@ -50,17 +54,23 @@ class MessagingStack(PlaneStack):
                 )
                 CfnOutput(self, f"{name}WebhookSecret", value=secret.name)
 
-    def _way_in(self, id: str, name: str, reader: FunctionSize, priority: Priority = Priority.NORMAL) -> None:
-        """A queue that carries the devices' outbox, so that it keeps what the contract says of that."""
-        outbox = self._contract.device.outbox
+    def _queue(
+        self,
+        id: str,
+        channel: Channel,
+        reader: FunctionSize,
+        name: str | None = None,
+        priority: Priority = Priority.NORMAL,
+    ) -> None:
+        """A queue that carries the devices' `channel`, and keeps what the contract says of that."""
         queue = DurableQueue(
             self,
             id,
             environment=self._environment,
-            name=name,
+            name=name or channel_queue(channel),
             visibility=reader.visibility,
-            retention=Duration.seconds(outbox.retention_s),
-            max_receives=outbox.max_receives,
+            retention=Duration.seconds(channel.retention_s),
+            max_receives=channel.max_receives,
             priority=priority,
         )
         self._output(id, queue)

@@ -16,3 +16,8 @@ def pascal(name: str) -> str:
 def inbox_url_output(participant: str) -> str:
     """The stack output that holds the URL of a cloud service's inbox queue."""
     return f"{pascal(participant)}InboxUrl"
+
+
+def outbox_url_output(participant: str) -> str:
+    """The stack output that holds the URL of a cloud service's outbox queue."""
+    return f"{pascal(participant)}OutboxUrl"

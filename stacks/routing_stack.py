@@ -7,6 +7,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel, Contract, ParticipantKind
+from eventplane.own_services import DOWNLINK
 from eventplane.presence import MONITOR
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST
@@ -15,6 +16,7 @@ from stacks.config import Environment
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_writer import ArchiveWriter
 from stacks.constructs.device_policy import DevicePolicy
+from stacks.constructs.downlink import Downlink
 from stacks.constructs.durable_queue import find_queue
 from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.ingest_errors import IngestErrors
@@ -51,6 +53,8 @@ class RoutingStack(PlaneStack):
             name: self._channel_queue(f"{name}Outbox", each.outbox) for name, each in services.items()
         }
         device = contract.device
+        if DOWNLINK in contract.participants:
+            destinations[device.inbox.address] = self._channel_queue("DeviceInbox", device.inbox)
         size = environment.router
         sources = {
             "Device": (device.name, size, device.outbox, ingest),
@@ -116,6 +120,17 @@ class RoutingStack(PlaneStack):
                 contract=contract,
                 heartbeats=inboxes[pascal(MONITOR)],
                 outbox=outboxes[pascal(MONITOR)],
+                layer=layer,
+            )
+        if DOWNLINK in contract.participants:
+            Downlink(
+                self,
+                "Downlink",
+                environment=environment,
+                contract=contract,
+                inbox=destinations[device.inbox.address],
+                answers=inboxes[pascal(DOWNLINK)],
+                outbox=outboxes[pascal(DOWNLINK)],
                 layer=layer,
             )
         lanes = {"Ingest": ingest, "UrgentIngest": urgent_ingest}

@@ -15,14 +15,17 @@ from random import Random
 
 import edge.spool.file
 from edge.recent import KEY_BYTES
-from edge.spool import BEFORE_EVERYTHING, Arrival, Delivery, Discard, Spool
+from edge.spool import BEFORE_EVERYTHING, Arrival, Delivery, Discard, Holding, Spool
 from eventplane.delivery import Outcome
+from eventplane.downlink.reception import Held
 
 _DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
 _RANKS = (0, 1, 2)
 _LOG_BYTES = 96 * 1024
 _LARGEST = 3_000
-_REOPEN, _TIDY, _REPORT = 0.02, 0.1, 0.1
+_REOPEN, _TIDY, _REPORT, _DELETED = 0.02, 0.1, 0.1, 0.2
+_KINDS = ("state", "command")
+_KEYS = tuple(f"a/b/{n}" for n in range(5))
 
 
 def state(spool: Spool) -> dict[str, object]:
@@ -41,7 +44,12 @@ def state(spool: Spool) -> dict[str, object]:
         "statements": [str(each) for each in spool.statements()],
         "discards": [str(each) for each in spool.discards()],
         "recent": [each.hex() for each in spool.recent_keys(5)],
+        "held": [_told(spool.holding(kind, key)) for kind in _KINDS for key in _KEYS],
     }
+
+
+def _told(holding: Holding | None) -> list[object]:
+    return [] if holding is None else [str(holding.held), holding.sequence, hash_of(holding.json)]
 
 
 def hash_of(text: str) -> int:
@@ -78,7 +86,13 @@ class Workload:
         done = [each for n, each in enumerate(ending) if n % 5]
         report = random.random() < _REPORT
         self._spool.commit(
-            arrivals, done, dropped, life_ms=first, close_statements=report, close_discards=report
+            arrivals,
+            done,
+            dropped,
+            life_ms=first,
+            holdings=[self._holding(first) for _ in range(random.choice((0, 0, 1, 3)))],
+            close_statements=report,
+            close_discards=report,
         )
 
     def _arrival(self, sequence: int) -> Arrival:
@@ -87,6 +101,18 @@ class Workload:
         destinations = random.sample(_DESTINATIONS, random.choice((1, 1, 2)))
         key = random.randbytes(KEY_BYTES)
         return Arrival(sequence, random.choice(_RANKS), text, dict.fromkeys(destinations), key)
+
+    def _holding(self, version: int) -> Holding:
+        random = self._random
+        text = json.dumps({"pad": random.choice("abc") * random.randrange(_LARGEST)})
+        held = Held(
+            version=version,
+            is_deleted=random.random() < _DELETED,
+            order=version,
+            source="/s",
+            id=f"{version}",
+        )
+        return Holding(random.choice(_KINDS), random.choice(_KEYS), held, 1, version, text)
 
     def _some_waiting(self) -> list[Delivery]:
         ways = [(destination, rank) for destination in _DESTINATIONS for rank in _RANKS]

@@ -79,6 +79,10 @@ def _dead_letters(figures: Figures) -> _Samples:
     return [({"reason": reason}, count) for reason, count in sorted(figures.dead_letters.items())]
 
 
+def _descended(figures: Figures) -> _Samples:
+    return [({"outcome": outcome}, count) for outcome, count in sorted(figures.descended.items())]
+
+
 def _discards(figures: Figures) -> _Samples:
     for (outcome, reason), count in sorted(figures.discards.items()):
         yield {"outcome": outcome, "reason": reason}, count
@@ -125,6 +129,12 @@ METRICS = (
         _plain(lambda figures: figures.sent_unstored),
     ),
     Metric("eventplane_dead_letters_total", "counter", "Messages that became dead letters.", _dead_letters),
+    Metric(
+        "eventplane_descended_total",
+        "counter",
+        "Events of the cloud that were answered: stored, or why not; repetitions included.",
+        _descended,
+    ),
     Metric("eventplane_discards_total", "counter", "Deliveries that expired or were dropped.", _discards),
     Metric("eventplane_link_up", "gauge", "Whether the line to a broker stands.", _up),
     Metric("eventplane_connects_total", "counter", "How often the line to a broker was made.", _connects),

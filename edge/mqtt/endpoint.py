@@ -27,6 +27,8 @@ class Will:
 class Endpoint:
     """`keepalive_s` (0: none, at most 65535), `connect_timeout_s` and `session_expiry_s` in seconds.
 
+    Without `needs_subscriptions` a connection stands also when the broker refuses what it subscribes to.
+
     In MQTT 3.1.1 a session that is not clean lasts as long as the broker likes, in MQTT 5 for
     `session_expiry_s` after the connection. No setting: the home's broker is spoken to in MQTT 3.1.1, where
     its own `persistent_client_expiration` counts, and the cloud gets clean sessions.
@@ -39,6 +41,7 @@ class Endpoint:
     keepalive_s: int
     connect_timeout_s: float
     subscriptions: tuple[str, ...] = ()
+    needs_subscriptions: bool = True
     tls: TlsFiles | None = None
     login: Login | None = None
     protocol: Literal["3.1.1", "5"] = "3.1.1"

@@ -5,6 +5,7 @@ Times are seconds of one monotonic clock, given by the caller. Not thread-safe.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from enum import Enum, auto
 
@@ -16,6 +17,8 @@ from edge.mqtt.errors import ProtocolError
 from edge.mqtt.packets import ConnAck, Disconnect, Packet, PingResp, PubAck, Publish, SubAck
 from edge.mqtt.properties import MAXIMUM_PACKET_SIZE, REASON_STRING, RECEIVE_MAXIMUM, SERVER_KEEP_ALIVE
 from edge.mqtt.pulse import Pulse
+
+_log = logging.getLogger(__name__)
 
 _QOS = 1
 _MAX_FILTERS = 8
@@ -243,11 +246,12 @@ class Session:
     def _see_whether_all_subscribed(self) -> None:
         if self._filters or self._phase is not _Phase.SUBSCRIBING:
             return
-        if self._refused:
-            self._hang_up(
-                f"SUBSCRIBE refused for {', '.join(self._refused)}; see the broker's access rules", 0
-            )
+        refused = f"SUBSCRIBE refused for {', '.join(self._refused)}; see the broker's access rules"
+        if self._refused and self._endpoint.needs_subscriptions:
+            self._hang_up(refused, 0)
         else:
+            if self._refused:
+                _log.error("%s broker: %s", self._link, refused)
             self._phase = _Phase.UP
             self._messages.append(Connected(self._link, self._generation))
 

@@ -2,6 +2,7 @@
 
 from edge.spool.backlog import read_backlog
 from edge.spool.contents import READ_CHARACTERS
+from edge.spool.holdings import MOST_KEYS
 from edge.spool.records import (
     BEFORE_EVERYTHING,
     Arrival,
@@ -9,6 +10,7 @@ from edge.spool.records import (
     Delivery,
     Discard,
     DiscardTally,
+    Holding,
     Statement,
     Waiting,
 )
@@ -16,12 +18,14 @@ from edge.spool.store import Spool
 
 __all__ = [
     "BEFORE_EVERYTHING",
+    "MOST_KEYS",
     "READ_CHARACTERS",
     "Arrival",
     "Birth",
     "Delivery",
     "Discard",
     "DiscardTally",
+    "Holding",
     "Spool",
     "Statement",
     "Waiting",

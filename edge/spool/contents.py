@@ -11,8 +11,9 @@ from edge.spool.batch import DamagedTextError
 from edge.spool.deliveries import Deliveries
 from edge.spool.discards import add_discards, forget_discards
 from edge.spool.file import transaction
+from edge.spool.holdings import Holdings
 from edge.spool.lanes import Lanes
-from edge.spool.records import BEFORE_EVERYTHING, Arrival, Birth, Delivery, Discard, Waiting
+from edge.spool.records import BEFORE_EVERYTHING, Arrival, Birth, Delivery, Discard, Holding, Waiting
 from edge.spool.ring import add_keys
 
 READ_CHARACTERS = 512 * 1024
@@ -33,6 +34,7 @@ class Contents:
         self.birth = Birth(*json.loads(birth)) if birth else Birth("resumed")
         self.life = LifeClock(life_ms, Uptime(boot, uptime_ms), now_life)
         self.lanes = Lanes(db)
+        self.holdings = Holdings(db)
         self._deliveries = Deliveries(db)
         for lane in self.lanes:
             if lane.pending and not self.read(lane.destination, lane.rank, BEFORE_EVERYTHING, 1):
@@ -43,6 +45,7 @@ class Contents:
         arrivals: Sequence[Arrival],
         done: Iterable[Delivery],
         discarded: Iterable[Discard],
+        holdings: Sequence[Holding],
         life_ms: int,
         closing: tuple[bool, bool],
     ) -> None:
@@ -57,10 +60,12 @@ class Contents:
                 add_discards(self._db, [kinds[each] for each in self._end(kinds)])
                 # Last, so that arrivals find room in the place of what ends with them.
                 self._insert(arrivals, life_ms)
+                self.holdings.put(holdings)
                 self.lanes.write()
                 self._write_device(next_sequence, life_ms, stored=bool(arrivals))
         except BaseException:
             self.lanes.forget()
+            self.holdings.forget()
             raise
         self.lanes.keep()
         self.next_sequence = next_sequence

@@ -71,6 +71,8 @@ class Deliveries:
             stored_ms, texts = self._read_batch(last)
             for sequence, expires_ms in unpack_waiting(blob, last):
                 if sequence > after:
+                    if sequence not in texts:
+                        raise DamagedTextError(sequence)
                     yield sequence, texts[sequence], expires_ms, stored_ms
             after = last
 

@@ -75,9 +75,9 @@ def prepare(path: Path, db: sqlite3.Connection, life: LifeClock) -> bool:
         if found == 0 and not tables:
             create(db, Birth("created"), life)
             return True
-        if found != 1:
+        if found not in (1, 2):
             raise SpoolCorruptError(path, f"it has {tables} tables of format {found}")
-        migrate(db, life)
+        migrate(db, found, life)
         return False
 
 

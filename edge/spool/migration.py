@@ -1,4 +1,4 @@
-"""From format 1 to today's, in the caller's transaction."""
+"""From formats 1 and 2 to today's, in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edge.recent import KEY_BYTES
 from edge.spool.deliveries import Deliveries
 from edge.spool.lanes import Lanes
 from edge.spool.records import Arrival, Birth
-from edge.spool.schema import SCHEMA
+from edge.spool.schema import FROM_FORMAT_2, SCHEMA
 
 _CHUNK = 100
 _READ = """
@@ -22,7 +22,16 @@ SELECT sequence, rank, json, (
 """
 
 
-def migrate(db: sqlite3.Connection, life: LifeClock) -> None:
+def migrate(db: sqlite3.Connection, found: int, life: LifeClock) -> None:
+    """Bring a file of format `found` up to date."""
+    if found == 1:
+        _from_format_1(db, life)
+    else:
+        for statement in FROM_FORMAT_2:
+            db.execute(statement)
+
+
+def _from_format_1(db: sqlite3.Connection, life: LifeClock) -> None:
     """Keep the epoch, every number and every pending delivery; their age counts from now."""
     for table in ("device", "destination", "event", "delivery"):
         db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")

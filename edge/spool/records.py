@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from eventplane.contract import Downlink
 from eventplane.delivery import Outcome
+from eventplane.downlink.reception import Held
 
 BEFORE_EVERYTHING: Final = -(1 << 62)
 """Lower than any sequence: where a cursor starts. Salvaged events have negative sequences."""
@@ -76,6 +78,27 @@ class Statement:
     last: int
     count: int
     digest: int
+
+
+class Holding(NamedTuple):
+    """What the device holds of a `key` of one `kind`: the newest that the cloud desires.
+
+    `held` tells newer from older. `json` is a state's event, '' when it is deleted, and for commands. `rank`
+    and `sequence` are those of the delivery that was made last, `sequence` 0 for none and negative where the
+    event was salvaged: nobody knows whether it was delivered.
+    """
+
+    kind: str
+    key: str
+    held: Held
+    rank: int
+    sequence: int
+    json: str
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a state."""
+        return self.kind == Downlink.STATE and not self.held.is_deleted
 
 
 class Birth(NamedTuple):

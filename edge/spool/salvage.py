@@ -1,4 +1,7 @@
-"""Reads what can be read of a damaged spool into a new one, batch by batch, around the holes."""
+"""Reads what can be read of a damaged spool into a new one, batch by batch, around the holes.
+
+What the cloud desires of the device comes last: the new epoch makes the cloud send it again anyhow.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from edge.recent import KEY_BYTES
 from edge.spool.batch import DamagedTextError, read_texts, unpack_waiting
 from edge.spool.deliveries import Deliveries
 from edge.spool.file import transaction
+from edge.spool.holdings import Holdings, read_holdings
 from edge.spool.lanes import Lanes
 from edge.spool.records import BEFORE_EVERYTHING, Arrival
 
@@ -46,6 +50,7 @@ def salvage(damaged: Path, new: sqlite3.Connection, more: Callable[[], bool]) ->
         _read_device(old, result)
         try:
             _copy(old, new, result, more)
+            _copy_holdings(old, new, more)
         except sqlite3.Error as error:
             result.stopped = str(error)
     return result
@@ -82,6 +87,16 @@ def _copy(
             lanes.write()
         lanes.keep()
         result.events += len(arrivals)
+
+
+def _copy_holdings(old: sqlite3.Connection, new: sqlite3.Connection, more: Callable[[], bool]) -> None:
+    holdings = Holdings(new)
+    # As far as it can be read; a file of an older format has none.
+    with transaction(new), contextlib.suppress(*_DAMAGE):
+        for each in read_holdings(old):
+            if not more():
+                return
+            holdings.put([each._replace(sequence=each.sequence - SHIFT)])
 
 
 def _rows(old: sqlite3.Connection) -> Iterator[tuple[int, int, int, str, bytes]]:

@@ -1,12 +1,26 @@
-"""The spool's tables, format 2. Every commit writes few pages: that is why there are few tables."""
+"""The spool's tables, format 3. Every commit writes few pages: that is why there are few tables."""
 
 from __future__ import annotations
 
-FORMAT = 2
+FORMAT = 3
 """Version of the tables, kept in SQLite's `user_version`; 0 is an empty file."""
 
 EPOCH_BYTES = 8
 """Random bytes in an epoch id, which names one life of the spool."""
+
+HOLDING_SCHEMA = """
+-- What the cloud desires of the device, by kind and key: the newest state, the number of the last command.
+-- `rank` and `sequence` are those of its delivery on the device. What has a higher `number` is more recent.
+CREATE TABLE holding (
+    number INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT NOT NULL,
+    live INTEGER NOT NULL, -- a state that is not deleted
+    version INTEGER NOT NULL, deleted INTEGER NOT NULL, position INTEGER NOT NULL,
+    source TEXT NOT NULL, id TEXT NOT NULL, rank INTEGER NOT NULL, sequence INTEGER NOT NULL,
+    checksum INTEGER NOT NULL, text BLOB NOT NULL,
+    UNIQUE (kind, key)
+);
+CREATE INDEX holding_age ON holding (live, number)
+"""
 
 SCHEMA = f"""
 CREATE TABLE device (
@@ -36,7 +50,11 @@ CREATE TABLE discard (
     first INTEGER NOT NULL, last INTEGER NOT NULL,
     PRIMARY KEY (destination, outcome, reason, first)
 ) WITHOUT ROWID;
+{HOLDING_SCHEMA};
 PRAGMA user_version = {FORMAT}
 """.split(";")
+
+FROM_FORMAT_2 = f"{HOLDING_SCHEMA};PRAGMA user_version = {FORMAT}".split(";")
+"""What format 2 lacks."""
 
 BACKLOG = "SELECT destination, SUM(pending) FROM lane GROUP BY destination"

@@ -26,6 +26,7 @@ from edge.spool.records import (
     Delivery,
     Discard,
     DiscardTally,
+    Holding,
     Statement,
     Waiting,
 )
@@ -77,10 +78,12 @@ class Spool:
         discarded: Iterable[Discard] = (),
         *,
         life_ms: int,
+        holdings: Sequence[Holding] = (),
         close_statements: bool = False,
         close_discards: bool = False,
     ) -> None:
-        """Store `arrivals` (numbered on from `next_sequence`), end deliveries, all or nothing, for good.
+        """Store `arrivals` (numbered on from `next_sequence`) and `holdings` in the place of those of the
+        same kind and key, end deliveries, all or nothing, for good.
 
         What is closed is what `statements` and `discards` told before this commit; what it stores and
         discards itself counts for the next report.
@@ -88,14 +91,14 @@ class Spool:
         done, discarded = list(done), list(discarded)
         closing = (close_statements, close_discards)
         try:
-            self._commit(arrivals, done, discarded, life_ms, closing)
+            self._commit(arrivals, done, discarded, holdings, life_ms, closing)
         except SpoolFullError:
             self._room.refused = True
-            if arrivals:
+            if arrivals or holdings:
                 raise
             # Ending deliveries makes room, and needs some to be written down.
             self._room.give_up_reserve()
-            self._commit(arrivals, done, discarded, life_ms, closing)
+            self._commit(arrivals, done, discarded, holdings, life_ms, closing)
         self._room.measure()
 
     def read(self, destination: str, rank: int, after: int, limit: int) -> list[Waiting]:
@@ -105,6 +108,21 @@ class Spool:
         """
         with self._errors("cannot be read"):
             return self._contents.read(destination, rank, after, limit)
+
+    def holding(self, kind: str, key: str) -> Holding | None:
+        """What the device holds of a key, None when it never got anything or has forgotten a deletion."""
+        with self._errors("cannot be read"):
+            return self._contents.holdings.get(kind, key)
+
+    def held_keys(self) -> int:
+        """How many keys have a state."""
+        with self._errors("cannot be read"):
+            return self._contents.holdings.count()
+
+    def held_bytes(self) -> int:
+        """How much text of states is held, bytes."""
+        with self._errors("cannot be read"):
+            return self._contents.holdings.size()
 
     def newest(self, destination: str, rank: int) -> int:
         """The highest sequence ever pending for a destination and rank, else `BEFORE_EVERYTHING`."""
@@ -223,11 +241,12 @@ class Spool:
         arrivals: Sequence[Arrival],
         done: Sequence[Delivery],
         discarded: Sequence[Discard],
+        holdings: Sequence[Holding],
         life_ms: int,
         closing: tuple[bool, bool],
     ) -> None:
         with self._errors("cannot commit"):
-            self._contents.commit(arrivals, done, discarded, life_ms, closing)
+            self._contents.commit(arrivals, done, discarded, holdings, life_ms, closing)
 
     @contextlib.contextmanager
     def _errors(self, problem: str) -> Iterator[None]:

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
+from eventplane.contract.model import Channel, Contract, Downlink, EventType, Participant, Route
 from eventplane.filters import to_document
 
-FORMAT = 3
+FORMAT = 4
 """The newest version of the document's own format, compiled or written by people."""
 
-_WITHOUT_WEBHOOK = 2
+_WITH_WEBHOOK = 3
+_WITHOUT_EITHER = 2
 
 VERSION_LENGTH = 16
 """Hexadecimal digits of the content hash that name a contract: 64 bits."""
@@ -42,10 +43,8 @@ def whole_document(
     routes: tuple[Route, ...],
 ) -> dict[str, Any]:
     """The parts of a contract as one document."""
-    has_webhook = any(each.inbox.webhook for each in participants.values())
     return {
-        # The lowest that says it all: devices in the field go on reading what concerns them.
-        "format": FORMAT if has_webhook else _WITHOUT_WEBHOOK,
+        "format": _format(participants, event_types),
         "name": name,
         "participants": {each.name: _participant(each) for each in participants.values()},
         "event_types": {each.name: _event_type(each) for each in event_types.values()},
@@ -53,6 +52,16 @@ def whole_document(
             each.name: {"filter": to_document(each.filter), "to": each.destination} for each in routes
         },
     }
+
+
+def _format(participants: Mapping[str, Participant], event_types: Mapping[str, EventType]) -> int:
+    """The lowest that says it all: devices in the field go on reading what concerns them."""
+    inboxes = [each.inbox for each in participants.values()]
+    if any(each.downlink is Downlink.STATE for each in inboxes):
+        return FORMAT
+    if any(each.downlink for each in event_types.values()):
+        return FORMAT
+    return _WITH_WEBHOOK if any(each.webhook for each in inboxes) else _WITHOUT_EITHER
 
 
 def _participant(participant: Participant) -> dict[str, Any]:
@@ -84,13 +93,18 @@ def _channel(channel: Channel) -> dict[str, Any]:
     }
     if channel.webhook:
         document["webhook"] = asdict(channel.webhook)
+    if channel.downlink is not Downlink.COMMAND:
+        document["downlink"] = channel.downlink
     return document
 
 
 def _event_type(event_type: EventType) -> dict[str, Any]:
-    return {
+    document: dict[str, Any] = {
         "description": event_type.description,
         "priority": event_type.priority,
         "schemas": list(event_type.schemas.values()),
         "schema_check": event_type.schema_check,
     }
+    if event_type.downlink:
+        document["downlink"] = event_type.downlink
+    return document

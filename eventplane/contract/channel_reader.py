@@ -10,6 +10,7 @@ from typing import Any
 from eventplane.contract.model import (
     Channel,
     DeliveryGuarantee,
+    Downlink,
     Ordering,
     ParticipantKind,
     Priority,
@@ -38,12 +39,19 @@ _WHEN_FULL = Word(
     WhenFull.REFUSE,
     "what happens to new events of this channel when the device's store has no room for their priority",
 )
+_DOWNLINK = Word(
+    Downlink,
+    Downlink.COMMAND,
+    "of a device's inbox, for types that do not say: of a `state` only the newest counts, "
+    "each `command` is delivered ([downlink.md](downlink.md))",
+)
 
 WORDS: dict[str, Word[Any]] = {
     "delivery_guarantee": _GUARANTEE,
     "priority": _PRIORITY,
     "ordering": _ORDERING,
     "when_full": _WHEN_FULL,
+    "downlink": _DOWNLINK,
 }
 
 NUMBERS = {
@@ -72,6 +80,13 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
             "only an event that enters the device's store can find it full",
             "set it on the outbox of a device or a device_service",
         )
+    downlink = _DOWNLINK.read("downlink", section)
+    if downlink is not Downlink.COMMAND and (kind is not ParticipantKind.DEVICE or box != "inbox"):
+        section.fault(
+            "downlink",
+            "only what goes to a device has a downlink",
+            "set it on the inbox of the device, or on an event type",
+        )
     retention_s = _number("retention_s", section) or 0
     webhook = read_webhook(kind, box, retention_s, section)
     channel = Channel(
@@ -88,6 +103,7 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
         receipts=section.boolean("receipts", default=False),
         when_full=when_full,
         webhook=webhook,
+        downlink=downlink,
     )
     section.finish()
     return channel

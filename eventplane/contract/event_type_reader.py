@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventplane.attributes import value_problem
-from eventplane.contract.model import EventType, Priority, SchemaCheck
+from eventplane.contract.model import Downlink, EventType, Priority, SchemaCheck
 from eventplane.contract.reader import Section
 
 _Schema = Mapping[str, Any]
@@ -29,6 +29,7 @@ def read_event_types(section: Section, format_version: int) -> dict[str, EventTy
             priority=each.choice("priority", Priority, None),
             schemas=_by_id(listed, check, each, by_id),
             schema_check=check,
+            downlink=each.choice("downlink", Downlink, None),
         )
         if not listed and check is not SchemaCheck.NONE:
             each.fault("schema_check", "there is no schema to check by", "list `schemas`, or remove this")

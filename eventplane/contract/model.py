@@ -81,6 +81,13 @@ class SchemaCheck(StrEnum):
     STRICT = "strict"
 
 
+class Downlink(StrEnum):
+    """How an event goes down to a device: of a state only the newest counts, each command is delivered."""
+
+    STATE = "state"
+    COMMAND = "command"
+
+
 class WebhookMode(StrEnum):
     """How a webhook carries an event (CloudEvents HTTP binding): all as body, or attributes as headers."""
 
@@ -110,7 +117,8 @@ class Channel:
     wait for company; `retention_s` seconds a queue keeps it; `max_receives` deliveries tried before the
     dead-letter queue; `receipts`: the reader confirms each event after handling it, not at reception;
     `when_full`: what happens to its new events when the device's store has no room for their priority;
-    `webhook`: an HTTPS endpoint is the reader (None: somebody reads the queue).
+    `webhook`: an HTTPS endpoint is the reader (None: somebody reads the queue); `downlink`: how a device's
+    inbox delivers events of types that do not say.
     """
 
     participant: str
@@ -126,6 +134,7 @@ class Channel:
     receipts: bool
     when_full: WhenFull
     webhook: Webhook | None
+    downlink: Downlink
 
     @property
     def address(self) -> str:
@@ -159,7 +168,8 @@ class Participant:
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """One `type` of event: its priority (None: its events decide) and the JSON Schemas of its payload.
+    """One `type` of event: its priority (None: its events decide), how it goes down to devices (None: as
+    their inbox says), and the JSON Schemas of its payload.
 
     `schemas` are the versions of the payload by `$id`, which an event names in `dataschema`; one that names
     none is of the first. A schema from a contract of format 1 may have no `$id`, and then stands under ''.
@@ -170,6 +180,7 @@ class EventType:
     priority: Priority | None
     schemas: Mapping[str, Mapping[str, Any]] = field(hash=False)
     schema_check: SchemaCheck
+    downlink: Downlink | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +229,11 @@ class Contract:
     def routes_at(self, place: Place) -> tuple[Route, ...]:
         """The routes that the router of `place` decides."""
         return tuple(route for route in self.routes if route.place is place)
+
+    def downlink(self, event_type: str) -> Downlink:
+        """How events of `event_type` go down to a device: as the type says, else the device's inbox."""
+        declared = self.event_types.get(event_type)
+        return (declared and declared.downlink) or self.device.inbox.downlink
 
     def priority(self, event: Envelope, channel: Channel) -> Priority:
         """How urgent `event` is: what its type says, else its severity, else the `channel` it came from.

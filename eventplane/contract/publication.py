@@ -7,13 +7,14 @@ next deployment with another contract starts from what it brings. docs/adr/0007-
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.contract.compiler import load_compiled
 from eventplane.contract.errors import ContractError, Problem
-from eventplane.contract.model import Contract, ParticipantKind, Place, Route
+from eventplane.contract.model import Channel, Contract, ParticipantKind, Place, Route
+from eventplane.own_services import DOWNLINK
 
 KEY: Final = "id"
 """The table's partition key, a text."""
@@ -80,8 +81,14 @@ def read_contract(version: str, item: Item) -> Contract:
     return contract
 
 
+def cloud_inboxes(contract: Contract) -> Iterator[Channel]:
+    """The inboxes that queues of the cloud carry: the services', and the device's with a downlink."""
+    yield from (service.inbox for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE))
+    if DOWNLINK in contract.participants:
+        yield contract.device.inbox
+
+
 def unserved(contract: Contract, inboxes: Collection[str]) -> list[Route]:
     """The routes of the cloud that lead elsewhere than to the `inboxes` there are queues for."""
-    services = {service.inbox.address for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
-    reachable = services.intersection(inboxes)
+    reachable = {inbox.address for inbox in cloud_inboxes(contract)}.intersection(inboxes)
     return [route for route in contract.routes_at(Place.CLOUD) if route.destination not in reachable]

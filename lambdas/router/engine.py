@@ -17,7 +17,8 @@ class UnsupportedDestinationError(EventPlaneError):
     def __init__(self, route: str, destination: str) -> None:
         super().__init__(
             f"route {route!r} leads to {destination!r}, for which there is no queue; "
-            "lead it to a cloud service's inbox, and deploy the messaging stack"
+            "lead it to a cloud service's inbox, or to the device's and declare the participant `downlink`; "
+            "then deploy the messaging stack"
         )
         self.route = route
         self.destination = destination

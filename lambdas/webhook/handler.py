@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import load_contract
+from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.settings import SettingsError
@@ -18,10 +19,12 @@ from lambdas.common.visibility import Visibility
 from lambdas.webhook.delivery import Delivery
 from lambdas.webhook.endpoint import Endpoint
 from lambdas.webhook.keys import SigningKeys
-from lambdas.webhook.letters import Letters
 from lambdas.webhook.pace import Pace
 from lambdas.webhook.service import WebhookService
 from lambdas.webhook.settings import read_settings
+
+LETTER_SOURCE: Final = "/eventplane/cloud/webhook/"
+"""What the `source` of the letters starts with; the service's name follows."""
 
 
 @cache
@@ -48,6 +51,7 @@ def service() -> WebhookService:
         ),
         visibility=Visibility(sqs, settings.source_queue),
         letters=Letters(
+            source=f"{LETTER_SOURCE}{channel.participant}",
             contract=contract,
             channel=channel,
             sender=SqsSender(sqs),

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract import Contract, Webhook
-from eventplane.delivery import Outcome
+from eventplane.delivery import Outcome, Refusal, letter_id
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.expiry import is_expired
 from eventplane.handover import HANDOVERS, HandoverRecord, to_line
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
+from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
 from lambdas.common.visibility import Visibility
 from lambdas.webhook.backoff import LONGEST_S, Uniform, delay_s
 from lambdas.webhook.delivery import Delivery, NoTimeError
-from lambdas.webhook.letters import Letters
 from lambdas.webhook.verdict import Failure
 
 
@@ -129,7 +129,14 @@ class WebhookService:
             detail=failure.detail,
             again_in_s=None if is_last else delay,
         )
-        if is_last and self._letters.write(message, event, failure, self._clock()):
+        if is_last and self._letters.write(
+            letter_id(*event.key) if event else message.id,
+            message.body,
+            event,
+            Refusal(failure.reason, failure.detail),
+            self._clock(),
+            attempt=message.attempt,
+        ):
             return self._record(message, event, Outcome.DEAD_LETTERED, failure.reason, failure.status)
         return delay
 

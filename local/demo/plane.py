@@ -6,17 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from contract import load_contract
-from eventplane.auditor import AUDITOR
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.presence import MONITOR
+from eventplane.own_services import OWN_SERVICES
 from local.cloud import CloudEndpoint
 from local.deploy import deploy
 from local.process import Supervisor
 from stacks.names import inbox_url_output
-
-OWN = (AUDITOR, MONITOR)
-"""Participants whose inboxes have no consumer outside of the plane."""
-
 
 @dataclass(frozen=True, slots=True)
 class Plane:
@@ -30,7 +25,7 @@ class Plane:
     def inbox_outputs(self) -> dict[str, str]:
         """The output with the inbox queue's URL, by cloud service that the plane itself does not read for."""
         services = self.contract.of_kind(ParticipantKind.CLOUD_SERVICE)
-        return {each.name: inbox_url_output(each.name) for each in services if each.name not in OWN}
+        return {each.name: inbox_url_output(each.name) for each in services if each.name not in OWN_SERVICES}
 
     @property
     def inboxes(self) -> dict[str, str]:

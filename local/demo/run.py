@@ -21,9 +21,11 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from eventplane.fleet_registry import Registry
 from local.consumers import Consumers
 from local.demo.archive import fetch
 from local.demo.auditing import audit_twice
+from local.demo.carers import CARERS, CARERS_SOURCE, Carers
 from local.demo.faults import Fault, Faults
 from local.demo.homes import RunningHome, running_homes
 from local.demo.plane import Plane, deploy_plane
@@ -39,8 +41,15 @@ from local.players import Players
 from local.poison import cloud_payloads
 from local.process import Supervisor
 from local.sent import SentLog
-from local.services import CALL_SERVICE, arrived_at_call_services
+from local.services import (
+    CALL_SERVICE,
+    LISTENERS,
+    ON_DEVICE,
+    arrived_at_call_services,
+    arrived_in_every_home,
+)
 from local.things import provision
+from stacks.names import outbox_url_output
 
 SIMPLE_CLIENT: Final = "simple-client"
 _FLUSH_SECONDS: Final = 300.0
@@ -88,6 +97,7 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
             "events_sent": sent.events_sent,
             "urgent_sent": sent.urgent_sent,
             "malformed_sent": sent.malformed_sent,
+            "told": sum(each.source == CARERS_SOURCE for each in sent.events),
         },
         dead_lettered=letters,
         verdicts=verdicts,
@@ -138,6 +148,8 @@ def _play(
         consumers = Consumers(sqs, plane.inboxes)
         if tamper is None:
             stack.enter_context(consumers)
+        with _step(progress, "carers tell every home, one of which is cut off"):
+            _tell(plane, sent, homes)
         with _step(progress, "a device without forwarder sends"):
             _send_simple(supervisor, plane, sent)
         reading = consumers if tamper is None else None
@@ -150,19 +162,28 @@ def _play(
             tamper(sqs, plane.inboxes)
             stack.enter_context(consumers)
         expected = expected_by_service(plane.contract, sent.events, sent.malformed, devices=homes)
-        to_cloud = sum(len(keys) for service, keys in expected.items() if service != CALL_SERVICE)
+        to_cloud = sum(len(keys) for service, keys in expected.items() if service not in ON_DEVICE)
 
         def unread() -> int:
             consumers.raise_failure()
             return max(0, to_cloud - consumers.received_total)
 
         wait_until_none_remain(progress, "services read", unread, _PATIENCE_SECONDS)
+        services = [home.services for home in homes.values()]
+
+        def untold() -> int:
+            heard = sum(len(keys) for home in services for keys in home.told.values())
+            return len(services) * sum(len(expected[service]) for service in LISTENERS) - heard
+
+        wait_until_none_remain(progress, "homes hear the carers", untold, _PATIENCE_SECONDS)
+        wait_until_none_remain(progress, "homes drain", lambda: _backlog(homes), _PATIENCE_SECONDS)
         _wait_for_queues(
             plane, progress, ["IngestUrl", "UrgentIngestUrl", "TapUrl", *plane.inbox_outputs.values()]
         )
         arrived: dict[str, Arrived] = {
             **consumers.arrived,
-            CALL_SERVICE: arrived_at_call_services(home.services for home in homes.values()),
+            CALL_SERVICE: arrived_at_call_services(services),
+            **{service: arrived_in_every_home(service, services) for service in LISTENERS},
         }
     return judge(expected, arrived), injected, dead_lettered(sent.malformed, arrived)
 
@@ -202,6 +223,16 @@ def _send_simple(supervisor: Supervisor, plane: Plane, sent: SentLog) -> None:
     for payload in payloads:
         sent.cloud_payload(payload)
     publish_all(thing, plane.outputs["IngestRule"], [each.payload for each in payloads])
+
+
+def _tell(plane: Plane, sent: SentLog, homes: Mapping[str, RunningHome]) -> None:
+    """What carers say to all."""
+    registry = Registry(plane.cloud.client("dynamodb"), plane.outputs["FleetTable"])
+    sqs, outbox = plane.cloud.client("sqs"), plane.outputs[outbox_url_output(CARERS)]
+    carers = Carers(
+        plane.contract, registry, lambda text: sqs.send_message(QueueUrl=outbox, MessageBody=text), sent
+    )
+    carers.tell(homes)
 
 
 def _backlog(homes: Mapping[str, RunningHome]) -> int:

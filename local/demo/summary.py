@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from local.demo.faults import Fault
 from local.oracle import Verdict
-from local.services import CALL_SERVICE
+from local.services import ON_DEVICE
 
 IRREGULAR: Final = ("misrouted", "unexplained", "quarantined")
 """Totals of the audit that a healthy plane leaves at 0: rows that it cannot read are judged by nobody."""
@@ -31,11 +31,12 @@ def summarise(
     """The document of `summary.json`.
 
     `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
-    urgent_sent, malformed_sent), `dead_lettered` of the malformed ones arrived, `audit` is the Spark job's
-    report, `deletion` what it says of a copy with one object deleted (`local.demo.deletion`). A run has
-    `passed` when nothing is lost by either count, both agree, the archive holds nothing irregular, no number
-    of a home's forwarder is missing (in a run everything is routed to the cloud, so a gap is a loss, be it of
-    a report that nobody else counts), and the audit has noticed the deletion.
+    urgent_sent, malformed_sent; told: to every home), `dead_lettered` of the malformed ones arrived, `audit`
+    is the Spark job's report, `deletion` what it says of a copy with one object deleted
+    (`local.demo.deletion`). A run has `passed` when nothing is lost by either count, both agree, the archive
+    holds nothing irregular, no number of a home's forwarder is missing but those of what came down (all else
+    is routed to the cloud, so a gap is a loss, be it of a report that nobody else counts), and the audit has
+    noticed the deletion.
     """
     lost = sum(len(verdict.lost) for verdict in verdicts)
     unexpected = sum(len(verdict.unexpected) for verdict in verdicts)
@@ -43,11 +44,13 @@ def summarise(
     agrees = all(
         verdict.delivered + len(verdict.unexpected) + verdict.reports == audited.get(verdict.service, 0)
         for verdict in verdicts
-        if verdict.service != CALL_SERVICE  # its events never see the cloud, nor its archive
+        if verdict.service not in ON_DEVICE
     )
     audit_lost = audit["totals"]["lost"]
     irregular = {name: audit["totals"][name] for name in IRREGULAR}
-    irregular["numbers missing"] = sum(device["gaps"] or 0 for device in audit["devices"])
+    missing = sum(device["gaps"] or 0 for device in audit["devices"])
+    # A home numbers what comes down like all that it stores; it stays in the home.
+    irregular["numbers missing"] = abs(missing - run["homes"] * sent["told"])
     is_right = not lost and not unexpected and not audit_lost and not any(irregular.values()) and agrees
     passed = is_right and deletion["noticed"]
     received = {verdict.service: verdict.delivered for verdict in verdicts}

@@ -12,10 +12,12 @@ from datetime import UTC, datetime
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.downlink.table import TABLE as DESIRED
 from eventplane.errors import EventPlaneError
 from eventplane.fleet import Device
 from eventplane.fleet_registry import TABLE, Registry
 from eventplane.resource_names import resource_name
+from operations.desired import DesiredItems
 from operations.fleet.disposal import Disposal
 from operations.fleet.service import Fleet
 
@@ -35,8 +37,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _fleet(environment: str) -> Fleet:
     """With the credentials, the region and the endpoint that the AWS tools find, too."""
-    registry = Registry(boto3.client("dynamodb"), resource_name(environment, TABLE))
-    disposal = Disposal(boto3.client("iot"), boto3.client("iot-data"))
+    dynamodb = boto3.client("dynamodb")
+    registry = Registry(dynamodb, resource_name(environment, TABLE))
+    desired = DesiredItems(dynamodb, resource_name(environment, DESIRED))
+    disposal = Disposal(boto3.client("iot"), boto3.client("iot-data"), desired)
     return Fleet(registry, disposal, lambda: time.time_ns() // 1_000_000)
 
 
@@ -52,6 +56,11 @@ def _show(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
 def _allow_replacement(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
     device = fleet.allow_replacement(options.thing, options.days)
     yield f"{device.thing}: the claim may register it until {_moment(device.replacement_until_ms)}"
+
+
+def _groups(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
+    device = fleet.set_groups(options.thing, frozenset(options.group))
+    yield f"{device.thing}: {'in ' + ' '.join(sorted(device.groups)) if device.groups else 'in no group'}"
 
 
 def _decommission(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
@@ -71,6 +80,7 @@ def _description(device: Device) -> Iterator[str]:
         "replaced": " ".join(sorted(device.replaced)),
         "replacement": device.replacement_until_ms
         and f"allowed until {_moment(device.replacement_until_ms)}",
+        "groups": " ".join(sorted(device.groups)),
         "reason": device.reason,
     }
     yield from (f"{name:13} {value}" for name, value in facts.items() if value)
@@ -97,10 +107,13 @@ def _parser() -> argparse.ArgumentParser:
     replacing = command("allow-replacement", "let the claim register a device that lost its certificate")
     replacing.add_argument("--days", type=int, choices=range(1, 31), default=7, metavar="1-30")
     replacing.set_defaults(run=_allow_replacement)
+    grouping = command("groups", "put a device into groups, and out of all others")
+    grouping.set_defaults(run=_groups)
     ending = command("decommission", "take a device out of service, for good; may be repeated")
     ending.add_argument("--reason", default="", help="kept in the registry")
     ending.add_argument("--dry-run", action="store_true", help="only tell what would be done")
     ending.set_defaults(run=_decommission)
-    for each in (showing, replacing, ending):
+    for each in (showing, replacing, grouping, ending):
         each.add_argument("thing")
+    grouping.add_argument("group", nargs="*", help="none: it belongs to no group")
     return parser

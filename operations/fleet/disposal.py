@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from eventplane.fleet import Device
 from eventplane.topics import device_topic
+from operations.desired import DesiredItems
 
 _log = logging.getLogger(__name__)
 
@@ -25,9 +26,13 @@ class Step:
 
 
 class Disposal:
-    """Through boto3 clients of `iot` and `iot-data`. What AWS refuses is raised as botocore raises it."""
+    """Through boto3 clients of `iot` and `iot-data`, and what is `desired` of devices.
 
-    def __init__(self, iot: Any, data: Any) -> None:
+    What AWS refuses is raised as botocore raises it.
+    """
+
+    def __init__(self, iot: Any, data: Any, desired: DesiredItems) -> None:
+        self._desired = desired
         self._iot = iot
         self._data = data
         self._missing = (
@@ -50,7 +55,7 @@ class Disposal:
         steps = [*self._certificates(device, principals)]
         steps.append(Step("cut its connection, if there is one", partial(self._cut, thing)))
         # What waits in the cloud for a device. A new kind of downlink gets its line here.
-        for downlink in (self._retained, self._shadow):
+        for downlink in (self._retained, self._shadow, self._wanted):
             steps += downlink(thing)
         if self.knows(thing):
             steps.append(Step(f"delete the thing {thing}", partial(self._iot.delete_thing, thingName=thing)))
@@ -109,6 +114,10 @@ class Disposal:
         except self._missing:
             return
         yield Step("delete its shadow", partial(self._forget, thing))
+
+    def _wanted(self, thing: str) -> Iterator[Step]:
+        for sk in self._desired.keys(thing):
+            yield Step(f"delete what was desired as {sk}", partial(self._desired.remove, thing, sk))
 
     def _forget(self, thing: str) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eventplane.fleet import Device, decommissioned, made, replaceable
+from eventplane.fleet import Device, decommissioned, grouped, made, replaceable
 from eventplane.fleet_registry import Store, change
 from operations.fleet.disposal import Disposal, Step
 from operations.fleet.errors import UnknownDeviceError
@@ -41,6 +41,17 @@ class Fleet:
             if found is None:
                 raise UnknownDeviceError(thing)
             return replaceable(found, now_ms + days * _DAY_MS, now_ms)
+
+        return change(self.store, thing, step)
+
+    def set_groups(self, thing: str, groups: frozenset[str]) -> Device:
+        """Put it into exactly these groups. Raises `UnknownDeviceError`, `GroupNameError`, `LifeError`."""
+        now_ms = self.clock()
+
+        def step(found: Device | None) -> Device:
+            if found is None:
+                raise UnknownDeviceError(thing)
+            return grouped(found, groups, now_ms)
 
         return change(self.store, thing, step)
 

@@ -45,6 +45,12 @@ def of_figures(folder: str, function: str, environment: Environment) -> Iterator
             metric=_figure(function, "RegistrationRefused", reason="taken"),
             remedy="Somebody with the claim wanted to be a device that is in service. See docs/fleet.md.",
         )
+    elif folder == "downlink":
+        yield Watch(
+            name=f"{function}-parked",
+            metric=_figure(function, "Parked"),
+            remedy="A device is connected and acknowledges nothing that is sent down. See its log.",
+        )
     elif folder == "certificate_keeper":
         yield Watch(
             name=f"{function}-decommissioned",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aws_cdk import Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -31,9 +33,14 @@ class FleetRegistry(Construct):
         )
 
 
-def allow_registry(scope: Construct, *, environment: Environment) -> iam.PolicyStatement:
-    """A statement for a role that may read and change the records of single devices."""
+def allow_fleet(scope: Construct, *, environment: Environment, actions: Sequence[str]) -> iam.PolicyStatement:
+    """A statement for a role in `scope` that allows `actions` on the table."""
     arn = Stack.of(scope).format_arn(
         service="dynamodb", resource="table", resource_name=environment.resource_name(TABLE)
     )
-    return allow(["dynamodb:GetItem", "dynamodb:PutItem"], [arn])
+    return allow(actions, [arn])
+
+
+def allow_registry(scope: Construct, *, environment: Environment) -> iam.PolicyStatement:
+    """A statement for a role that may read and change the records of single devices."""
+    return allow_fleet(scope, environment=environment, actions=["dynamodb:GetItem", "dynamodb:PutItem"])

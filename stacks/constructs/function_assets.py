@@ -24,7 +24,7 @@ CONTRACT_FILE: Final = "contract.json"
 
 LOCK: Final = ROOT / "lambdas" / "requirements.txt"
 
-AWS_SERVICES: Final = frozenset({"dynamodb", "iot", "s3", "secretsmanager", "sqs"})
+AWS_SERVICES: Final = frozenset({"dynamodb", "iot", "iot-data", "s3", "secretsmanager", "sqs"})
 """Services that the functions call. botocore brings models of 400, which are nine tenths of the layer."""
 
 

@@ -6,8 +6,9 @@ from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane import presence
 from eventplane.contract import Channel, Participant
+from eventplane.own_services import DOWNLINK
+from eventplane.presence import MONITOR
 from eventplane.resource_names import channel_queue as channel_queue_name
 from eventplane.resource_names import dead_letter_queue, is_fifo
 from stacks.config import Environment
@@ -57,8 +58,10 @@ def find_channel_dead_letters(
 
 def _inbox_visibility(environment: Environment, participant: Participant) -> Duration:
     """For inboxes that functions of this plane read, as those need it."""
-    if participant.name == presence.MONITOR:
+    if participant.name == MONITOR:
         return environment.presence.recorder.visibility
+    if participant.name == DOWNLINK:
+        return environment.downlink.reader.visibility
     if participant.inbox.webhook:
         return environment.webhook.visibility
     return Duration.seconds(environment.inbox_visibility_s)

@@ -38,6 +38,8 @@ WEBHOOK_VARIABLES = [
     )
 ]  # fmt: skip
 
+DOWNLINK_VARIABLES = ["EVENTPLANE_DESIRED_TABLE", "EVENTPLANE_FLEET_TABLE", "EVENTPLANE_WORK_QUEUE"]
+
 CHECK = """
 from eventplane.contract import compile_contract
 from eventplane.envelope import write_event
@@ -98,6 +100,8 @@ def source_of(handler: str) -> str:
     """A source that fits the function."""
     if ".presence." in handler:
         return "presence"
+    if ".downlink." in handler:
+        return "desired"
     return "alarm-centre.inbox" if ".webhook." in handler else "device.outbox"
 
 
@@ -125,6 +129,7 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
                 "EVENTPLANE_CONCURRENCY": "2",
                 **dict.fromkeys(WEBHOOK_VARIABLES, "https://alarm-centre.example/"),
                 "EVENTPLANE_SOURCE_QUEUE": "https://queue",
+                **dict.fromkeys(DOWNLINK_VARIABLES, "https://queue"),
                 "EVENTPLANE_CONTRACTS_TABLE": "contracts",
                 "EVENTPLANE_CONTRACT_REFRESH_S": "30",
                 "EVENTPLANE_CONTRACT": contract.version,

@@ -28,6 +28,9 @@ MARKED = {
 }
 """Figures that are written one by one."""
 
+DEAD_ENDS = ("ingest-errors", "presence-dlq", "connections-dlq", "downlink-work-dlq")
+"""Queues for what a rule could not hand over."""
+
 
 def alarms(templates: Templates) -> dict[tuple[str, str], Resource]:
     """By metric and by the name of what has it."""
@@ -73,7 +76,7 @@ def test_every_function_and_rule_has_its_alarms(templates: Templates) -> None:
         for metric in ("RuleNotFound", "RuleMessageThrottled"):
             assert (metric, rule.find("RuleName")) in found
         errors = json.dumps(rule.find("TopicRulePayload", "ErrorAction"))
-        assert any(errors.count(name) == 1 for name in ("ingest-errors", "presence-dlq", "connections-dlq"))
+        assert any(errors.count(name) == 1 for name in DEAD_ENDS)
     assert any(metric == "NumberOfMessagesSent" and "ingest-errors" in name for metric, name in found)
 
 

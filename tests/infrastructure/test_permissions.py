@@ -19,12 +19,14 @@ FOLDERS = {
     "ArchiveWriter": {"tap/*", "quarantine/*"},
     "DeliveryAudit": {"tap/*", "ledger/*", "handovers/*", "contracts/*", "audit/*"},
     "Compaction": {"tap/*", "ledger/*", "handovers/*", "compacted/*", "published/*", "compactions/*"},
+    "Downlink": {"devices/*/inbox"},
     "Erasure": {
         *("tap/*", "ledger/*", "handovers/*", "quarantine/*"),
         *("compacted/*", "audit/*", "erasures/*"),
     },
 }
-"""The only wildcards: objects of the archive, whose names nobody knows beforehand, by who uses them."""
+"""The only wildcards: objects of the archive and devices, whose names nobody knows beforehand, by who uses
+them."""
 
 
 def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templates) -> None:

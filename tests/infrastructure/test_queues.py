@@ -98,6 +98,9 @@ def test_every_source_queue_has_one_function_of_its_own(templates: Templates, co
     assert sorted(name.split("-", 2)[2] for name in sources) == sorted(
         [
             "connections",
+            "device-inbox",
+            "downlink-inbox",
+            "downlink-work",
             "ingest",
             "ingest-errors",
             "ingest-urgent",

@@ -9,7 +9,8 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
 
-from eventplane.contract import Contract, ParticipantKind
+from eventplane.contract import Contract
+from eventplane.contract.publication import cloud_inboxes
 from stacks.application import build
 from stacks.config import environment
 from stacks.constructs.function_assets import architecture
@@ -20,6 +21,11 @@ HOLDS_DATA = ("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::DynamoDB::Table")
 STATEFUL = {
     "archive": ["ArchiveBucket49F1AC64"],
     "contract": ["ContractsTable31B99448"],
+    "downlink": [
+        "DesiredTableFF14343F",
+        "WorkDeadLetters7D6F983C",
+        "WorkQueue1CAC4D2F",
+    ],
     "messaging": [
         "AlarmCentreInboxDeadLetters3FA7CB90",
         "AlarmCentreInboxQueue14D5C406",
@@ -33,6 +39,12 @@ STATEFUL = {
         "CarersInboxQueue6B42A645",
         "CarersOutboxDeadLetters13635497",
         "CarersOutboxQueueCE030BA3",
+        "DeviceInboxDeadLettersABC3964A",
+        "DeviceInboxQueueDD173DD8",
+        "DownlinkInboxDeadLetters29BA75BC",
+        "DownlinkInboxQueue47EDC989",
+        "DownlinkOutboxDeadLetters71224B18",
+        "DownlinkOutboxQueue5FBF3D6D",
         "FamilyAppInboxDeadLetters002F4C4B",
         "FamilyAppInboxQueueA2F44A8F",
         "FamilyAppOutboxDeadLetters48A0134F",
@@ -140,7 +152,7 @@ def test_what_publishes_a_contract_finds_the_deployment(templates: Templates, co
             each if isinstance(each, str) else "x" for each in variables["EVENTPLANE_QUEUES"]["Fn::Join"][1]
         )
     )
-    assert set(queues) == {each.inbox.address for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
+    assert set(queues) == {each.address for each in cloud_inboxes(contract)}
     assert table.find("PointInTimeRecoverySpecification", "PointInTimeRecoveryEnabled") is True
 
 

@@ -11,16 +11,31 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.lane import Lane
-from edge.spool import Arrival, Delivery, Discard, Spool, Statement, read_backlog
+from edge.spool import Arrival, Delivery, Discard, Holding, Spool, Statement, read_backlog
 from eventplane.delivery import Outcome
 from tests.examples import examples
-from tests.unit.edge.spools import key
+from tests.unit.edge.spools import holding, key
 
 DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
 RANKS = (0, 1, 2)
 
 some_events = st.lists(
     st.tuples(st.sampled_from(RANKS), st.sets(st.sampled_from(DESTINATIONS), min_size=1)), max_size=5
+)
+
+
+KINDS, KEYS = ("state", "command"), ("a/b/c", "a/b/d")
+some_holdings = st.lists(
+    st.builds(
+        holding,
+        st.sampled_from(KEYS),
+        st.integers(0, 10**18 - 1),
+        st.text(st.characters(exclude_categories=["Cs"])),
+        kind=st.sampled_from(KINDS),
+        deleted=st.booleans(),
+        sequence=st.integers(-(1 << 40), 1 << 40),
+    ),
+    max_size=3,
 )
 
 
@@ -36,6 +51,7 @@ class SpoolMachine(RuleBasedStateMachine):
         self.pending: dict[Delivery, str] = {}
         self.stated: dict[str, list[int]] = {}
         self.discarded: dict[tuple[str, str], set[int]] = {}
+        self.held: dict[tuple[str, str], Holding] = {}
         self.under_way: set[Delivery] = set()
         self.gone: set[Delivery] = set()
         self.used = 0
@@ -45,9 +61,11 @@ class SpoolMachine(RuleBasedStateMachine):
         self.spool.close()
         shutil.rmtree(self.directory)
 
-    @rule(events=some_events, data=st.data())
-    def commit(self, events: list[tuple[int, set[str]]], data: st.DataObject) -> None:
-        """New events, some of what is under way ends, reports are closed, in one transaction."""
+    @rule(events=some_events, holdings=some_holdings, data=st.data())
+    def commit(
+        self, events: list[tuple[int, set[str]]], holdings: list[Holding], data: st.DataObject
+    ) -> None:
+        """New events and states, some of what is under way ends, reports are closed, in one transaction."""
         done = data.draw(st.sets(st.sampled_from(sorted(self.under_way)))) if self.under_way else set()
         dropped = (
             data.draw(st.sets(st.sampled_from(sorted(self.pending)), max_size=3)) if self.pending else set()
@@ -59,9 +77,11 @@ class SpoolMachine(RuleBasedStateMachine):
             done,
             [Discard(each, Outcome.DROPPED, f"r{each.rank}") for each in dropped],
             life_ms=0,
+            holdings=holdings,
             close_statements=close_statements,
             close_discards=close_discards,
         )
+        self.held |= {(each.kind, each.key): each for each in holdings}
         if close_statements:
             self.stated.clear()
         if close_discards:
@@ -79,11 +99,12 @@ class SpoolMachine(RuleBasedStateMachine):
             self.under_way.discard(delivery)
             self.gone.add(delivery)
 
-    @rule(events=some_events)
-    def crash_before_the_commit(self, events: list[tuple[int, set[str]]]) -> None:
+    @rule(events=some_events, holdings=some_holdings)
+    def crash_before_the_commit(self, events: list[tuple[int, set[str]]], holdings: list[Holding]) -> None:
         """The process dies with a transaction open: another one finds the files as they are."""
         self.spool._db.execute("BEGIN IMMEDIATE")
         self.spool._contents._insert(self._arrivals(events), 0)
+        self.spool._contents.holdings.put(holdings)
         crashed = self.directory / f"after-{self.used}"
         shutil.rmtree(crashed, ignore_errors=True)
         crashed.mkdir()
@@ -129,6 +150,14 @@ class SpoolMachine(RuleBasedStateMachine):
         counts = {name: sum(each.destination == name for each in self.pending) for name in DESTINATIONS}
         assert {name: self.spool.backlog().get(name, 0) for name in DESTINATIONS} == counts
         assert read_backlog(self.path) == self.spool.backlog()
+
+    @invariant()
+    def of_each_key_the_last_is_held(self) -> None:
+        for kind in KINDS:
+            for key_ in KEYS:
+                assert self.spool.holding(kind, key_) == self.held.get((kind, key_))
+        assert self.spool.held_bytes() == sum(len(each.json.encode()) for each in self.held.values())
+        assert self.spool.held_keys() == sum(each.is_live for each in self.held.values())
 
     @invariant()
     def an_event_stays_only_while_it_is_needed(self) -> None:

@@ -16,8 +16,10 @@ from contract.loader import load_contract
 from edge.service import ServiceClient
 from edge.spool import read_backlog
 from eventplane.batch import unpack
+from eventplane.contract import Contract
+from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, from_data
 from eventplane.envelope import Envelope
-from eventplane.topics import basic_ingest_topic, urgent_rule
+from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
@@ -80,6 +82,16 @@ class CloudBroker:
 
     def close(self) -> None:
         self._close_subscriber()
+
+    def send_down(self, event: str) -> None:
+        """Publish to the device's inbox; like IoT Core it keeps nothing for a device that is away."""
+        assert self._subscriber is not None
+        assert self._subscriber.publish(device_topic(THING, "inbox"), event.encode())
+
+    def answers(self) -> list[Acknowledgement]:
+        """What the device answered to what came down, repetitions included."""
+        reports = (each for each in self.events if each.type == ACKNOWLEDGED)
+        return [answer for each in reports for answer in from_data(each.data())[0]]
 
     def _open_subscriber(self) -> None:
         self._subscriber = TestClient("counter", "127.0.0.1", self.plain_port, persistent=True)
@@ -161,13 +173,14 @@ def start_home(
     cloud_port: int,
     authority: Authority,
     local: Mapping[str, object] | None = None,
+    contract: Contract | None = None,
     **cloud_settings: object,
 ) -> Home:
     """A home at `broker` whose forwarder runs; `cloud_settings` are added to `[cloud]` or change it.
 
-    `local` is added to `[local]`.
+    `local` is added to `[local]`. The `contract` is the shipped one unless given.
     """
-    (directory / "contract.json").write_bytes(load_contract().canonical)
+    (directory / "contract.json").write_bytes((contract or load_contract()).canonical)
     identity = authority.issue(THING)
     cloud = {
         "host": "127.0.0.1", "port": cloud_port, "rule": RULE, "ca": str(authority.ca),

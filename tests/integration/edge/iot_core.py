@@ -22,7 +22,7 @@ from eventplane.device_reports import REPORT_PREFIX
 from eventplane.envelope import Envelope
 from local.ports import free_port
 
-_CONNECT, _PUBLISH, _PINGREQ, _DISCONNECT = 1, 3, 12, 14
+_CONNECT, _PUBLISH, _SUBSCRIBE, _PINGREQ, _DISCONNECT = 1, 3, 8, 12, 14
 _SECONDS = 10.0
 
 
@@ -78,7 +78,8 @@ class IotCore:
     """Listens on `port`, with TLS. `script` answers each publish; one beyond the quota is ignored.
 
     `accepted` is what the cloud has got; `violations` counts what the quota forbids. While `deaf` it
-    accepts connections and answers nothing. It counts `pings`, and `answers_pings` unless told not to.
+    accepts connections and answers nothing. It counts `pings`, and `answers_pings` unless told not to. A
+    subscription is answered with `grants`: the QoS, or 128 for no.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class IotCore:
         self.deaf = False
         self.pings = 0
         self.answers_pings = True
+        self.grants = 1
         self.accepted: list[Published] = []
         self.received: list[Published] = []
         self.violations: Counter[str] = Counter()
@@ -170,6 +172,9 @@ class IotCore:
             connection.writer.write(b"\x20\x03\0\0\0" if connection.version == 5 else b"\x20\x02\0\0")
         elif kind >> 4 == _PUBLISH:
             self._take_publish(connection, body)
+        elif kind >> 4 == _SUBSCRIBE:  # one filter
+            tail = body[:2] + (b"\0" if connection.version == 5 else b"") + bytes((self.grants,))
+            connection.writer.write(bytes((0x90, len(tail))) + tail)
         elif kind >> 4 == _PINGREQ:
             self.pings += 1
             if self.answers_pings:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from edge.downlink.questions import Answer, read_question, write_answer
 from edge.errors import (
     ClientClosedError,
     DeadLetteredError,
@@ -14,18 +15,20 @@ from edge.errors import (
     FlushTimeoutError,
     MessageTooLargeError,
     ReceiptTimeoutError,
+    StateTimeoutError,
     StoreFullError,
     WindowFullError,
 )
 from edge.service import MAX_MESSAGE_BYTES, ServiceClient
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
-from eventplane.topics import local_topic, receipt_topic
+from eventplane.topics import local_topic, receipt_topic, state_answer_topic, state_topic
 from local.mosquitto import Broker
 from tests.integration.edge.conftest import SECONDS, wait_for
 from tests.integration.mqtt import TestClient
 
 OUTBOX = local_topic("sensor", "outbox")
+EVENT = write_event({"id": "1", "source": "/app", "type": "org.eventplane.setting.v1"}, {"c": 21})
 
 
 @pytest.fixture
@@ -49,6 +52,28 @@ def test_without_receipts_it_says_so(broker: Broker) -> None:
     for call in (lambda: client.put(b"4"), lambda: client.send(b"4"), lambda: client.flush(1)):
         with pytest.raises(ClientClosedError):
             call()
+
+
+def test_a_question_for_a_state_is_asked_until_somebody_answers(broker: Broker) -> None:
+    questions, answers = state_topic("sensor"), state_answer_topic("sensor")
+    with ServiceClient("sensor", port=broker.port, receipt_timeout_s=0.05) as client:
+        with pytest.raises(StateTimeoutError) as late:
+            client.state("a/b/c", timeout_s=0.1)
+        assert late.value.key == "a/b/c"
+        with TestClient("forwarder", "127.0.0.1", broker.port) as forwarder:
+            forwarder.subscribe(questions)
+            asking = threading.Thread(target=lambda: found.append(client.state("a/b/c", SECONDS)))
+            found: list[Envelope | None] = []
+            asking.start()
+            wait_for(lambda: len(forwarder.messages) >= 2)
+            question = read_question(forwarder.messages[-1][1], "")
+            for payload in (b"garbage", write_answer(Answer("another", None))):
+                assert forwarder.publish(answers, payload)
+            assert forwarder.publish(answers, write_answer(Answer(question.id, EVENT.json)))
+            asking.join(SECONDS)
+        assert found == [EVENT]
+    with pytest.raises(ClientClosedError):
+        client.state("a/b/c")
 
 
 def test_the_largest_message_that_it_takes_passes_the_broker_and_a_larger_one_is_refused(

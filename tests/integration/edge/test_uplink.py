@@ -167,6 +167,16 @@ def test_a_policy_that_forbids_the_topic_makes_no_dead_letters(
     assert all(each.type == READING for each in iot_core.events)
 
 
+def test_a_cloud_that_refuses_the_downlink_still_gets_everything(
+    start: Callable[..., Home], iot_core: IotCore
+) -> None:
+    iot_core.grants = 0x80
+    home = start()
+    send(home, 0, 10)
+    arrived(home, iot_core, 10)
+    assert "SUBSCRIBE refused for devices/home-1/inbox" in home.log()
+
+
 def test_a_backlog_drains_within_the_quota_in_order_and_urgent_overtakes_it(
     start: Callable[..., Home], iot_core: IotCore
 ) -> None:

@@ -61,7 +61,7 @@ def test_the_diagram_has_every_participant_and_every_route(contract: Contract) -
     assert all(f'"{route.name}"' in text for route in contract.routes)
     assert 'device_router == "alarms-to-call-service" ==> p_call_service' in text
     assert 'p_activity_service -- "org.eventplane.activity.*" --> device_router' in text
-    assert "p_operations --" not in text
+    assert "p_alarm_centre --" not in text
 
 
 def test_who_does_not_say_what_it_sends_has_an_arrow_without_a_name(contract: Contract) -> None:
@@ -102,7 +102,7 @@ def test_changes_are_named_field_by_field(contract: Contract) -> None:
     motion["schemas"] = [changed_schema | {"additionalProperties": False}, {"$id": new_id}]
     motion["schema_check"] = "known"
     door["schemas"] = motion["schemas"][:1]
-    up = {"filter": {"prefix": {"type": "org."}}, "to": "device.outbox"}
+    calls = {"filter": {"prefix": {"type": "org."}}, "to": "call-service.inbox"}
     new = changed(
         contract,
         participants={"family-app": family, "neighbour": {"kind": "cloud_service", "description": "x"}},
@@ -110,7 +110,7 @@ def test_changes_are_named_field_by_field(contract: Contract) -> None:
             "org.eventplane.activity.motion.v1": motion,
             "org.eventplane.activity.door.v1": door,
         },
-        routes={"everything-to-cloud": up, "dead-letters-to-operations": None},
+        routes={"alarms-to-call-service": calls, "dead-letters-to-operations": None},
     )
     changes = diff(contract, new)
     texts = [str(each) for each in changes]
@@ -119,7 +119,7 @@ def test_changes_are_named_field_by_field(contract: Contract) -> None:
     assert "~ participants.family-app.inbox.expiry_s: null -> 60" in texts
     assert "- routes.dead-letters-to-operations" in texts
     assert (
-        '~ routes.everything-to-cloud.filter: {"prefix": {"type": "org.eventplane."}} -> '
+        '~ routes.alarms-to-call-service.filter: {"prefix": {"type": "org.eventplane.alarm."}} -> '
         '{"prefix": {"type": "org."}}'
     ) in texts
     motion_path = "event_types.org.eventplane.activity.motion.v1"
@@ -166,14 +166,13 @@ def test_the_access_rules_give_each_service_its_own_topics_and_the_forwarder_the
     services = [each.name for each in contract.of_kind(ParticipantKind.DEVICE_SERVICE)]
     assert list(rights) == [FORWARDER, *services]
     for name in services:
-        topics = [
-            f"eventplane/{name}/{box}" for box in ("outbox", "outbox/receipts", "inbox", "inbox/receipts")
-        ]
-        rule = list(zip(["write", "read", "read", "write"], topics, strict=True))
+        boxes = ("outbox", "outbox/receipts", "inbox", "inbox/receipts", "state", "state/answer")
+        topics = [f"eventplane/{name}/{box}" for box in boxes]
+        rule = list(zip(["write", "read", "read", "write", "write", "read"], topics, strict=True))
         assert rights[name] == {f"{right} {topic}" for right, topic in rule}
         other = {"read": "write", "write": "read"}
         assert {f"{other[right]} {topic}" for right, topic in rule} <= rights[FORWARDER]
-    assert len(rights[FORWARDER]) == 4 * len(services)
+    assert len(rights[FORWARDER]) == 6 * len(services)
     assert not any(character in each for lines in rights.values() for each in lines for character in "+#")
 
 

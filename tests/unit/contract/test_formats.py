@@ -11,6 +11,7 @@ from eventplane.contract import (
     ContractError,
     ContractFormatError,
     DeliveryGuarantee,
+    Downlink,
     Ordering,
     SchemaCheck,
     Webhook,
@@ -28,6 +29,8 @@ GOLDEN_2 = Path(__file__).parent / "golden" / "format-2.json"
 GOLDEN_2_VERSION = "2fcb59749438eb3a"
 GOLDEN_3 = Path(__file__).parent / "golden" / "format-3.json"
 GOLDEN_3_VERSION = "91c6dbd13b0a77f7"
+GOLDEN_4 = Path(__file__).parent / "golden" / "format-4.json"
+GOLDEN_4_VERSION = "adffaf63b554f751"
 
 
 def test_a_contract_of_format_1_is_readable_for_ever() -> None:
@@ -68,6 +71,15 @@ def test_a_contract_of_format_3_is_readable_for_ever() -> None:
     assert contract.version == GOLDEN_3_VERSION == hashlib.sha256(raw).hexdigest()[:16]
     assert contract.canonical == raw
     assert contract.channel("desk.inbox").webhook == Webhook(WebhookMode.BINARY, 5, 600, 120)
+
+
+def test_a_contract_of_format_4_is_readable_for_ever() -> None:
+    raw = GOLDEN_4.read_bytes()
+    contract = load_compiled(raw)
+    assert contract.version == GOLDEN_4_VERSION == hashlib.sha256(raw).hexdigest()[:16]
+    assert contract.canonical == raw
+    assert contract.device.inbox.downlink is Downlink.STATE
+    assert contract.downlink("org.example.ring.v1") is Downlink.COMMAND
 
 
 def test_a_file_of_format_1_is_read_and_compiled_to_todays_form(tmp_path: Path) -> None:

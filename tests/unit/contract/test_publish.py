@@ -22,8 +22,8 @@ from contract.publish import (
     TooLargeError,
     find_deployment,
 )
-from eventplane.contract import Contract, ParticipantKind, compile_contract
-from eventplane.contract.publication import KEY, contract_key, read_contract
+from eventplane.contract import Contract, compile_contract
+from eventplane.contract.publication import KEY, cloud_inboxes, contract_key, read_contract
 
 TABLE = "contracts"
 
@@ -47,10 +47,7 @@ def dynamodb(aws: None) -> Any:
 
 @pytest.fixture
 def publisher(contract: Contract, dynamodb: Any) -> Publisher:
-    queues = {
-        each.inbox.address: f"https://queue/{each.name}"
-        for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)
-    }
+    queues = {each.address: f"https://queue/{each.participant}" for each in cloud_inboxes(contract)}
     return Publisher(Deployment(contract.version, queues, TABLE), dynamodb)
 
 

@@ -42,7 +42,7 @@ def test_a_contract_without_it_reads_as_before() -> None:
     ("participant", "path"),
     [
         ("alarm-centre", "routes.alarms-to-alarm-centre.to"),
-        ("voice-service", "participants.voice-service.retired"),
+        ("climate-service", "participants.climate-service.retired"),
     ],
 )
 def test_a_route_to_it_or_one_without_queues_is_a_problem(

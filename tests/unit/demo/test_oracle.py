@@ -54,12 +54,20 @@ def test_an_event_is_expected_where_the_contract_leads_it(
     assert {service for service, those in keys.items() if those} == services
     assert keys.keys() == {
         "call-service",
+        "voice-service",
+        "health-service",
         "alarm-centre",
         "care-analytics",
         "family-app",
         "operations",
         "carers",
     }
+
+
+def test_what_comes_down_is_expected_in_the_homes_and_not_again_in_the_cloud(contract: Contract) -> None:
+    keys = expected(contract, event("home.threshold.v1"), entered=Place.CLOUD)
+
+    assert {service for service, those in keys.items() if those} == {"health-service"}
 
 
 def test_what_goes_straight_to_the_cloud_takes_the_routes_of_the_cloud_only(contract: Contract) -> None:

@@ -66,11 +66,15 @@ NOTICED = {
 
 
 def summary_of(
-    verdicts: list[Verdict], report: dict[str, Any], deletion: dict[str, Any] = NOTICED
+    verdicts: list[Verdict],
+    report: dict[str, Any],
+    deletion: dict[str, Any] = NOTICED,
+    *,
+    told: int = 0,
 ) -> dict[str, Any]:
     return summarise(
         run={"homes": 1, "input": "test", "seed": 1, "contract_version": "v"},
-        sent={"events_sent": 10, "urgent_sent": 1, "malformed_sent": 2},
+        sent={"events_sent": 10, "urgent_sent": 1, "malformed_sent": 2, "told": told},
         verdicts=verdicts,
         dead_lettered=2,
         faults=[Fault("network cut", "home-1", 5, 3.0)],
@@ -134,6 +138,11 @@ def test_a_run_fails_when_the_audit_does_not_notice_a_deletion() -> None:
 
 def test_what_happens_inside_a_home_is_not_asked_of_the_cloud() -> None:
     assert summary_of([verdict("call-service", 5)], audit())["verdict"] == "passed"
+
+
+def test_what_came_down_has_a_number_of_the_home_and_is_not_in_the_archive() -> None:
+    assert summary_of([verdict("voice-service", 2)], audit(gaps=2), told=2)["verdict"] == "passed"
+    assert summary_of([verdict("voice-service", 2)], audit(gaps=3), told=2)["verdict"] == "failed"
 
 
 def test_the_page_and_the_table_show_the_verdict(tmp_path: Path) -> None:

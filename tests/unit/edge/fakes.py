@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
+from edge.downlink.questions import Answer, read_answer, write_question
 from edge.forwarder import Forwarder
 from edge.lane import Lane
 from edge.life_clock import Uptime
@@ -20,9 +21,10 @@ from edge.spool import Arrival, Delivery, Spool
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
 from eventplane.device_reports import DISCARDED, HEARTBEAT
+from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, from_data
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.receipts import Receipt, read_receipts
-from eventplane.topics import local_topic, receipt_topic
+from eventplane.topics import device_topic, local_topic, receipt_topic, state_answer_topic, state_topic
 
 READING = "org.eventplane.reading.v1"
 ALARM = "org.eventplane.alarm.v1"
@@ -165,6 +167,7 @@ class Device:
         self.time = FakeClock()
         self.local, self.cloud = Wires(), Wires()
         self.inbound: list[Sequence[Message]] = []
+        self.contracts_came = 0
         self._limits = UplinkLimits(
             window, 128 * 1024, batch_events, 30, publishes_per_s=publishes_per_s, single=single
         )
@@ -202,6 +205,7 @@ class Device:
             self._wait,
             self.time.clock(),
             figures=lambda: {"answer": 42},
+            contract_came=self._count_contract,
         )
         self.turn()
 
@@ -256,6 +260,19 @@ class Device:
         raw = payload.json.encode() if isinstance(payload, Envelope) else payload
         generation = generation or self.local_link.generation
         return Received(LinkName.LOCAL, generation, self._mid, local_topic(service, "outbox"), raw)
+
+    def from_cloud(self, payload: bytes | str, generation: int = 0) -> Received:
+        """A message of the device's inbox in the cloud, of the current connection unless told."""
+        self._mid += 1
+        raw = payload.encode() if isinstance(payload, str) else payload
+        generation = generation or self.cloud_link.generation
+        return Received(LinkName.CLOUD, generation, self._mid, device_topic("thing", "inbox"), raw)
+
+    def question_of(self, service: str, id: str, key: str) -> Received:
+        """A service asks for the current state of a key."""
+        self._mid += 1
+        question = write_question(id, key)
+        return Received(LinkName.LOCAL, self.local_link.generation, self._mid, state_topic(service), question)
 
     def receipt_of(self, service: str, payload: bytes) -> Received:
         """A receipts message of a service's inbox."""
@@ -325,11 +342,25 @@ class Device:
         topic = local_topic(service, "inbox")
         return [payload for _, to, payload in self.local.last.published if to == topic]
 
+    def answers(self, service: str) -> list[Answer]:
+        """What a service was told of the keys that it asked for."""
+        topic = state_answer_topic(service)
+        return [read_answer(payload) for _, to, payload in self.local.last.published if to == topic]
+
+    def acknowledgements(self) -> list[Acknowledgement]:
+        """What the spool still holds of the device's answers to the cloud, in order."""
+        texts = [each.json for each in Lane(self.spool, "device.outbox", 1).unsent()]
+        events = [parse_event(each) for each in texts if ACKNOWLEDGED in each]
+        return [answer for each in events for answer in from_data(each.data())[0]]
+
     def receipts(self, service: str = "sensor") -> list[Receipt]:
         """The receipts that a service got on the newest local connection."""
         topic = receipt_topic(service, "outbox")
         published = self.local.last.published
         return [receipt for _, to, payload in published if to == topic for receipt in read_receipts(payload)]
+
+    def _count_contract(self) -> None:
+        self.contracts_came += 1
 
     def _wait(self, timeout_s: float | None) -> Sequence[Message]:
         if self.inbound:

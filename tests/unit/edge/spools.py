@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from edge.spool import BEFORE_EVERYTHING, Arrival, Delivery, Spool
+from edge.spool import BEFORE_EVERYTHING, Arrival, Delivery, Holding, Spool
+from eventplane.downlink.reception import Held
 
 CLOUD, HOME = "device.outbox", "call.inbox"
 
@@ -22,6 +23,19 @@ def arrival(
 ) -> Arrival:
     destinations = to if isinstance(to, Mapping) else dict.fromkeys(to)
     return Arrival(sequence, rank, json, destinations, key(sequence))
+
+
+def holding(
+    key: str,
+    version: int = 1,
+    json: str = "{}",
+    *,
+    kind: str = "state",
+    deleted: bool = False,
+    sequence: int = 0,
+) -> Holding:
+    held = Held(version=version, is_deleted=deleted, order=0, source="/app", id=f"v{version}")
+    return Holding(kind, key, held, 1, sequence, json)
 
 
 def cloud(sequence: int) -> Delivery:

@@ -11,6 +11,7 @@ FULL = replace(
     WELL,
     backlog=(waiting(2.5),),
     dead_letters={"not_json": 2},
+    descended={"stored": 5, "older": 1},
     discards={("expired", "ttl"): 4},
     publishes=9,
     certificate_left_s=86_400.0,
@@ -46,6 +47,7 @@ def test_values_stand_with_their_labels() -> None:
     assert 'eventplane_oldest_seconds{destination="device.outbox",priority="urgent"} 2.5' in lines
     assert 'eventplane_pending{destination="device.outbox",priority="urgent"} 3' in lines
     assert 'eventplane_dead_letters_total{reason="not_json"} 2' in lines
+    assert 'eventplane_descended_total{outcome="stored"} 5' in lines
     assert 'eventplane_discards_total{outcome="expired",reason="ttl"} 4' in lines
     assert 'eventplane_link_up{link="cloud"} 1' in lines
     assert "eventplane_publishes_total 9" in lines

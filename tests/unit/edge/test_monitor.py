@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.collector import Collector
+from edge.contract_file import read_contract
 from edge.errors import SpoolCorruptError
 from edge.health.snapshots import Snapshot
 from edge.health.verdict import Thresholds
@@ -48,7 +49,7 @@ class Service:
             self.mailbox,
             self.collector,
             ServiceManager(environment, 1),
-            MonitorOptions(self.contract_file, Thresholds(60.0, 900.0), 30.0),
+            MonitorOptions(lambda: read_contract(self.contract_file), Thresholds(60.0, 900.0), 30.0),
             lambda: device.time.seconds,
         )
 

@@ -79,6 +79,15 @@ def test_a_refused_subscription_ends_it_and_names_the_filter() -> None:
     assert wire.sent() == encode.disconnect(5)
 
 
+def test_a_connection_that_does_not_need_them_stands_without_its_subscriptions(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    wire = Wire(replace(ENDPOINT, subscriptions=("bad",), needs_subscriptions=False))
+    wire.receive(broker.connack())
+    assert wire.receive(broker.suback(1, b"\x80")) == [UP]
+    assert "SUBSCRIBE refused for bad" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("endpoint", "answer", "reason"),
     [

@@ -68,6 +68,8 @@ OUT_OF_RANGE = [
     ("cloud.topic", "devices/#"),
     ("cloud.topic", "devices/{name}"),
     ("cloud.topic", "x" * 257),
+    ("cloud.inbox_topic", "devices/+/inbox"),
+    ("cloud.inbox_topic", "devices/{rule}/inbox"),
     ("cloud.mode", "bundle"),
     ("cloud.publishes_per_s", 0),
     ("cloud.publishes_per_s", 1_001),
@@ -174,6 +176,11 @@ def test_a_broker_on_this_device_needs_no_tls_and_a_topic_of_ones_own_no_rule(tm
     settings = load(tmp_path, {**values, **plain})
     assert (settings.cloud.tls, settings.cloud.ca, settings.cloud.rule) == (False, None, None)
     assert settings.cloud.topic == "devices/{thing}/events"
+
+
+def test_a_device_without_a_downlink_subscribes_to_nothing(tmp_path: Path) -> None:
+    assert load(tmp_path, COMPLETE).cloud.subscribes
+    assert not load(tmp_path, {**COMPLETE, "cloud.inbox_topic": "none"}).cloud.subscribes
 
 
 @pytest.mark.parametrize("host", ["iot.example.com", "127.0.0.1.example.com", "10.0.0.1"])

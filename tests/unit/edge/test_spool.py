@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from edge.errors import SpoolError
+from edge.errors import SpoolCorruptError, SpoolError
 from edge.life_clock import Uptime
 from edge.recent import KEY_BYTES
 from edge.spool import (
@@ -24,7 +25,7 @@ from edge.spool.contents import Contents
 from edge.spool.discards import MOST_RANGES
 from edge.spool.ring import KEPT_KEYS
 from eventplane.delivery import Outcome
-from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, fill, key, waiting
+from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, fill, holding, key, waiting
 
 
 @pytest.fixture
@@ -286,6 +287,55 @@ def test_format_1_is_brought_up_to_date(path: Path) -> None:
         assert spool.recent_keys(10) == []
         spool.commit([arrival(501)], [Delivery(HOME, 1, 399)], life_ms=0)
         assert spool.recent_keys(10) == [key(501)]
+
+
+def test_format_2_gets_a_place_for_what_the_cloud_desires(path: Path) -> None:
+    with Spool(path) as spool:
+        fill(spool, 3)
+        epoch = spool.epoch
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("DROP TABLE holding")
+        db.execute("PRAGMA user_version = 2")
+    with Spool(path) as spool:
+        assert (spool.birth.kind, spool.epoch) == ("resumed", epoch)
+        assert len(waiting(spool)) == 3
+        spool.commit([], life_ms=0, holdings=[holding("a/b/c")])
+    with Spool(path) as spool:
+        assert spool.holding("state", "a/b/c") == holding("a/b/c")
+
+
+class TestHoldings:
+    def test_a_key_has_its_newest_only_and_each_kind_its_own(self, path: Path) -> None:
+        with Spool(path) as spool:
+            spool.commit([], life_ms=0, holdings=[holding("a/b/c", 1), holding("a/b/c", 2)])
+            spool.commit([], life_ms=0, holdings=[holding("a/b/c", 9, "", kind="command")])
+            assert spool.holding("state", "a/b/c") == holding("a/b/c", 2)
+            assert spool.holding("command", "a/b/c") == holding("a/b/c", 9, "", kind="command")
+            assert spool.holding("state", "a/b/d") is None
+            assert spool.held_keys() == 1
+
+    def test_the_oldest_deletions_and_commands_make_room_and_states_stay(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("edge.spool.holdings.MOST_KEYS", 3)
+        with Spool(path) as spool:
+            for n in range(5):
+                spool.commit([], life_ms=0, holdings=[holding(f"s/t/{n}")])
+            gone = [holding("s/t/0", 2, "", deleted=True), holding("c/d/e", 1, "", kind="command")]
+            spool.commit([], life_ms=0, holdings=gone)
+            for n in range(2):
+                spool.commit([], life_ms=0, holdings=[holding(f"x/y/{n}", 2, "", deleted=True)])
+            assert spool.holding("state", "s/t/0") is None
+            assert spool.holding("command", "c/d/e") is not None
+            assert spool.holding("state", "x/y/1") is not None
+            assert spool.held_keys() == 4
+
+    def test_damage_to_a_text_is_found(self, path: Path) -> None:
+        with Spool(path) as spool:
+            spool.commit([], life_ms=0, holdings=[holding("a/b/c", json="x" * 100)])
+            spool._db.execute("UPDATE holding SET text = zeroblob(100)")
+            with pytest.raises(SpoolCorruptError):
+                spool.holding("state", "a/b/c")
 
 
 FORMAT_1 = """

@@ -14,7 +14,8 @@ import pytest
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.spool import BEFORE_EVERYTHING, Spool
 from edge.spool.file import PAGE_BYTES
-from tests.unit.edge.spools import CLOUD, HOME, arrival, beside, cloud, fill, waiting
+from edge.spool.recovery import marker_of
+from tests.unit.edge.spools import CLOUD, HOME, arrival, beside, cloud, fill, holding, waiting
 
 
 @pytest.fixture
@@ -215,12 +216,40 @@ def test_an_exchange_that_was_cut_off_is_finished(path: Path, moved: tuple[str, 
     assert not path.with_name("spool.db.recovered").exists()
 
 
+def test_what_the_cloud_desires_is_saved_and_marked_as_salvaged(path: Path) -> None:
+    with Spool(path) as spool:
+        fill(spool, 100)
+        spool.commit([], life_ms=0, holdings=[holding(f"a/b/{n}", sequence=n) for n in range(50)])
+    marker_of(path).touch()
+    with Spool(path) as spool:
+        assert spool.birth.kind == "recovered"
+        assert spool.held_keys() == 50
+        saved = spool.holding("state", "a/b/7")
+        assert saved is not None
+        assert saved.sequence < 0
+        assert saved._replace(sequence=7) == holding("a/b/7", sequence=7)
+
+
+def test_a_state_whose_page_is_damaged_is_lost_and_the_ones_before_it_are_not(path: Path) -> None:
+    text = "x" * 3 * PAGE_BYTES
+    with Spool(path) as spool:
+        fill(spool, 10)
+        spool.commit([], life_ms=0, holdings=[holding(f"a/b/{n}", json=text) for n in range(20)])
+    damaged = pages(path, "holding")
+    overwrite(path, damaged[len(damaged) // 2])
+    with Spool(path) as spool, pytest.raises(SpoolCorruptError):
+        _ = [spool.holding("state", f"a/b/{n}") for n in range(20)]
+    with Spool(path) as spool:
+        assert len(waiting(spool)) == 10
+        assert 0 < spool.held_keys() < 20
+
+
 def test_a_newer_format_is_never_touched(path: Path) -> None:
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 3")
+    db.execute("PRAGMA user_version = 4")
     db.execute("CREATE TABLE something (else_ TEXT)")
     db.close()
-    with pytest.raises(SpoolError, match="format is 3"):
+    with pytest.raises(SpoolError, match="format is 4"):
         Spool(path)
     assert beside(path, ".damaged") == []
 

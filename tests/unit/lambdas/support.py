@@ -12,8 +12,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract, ParticipantKind
-from eventplane.contract.publication import KEY
+from eventplane.contract import Contract
+from eventplane.contract.publication import KEY, cloud_inboxes
 from eventplane.envelope import Envelope, write_event
 from lambdas.common.queue import QueueMessage
 
@@ -93,9 +93,9 @@ class Cloud:
     queues: dict[str, str] = field(default_factory=dict)
 
     def create(self, contract: Contract) -> None:
-        for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
-            created = self.sqs.create_queue(QueueName=service.name)
-            self.queues[service.inbox.address] = created["QueueUrl"]
+        for inbox in cloud_inboxes(contract):
+            created = self.sqs.create_queue(QueueName=inbox.participant)
+            self.queues[inbox.address] = created["QueueUrl"]
         self.source = self.sqs.create_queue(QueueName="source")["QueueUrl"]
         self.s3.create_bucket(Bucket=BUCKET)
         self.dynamodb.create_table(

@@ -127,7 +127,7 @@ def without_source(table: Table, contract: Contract) -> None:
     document = json.loads(contract.canonical)
     text = json.dumps(document["participants"].pop("device")), json.dumps(document["routes"])
     document["participants"]["gadget"] = json.loads(text[0])
-    document["routes"] = json.loads(text[1].replace("device.outbox", "gadget.outbox"))
+    document["routes"] = json.loads(text[1].replace('"device.', '"gadget.'))
     table.put(compile_contract(document, "x"))
 
 

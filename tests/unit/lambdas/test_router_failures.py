@@ -126,10 +126,12 @@ def test_many_events_leave_in_full_batches(cloud: Cloud, run: Run) -> None:
 
 def test_a_route_that_this_router_cannot_serve_is_refused_at_once(contract: Contract, cloud: Cloud) -> None:
     document = json.loads(contract.canonical)
-    document["routes"]["down"] = {"filter": {"exact": {"type": "x"}}, "to": "device.inbox"}
-    with pytest.raises(UnsupportedDestinationError, match=r"'down' leads to 'device\.inbox'") as caught:
+    del document["participants"]["downlink"], document["routes"]["answers-to-downlink"]
+    with pytest.raises(
+        UnsupportedDestinationError, match=r"'down-to-devices' leads to 'device\.inbox'"
+    ) as caught:
         build_engine(compile_contract(document, "test"), "device.outbox", cloud.queues)
-    assert (caught.value.route, caught.value.destination) == ("down", "device.inbox")
+    assert (caught.value.route, caught.value.destination) == ("down-to-devices", "device.inbox")
 
 
 def test_a_source_without_a_channel_is_refused_at_once(contract: Contract, cloud: Cloud) -> None:

@@ -13,6 +13,7 @@ from contract import load_contract
 from eventplane import resource_names
 from eventplane.__main__ import main
 from eventplane.contract import Contract, ParticipantKind
+from eventplane.contract.publication import cloud_inboxes
 from operations import reading
 from tests.unit.operations.support import ENVIRONMENT, Plane
 
@@ -27,11 +28,8 @@ def plane(contract: Contract, aws: None, monkeypatch: pytest.MonkeyPatch) -> Pla
     monkeypatch.setenv("EVENTPLANE_ENV", ENVIRONMENT)
     monkeypatch.setattr(reading, "_LONG_POLL_S", 0)
     plane = Plane(boto3.client("sqs"), boto3.client("s3"))
-    channels = [
-        channel
-        for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE)
-        for channel in (service.inbox, service.outbox)
-    ]
+    outboxes = (service.outbox for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE))
+    channels = [*cloud_inboxes(contract), *outboxes]
     for name in ["ingest", "tap", *map(resource_names.channel_queue, channels)]:
         plane.create_pair(name)
     plane.s3.create_bucket(Bucket=plane.bucket)

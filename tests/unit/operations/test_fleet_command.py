@@ -68,3 +68,22 @@ def test_a_replacement_is_for_devices_in_service(
     registry.write(made("home-1", 1))
     assert main(["allow-replacement", "home-1"]) == 1
     assert "the claim registers it as it is" in capsys.readouterr().err
+
+
+def test_a_device_is_put_into_groups_and_out_of_them(
+    registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.write(made("home-1", 1))
+    assert main(["groups", "home-1", "pilot", "north"]) == 0
+    assert capsys.readouterr().out == "home-1: in north pilot\n"
+    device = registry.read("home-1")
+    assert device is not None
+    assert device.groups == {"north", "pilot"}
+    assert main(["show", "home-1"]) == 0
+    assert "groups        north pilot" in capsys.readouterr().out
+    assert main(["groups", "home-1"]) == 0
+    assert main(["groups", "home-1", "no group"]) == 1
+    assert main(["groups", "home-2", "pilot"]) == 1
+    device = registry.read("home-1")
+    assert device is not None
+    assert not device.groups

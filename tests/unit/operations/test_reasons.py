@@ -6,11 +6,14 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from eventplane.downlink.desired import EXPIRED
 from operations.letters import RECEIVES_EXHAUSTED
 from operations.reasons import OTHER, REASONS, reason_of
 
 ROOT = Path(__file__).parents[3]
 REFUSALS = {"EnvelopeError", "StrictJsonError", "Refusal"}
+ENDS = {"Ended", "rejected"}
+"""What ends on the way down has its reason second; what has expired is no letter."""
 
 
 def words_of_the_code() -> set[str]:
@@ -29,9 +32,20 @@ def words_of_the_code() -> set[str]:
         and node.func.id in REFUSALS
         and node.args
     ]
+    downlink = ast.parse((ROOT / "eventplane" / "downlink" / "errors.py").read_text())
+    rejections = {
+        constants[node.args[1].id]
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ENDS
+        and isinstance(node.args[1], ast.Name)
+        and node.args[1].id in constants
+    } - {EXPIRED}
     literal = {each.value for each in arguments if isinstance(each, ast.Constant)}
     named = {constants[each.id] for each in arguments if isinstance(each, ast.Name) and each.id in constants}
-    return literal | named
+    return literal | named | rejections | {text for _, text in text_constants(downlink)}
 
 
 def text_constants(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -17,13 +17,13 @@ from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event
 from lambdas.common.archive import Archive
 from lambdas.common.clock import system_clock
+from lambdas.common.letters import Letters
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.common.visibility import Visibility
 from lambdas.webhook.delivery import RESERVE_MS, Delivery
 from lambdas.webhook.endpoint import Endpoint
 from lambdas.webhook.keys import SigningKeys
-from lambdas.webhook.letters import Letters
 from lambdas.webhook.pace import Pace
 from lambdas.webhook.service import WebhookService
 from tests.endpoint import EndpointServer, Play, answer, says, silence
@@ -78,6 +78,7 @@ class Hook:
             ),
             visibility=Visibility(self.clients.get("visibility", self), "https://source"),
             letters=Letters(
+                source=f"/eventplane/cloud/webhook/{channel.participant}",
                 contract=contract,
                 channel=channel,
                 sender=SqsSender(self.clients.get("sqs", self.cloud.sqs)),

@@ -1,0 +1,65 @@
+"""A service's questions for the state of keys that have no answer yet. Thread-safe."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+
+from edge.downlink.questions import Answer, write_question
+
+_ID_BYTES = 8
+
+
+class OpenQuestions:
+    """Asked again every `repeat_s` monotonic seconds, and over each new connection."""
+
+    def __init__(self, repeat_s: float) -> None:
+        self._repeat_s = repeat_s
+        self._changed = threading.Condition()
+        self._open: dict[str, tuple[bytes, float]] = {}  # the payload, and when it is due (again)
+        self._answers: dict[str, Answer] = {}
+        self._closed = False
+
+    def ask(self, key: str) -> str:
+        """A new question; its id."""
+        id = secrets.token_hex(_ID_BYTES)
+        with self._changed:
+            self._open[id] = write_question(id, key), 0.0
+        return id
+
+    def wait_answer(self, id: str, timeout_s: float) -> Answer | None:
+        """The answer to question `id`, None when none comes within `timeout_s` seconds or it is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or id in self._answers, timeout_s)
+            self._open.pop(id, None)
+            return self._answers.pop(id, None)
+
+    def due(self, now: float) -> list[bytes]:
+        """The payloads to send now."""
+        with self._changed:
+            ready = {id: payload for id, (payload, at) in self._open.items() if at <= now}
+            self._open.update((id, (payload, now + self._repeat_s)) for id, payload in ready.items())
+            return list(ready.values())
+
+    def deadline(self) -> float | None:
+        """When `due` gives something, None for never."""
+        with self._changed:
+            return min((at for _, at in self._open.values()), default=None)
+
+    def resend(self) -> None:
+        """All are due again."""
+        with self._changed:
+            self._open = {id: (payload, 0.0) for id, (payload, _) in self._open.items()}
+
+    def answered(self, answer: Answer) -> None:
+        """An answer came; one that nobody waits for any more counts for nothing."""
+        with self._changed:
+            if self._open.pop(answer.id, None) is not None:
+                self._answers[answer.id] = answer
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Wake whoever waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

@@ -1,0 +1,208 @@
+"""What a device shall have: one item for each device and key, and how far its delivery has come."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from eventplane.contract import Downlink
+from eventplane.downlink.addressing import Addressed
+from eventplane.downlink.wire import stamped
+
+BACKOFF_MS: Final = (5_000, 10_000, 20_000, 40_000, 80_000)
+"""How long each transmission waits for its acknowledgement, milliseconds. Five transmissions, the first
+wait of 5 s are KubeEdge's; doubling is ours: who is slow is not helped by being asked more often."""
+
+CHECK_SLACK_MS: Final = 500
+"""How much before its time a check counts, milliseconds: the clocks of functions differ by less."""
+
+PARKED_MS: Final = 15 * 60 * 1_000
+"""After how long the reconciler tries anew what was not acknowledged, milliseconds. Ours."""
+
+LOOK_MS: Final = 60 * 1_000
+"""How soon the reconciler looks at what has just begun to wait for an absent device, milliseconds. Ours: it
+may have connected, and been served, between the look at its presence and the write of the item."""
+
+AWAY_MS: Final = 60 * 60 * 1_000
+"""After how long the reconciler looks again at what waits for an absent device, milliseconds. Ours: a
+connection sends it at once; this is for a connection that nobody was told of."""
+
+KEPT_MS: Final = 28 * 24 * 60 * 60 * 1_000
+"""How long a tombstone outlives its acknowledgement, and the memory of commands the last one, milliseconds.
+So long can an older event still be on its way: 14 days in each of two queues (Amazon SQS quotas)."""
+
+MAX_DELETES: Final = 8
+"""Most deletions remembered that came before what they delete. Ours: an object has few incarnations."""
+
+MAX_WAITING: Final = 100
+"""Most commands of one key that wait for a device. Ours."""
+
+MAX_WAITING_BYTES: Final = 256 * 1024
+"""Most bytes of them together: an item of DynamoDB holds 400 KB."""
+
+MAX_RECENT: Final = 100
+"""Most commands of one key whose repetition is recognised, the last ones. Ours."""
+
+
+class State(StrEnum):
+    """How far a delivery has come.
+
+    IDLE: the device has it, or there is nothing to have. PENDING: it waits for the device to be there.
+    SENDING: a transmission is under way. PARKED: none was acknowledged; the reconciler goes on. REJECTED: the
+    device will never take it; the next version will be tried.
+    """
+
+    IDLE = "idle"
+    PENDING = "pending"
+    SENDING = "sending"
+    PARKED = "parked"
+    REJECTED = "rejected"
+
+
+Identity = tuple[int, str, str]
+"""Version, `source` and `id`: what an acknowledgement names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One event for one key. `order` is the number of a command within its key, once it is its turn.
+
+    `expires_at_ms`: Unix milliseconds from which on a command is not worth delivering; None: never.
+    """
+
+    uid: str
+    version: int
+    is_deleted: bool
+    source: str
+    id: str
+    text: str
+    order: int = 0
+    expires_at_ms: int | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """What an acknowledgement of it names."""
+        return self.version, self.source, self.id
+
+    @property
+    def rank(self) -> tuple[int, bool, str, str]:
+        """What is greater is newer: by version, a tombstone after what it ends, then by id."""
+        return self.version, self.is_deleted, self.id, self.source
+
+    @property
+    def digest(self) -> str:
+        """Names the event in the memory of a key's commands: 64 bits."""
+        return hashlib.sha256(f"{self.source}\n{self.id}".encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """One key of one device. Times are Unix milliseconds.
+
+    Args:
+        message: the newest state, tombstones too; of commands the one whose turn it is. None: there is none.
+        state, attempts: how far its delivery has come, and its transmissions since the last good news.
+        sent: what was transmitted last, unacknowledged; older than `message` where updates came meanwhile.
+        waiting: the commands after it, in their order.
+        deletes: deletions of incarnations (uid, version) that are not the present one.
+        recent: digests of the last commands accepted; `last_order` is the number of the last one sent.
+        acknowledged_uid, acknowledged_version: what the device stored last; version None: nothing yet.
+        epoch: the life of the device that counts, as it names it; '' until it was heard.
+        fence: goes with every transmission; an acknowledgement with another one is of an earlier life.
+        due_at_ms: when it has to be looked at again; None: never by itself.
+        revision: how often the item was written: what a writer has to have read.
+    """
+
+    thing: str
+    key: str
+    kind: Downlink
+    message: Message | None = None
+    state: State = State.IDLE
+    attempts: int = 0
+    sent: Identity | None = None
+    waiting: tuple[Message, ...] = ()
+    deletes: tuple[tuple[str, int], ...] = ()
+    recent: tuple[str, ...] = ()
+    last_order: int = 0
+    acknowledged_uid: str = ""
+    acknowledged_version: int | None = None
+    epoch: str = ""
+    fence: int = 0
+    due_at_ms: int | None = None
+    revision: int = 0
+
+    @property
+    def is_present(self) -> bool:
+        """Whether the device shall have something under this key."""
+        return self.message is not None and not self.message.is_deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A message that is not delivered any more: `reason` EXPIRED, DEVICE_GONE, or the device's own word."""
+
+    message: Message
+    reason: str
+    detail: str
+
+
+EXPIRED: Final = "expired"
+"""Why a command ended that was not acknowledged in its time."""
+
+DEVICE_GONE: Final = "device_gone"
+"""Why a command ended whose device was decommissioned."""
+
+
+class Change(StrEnum):
+    """What became of an event that was desired."""
+
+    ACCEPTED = "accepted"
+    COALESCED = "coalesced"
+    EQUAL = "equal"
+    OLDER = "older"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What becomes of an item (None: it is gone, or never was), and what has to be done besides.
+
+    In this order, so that a crash anywhere loses nothing: dead letters of `ended` (what is EXPIRED is only
+    counted), the conditional write of `item` where it differs from the one read, then `publish` (an event in
+    JSON format, to the device's inbox) and a check of the item at `item.due_at_ms`. A write that another was
+    faster than is no step: read again, decide again.
+    """
+
+    item: Desired | None
+    publish: str | None = None
+    ended: tuple[Ended, ...] = ()
+    change: Change | None = None
+
+
+def message_of(wanted: Addressed) -> Message:
+    """The message that a sender's event is."""
+    return Message(
+        uid=wanted.uid,
+        version=wanted.version,
+        is_deleted=wanted.is_deleted,
+        source=wanted.source,
+        id=wanted.id,
+        text=wanted.text,
+        expires_at_ms=wanted.expires_at_ms,
+    )
+
+
+def transmission(item: Desired, message: Message) -> str:
+    """`message` as it goes to the device, an event in JSON format."""
+    return stamped(
+        message.text,
+        kind=item.kind,
+        key=item.key,
+        uid=message.uid,
+        version=message.version,
+        is_deleted=message.is_deleted,
+        order=message.order,
+        fence=item.fence,
+    )

@@ -1,0 +1,184 @@
+"""What happens to an item, and what becomes of it. Every function is safe to repeat, in any order.
+
+One transmission of a key is under way at a time, always with its newest body; what comes meanwhile waits in
+the item. Nothing is sent to a device that is not there. Times are Unix milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eventplane.contract import Downlink
+from eventplane.downlink.acknowledgements import Acknowledgement, Result
+from eventplane.downlink.addressing import Addressed
+from eventplane.downlink.attempts import settled, transmit
+from eventplane.downlink.commands import is_known, next_turn, queued, without_expired
+from eventplane.downlink.desired import (
+    BACKOFF_MS,
+    CHECK_SLACK_MS,
+    DEVICE_GONE,
+    EXPIRED,
+    PARKED_MS,
+    Change,
+    Desired,
+    Ended,
+    Message,
+    State,
+    Step,
+    message_of,
+)
+from eventplane.downlink.newest import with_newest
+
+
+def desire(item: Desired | None, thing: str, wanted: Addressed, now_ms: int, is_present: bool) -> Step:
+    """An event for `thing` came; `item` is what the table has of its key.
+
+    Raises `DownlinkError` (`too_many_commands`).
+    """
+    new = Desired(thing=thing, key=wanted.key, kind=wanted.kind)
+    take = _command if wanted.kind is Downlink.COMMAND else _state
+    step = take(item or new, message_of(wanted), now_ms, is_present)
+    return replace(step, item=item) if step.item == new else step
+
+
+def _state(item: Desired, message: Message, now_ms: int, is_present: bool) -> Step:
+    after = with_newest(item, message)
+    if after.message != item.message:
+        return _accepted(after, now_ms, is_present)
+    if after.message is None and after != item:
+        return Step(settled(after, State.IDLE, now_ms), change=Change.ACCEPTED)
+    if after.message and (after.message.source, after.message.id) == (message.source, message.id):
+        return _as(_healed(after, now_ms, is_present), Change.EQUAL)
+    return Step(after, change=Change.ACCEPTED if after != item else Change.OLDER)
+
+
+def _command(item: Desired, message: Message, now_ms: int, is_present: bool) -> Step:
+    if is_known(item, message):
+        return _as(_healed(item, now_ms, is_present), Change.EQUAL)
+    if message.expires_at_ms is not None and message.expires_at_ms <= now_ms:
+        return Step(item, ended=(Ended(message, EXPIRED, "it came too late"),), change=Change.EXPIRED)
+    is_free = item.message is None
+    after = queued(item, message, now_ms)
+    if is_free:
+        return _accepted(after, now_ms, is_present)
+    return _as(_healed(after, now_ms, is_present), Change.ACCEPTED)
+
+
+def _accepted(item: Desired, now_ms: int, is_present: bool) -> Step:
+    if item.state is State.SENDING:
+        # One transmission at a time: the newest goes with its acknowledgement, or with its check.
+        return _as(missed(item, now_ms, is_present), Change.COALESCED)
+    return _as(transmit(replace(item, attempts=0), now_ms, is_present), Change.ACCEPTED)
+
+
+def _healed(item: Desired, now_ms: int, is_present: bool) -> Step:
+    """What is there already and did not arrive is tried again: something came for its key."""
+    if item.state is State.SENDING:
+        return missed(item, now_ms, is_present)
+    if item.state is State.IDLE or (item.state is State.PENDING and not is_present):
+        return Step(item)
+    return transmit(replace(item, attempts=0), now_ms, is_present)
+
+
+def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is_present: bool) -> Step:
+    """The device, in its `epoch`, answered an event of this key; other answers change nothing."""
+    message = item.message
+    named = (ack.version, ack.source, ack.id)
+    if message is None or ack.fence != item.fence or ack.order != message.order or item.state is State.IDLE:
+        return Step(item)
+    is_stored = ack.result is Result.STORED
+    if named == message.identity:
+        if is_stored:
+            return _done(_confirmed(item, message, epoch), now_ms, is_present)
+        return _rejected(replace(item, epoch=epoch), ack, now_ms, is_present)
+    if named == item.sent:
+        # Updates came meanwhile: the device is there and free for the newest.
+        known = replace(item, epoch=epoch, attempts=0)
+        if is_stored:
+            known = replace(known, acknowledged_uid=ack.uid, acknowledged_version=ack.version)
+        return transmit(known, now_ms, is_present)
+    return Step(item)
+
+
+def _confirmed(item: Desired, message: Message, epoch: str) -> Desired:
+    return replace(
+        item, epoch=epoch, acknowledged_uid=message.uid, acknowledged_version=message.version, attempts=0
+    )
+
+
+def _done(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, ...] = ()) -> Step:
+    """The present message is dealt with."""
+    if item.kind is Downlink.STATE:
+        return Step(settled(item, State.IDLE, now_ms), ended=ended)
+    return transmit(next_turn(replace(item, message=None), now_ms), now_ms, is_present, ended)
+
+
+def _rejected(item: Desired, ack: Acknowledgement, now_ms: int, is_present: bool) -> Step:
+    message = item.message
+    if message is None or item.state is State.REJECTED:
+        return Step(item)
+    ended = (Ended(message, ack.reason or "rejected", ack.detail),)
+    if item.kind is Downlink.STATE:
+        return Step(settled(item, State.REJECTED, now_ms), ended=ended)
+    # Whoever corrects the cause and sends it again shall not meet its own memory.
+    recent = tuple(each for each in item.recent if each != message.digest)
+    return _done(replace(item, recent=recent), now_ms, is_present, ended)
+
+
+def missed(item: Desired, now_ms: int, is_present: bool) -> Step:
+    """The check of a transmission: the next one, with the newest body, if no acknowledgement came."""
+    if item.state is not State.SENDING or item.due_at_ms is None or now_ms + CHECK_SLACK_MS < item.due_at_ms:
+        return Step(item)
+    after, ended = without_expired(item, now_ms)
+    if is_present and after.message == item.message and item.attempts >= len(BACKOFF_MS):
+        return Step(replace(after, state=State.PARKED, due_at_ms=now_ms + PARKED_MS), ended=ended)
+    return transmit(after, now_ms, is_present, ended)
+
+
+def connected(item: Desired, now_ms: int) -> Step:
+    """The device is there, perhaps in a new session: what it has not confirmed goes out, again if need be."""
+    if item.state in (State.PENDING, State.PARKED, State.SENDING):
+        return transmit(replace(item, attempts=0), now_ms, is_present=True)
+    return Step(item)
+
+
+def forgot(item: Desired, epoch: str, now_ms: int, is_present: bool) -> Step:
+    """The device began a new life, `epoch`, with nothing. Told late or twice, it costs a transmission."""
+    if item.epoch == epoch or item.message is None:
+        return Step(item)
+    lost = replace(
+        item,
+        epoch=epoch,
+        fence=item.fence + 1,
+        attempts=0,
+        sent=None,
+        acknowledged_uid="",
+        acknowledged_version=None,
+    )
+    return transmit(lost, now_ms, is_present)
+
+
+def reconcile(item: Desired, now_ms: int, is_present: bool, is_known: bool) -> Step:
+    """The reconciler looks at a due item. `is_known`: the fleet has the device, and not decommissioned."""
+    if not is_known:
+        return Step(None, ended=_orphans(item))
+    if item.due_at_ms is None or item.due_at_ms > now_ms:
+        return Step(item)
+    if item.state in (State.IDLE, State.REJECTED):
+        return Step(item if item.is_present else None)
+    if item.state is State.SENDING:
+        return missed(item, now_ms, is_present)
+    return transmit(replace(item, attempts=0), now_ms, is_present)
+
+
+def _orphans(item: Desired) -> tuple[Ended, ...]:
+    """The commands that nobody will get any more; a state just goes with its device."""
+    if item.kind is Downlink.STATE or item.message is None:
+        return ()
+    return tuple(
+        Ended(each, DEVICE_GONE, "its device left the fleet") for each in (item.message, *item.waiting)
+    )
+
+
+def _as(step: Step, change: Change) -> Step:
+    return replace(step, change=change)

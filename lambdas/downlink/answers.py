@@ -1,0 +1,108 @@
+"""What devices answer: acknowledgements, and that one began a new life with nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eventplane.delivery import Refusal, letter_id
+from eventplane.device_reports import STARTED, thing_of
+from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, Result, from_data
+from eventplane.downlink.desired import Step
+from eventplane.downlink.errors import AcknowledgementError
+from eventplane.downlink.sending import acknowledge
+from eventplane.downlink.table import sort_key
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from lambdas.common.letters import Letters
+from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count
+from lambdas.common.queue import QueueMessage
+from lambdas.downlink.items import RESERVE_MS, Items, NotChangedError
+from lambdas.downlink.work import WorkQueue
+
+BAD_ANSWER = "bad_acknowledgement"
+"""Why an answer of a device is a dead letter: it cannot be read."""
+
+
+class Answers:
+    """Takes in the downlink's own inbox. Late, repeated and foreign answers change nothing."""
+
+    def __init__(
+        self,
+        *,
+        items: Items,
+        work: WorkQueue,
+        letters: Letters,
+        clock: Callable[[], int],
+    ) -> None:
+        self._items = items
+        self._work = work
+        self._letters = letters
+        self._clock = clock
+
+    def process(self, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]) -> frozenset[str]:
+        """Take in `messages`; the ids of those that have to come again."""
+        failed: set[str] = set()
+        for message in messages:
+            try:
+                if not self._take(message, remaining_ms):
+                    failed.add(message.id)
+            except Exception:  # noqa: BLE001 - whatever it was, the others must not wait for it
+                logger.exception("not taken in", message_id=message.id)
+                failed.add(message.id)
+        return frozenset(failed)
+
+    def _take(self, message: QueueMessage, remaining_ms: Callable[[], int]) -> bool:
+        event: Envelope | None = None
+        try:
+            event = parse_event(message.body)
+            thing = thing_of(event.source)
+            if thing is None:
+                raise AcknowledgementError(f"{event.source!r} is no device's forwarder")  # noqa: TRY301
+            if event.type == ACKNOWLEDGED:
+                answers, epoch = from_data(event.data())
+                return self._acknowledge(thing, answers, epoch, remaining_ms)
+            if event.type == STARTED:
+                self._work.forget(thing, _epoch(event), None)
+        except (AcknowledgementError, EnvelopeError) as error:
+            logger.warning("refused", message_id=message.id, detail=error.detail)
+            id = letter_id(*event.key) if event else message.id
+            refusal = Refusal(BAD_ANSWER, error.detail)
+            return self._letters.write(
+                id, message.body, event, refusal, self._clock(), attempt=message.attempt
+            )
+        return True
+
+    def _acknowledge(
+        self,
+        thing: str,
+        answers: Sequence[Acknowledgement],
+        epoch: str,
+        remaining_ms: Callable[[], int],
+    ) -> bool:
+        # Who has just answered is there: the next goes out, whatever presence says a moment later.
+        for answer in answers:
+            if remaining_ms() < RESERVE_MS:
+                return False
+
+            def decide(item: Any, now_ms: int, answer: Acknowledgement = answer) -> Step:
+                if item is None:
+                    return Step(None)
+                return acknowledge(item, answer, epoch, now_ms, is_present=True)
+
+            try:
+                self._items.change(thing, sort_key(answer.kind, answer.key), decide)
+            except NotChangedError as error:
+                logger.warning("not acknowledged yet", device=thing, error=str(error))
+                return False
+            is_stored = answer.result is Result.STORED
+            count(Metric.ACKNOWLEDGED if is_stored else Metric.REJECTED)
+        return True
+
+
+def _epoch(event: Envelope) -> str:
+    data = event.data()
+    epoch = data.get("epoch") if isinstance(data, dict) else None
+    if not isinstance(epoch, str) or not epoch:
+        raise AcknowledgementError(f"epoch is {epoch!r:.100}")
+    return epoch

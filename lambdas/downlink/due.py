@@ -1,0 +1,110 @@
+"""What is due now: checks of transmissions, devices that have just subscribed, and those that lost all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from eventplane.downlink.desired import BACKOFF_MS, Desired, State, Step
+from eventplane.downlink.sending import connected, forgot, missed
+from eventplane.fleet import is_device_name
+from lambdas.common.clock import Clock
+from lambdas.common.log import logger
+from lambdas.common.queue import QueueMessage
+from lambdas.downlink.items import RESERVE_MS, Items
+from lambdas.downlink.presence import Presence
+from lambdas.downlink.table import DesiredTable
+from lambdas.downlink.work import PAGE, WorkQueue
+
+
+class Due:
+    """Works off the downlink's queue of work; any order, any number of times."""
+
+    def __init__(
+        self, *, table: DesiredTable, items: Items, presence: Presence, work: WorkQueue, clock: Clock
+    ) -> None:
+        self._table = table
+        self._items = items
+        self._presence = presence
+        self._work = work
+        self._clock = clock
+
+    def process(self, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]) -> frozenset[str]:
+        """Work off `messages`; the ids of those that have to come again."""
+        failed: set[str] = set()
+        for message in messages:
+            try:
+                if remaining_ms() < RESERVE_MS or not self._do(message, remaining_ms):
+                    failed.add(message.id)
+            except Exception:  # noqa: BLE001 - whatever it was, the others must not wait for it
+                logger.exception("not worked off", message_id=message.id)
+                failed.add(message.id)
+        return frozenset(failed)
+
+    def _do(self, message: QueueMessage, remaining_ms: Callable[[], int]) -> bool:
+        match json.loads(message.body):
+            case {"check": {"thing": str(thing), "sk": str(sk)}}:
+                self._check(thing, sk)
+                return True
+            case {"subscribed": str(thing)}:
+                # A claim and a renewal subscribe as well.
+                is_device = is_device_name(thing)
+                return not is_device or self._resend(thing, message.sent_at_ms, None, remaining_ms)
+            case {"resend": {"thing": str(thing), "since_ms": int(since_ms), "position": dict(position)}}:
+                return self._resend(thing, since_ms, position, remaining_ms)
+            case {"forget": {"thing": str(thing), "epoch": str(epoch), "after": str() | None as after}}:
+                return self._forget(thing, epoch, after, remaining_ms)
+        logger.error("no work of ours", message_id=message.id)
+        return False
+
+    def _check(self, thing: str, sk: str) -> None:
+        def decide(item: Desired | None, now_ms: int) -> Step:
+            if item is None or item.state is not State.SENDING:
+                return Step(item)
+            return missed(item, now_ms, thing in self._presence.present([thing]))
+
+        self._items.change(thing, sk, decide)
+
+    def _resend(
+        self,
+        thing: str,
+        since_ms: int,
+        position: Mapping[str, Any] | None,
+        remaining_ms: Callable[[], int],
+    ) -> bool:
+        """A page of what waits for a device that subscribed at `since_ms`; the next one a little later."""
+
+        def decide(item: Desired | None, now_ms: int) -> Step:
+            return Step(item) if item is None or _is_sent_since(item, since_ms) else connected(item, now_ms)
+
+        page = self._table.pending_page(thing, self._clock(), PAGE, dict(position) if position else None)
+        for _, sk in page.keys:
+            if remaining_ms() < RESERVE_MS:
+                return False
+            self._items.change(thing, sk, decide)
+        if page.position is not None:
+            self._work.resend(thing, since_ms, page.position)
+        return True
+
+    def _forget(self, thing: str, epoch: str, after: str | None, remaining_ms: Callable[[], int]) -> bool:
+        """A page of all that a device had before it began anew."""
+        is_present = thing in self._presence.present([thing])
+
+        def decide(item: Desired | None, now_ms: int) -> Step:
+            return Step(None) if item is None else forgot(item, epoch, now_ms, is_present)
+
+        page = self._table.device_page(thing, PAGE, after)
+        for _, sk in page.keys:
+            if remaining_ms() < RESERVE_MS:
+                return False
+            self._items.change(thing, sk, decide)
+        if page.position is not None:
+            self._work.forget(thing, epoch, page.keys[-1][1])
+        return True
+
+
+def _is_sent_since(item: Desired, since_ms: int) -> bool:
+    """Whether the first transmission to the new session was made already, by whomever."""
+    is_first = item.state is State.SENDING and item.attempts == 1
+    return is_first and item.due_at_ms is not None and item.due_at_ms >= since_ms + BACKOFF_MS[0]

@@ -1,0 +1,109 @@
+"""The one way to change an item: read, decide, write if nobody wrote meanwhile, then do what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eventplane.delivery import Refusal, letter_id
+from eventplane.downlink.desired import EXPIRED, Desired, Ended, State, Step
+from eventplane.envelope import parse_event
+from eventplane.errors import EventPlaneError
+from eventplane.topics import device_topic
+from lambdas.common.aws import WORST_CALL_MS
+from lambdas.common.clock import Clock
+from lambdas.common.letters import Letters
+from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count
+from lambdas.downlink.table import DesiredTable
+from lambdas.downlink.work import WorkQueue
+
+RESERVE_MS: Final = 2 * WORST_CALL_MS
+"""No item is begun with less time left, milliseconds: two of its calls at their worst. What a timeout cuts
+off comes again, and repeating it changes nothing."""
+
+_TRIES: Final = 5
+
+Decision = Callable[[Desired | None, int], Step]
+"""What becomes of an item, if there is one, at a time in Unix milliseconds."""
+
+
+class NotChangedError(EventPlaneError):
+    """The item `sk` of `thing` could not be changed for now."""
+
+    def __init__(self, thing: str, sk: str, problem: str) -> None:
+        super().__init__(f"{sk!r} of {thing!r}: {problem}; its message comes again")
+        self.thing = thing
+        self.sk = sk
+
+
+class Items:
+    """Changes `table`; `data` is a boto3 client of iot-data."""
+
+    def __init__(
+        self, *, table: DesiredTable, data: Any, work: WorkQueue, letters: Letters, clock: Clock
+    ) -> None:
+        self._table = table
+        self._data = data
+        self._work = work
+        self._letters = letters
+        self._clock = clock
+
+    def change(self, thing: str, sk: str, decide: Decision) -> Step:
+        """Let `decide` say what becomes of the item, and see to it.
+
+        In this order, so that a crash anywhere loses nothing: dead letters, the write, the transmission, its
+        check. Raises `NotChangedError`, what `decide` raises, botocore's errors.
+        """
+        for _ in range(_TRIES):
+            item, now_ms = self._table.read(thing, sk), self._clock()
+            step = decide(item, now_ms)
+            for ended in step.ended:
+                self._end(thing, sk, ended)
+            if step.publish is None and step.item == item:
+                return step
+            if self._stored(item, step):
+                self._follow(thing, sk, step, now_ms)
+                return step
+        raise NotChangedError(thing, sk, "others keep writing it")
+
+    def _stored(self, item: Desired | None, step: Step) -> bool:
+        if step.item is not None:
+            return self._table.write(step.item) is not None
+        return item is None or self._table.remove(item)
+
+    def give_up(self, thing: str, text: str, refusal: Refusal) -> None:
+        """The event `text` will never be delivered to `thing`. Raises `NotChangedError`."""
+        event = parse_event(text)
+        id = f"{letter_id(*event.key)}.{thing}"  # one event can be for many devices
+        told = Refusal(refusal.reason, f"{thing}: {refusal.detail}")
+        if not self._letters.write(id, text, event, told, self._clock()):
+            raise NotChangedError(thing, event.id, "its dead letter could not be sent")
+        count(Metric.DEAD_LETTERED)
+
+    def _end(self, thing: str, sk: str, ended: Ended) -> None:
+        """What is not delivered any more; nobody needs a letter about what came too late."""
+        message = ended.message
+        if ended.reason != EXPIRED:
+            self.give_up(thing, message.text, Refusal(ended.reason, ended.detail))
+            return
+        count(Metric.EXPIRED)
+        logger.info("expired", device=thing, sk=sk, event_source=message.source, event_id=message.id)
+
+    def _follow(self, thing: str, sk: str, step: Step, now_ms: int) -> None:
+        item = step.item
+        if item is not None and item.state is State.PARKED:
+            count(Metric.PARKED)
+            logger.warning("a device that is there acknowledges nothing", device=thing, sk=sk)
+        if step.publish is None or item is None:
+            return
+        try:
+            self._data.publish(topic=device_topic(thing, "inbox"), qos=1, payload=step.publish.encode())
+            count(Metric.TRANSMITTED)
+        except (ClientError, BotoCoreError) as error:
+            # It counts as a transmission: the check repeats it.
+            logger.warning("not transmitted", device=thing, sk=sk, error=str(error))
+        if item.due_at_ms is not None:
+            self._work.check(thing, sk, item.due_at_ms - now_ms)

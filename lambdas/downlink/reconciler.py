@@ -1,0 +1,78 @@
+"""Once a minute: what is due by the index, whatever else was lost. Bounded by the time that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eventplane.downlink.desired import Desired, Step
+from eventplane.downlink.sending import reconcile
+from lambdas.common.clock import Clock
+from lambdas.common.log import logger
+from lambdas.downlink.fleet import Fleet
+from lambdas.downlink.items import RESERVE_MS, Items
+from lambdas.downlink.presence import Presence
+from lambdas.downlink.table import DesiredTable
+
+PAGE: Final = 100
+"""Items of one look at the index: as many devices as one look at presence takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What one run did: items looked at; whether time ran out before the end. What is left stays due."""
+
+    items: int
+    is_complete: bool
+
+
+class Reconciler:
+    """Compares what devices shall have with what they have acknowledged."""
+
+    def __init__(
+        self, *, table: DesiredTable, items: Items, presence: Presence, fleet: Fleet, clock: Clock
+    ) -> None:
+        self._table = table
+        self._items = items
+        self._presence = presence
+        self._fleet = fleet
+        self._clock = clock
+
+    def reconcile(self, buckets: Sequence[int], remaining_ms: Callable[[], int]) -> Reconciled:
+        """Look at what is due in `buckets`, the longest first."""
+        looked, is_complete, now_ms = 0, True, self._clock()
+        for bucket in buckets:
+            position: dict[str, Any] | None = None
+            while is_complete:
+                page = self._table.due_page(bucket, now_ms, PAGE, position)
+                done = self._look(page.keys, remaining_ms)
+                looked += done
+                is_complete = done == len(page.keys) and remaining_ms() >= RESERVE_MS
+                position = page.position
+                if position is None:
+                    break
+        log = logger.info if is_complete else logger.warning
+        log("reconciled", buckets=list(buckets), items=looked, complete=is_complete)
+        return Reconciled(looked, is_complete)
+
+    def _look(self, keys: Sequence[tuple[str, str]], remaining_ms: Callable[[], int]) -> int:
+        """The number of those that there was time for."""
+        present = self._presence.present({thing for thing, _ in keys})
+        known: dict[str, bool] = {}
+        for at, (thing, sk) in enumerate(keys):
+            if remaining_ms() < RESERVE_MS:
+                return at
+            try:
+                if thing not in known:
+                    known[thing] = self._fleet.has(thing)
+                self._one(thing, sk, thing in present, known[thing])
+            except Exception:  # noqa: BLE001 - one item must not keep all behind it from being looked at
+                logger.exception("not reconciled", device=thing, sk=sk)
+        return len(keys)
+
+    def _one(self, thing: str, sk: str, is_present: bool, is_known: bool) -> None:
+        def decide(item: Desired | None, now_ms: int) -> Step:
+            return Step(None) if item is None else reconcile(item, now_ms, is_present, is_known)
+
+        self._items.change(thing, sk, decide)

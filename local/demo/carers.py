@@ -1,0 +1,72 @@
+"""What carers tell every home: a message, said once, and a threshold that stays until it is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from eventplane.contract import Contract, Place
+from eventplane.downlink.addressing import ALL
+from eventplane.envelope import Envelope, write_event
+from eventplane.fleet import made
+from eventplane.fleet_registry import Registry, change
+from local.sent import SentLog
+from local.services import timestamp, utc_now
+
+CARERS: Final = "carers"
+CARERS_SOURCE: Final = f"/{CARERS}"
+
+MESSAGE: Final = "org.eventplane.home.message.v1"
+THRESHOLD: Final = "org.eventplane.home.threshold.v1"
+
+
+class Home(Protocol):
+    """The part of a home that matters here."""
+
+    def cut_network(self) -> None: ...
+    def heal_network(self) -> None: ...
+
+
+class Carers:
+    """Tell the fleet in `registry` through `send`, which puts a text into their outbox; note it in `sent`."""
+
+    def __init__(
+        self, contract: Contract, registry: Registry, send: Callable[[str], Any], sent: SentLog
+    ) -> None:
+        self._outbox = contract.participants[CARERS].outbox
+        self._registry = registry
+        self._send = send
+        self._sent = sent
+
+    def tell(self, homes: Mapping[str, Home]) -> list[Envelope]:
+        """Put `homes` on the fleet's list, and tell them while the line of one of them is cut."""
+        now_ms = int(utc_now().timestamp() * 1_000)
+        for name in homes:
+            new = made(name, now_ms)
+            change(self._registry, name, lambda found, new=new: found or new)  # type: ignore[misc]
+        away = next(iter(homes.values()))
+        away.cut_network()
+        events = list(_events())
+        for event in events:
+            self._sent.event(event, self._outbox, Place.CLOUD)
+            self._send(event.json)
+        away.heal_network()
+        return events
+
+
+def _events() -> Iterable[Envelope]:
+    now = timestamp(utc_now())
+    names = {"source": CARERS_SOURCE, "todevice": ALL, "time": now, "recordedtime": now}
+    yield write_event(
+        {"id": "good-morning", "type": MESSAGE, **names},
+        {"text": "Good morning. We come at ten today."},
+    )
+    yield write_event(
+        {
+            "id": "pulse-1",
+            "type": THRESHOLD,
+            "statekey": "threshold/home/pulse",
+            **names,
+        },
+        {"reading": "pulse", "high": 110},
+    )

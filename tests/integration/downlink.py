@@ -1,0 +1,164 @@
+"""The deployed plane from above, and real homes below it, each behind a line that can be cut."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contract import load_contract
+from edge.service import ServiceClient
+from eventplane.attributes import AttributeValue
+from eventplane.contract import Downlink
+from eventplane.downlink.desired import Desired
+from eventplane.downlink.table import from_item, read_request, sort_key
+from eventplane.envelope import Envelope, write_event
+from local.cloud import CloudEndpoint
+from local.mosquitto import Broker, start_mosquitto
+from local.network import Link, Network
+from local.ports import LOOPBACK
+from local.process import Child, Supervisor
+from local.things import Thing, provision
+from tests.eventually import eventually
+
+SECONDS = 180.0
+"""How long anything may take on a busy machine; nothing here is about speed."""
+
+THRESHOLD = "org.eventplane.home.threshold.v1"
+MESSAGE = "org.eventplane.home.message.v1"
+CONTRACT = "org.eventplane.device.contract.v1"
+
+
+@dataclass
+class Plane:
+    """The deployed plane, as its services see it."""
+
+    cloud: CloudEndpoint
+    outputs: Mapping[str, str]
+    letters: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def send(self, sender: str, type: str, id: str, data: Any, **attributes: AttributeValue) -> Envelope:
+        """An event of a cloud service (`Carers`, `Operations`), through its outbox."""
+        event = write_event({"id": id, "source": f"/{sender}", "type": type, **attributes}, data)
+        sqs = self.cloud.client("sqs")
+        sqs.send_message(QueueUrl=self.outputs[f"{sender}OutboxUrl"], MessageBody=event.json)
+        return event
+
+    def threshold(self, device: str, version: int, key: str, **attributes: AttributeValue) -> None:
+        """A carer's threshold for a home."""
+        names: dict[str, AttributeValue] = {"todevice": device, "statekey": key, "stateversion": str(version)}
+        data = {"reading": "pulse", "high": version}
+        self.send("Carers", THRESHOLD, f"{key}-{version}", data, **names, **attributes)
+
+    def item(self, thing: str, key: str, kind: Downlink = Downlink.STATE) -> Desired | None:
+        """What the table has of a state, or of the commands of a key."""
+        dynamodb = self.cloud.client("dynamodb")
+        request = read_request(self.outputs["DesiredTable"], thing, sort_key(kind, key))
+        found = dynamodb.get_item(**request)
+        return from_item(found["Item"]) if "Item" in found else None
+
+    def waits(self, thing: str, key: str, version: int) -> bool:
+        """Whether this version is known, and not that the device has it."""
+        item = self.item(thing, key)
+        return item is not None and item.message is not None and item.message.version == version
+
+    def commands(self, thing: str, key: str) -> int:
+        """How many commands wait for the device."""
+        item = self.item(thing, key, Downlink.COMMAND)
+        return 0 if item is None else len(item.waiting) + (item.message is not None)
+
+    def is_stored(self, thing: str, key: str, version: int) -> bool:
+        """Whether the device is known to have this version."""
+        item = self.item(thing, key)
+        return item is not None and item.acknowledged_version == version and item.state == "idle"
+
+    def state(self, thing: str, key: str) -> str:
+        item = self.item(thing, key)
+        return item.state if item else ""
+
+    def letters_about(self, event_id: str) -> list[dict[str, Any]]:
+        """The dead letters that came to operations about the event with this id."""
+        sqs, url = self.cloud.client("sqs"), self.outputs["OperationsInboxUrl"]
+        while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
+            for message in messages:
+                event = json.loads(message["Body"])
+                if event["type"].endswith(".deadletter.v1"):
+                    self.letters[event["id"]] = event["data"]
+                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        return [each for each in self.letters.values() if event_id in json.dumps(each)]
+
+
+@dataclass
+class Home:
+    """A home; `came` is what its health-service and its voice-service got, in order."""
+
+    thing: Thing
+    link: Link
+    forwarder: Child
+    directory: Path
+    broker: Broker
+    came: list[Envelope] = field(default_factory=list)
+    services: dict[str, ServiceClient] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.thing.name
+
+    def current(self, key: str) -> int | None:
+        """The version of a state that the health-service is told."""
+        found = self.services["health-service"].state(key, SECONDS)
+        return None if found is None else int(str(found.attributes["stateversion"]))
+
+    def versions(self, key: str) -> list[int]:
+        """The versions of a state that came, in order."""
+        mine = (each for each in self.came if each.attributes.get("statekey") == key)
+        return [int(str(each.attributes["stateversion"])) for each in mine]
+
+    def forget(self) -> None:
+        """The device loses all it had, while it is off."""
+        for file in self.directory.glob("spool.db*"):
+            file.unlink()
+
+
+@contextmanager
+def running_home(plane: Plane, supervisor: Supervisor, directory: Path, name: str) -> Iterator[Home]:
+    """A home whose forwarder is connected to the plane, and whose services listen."""
+    with Network() as network:
+        thing = provision(plane.cloud, name, policy=plane.outputs["DevicePolicy"], directory=directory)
+        link = network.link(thing.host, thing.port)
+        broker = start_mosquitto(supervisor, f"mosquitto-{name}", directory / "mosquitto")
+        (directory / "contract.json").write_bytes(load_contract().canonical)
+        settings = directory / "edge.toml"
+        settings.write_text(
+            f'thing = "{name}"\ncontract = "contract.json"\nspool = "spool.db"\n'
+            f"[local]\nport = {broker.port}\n"
+            f'[cloud]\nhost = "{LOOPBACK}"\nport = {link.port}\nca = "{thing.ca.name}"\n'
+            f'certificate = "{thing.certificate.name}"\nkey = "{thing.key.name}"\n'
+            f'rule = "{plane.outputs["IngestRule"]}"\nreconnect_min_s = 0.1\nreconnect_max_s = 1\n'
+            "[health]\nport = 0\n"
+        )
+        log = supervisor.run_dir / f"forwarder-{name}.log"
+        forwarder = supervisor.start(
+            log.stem,
+            [sys.executable, "-m", "edge", "--settings", str(settings)],
+            ready=lambda: "cloud broker connected" in log.read_text(),
+            ready_seconds=SECONDS,
+        )
+        home = Home(thing, link, forwarder, directory, broker)
+        for service in ("health-service", "voice-service"):
+            home.services[service] = ServiceClient(service, port=broker.port, on_event=home.came.append)
+        try:
+            yield home
+        finally:
+            for client in home.services.values():
+                client.close()
+            forwarder.stop()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until `condition()` holds; the test fails when it does not come to that."""
+    assert eventually(condition, SECONDS)

@@ -1,0 +1,190 @@
+"""What a cloud sends to a home, with a real Mosquitto at both ends and the forwarder as a process."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.loader import load_contract
+from edge.downlink.contract_update import CONTRACT_REFUSED, CONTRACT_TYPE, contract_key
+from eventplane.contract import Contract, Downlink, compile_contract, contract_document
+from eventplane.device_reports import STARTED
+from eventplane.downlink.acknowledgements import Acknowledgement, Result
+from eventplane.downlink.wire import VERSION, stamped
+from eventplane.envelope import Envelope, write_event
+from local.mosquitto import Broker
+from local.process import Supervisor
+from tests.eventually import eventually
+from tests.integration.edge.certificates import Authority
+from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, start_home, wait_for
+from tests.integration.mqtt import TestClient
+
+THRESHOLD = "org.eventplane.setting.threshold.v1"
+RING = "org.eventplane.command.ring.v1"
+KEY = "setting/climate/threshold"
+
+
+def plane(**routes: str) -> Contract:
+    """The shipped contract, and routes from a type to a service on the device."""
+    document = contract_document(load_contract())
+    document["routes"] |= {
+        f"down-{name}": {"filter": {"exact": {"type": type_}}, "to": f"{name}-service.inbox"}
+        for name, type_ in routes.items()
+    }
+    return compile_contract(document, "test")
+
+
+def down(type_: str, version: int, key: str = KEY, *, order: int = 0, **members: Any) -> str:
+    """An event as the cloud sends it; a command has an `order`."""
+    return stamped(
+        _write({"id": f"{key}-{version}-{order}", "source": "/app", "type": type_}, members),
+        kind=Downlink.COMMAND if order else Downlink.STATE,
+        key=key,
+        uid="",
+        version=version,
+        is_deleted=False,
+        order=order,
+        fence=1,
+    )
+
+
+def _write(attributes: Mapping[str, str], members: Mapping[str, Any]) -> str:
+    if "data_base64" in members:
+        text = write_event(attributes).json
+        return f'{text[:-1]},"data_base64":"{members["data_base64"]}"}}'
+    return write_event(attributes, members.get("data")).json
+
+
+@pytest.fixture
+def home(
+    supervisor: Supervisor,
+    mosquitto: Callable[[str], Broker],
+    tmp_path: Path,
+    cloud: CloudBroker,
+    authority: Authority,
+) -> Iterator[Home]:
+    contract = plane(climate=THRESHOLD, call=RING)
+    it = start_home(supervisor, mosquitto("home"), tmp_path, cloud.port, authority, contract=contract)
+    yield it
+    it.close()
+
+
+def answers(cloud: CloudBroker, key: str, version: int) -> list[Acknowledgement]:
+    return [each for each in cloud.answers() if (each.key, each.version) == (key, version)]
+
+
+def send_until_answered(cloud: CloudBroker, event: str, key: str, version: int) -> Acknowledgement:
+    """As the cloud does it: again and again, until the device has answered."""
+    for _ in range(round(SECONDS)):
+        cloud.send_down(event)
+        if eventually(lambda: bool(answers(cloud, key, version)), 1.0):
+            break
+    return answers(cloud, key, version)[0]
+
+
+def test_a_state_is_stored_delivered_answered_and_told_to_who_starts_later(
+    home: Home, cloud: CloudBroker
+) -> None:
+    answer = send_until_answered(cloud, down(THRESHOLD, 1, data={"c": 19}), KEY, 1)
+    assert answer.result is Result.STORED
+    newer = down(THRESHOLD, 2, data={"c": 21})
+    assert send_until_answered(cloud, newer, KEY, 2).result is Result.STORED
+    came: list[Envelope] = []
+    climate = home.service("climate-service", on_event=came.append)
+    state = climate.state(KEY, SECONDS)
+    assert state is not None
+    assert state.json == newer
+    assert climate.state("setting/climate/other", SECONDS) is None
+    assert home.service("health-service").state(KEY, SECONDS) is None
+    send_until_answered(cloud, down(THRESHOLD, 3, data={"c": 23}), KEY, 3)
+    wait_for(lambda: any(each.attributes[VERSION] == "3" for each in came))
+    wait_for(home.drained)
+
+
+def test_a_command_rings_in_the_home(home: Home, cloud: CloudBroker) -> None:
+    rung: list[Envelope] = []
+    home.service("call-service", on_event=rung.append)
+    for order in (1, 2, 3):
+        send_until_answered(
+            cloud, down(RING, order, "command/app/ring", order=order), "command/app/ring", order
+        )
+    wait_for(lambda: len({each.id for each in rung}) == 3)
+    assert list(dict.fromkeys(each.attributes[VERSION] for each in rung)) == ["1", "2", "3"]
+    wait_for(home.drained)
+
+
+def test_whatever_is_killed_no_older_state_follows_a_newer_and_the_last_one_comes(
+    home: Home, cloud: CloudBroker
+) -> None:
+    came: list[int] = []
+    home.service("climate-service", on_event=lambda each: came.append(int(str(each.attributes[VERSION]))))
+    last = 60
+    for version in range(1, last + 1):
+        cloud.send_down(down(THRESHOLD, version, data={"c": version}))
+        if version % 20 == 0:
+            home.forwarder.kill()
+            home.forwarder.start()
+        if version % 25 == 0:
+            home.broker.child.kill()
+            home.broker.child.start()
+    assert send_until_answered(cloud, down(THRESHOLD, last, data={"c": last}), KEY, last)
+    wait_for(lambda: bool(came) and came[-1] == last)
+    # A copy of the very last may come again; the service of a home's broker that was killed sees it so.
+    assert came == sorted(came)
+    wait_for(home.drained)
+
+
+def test_a_session_that_another_one_pushes_out_loses_nothing(home: Home, cloud: CloudBroker) -> None:
+    came: list[int] = []
+    home.service("climate-service", on_event=lambda each: came.append(int(str(each.attributes[VERSION]))))
+    wait_for(lambda: "cloud broker connected" in home.log())
+    for version in (1, 2, 3):
+        # Whoever has the device's client id takes its session; the broker ends the forwarder's.
+        with TestClient(THING, "127.0.0.1", cloud.plain_port):
+            cloud.send_down(down(THRESHOLD, version))
+        assert send_until_answered(cloud, down(THRESHOLD, version), KEY, version).result is Result.STORED
+    wait_for(lambda: bool(came) and came[-1] == 3)
+    assert came == sorted(came)
+
+
+def test_a_device_that_lost_its_state_takes_everything_again(home: Home, cloud: CloudBroker) -> None:
+    send_until_answered(cloud, down(THRESHOLD, 5), KEY, 5)
+    wait_for(home.drained)
+    home.forwarder.stop()
+    for file in home.spool.parent.iterdir():
+        file.unlink()
+    home.forwarder.start()
+    wait_for(lambda: len({each.id for each in cloud.events if each.type == STARTED}) == 2)
+    climate = home.service("climate-service", on_event=lambda _: None)
+    assert climate.state(KEY, SECONDS) is None
+    before = len(answers(cloud, KEY, 5))
+    cloud.send_down(down(THRESHOLD, 5))
+    wait_for(lambda: len(answers(cloud, KEY, 5)) > before)
+    assert climate.state(KEY, SECONDS) is not None
+
+
+def test_a_contract_comes_down_and_stays_in_force_and_a_broken_one_is_refused(
+    home: Home, cloud: CloudBroker
+) -> None:
+    other = plane(climate=THRESHOLD, call=RING, voice=RING)
+    key = contract_key(other.name)
+    packed = base64.b64encode(gzip.compress(other.canonical, mtime=0)).decode()
+    answer = send_until_answered(cloud, down(CONTRACT_TYPE, 1, key, data_base64=packed), key, 1)
+    assert answer.result is Result.STORED
+    wait_for(lambda: f"is followed by {other.version}" in home.log())
+    broken = contract_document(other)
+    broken["routes"]["down-voice"]["to"] = "nobody.inbox"
+    refused = send_until_answered(cloud, down(CONTRACT_TYPE, 2, key, data=broken), key, 2)
+    assert (refused.result, refused.reason) == (Result.REJECTED, CONTRACT_REFUSED)
+    assert "nobody" in refused.detail
+    home.forwarder.kill()
+    home.forwarder.start()
+    rung: list[Envelope] = []
+    home.service("voice-service", on_event=rung.append)
+    send_until_answered(cloud, down(RING, 1, "command/app/ring", order=1), "command/app/ring", 1)
+    wait_for(lambda: len(rung) == 1)

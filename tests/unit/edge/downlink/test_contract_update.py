@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.downlink.contract_update import (
+    CONTRACT_REFUSED,
+    CONTRACT_TYPE,
+    MOST_BYTES,
+    contract_in_force,
+    contract_key,
+)
+from edge.errors import SettingProblem
+from eventplane.contract import Contract, contract_document
+from eventplane.downlink.acknowledgements import Result
+from tests.unit.edge.downlink.descents import command, state
+from tests.unit.edge.fakes import Device, contract
+
+KEY = contract_key("test")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "contract.json"
+    file.write_bytes(contract().canonical)
+    return file
+
+
+def other() -> Contract:
+    return contract(uplink_prefix="org.eventplane.alarm.")
+
+
+def update(version: int, data: Any, key: str = KEY, type: str = CONTRACT_TYPE) -> str:
+    return state(version, key, type=type, data=data)
+
+
+def packed(content: bytes) -> str:
+    text = state(1, KEY, type=CONTRACT_TYPE)
+    return f'{text[:-1]},"data_base64":"{base64.b64encode(content).decode()}"}}'
+
+
+def in_force(device: Device, file: Path) -> str:
+    found = contract_in_force(file, device.spool, "test")
+    assert isinstance(found, Contract)
+    return found.version
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
+    device: Device, file: Path, compress: bool
+) -> None:
+    text = packed(gzip.compress(other().canonical)) if compress else update(1, contract_document(other()))
+    device.turn(device.from_cloud(text))
+    assert device.contracts_came == 1
+    assert [each.result for each in device.acknowledgements()] == [Result.STORED]
+    assert in_force(device, file) == other().version
+    device.crash()
+    device.start()
+    assert in_force(device, file) == other().version
+
+
+def test_deleting_it_gives_the_file_its_place_back(device: Device, file: Path) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    device.turn(device.from_cloud(state(2, KEY, deleted=True)))
+    assert device.contracts_came == 2
+    assert in_force(device, file) == contract().version
+
+
+WRONG_ROUTE = {"x": {"filter": {"exact": {"type": "t"}}, "to": "nobody.inbox"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        (update(1, {"format": 1}), "name"),
+        (update(1, None), ""),
+        (update(1, "contract"), ""),
+        (update(1, contract_document(other()) | {"routes": WRONG_ROUTE}), "nobody"),
+        (update(1, contract_document(other()) | {"name": "another"}), "another"),
+        (update(1, contract_document(other()), contract_key("another")), KEY),
+        (update(1, contract_document(other()), type="org.eventplane.other.v1"), CONTRACT_TYPE),
+        (packed(b"no gzip"), "no compiled contract"),
+        (packed(gzip.compress(b"no contract")), "not JSON"),
+        (packed(gzip.compress(other().canonical)[:-9]), "not all"),
+        (packed(gzip.compress(b" " * (MOST_BYTES + 1))), "more than"),
+    ],
+)
+def test_a_broken_one_is_rejected_and_the_one_in_force_stays(
+    device: Device, file: Path, text: str, detail: str
+) -> None:
+    device.turn(device.from_cloud(text))
+    (answer,) = device.acknowledgements()
+    assert (answer.result, answer.reason) == (Result.REJECTED, CONTRACT_REFUSED)
+    assert detail in answer.detail
+    assert device.contracts_came == 0
+    assert in_force(device, file) == contract().version
+
+
+def test_a_broken_one_does_not_take_the_place_of_a_good_one(device: Device, file: Path) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(other()))), device.from_cloud(update(2, {})))
+    assert in_force(device, file) == other().version
+    # What corrects it has a newer version.
+    device.turn(device.from_cloud(update(3, contract_document(contract()))))
+    assert in_force(device, file) == contract().version
+
+
+def test_a_command_of_such_a_key_is_a_command(device: Device) -> None:
+    device.turn(device.from_cloud(command(1, KEY)))
+    assert device.contracts_came == 0
+    assert [each.result for each in device.acknowledgements()] == [Result.STORED]
+
+
+def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device, file: Path) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    newer = update(1, contract_document(other()) | {"format": 99}).encode()
+    device.spool._db.execute("UPDATE holding SET text = ?, checksum = ?", (newer, zlib.crc32(newer)))
+    assert in_force(device, file) == contract().version
+
+
+def test_without_either_it_says_why(device: Device, tmp_path: Path) -> None:
+    found = contract_in_force(tmp_path / "nowhere.json", device.spool, "test")
+    assert isinstance(found, SettingProblem)
+    assert "nowhere.json" in str(found)
+
+
+def test_a_damaged_spool_gives_no_contract_so_that_the_one_in_force_stays(device: Device, file: Path) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    device.spool._db.execute("UPDATE holding SET text = zeroblob(10)")
+    found = contract_in_force(file, device.spool, "test")
+    assert isinstance(found, SettingProblem)

@@ -1,0 +1,123 @@
+"""Whom an event is for and what it is about, by what its sender says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventplane.contract import Downlink
+from eventplane.downlink import errors
+from eventplane.downlink.addressing import Addressed, Target, addressed
+from eventplane.downlink.desired import Desired, message_of, transmission
+from eventplane.downlink.errors import DownlinkError
+from eventplane.downlink.wire import RESERVED
+from eventplane.envelope import parse_event, write_event
+from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES, MAX_EVENT_BYTES
+from tests.unit.eventplane.downlink.events import KEY, NOW_MS, event
+
+
+def read(kind: Downlink = Downlink.STATE, expiry_s: int | None = None, **attributes: Any) -> Addressed:
+    given = {"statekey": KEY, "stateversion": "7", **attributes}
+    sent = {name: value for name, value in given.items() if value is not None}
+    return addressed(event("1", {"bpm": 40}, **sent), kind, NOW_MS, expiry_s)
+
+
+def reason(kind: Downlink = Downlink.STATE, **attributes: Any) -> str:
+    with pytest.raises(DownlinkError) as caught:
+        read(kind, **attributes)
+    assert caught.value.detail
+    return caught.value.reason
+
+
+def test_one_device_all_devices_or_a_group() -> None:
+    assert read().target == Target(thing="home-1")
+    assert read(todevice="*").target == Target()
+    without = write_event({"id": "1", "source": "/s", "type": "t", "togroup": "north"})
+    assert addressed(without, Downlink.COMMAND, NOW_MS).target == Target(group="north")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "word"),
+    [
+        ({"togroup": "north"}, errors.TWO_ADDRESSES),
+        ({"todevice": "two words"}, errors.UNKNOWN_DEVICE),
+        ({"todevice": 7}, errors.UNKNOWN_DEVICE),
+        ({"todevice": "x" * 121}, errors.UNKNOWN_DEVICE),
+        ({"todevice": "a/b"}, errors.UNKNOWN_DEVICE),
+        ({"todevice": "home\u0661"}, errors.UNKNOWN_DEVICE),
+        ({"statekey": None}, errors.NO_STATE_KEY),
+        ({"statekey": "a/b"}, errors.INVALID_STATE_KEY),
+        ({"statekey": "a/b/c/d"}, errors.INVALID_STATE_KEY),
+        ({"statekey": "a//c"}, errors.INVALID_STATE_KEY),
+        ({"statekey": "a/b/" + "c" * 101}, errors.INVALID_STATE_KEY),
+        ({"statekey": "a/b/#"}, errors.INVALID_STATE_KEY),
+        ({"statekey": True}, errors.INVALID_STATE_KEY),
+        ({"stateversion": "1.5"}, errors.INVALID_STATE_VERSION),
+        ({"stateversion": "-1"}, errors.INVALID_STATE_VERSION),
+        ({"stateversion": "\u0661"}, errors.INVALID_STATE_VERSION),
+        ({"stateversion": "1" * 19}, errors.INVALID_STATE_VERSION),
+        ({"stateversion": True}, errors.INVALID_STATE_VERSION),
+        ({"stateversion": None}, errors.INVALID_STATE_VERSION),
+        ({"stateuid": "a b"}, errors.INVALID_STATE_UID),
+        ({"stateuid": 1}, errors.INVALID_STATE_UID),
+        ({"statedelete": "yes"}, errors.INVALID_STATE_DELETE),
+        ({"statedelete": 1}, errors.INVALID_STATE_DELETE),
+        *(({name: "1"}, errors.RESERVED) for name in RESERVED),
+    ],
+)
+def test_what_is_wrong_has_a_name(attributes: dict[str, Any], word: str) -> None:
+    assert reason(**attributes) == word
+
+
+def test_an_event_without_an_address_is_refused() -> None:
+    with pytest.raises(DownlinkError) as caught:
+        addressed(write_event({"id": "1", "source": "/s", "type": "t"}), Downlink.COMMAND, NOW_MS)
+    assert caught.value.reason == errors.NO_DEVICE
+
+
+def test_a_version_is_a_number_or_the_time() -> None:
+    assert read(stateversion="007").version == 7
+    assert read(stateversion=7).version == 7
+    assert read(stateversion="9" * 18).version == 10**18 - 1
+    assert read(stateversion=None, time="1970-01-01T00:00:01.5Z").version == 1_500
+    assert read(stateversion=None, time="1969-01-01T00:00:00Z").version == 0
+    assert read(Downlink.COMMAND, stateversion=None).version == NOW_MS
+
+
+def test_commands_without_a_key_keep_the_order_of_their_source() -> None:
+    one, other = read(Downlink.COMMAND, statekey=None), read(Downlink.COMMAND, statekey=None, source="/x")
+    assert one.key == read(Downlink.COMMAND, statekey=None).key != other.key
+    assert one.key.startswith("command/source/")
+
+
+def test_only_commands_expire_by_the_event_or_by_the_inbox_whichever_is_first() -> None:
+    assert read(Downlink.COMMAND).expires_at_ms is None
+    assert read(Downlink.COMMAND, expiry_s=60).expires_at_ms == NOW_MS + 60_000
+    early = read(Downlink.COMMAND, expiry_s=60, expirytime="2026-01-01T00:00:05Z")
+    assert early.expires_at_ms == NOW_MS + 5_000
+    assert read(expiry_s=60, expirytime="2026-01-01T00:00:05Z").expires_at_ms is None
+
+
+def test_a_tombstone_is_a_state() -> None:
+    assert read(statedelete=True).is_deleted
+    assert read(statedelete="true").is_deleted
+    assert not read(statedelete=False).is_deleted
+    assert reason(Downlink.COMMAND, statedelete=True) == errors.INVALID_STATE_DELETE
+
+
+def test_the_largest_event_still_fits_with_all_that_is_put_in_front() -> None:
+    part = "k" * 100
+    empty = event("1", "", statekey=f"{part}/{part}/{part}", stateuid="u" * 100, stateversion="9" * 18)
+    room = MAX_DOWNLINK_EVENT_BYTES - len(empty.json)
+    largest = parse_event(empty.json.replace('"data":""', f'"data":"{"x" * room}"'))
+    wanted = addressed(largest, Downlink.STATE, NOW_MS)
+    item = Desired(thing="home-1", key=wanted.key, kind=wanted.kind, fence=10**17)
+    text = transmission(item, message_of(wanted))
+    # The device numbers it as well.
+    assert len(text) + 200 <= MAX_EVENT_BYTES
+    assert text.endswith(largest.json[1:])
+    too_large = parse_event(empty.json.replace('"data":""', f'"data":"{"x" * (room + 1)}"'))
+    with pytest.raises(DownlinkError) as caught:
+        addressed(too_large, Downlink.STATE, NOW_MS)
+    assert caught.value.reason == errors.TOO_LARGE

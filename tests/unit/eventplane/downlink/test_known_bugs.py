@@ -1,0 +1,142 @@
+"""What went wrong in KubeEdge's acknowledged delivery, and does not here; each test is named for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eventplane.downlink.acknowledgements import stored
+from eventplane.downlink.desired import AWAY_MS, BACKOFF_MS, KEPT_MS, LOOK_MS, PARKED_MS, Change, State, Step
+from eventplane.downlink.reception import Verdict, held, receive
+from eventplane.downlink.sending import acknowledge, connected, desire, missed, reconcile
+from tests.unit.eventplane.downlink.events import (
+    EPOCH,
+    NOW_MS,
+    THING,
+    S,
+    command,
+    confirmed,
+    deletion,
+    incoming,
+    item_of,
+    sent,
+    state,
+    wanted,
+)
+
+
+def test_double_acknowledgement_crashes() -> None:
+    first = wanted(state(1))
+    once = item_of(confirmed(first))
+    assert once.state is State.IDLE
+    assert acknowledge(once, stored(incoming(first)), EPOCH, NOW_MS, is_present=True) == Step(once)
+
+
+def test_the_reconcilers_resend_is_dropped_because_the_store_holds_an_equal_version() -> None:
+    first = wanted(state(1))
+    parked = replace(item_of(first), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
+    again = reconcile(parked, NOW_MS + PARKED_MS, is_present=True, is_known=True)
+    # The device holds it already; only its acknowledgement was lost, and it is given once more.
+    assert receive(held(incoming(first)), incoming(again)) is Verdict.DUPLICATE
+    assert item_of(confirmed(again)).state is State.IDLE
+
+
+def test_an_equal_version_that_comes_again_is_not_taken_for_delivered() -> None:
+    parked = replace(item_of(wanted(state(1))), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
+    step = desire(parked, THING, state(1), NOW_MS, is_present=True)
+    assert step.change is Change.EQUAL
+    assert incoming(step).version == 1
+
+
+def test_a_late_delete_takes_the_object_that_was_made_anew_under_the_name() -> None:
+    """The delete is guarded by uid and version, in every order."""
+    for events in (
+        (state(1, "old"), deletion(3, "old"), state(2, "new")),
+        (state(1, "old"), state(2, "new"), deletion(3, "old")),
+        (deletion(3, "old"), state(2, "new"), state(1, "old")),
+        (state(2, "new"), deletion(3, "old"), state(1, "old")),
+    ):
+        message = item_of(wanted(*events)).message
+        assert message
+        assert (message.uid, message.version, message.is_deleted) == ("new", 2, False)
+
+
+def test_a_device_that_deleted_takes_the_object_that_was_made_anew() -> None:
+    gone = sent(state(1, "old"), deletion(3, "old"))
+    late = desire(item_of(confirmed(gone)), THING, state(2, "new"), NOW_MS, is_present=True)
+    assert incoming(gone).is_deleted
+    assert receive(held(incoming(gone)), incoming(late)) is Verdict.APPLY
+
+
+def test_a_delete_before_its_create_is_forgotten() -> None:
+    first = wanted(deletion(3, "a"))
+    assert first.publish is None
+    late = desire(first.item, THING, state(2, "a"), NOW_MS, is_present=True)
+    assert incoming(late).is_deleted
+
+
+def test_a_slow_key_blocks_the_whole_node() -> None:
+    """Every key is an item of its own; nothing of one is asked when another is sent."""
+    slow = wanted(command("a", 1, "lock/door/front"))
+    assert slow.publish
+    assert incoming(wanted(command("b", 2, "lock/door/back"))).id == "b"
+    assert incoming(wanted(state(1))).version == 1
+
+
+def test_a_quick_reconnect_loses_the_new_session() -> None:
+    """What went into the old session goes out again at once, not after its wait."""
+    again = connected(item_of(wanted(state(1))), NOW_MS + 1)
+    assert (incoming(again).version, item_of(again).attempts) == (1, 1)
+    # The end of the old session is heard late and changes nothing.
+    assert item_of(confirmed(again)).state is State.IDLE
+
+
+def test_a_resend_keeps_the_old_body_though_a_newer_one_waits() -> None:
+    step = wanted(state(1), state(2), state(3))
+    assert (step.publish, step.change) == (None, Change.COALESCED)
+    again = missed(item_of(step), NOW_MS + BACKOFF_MS[0], is_present=True)
+    assert incoming(again).event.data() == 3
+
+
+def test_the_backlog_collected_offline_is_overwritten_at_reconnect() -> None:
+    away = wanted(*(command(f"c{each}", each) for each in range(5)), is_present=False)
+    assert away.publish is None
+    step, arrived = connected(item_of(away), NOW_MS), []
+    while step.publish:
+        arrived.append(incoming(step).id)
+        step = confirmed(step)
+    assert arrived == ["c0", "c1", "c2", "c3", "c4"]
+
+
+def test_an_older_version_overtakes_because_versions_are_compared_as_text() -> None:
+    assert wanted(state(10), state(9)).change is Change.OLDER
+    assert receive(held(incoming(wanted(state(10)))), incoming(wanted(state(9)))) is Verdict.OLDER
+
+
+def test_a_restarted_sender_resends_what_was_acknowledged() -> None:
+    item = item_of(confirmed(wanted(state(7))))
+    assert (item.acknowledged_version, item.due_at_ms) == (7, None)
+    for step in (connected(item, NOW_MS), missed(item, NOW_MS + 99 * S, is_present=True)):
+        assert step == Step(item)
+
+
+def test_the_record_of_a_delete_goes_before_it_is_acknowledged() -> None:
+    item = item_of(wanted(state(1), deletion(2)))
+    for _ in range(20):
+        assert item.due_at_ms
+        item = item_of(reconcile(item, item.due_at_ms, is_present=True, is_known=True))
+    done = confirmed(connected(item, NOW_MS))
+    assert item_of(done).state is State.IDLE
+    kept = reconcile(item_of(done), NOW_MS + KEPT_MS - 1, is_present=True, is_known=True)
+    assert kept == Step(done.item)
+    assert reconcile(item_of(done), NOW_MS + KEPT_MS, is_present=True, is_known=True) == Step(None)
+
+
+def test_the_absent_are_sent_to() -> None:
+    item = item_of(wanted(state(1), is_present=False))
+    # It may have connected just now, unseen; later it is seldom looked at.
+    assert (item.state, item.attempts, item.due_at_ms) == (State.PENDING, 0, NOW_MS + LOOK_MS)
+    later = reconcile(item, NOW_MS + LOOK_MS, is_present=False, is_known=True)
+    assert (later.publish, item_of(later).attempts) == (None, 0)
+    assert item_of(later).due_at_ms == NOW_MS + LOOK_MS + AWAY_MS
+    lost = missed(item_of(wanted(state(1))), NOW_MS + BACKOFF_MS[0], is_present=False)
+    assert (lost.publish, item_of(lost).state) == (None, State.PENDING)

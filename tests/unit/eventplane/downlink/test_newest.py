@@ -1,0 +1,58 @@
+"""Which of two events counts: in the cloud, and by the same rule on the device."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventplane.downlink.addressing import Addressed
+from eventplane.downlink.desired import MAX_DELETES, Change
+from eventplane.downlink.reception import Verdict, held, receive
+from tests.unit.eventplane.downlink.events import command, deletion, incoming, item_of, state, wanted
+
+SAME = state(5, id="b")
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (state(9), state(10)),
+        (state(5), deletion(5)),
+        (deletion(5), state(6)),
+        (state(5, id="a"), SAME),
+        (state(5, id="b", source="/a"), SAME),
+        (state(4, "a"), state(5, "b")),
+    ],
+)
+def test_both_ends_agree_on_what_is_newer(older: Addressed, newer: Addressed) -> None:
+    early, late = incoming(wanted(older)), incoming(wanted(newer))
+    for order in ((older, newer), (newer, older)):
+        message = item_of(wanted(*order, is_present=False)).message
+        assert message
+        assert (message.id, message.source, message.is_deleted) == (newer.id, newer.source, newer.is_deleted)
+    assert receive(None, early) is Verdict.APPLY
+    assert receive(held(early), late) is Verdict.APPLY
+    assert receive(held(late), early) is Verdict.OLDER
+    assert receive(held(late), late) is Verdict.DUPLICATE
+
+
+def test_commands_are_known_by_their_number() -> None:
+    first, second = incoming(wanted(command("a", 9))), incoming(wanted(command("b", 1), now_ms=2 * 10**12))
+    assert receive(None, first) is Verdict.APPLY
+    assert receive(held(first), first) is Verdict.DUPLICATE
+    assert receive(held(first), second) is Verdict.APPLY
+    assert receive(held(second), first) is Verdict.OLDER
+
+
+def test_what_is_gone_does_not_go_once_more() -> None:
+    """A copy of what was deleted comes after the deletion, which is under way."""
+    first = wanted(state(1, "a"), deletion(2, "a"), is_present=False)
+    again = wanted(state(1, "a"), deletion(2, "a"), state(1, "a"), is_present=False)
+    assert (again.item, again.change) == (first.item, Change.OLDER)
+
+
+def test_deletions_of_what_was_never_heard_of_are_remembered_within_bounds() -> None:
+    many = [deletion(9 + at, f"u{at}") for at in range(MAX_DELETES + 2)]
+    item = item_of(wanted(*many))
+    assert [uid for uid, _ in item.deletes] == [f"u{at}" for at in range(2, MAX_DELETES + 2)]
+    # What is newer than all of them needs none.
+    assert item_of(wanted(*many, state(99, "new"))).deletes == ()

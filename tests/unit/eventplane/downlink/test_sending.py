@@ -1,0 +1,192 @@
+"""What becomes of an item: waits, rejections, expiry, lives of a device, its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from eventplane.downlink.acknowledgements import rejected, stored
+from eventplane.downlink.desired import (
+    BACKOFF_MS,
+    DEVICE_GONE,
+    EXPIRED,
+    KEPT_MS,
+    MAX_WAITING,
+    PARKED_MS,
+    Change,
+    State,
+    Step,
+)
+from eventplane.downlink.errors import TOO_MANY_COMMANDS, DownlinkError
+from eventplane.downlink.sending import acknowledge, connected, desire, forgot, missed, reconcile
+from tests.unit.eventplane.downlink.events import (
+    EPOCH,
+    NOW_MS,
+    THING,
+    S,
+    command,
+    confirmed,
+    deletion,
+    incoming,
+    item_of,
+    refused,
+    sent,
+    state,
+    wanted,
+)
+
+
+def test_five_transmissions_then_it_is_parked_then_the_reconciler_begins_anew() -> None:
+    item, now_ms = item_of(wanted(state(1))), NOW_MS
+    for attempt, wait_ms in enumerate(BACKOFF_MS, start=1):
+        assert (item.state, item.attempts, item.due_at_ms) == (State.SENDING, attempt, now_ms + wait_ms)
+        now_ms += wait_ms
+        item = item_of(missed(item, now_ms, is_present=True))
+    assert (item.state, item.due_at_ms) == (State.PARKED, now_ms + PARKED_MS)
+    assert missed(item, now_ms + PARKED_MS, is_present=True) == Step(item)
+    again = reconcile(item, now_ms + PARKED_MS, is_present=True, is_known=True)
+    assert (incoming(again).version, item_of(again).attempts) == (1, 1)
+
+
+def test_a_check_that_comes_twice_or_early_sends_nothing_more() -> None:
+    item = item_of(wanted(state(1)))
+    assert missed(item, NOW_MS + BACKOFF_MS[0] - S, is_present=True) == Step(item)
+    again = item_of(missed(item, NOW_MS + BACKOFF_MS[0], is_present=True))
+    assert missed(again, NOW_MS + BACKOFF_MS[0], is_present=True) == Step(again)
+
+
+def test_an_acknowledgement_counts_also_after_parking_and_offline() -> None:
+    first = wanted(state(1))
+    ack = stored(incoming(first))
+    for late in (State.PARKED, State.PENDING, State.REJECTED):
+        step = acknowledge(replace(item_of(first), state=late), ack, EPOCH, NOW_MS, is_present=False)
+        assert (item_of(step).state, item_of(step).due_at_ms) == (State.IDLE, None)
+
+
+def test_ten_updates_a_second_are_one_transmission_at_a_time() -> None:
+    first = wanted(state(1))
+    item = item_of(first)
+    for version in range(2, 11):
+        step = desire(item, THING, state(version), NOW_MS + version * 100, is_present=True)
+        assert (step.publish, step.change) == (None, Change.COALESCED)
+        item = item_of(step)
+    # The acknowledgement of what was under way lets the newest go.
+    step = acknowledge(item, stored(incoming(first)), EPOCH, NOW_MS + S, is_present=True)
+    assert (incoming(step).version, item_of(step).acknowledged_version) == (10, 1)
+    assert item_of(confirmed(step)).acknowledged_version == 10
+
+
+def test_updates_do_not_keep_a_silent_device_from_being_parked() -> None:
+    item, version = item_of(wanted(state(1))), 1
+    while item.state is State.SENDING:
+        assert item.due_at_ms
+        version += 1
+        item = item_of(desire(item, THING, state(version), item.due_at_ms - S, is_present=True))
+        item = item_of(missed(item, item.due_at_ms or 0, is_present=True))
+    assert (item.state, version) == (State.PARKED, 1 + len(BACKOFF_MS))
+
+
+def test_an_acknowledgement_of_an_older_version_is_not_one_of_the_newest() -> None:
+    old = wanted(state(1))
+    item = item_of(missed(item_of(desire(old.item, THING, state(2), NOW_MS, True)), NOW_MS + 5 * S, True))
+    assert acknowledge(item, stored(incoming(old)), EPOCH, NOW_MS, is_present=True) == Step(item)
+
+
+def test_a_rejected_state_is_a_letter_and_rests_until_something_new_comes() -> None:
+    step = refused(wanted(state(1)))
+    item = item_of(step)
+    assert [(each.message.id, each.reason, each.detail) for each in step.ended] == [
+        ("1", "too_many_keys", "it has no room")
+    ]
+    assert (item.state, item.due_at_ms, connected(item, NOW_MS).publish) == (State.REJECTED, None, None)
+    ack = rejected(incoming(wanted(state(1))), "too_many_keys", "")
+    assert acknowledge(item, ack, EPOCH, NOW_MS, is_present=True) == Step(item)
+    assert incoming(desire(item, THING, state(2), NOW_MS, is_present=True)).version == 2
+    # Who corrects the cause redrives the letter, which has the version that was rejected.
+    assert incoming(desire(item, THING, state(1), NOW_MS, is_present=True)).version == 1
+
+
+def test_a_rejected_command_lets_the_next_go_and_can_be_sent_again() -> None:
+    step = refused(sent(command("a", 1), command("b", 2)))
+    assert [each.message.id for each in step.ended] == ["a"]
+    assert incoming(step).id == "b"
+    again = desire(step.item, THING, command("a", 1), NOW_MS, is_present=True)
+    assert again.change is Change.ACCEPTED
+
+
+def test_commands_that_wait_together_go_in_the_order_of_their_versions() -> None:
+    # The first to come has its turn already.
+    step, arrived = sent(command("c", 3), command("b", 2), command("a", 1), command("b", 2)), []
+    while step.publish:
+        arrived.append((incoming(step).id, incoming(step).order))
+        step = confirmed(step)
+    assert [id for id, _ in arrived] == ["c", "a", "b"]
+    assert [order for _, order in arrived] == [NOW_MS, NOW_MS + 1, NOW_MS + 2]
+
+
+def test_a_command_that_was_carried_out_is_not_sent_again() -> None:
+    item = item_of(confirmed(wanted(command("a", 1))))
+    assert desire(item, THING, command("a", 1), NOW_MS, is_present=True) == Step(item, change=Change.EQUAL)
+
+
+def test_a_command_that_expires_lets_the_next_go() -> None:
+    short = replace(command("a", 1), expires_at_ms=NOW_MS + S)
+    away = wanted(short, command("b", 2), is_present=False)
+    assert item_of(away).due_at_ms == NOW_MS + S
+    step = reconcile(item_of(away), NOW_MS + S, is_present=False, is_known=True)
+    assert [(each.message.id, each.reason) for each in step.ended] == [("a", EXPIRED)]
+    assert incoming(connected(item_of(step), NOW_MS + S)).id == "b"
+
+
+def test_a_command_under_way_that_expires_is_not_repeated() -> None:
+    first = wanted(replace(command("a", 1), expires_at_ms=NOW_MS + S))
+    step = missed(item_of(first), NOW_MS + BACKOFF_MS[0], is_present=True)
+    assert (step.publish, item_of(step).state) == (None, State.IDLE)
+    assert "not acknowledged in time" in step.ended[0].detail
+
+
+def test_a_command_that_came_too_late_leaves_no_item() -> None:
+    step = wanted(replace(command("a", 1), expires_at_ms=NOW_MS))
+    assert (step.item, step.publish, step.change) == (None, None, Change.EXPIRED)
+    assert [each.reason for each in step.ended] == [EXPIRED]
+
+
+def test_too_many_commands_are_refused_not_dropped() -> None:
+    step = wanted(*(command(f"{at}", at) for at in range(MAX_WAITING + 1)), is_present=False)
+    with pytest.raises(DownlinkError) as caught:
+        desire(step.item, THING, command("one more", 999), NOW_MS, is_present=False)
+    assert caught.value.reason == TOO_MANY_COMMANDS
+
+
+def test_a_new_life_gets_everything_again_and_the_old_ones_answers_count_no_more() -> None:
+    first = wanted(state(1))
+    step = forgot(item_of(confirmed(first)), "second-life", NOW_MS, is_present=True)
+    assert (incoming(step).fence, item_of(step).acknowledged_version) == (1, None)
+    late = acknowledge(item_of(step), stored(incoming(first)), EPOCH, NOW_MS, is_present=True)
+    assert late == Step(step.item)
+    assert forgot(item_of(step), "second-life", NOW_MS, is_present=True) == Step(step.item)
+    # The ends of an earlier life that is heard of late cost a transmission, no more.
+    assert incoming(forgot(item_of(step), EPOCH, NOW_MS, is_present=True)).fence == 2
+
+
+def test_a_new_life_also_gets_the_tombstone() -> None:
+    """An older event may still be on its way to it."""
+    step = forgot(item_of(confirmed(sent(state(1), deletion(2)))), "second-life", NOW_MS, is_present=True)
+    assert item_of(step).state is State.SENDING
+
+
+def test_what_belongs_to_a_device_that_left_goes_with_it() -> None:
+    assert reconcile(item_of(wanted(state(1))), NOW_MS, is_present=True, is_known=False) == Step(None)
+    step = reconcile(item_of(sent(command("a", 1), command("b", 2))), NOW_MS, is_present=True, is_known=False)
+    assert step.item is None
+    assert [(each.message.id, each.reason) for each in step.ended] == [("a", DEVICE_GONE), ("b", DEVICE_GONE)]
+
+
+def test_what_is_settled_is_looked_at_no_more_but_to_be_removed() -> None:
+    live = item_of(confirmed(wanted(state(1))))
+    assert live.due_at_ms is None
+    assert reconcile(live, NOW_MS + KEPT_MS, is_present=True, is_known=True) == Step(live)
+    commands = item_of(confirmed(wanted(command("a", 1))))
+    assert reconcile(commands, NOW_MS, is_present=True, is_known=True) == Step(commands)
+    assert reconcile(commands, NOW_MS + KEPT_MS, is_present=True, is_known=True) == Step(None)

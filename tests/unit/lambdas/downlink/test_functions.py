@@ -1,0 +1,323 @@
+"""The downlink's functions together: nothing is lost, whoever crashes, repeats, is away or is faster."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.downlink.acknowledgements import rejected, stored
+from eventplane.downlink.desired import AWAY_MS, KEPT_MS, PARKED_MS, Desired, State, Step
+from eventplane.downlink.keys import key_of_source
+from eventplane.envelope import write_event
+from lambdas.downlink.items import NotChangedError
+from lambdas.downlink.work import PACE_S, PAGE
+from tests.unit.lambdas.downlink.world import HOUR, KEY_OF_PULSE, START, S, World, command, group, state
+
+COMMANDS = f"c#{key_of_source('/carers')}"
+
+
+def test_a_state_goes_out_at_once_and_is_done_when_the_device_has_it(world: World) -> None:
+    assert world.desire(state(1)) == frozenset()
+    assert world.versions() == [1]
+    assert world.item().state is State.SENDING
+    assert world.delays == [5]
+    assert world.store("home-1") == frozenset()
+    item = world.item()
+    assert (item.state, item.acknowledged_version, item.due_at_ms) == (State.IDLE, 1, None)
+    world.now_ms += HOUR
+    world.do_work()
+    assert world.versions() == []
+    assert world.reconcile().items == 0
+
+
+def test_nothing_is_sent_to_who_is_away_and_all_of_it_when_it_subscribes(world: World) -> None:
+    world.desire(state(1, "home-2"), state(2, "home-2"))
+    assert world.sent == []
+    item = world.item("home-2")
+    assert (item.state, item.due_at_ms) == (State.PENDING, world.now_ms + AWAY_MS)
+    world.now_ms += S
+    world.subscribed("home-2")
+    assert world.versions("home-2") == [2]
+
+
+def test_who_does_not_answer_gets_the_newest_body_five_times_and_then_the_reconciler(world: World) -> None:
+    world.desire(state(1))
+    world.desire(state(2))
+    for wait_s in (5, 10, 20, 40, 80):
+        world.now_ms += wait_s * S
+        world.work.check("home-1", f"s#{KEY_OF_PULSE}", 0)
+        world.do_work()
+    assert world.versions() == [1, 2, 2, 2, 2, 2][: len(world.versions())]
+    assert world.versions().count(2) >= 4
+    while world.item().state is State.SENDING:
+        world.now_ms += 80 * S
+        world.work.check("home-1", f"s#{KEY_OF_PULSE}", 0)
+        world.do_work()
+    assert world.item().state is State.PARKED
+    world.sent.clear()
+    assert world.reconcile().items == 0
+    world.now_ms += PARKED_MS
+    assert world.reconcile().items == 1
+    assert world.versions() == [2]
+
+
+def test_a_check_is_due_after_each_transmission_and_too_early_does_nothing(world: World) -> None:
+    world.desire(state(1))
+    world.do_work()
+    assert world.versions() == [1]
+    world.now_ms += 5 * S
+    world.work.check("home-1", f"s#{KEY_OF_PULSE}", 0)
+    world.do_work()
+    assert (world.versions(), world.delays) == ([1, 1], [5, 0, 10])
+
+
+def test_who_went_away_while_it_was_sent_waits_for_its_return(world: World) -> None:
+    world.desire(state(1))
+    world.line("home-1", "disconnected")
+    world.now_ms += 5 * S
+    world.work.check("home-1", f"s#{KEY_OF_PULSE}", 0)
+    world.do_work()
+    assert (world.versions(), world.item().state) == ([1], State.PENDING)
+
+
+def test_a_quick_reconnect_gets_what_the_lost_session_got(world: World) -> None:
+    """A bug of KubeEdge: the new session of a quick reconnect was taken for the old one, and got nothing."""
+    world.desire(state(1))
+    world.now_ms += S
+    world.subscribed("home-1")
+    assert world.versions() == [1, 1]
+
+
+def test_a_second_page_does_not_send_again_what_the_first_one_sent(world: World) -> None:
+    keys = [f"threshold/home/{number}" for number in range(2 * PAGE + 3)]
+    world.desire(*(state(1, "home-2", statekey=key, id=key) for key in keys))
+    world.now_ms += S
+    world.delays.clear()
+    world.subscribed("home-2")
+    assert sorted(incoming.key for _, incoming in world.sent) == sorted(keys)
+    assert world.delays.count(PACE_S) == 2
+
+
+def test_keys_are_independent_and_commands_of_one_key_are_not(world: World) -> None:
+    world.desire(command(1), command(2), command(3, statekey="command/home/door"))
+    assert [incoming.id for _, incoming in world.sent] == ["c1", "c3"]
+    first, _ = world.sent
+    world.answer("home-1", stored(first[1]))
+    assert [incoming.id for _, incoming in world.sent] == ["c1", "c3", "c2"]
+    world.store("home-1")
+    assert world.item(sk=COMMANDS).state is State.IDLE
+
+
+def test_a_rejected_event_is_a_dead_letter_once_and_not_sent_again(world: World) -> None:
+    world.desire(state(1))
+    ((_, incoming),) = world.sent
+    no = rejected(incoming, "contract_refused", "it has no routes")
+    world.answer("home-1", no)
+    world.answer("home-1", no)
+    assert world.reasons() == ["contract_refused"]
+    assert world.item().state is State.REJECTED
+    world.now_ms += HOUR
+    world.do_work()
+    world.reconcile()
+    assert world.versions() == [1]
+    world.desire(state(2))
+    assert world.versions() == [1, 2]
+
+
+def test_one_event_rejected_by_two_devices_is_two_letters(world: World) -> None:
+    world.line("home-2", "connected")
+    world.desire(state(1, "*"))
+    for thing, incoming in list(world.sent):
+        world.answer(thing, rejected(incoming, "unrouted", "nobody takes it"))
+    letters = [json.loads(each)["id"] for each in world.taken("outbox")]
+    assert len(set(letters)) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (state(1, "nobody"), "unknown_device"),
+        (state(1, "gone"), "unknown_device"),
+        (group(1, "nobody"), "unknown_group"),
+        (state(1, statekey="no-key"), "invalid_state_key"),
+        (state(1, downkey="a/b/c"), "reserved_attribute"),
+        ("{", "not_json"),
+        ('{"downlink": {}}', "attribute_value"),
+    ],
+)
+def test_what_never_comes_to_a_device_is_a_dead_letter_with_its_reason(
+    world: World, body: str, reason: str
+) -> None:
+    world.make("gone", is_gone=True)
+    assert world.desire(body) == frozenset()
+    assert (world.reasons(), world.sent, world.count()) == ([reason], [], 0)
+
+
+def test_a_letter_that_cannot_be_delivered_goes_to_the_dead_letter_queue(world: World) -> None:
+    letter = write_event(
+        {"id": "1", "source": "/s", "type": DEAD_LETTER_TYPE, "todevice": "home-1", "downkey": "x"}, {}
+    )
+    world.desire(letter.json)
+    assert (world.taken("last-resort"), world.taken("outbox")) == ([letter.json], [])
+
+
+def test_an_event_for_all_reaches_all_that_are_not_gone_by_pages(world: World) -> None:
+    things = [f"home-{number}" for number in range(1, 251)]
+    world.make(*things[2:])
+    world.make("gone", is_gone=True)
+    assert world.desire(state(1, "*")) == frozenset()
+    assert world.count() == 250
+    assert [to for to, _ in world.sent] == ["home-1"]
+
+
+def test_an_event_for_a_group_reaches_its_members_only(world: World) -> None:
+    world.make("home-3", "home-4", groups=frozenset({"pilot"}))
+    assert world.desire(group(1, "pilot")) == frozenset()
+    found = world.dynamodb.scan(TableName="desired")["Items"]
+    assert sorted(each["thing"]["S"] for each in found) == ["home-3", "home-4"]
+    assert world.reasons() == []
+
+
+def test_a_message_that_comes_again_changes_nothing(world: World) -> None:
+    for _ in range(3):
+        world.desire(state(1), command(1))
+    assert len(world.sent) == 2
+    world.store("home-1")
+    world.desire(state(1), command(1))
+    assert world.sent == []
+
+
+def test_late_repeated_and_foreign_answers_are_harmless(world: World) -> None:
+    world.desire(state(1))
+    ((_, incoming),) = world.sent
+    world.desire(state(2))
+    world.answer("home-1", stored(incoming))
+    assert world.versions() == [1, 2]
+    before = world.item()
+    world.answer("home-1", stored(incoming))
+    world.answer("home-1", replace(stored(incoming), fence=9))
+    world.answer("home-2", stored(incoming))
+    world.answer("home-1", replace(stored(incoming), key="a/b/c"))
+    assert world.item() == before
+    assert world.reasons() == []
+
+
+@pytest.mark.parametrize("body", ["?", state(1), '{"specversion":"1.0","id":"1","source":"/x","type":"t"}'])
+def test_an_answer_that_cannot_be_read_is_a_dead_letter(world: World, body: str) -> None:
+    assert world.tell(body) == frozenset()
+    assert world.reasons() == ["bad_acknowledgement"]
+
+
+def test_a_device_that_lost_its_state_gets_everything_again(world: World) -> None:
+    keys = [f"threshold/home/{number}" for number in range(PAGE + 3)]
+    world.desire(*(state(1, statekey=key, id=key) for key in keys))
+    world.store("home-1")
+    late = world.item(sk=f"s#{keys[0]}")
+    world.start("home-1", "life-2")
+    world.do_work()
+    assert sorted(incoming.key for _, incoming in world.sent) == sorted(keys)
+    assert late.fence + 1 == world.item(sk=f"s#{keys[0]}").fence
+    world.store("home-1", "life-2")
+    world.start("home-1", "life-2")
+    world.do_work()
+    assert world.sent == []
+
+
+def test_a_tombstone_goes_down_and_is_collected_in_its_time(world: World) -> None:
+    world.desire(state(1))
+    world.store("home-1")
+    world.desire(state(2, statedelete=True))
+    ((_, incoming),) = world.sent
+    assert incoming.is_deleted
+    world.store("home-1")
+    assert world.reconcile().items == 0
+    world.now_ms += KEPT_MS
+    assert world.reconcile().items == 1
+    assert world.count() == 0
+
+
+def test_what_belongs_to_a_decommissioned_device_is_collected(world: World) -> None:
+    world.desire(state(1, "home-2"))
+    world.make("home-2", is_gone=True)
+    world.now_ms += AWAY_MS
+    world.reconcile()
+    assert (world.count(), world.sent) == (0, [])
+
+
+def test_a_transmission_that_iot_core_refuses_is_repeated(world: World) -> None:
+    world.is_iot_up = False
+    assert world.desire(state(1)) == frozenset()
+    assert (world.item().state, world.delays) == (State.SENDING, [5])
+    world.is_iot_up = True
+    world.now_ms += 5 * S
+    world.work.check("home-1", f"s#{KEY_OF_PULSE}", 0)
+    world.do_work()
+    assert world.versions() == [1]
+
+
+def test_a_check_that_is_lost_is_made_by_the_reconciler(world: World) -> None:
+    world.desire(state(1))
+    world.taken("work")
+    world.now_ms += 5 * S
+    assert world.reconcile().items == 1
+    assert world.versions() == [1, 1]
+
+
+def test_without_time_nothing_is_begun_and_everything_comes_again(world: World) -> None:
+    assert world.desire(state(1), remaining_ms=lambda: 1) == {"m0"}
+    assert (world.count(), world.sent) == (0, [])
+    world.desire(state(1))
+    world.now_ms += HOUR
+    assert not world.reconcile(remaining_ms=lambda: 1).is_complete
+
+
+def test_who_is_slower_reads_again_and_decides_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.desire(state(1))
+    write, others = world.table.write, [state(2)]
+
+    def slow(item: Desired) -> Desired | None:
+        if others:
+            world.desire(others.pop())
+        return write(item)
+
+    monkeypatch.setattr(world.table, "write", slow)
+    world.desire(state(3))
+    message = world.item().message
+    assert message is not None
+    assert message.version == 3
+    monkeypatch.setattr(world.table, "write", lambda _: None)
+    assert world.desire(state(4)) == {"m0"}
+
+
+def test_an_item_that_others_keep_writing_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.desire(state(1))
+    monkeypatch.setattr(world.table, "remove", lambda _: False)
+    with pytest.raises(NotChangedError, match="home-1"):
+        world.items.change("home-1", f"s#{KEY_OF_PULSE}", lambda _item, _now_ms: Step(None))
+
+
+def test_more_commands_than_are_kept_are_dead_letters(world: World) -> None:
+    world.desire(*(command(number, "home-2") for number in range(1, 103)))
+    assert world.reasons() == ["too_many_commands"]
+
+
+def test_a_command_whose_time_is_over_is_not_sent_and_no_letter(world: World) -> None:
+    world.desire(command(1, "home-2", expirytime="2026-01-01T00:00:01Z"))
+    assert world.item("home-2", COMMANDS).due_at_ms == START + S
+    world.now_ms = START + 2 * S
+    world.reconcile()
+    world.subscribed("home-2")
+    assert (world.sent, world.reasons()) == ([], [])
+
+
+def test_what_is_no_work_of_ours_comes_again_until_it_is_a_dead_letter(world: World) -> None:
+    world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody='{"what": "is this"}')
+    assert world.do_work() == {"m0"}
+
+
+def test_a_claim_that_subscribes_is_nobody(world: World) -> None:
+    world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody='{"subscribed": "claim-home-1"}')
+    assert world.do_work() == frozenset()

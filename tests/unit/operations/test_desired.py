@@ -1,0 +1,92 @@
+"""What the operator sees of a device's desired state, and what is left of it when the device goes."""
+
+from __future__ import annotations
+
+import json
+
+import boto3
+import pytest
+
+from eventplane.contract import Downlink
+from eventplane.downlink import table as keys
+from eventplane.downlink.desired import Desired, Message, State
+from operations.desired import DesiredItems
+from operations.desired_command import main
+
+TABLE = "eventplane-dev-desired"
+
+
+def message(version: int, *, is_deleted: bool = False) -> Message:
+    return Message(uid="", version=version, is_deleted=is_deleted, source="/s", id=f"{version}", text="{}")
+
+
+@pytest.fixture
+def items(aws: None) -> DesiredItems:
+    """A state, a tombstone, commands, and another device's state."""
+    client = boto3.client("dynamodb")
+    client.create_table(
+        TableName=TABLE,
+        KeySchema=[
+            {"AttributeName": keys.PARTITION_KEY, "KeyType": "HASH"},
+            {"AttributeName": keys.SORT_KEY, "KeyType": "RANGE"},
+        ],
+        AttributeDefinitions=[
+            {"AttributeName": name, "AttributeType": "S"} for name in (keys.PARTITION_KEY, keys.SORT_KEY)
+        ],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    state, commands = Downlink.STATE, Downlink.COMMAND
+    for each in (
+        Desired(thing="home-1", key="a/b/c", kind=state, message=message(12), acknowledged_version=11),
+        Desired(thing="home-1", key="a/b/d", kind=state, message=message(3, is_deleted=True)),
+        Desired(
+            thing="home-1",
+            key="x/y/z",
+            kind=commands,
+            message=message(1),
+            waiting=(message(2), message(3)),
+            state=State.SENDING,
+            attempts=2,
+            due_at_ms=1_767_225_600_000,
+        ),
+        Desired(thing="home-2", key="a/b/c", kind=state, message=message(9)),
+    ):
+        client.put_item(**keys.write_request(TABLE, each))
+    return DesiredItems(client, TABLE)
+
+
+def test_a_device_s_keys_are_listed(items: DesiredItems, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["home-1"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1:] == [
+        ["x/y/z", "command", "1", "+2", "-", "sending", "2", "2026-01-01", "00:00:00.000"],
+        ["a/b/c", "state", "12", "11", "idle", "0", "-"],
+        ["a/b/d", "state", "3", "(deleted)", "-", "idle", "0", "-"],
+    ]
+    assert main(["home-2", "--json"]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert (document["key"], document["desired"], document["acknowledged"]) == ("a/b/c", "9", None)
+
+
+def test_that_there_is_nothing_is_said(items: DesiredItems, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["home-9"]) == 3
+    assert "home-9" in capsys.readouterr().err
+    assert main(["home-1", "--env", "prod"]) == 1
+
+
+def test_what_a_device_had_can_be_removed_more_than_once(items: DesiredItems) -> None:
+    found = items.keys("home-1")
+    assert found == ["c#x/y/z", "s#a/b/c", "s#a/b/d"]
+    for sk in (*found, *found):
+        items.remove("home-1", sk)
+    assert items.keys("home-1") == []
+    assert items.keys("home-2") == ["s#a/b/c"]
+
+
+def test_a_device_with_many_keys_is_read_to_its_end(items: DesiredItems) -> None:
+    client = boto3.client("dynamodb")
+    for number in range(250):
+        key = f"a/b/{number}"
+        each = Desired(thing="big", key=key, kind=Downlink.STATE, message=message(number))
+        client.put_item(**keys.write_request(TABLE, each))
+    assert len(list(items.of("big"))) == 250
