@@ -149,7 +149,7 @@ class DeviceMachine(RuleBasedStateMachine):
     def no_older_one_follows_a_newer(self) -> None:
         self.read_what_came()
         for (kind, _), numbers in self.seen.items():
-            # Commands that the home has not confirmed come again, all of them in order, over a new connection.
+            # Commands without the home's confirmation come again over a new connection, in order.
             told = list(dict.fromkeys(numbers)) if kind == Downlink.COMMAND else numbers
             assert told == sorted(told)
 
