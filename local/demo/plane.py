@@ -13,6 +13,7 @@ from local.deploy import deploy
 from local.process import Supervisor
 from stacks.names import inbox_url_output
 
+
 @dataclass(frozen=True, slots=True)
 class Plane:
     """The plane in `cloud`, with what its stacks hand out by output name."""
