@@ -21,7 +21,7 @@ from eventplane.handover import HANDOVERS, HandoverRecord
 from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord
 from eventplane.router import Router
 from lambdas.router.planner import DEAD_LETTER_SOURCE
-from lambdas.webhook.letters import SOURCE
+from lambdas.webhook.handler import LETTER_SOURCE
 from local.archive_generator import records
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.faults import FAULTS
@@ -199,4 +199,4 @@ def test_the_same_plan_gives_the_same_archive(tmp_path: Path) -> None:
 
 def test_letters_have_the_functions_sources() -> None:
     assert records.ROUTER_LETTERS == DEAD_LETTER_SOURCE
-    assert records.WEBHOOK_LETTERS == SOURCE
+    assert records.WEBHOOK_LETTERS == LETTER_SOURCE
