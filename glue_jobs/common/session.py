@@ -72,12 +72,12 @@ def job_session() -> SparkSession:
 @contextmanager
 def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     """`name` is `value` for what is planned within the block."""
-    before = spark.conf.get(name)
+    before = spark.conf.get(name, None)
     spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(name, before)
+        spark.conf.unset(name) if before is None else spark.conf.set(name, before)
 
 
 def local_session(*, is_short: bool = False, **settings: str) -> SparkSession:
