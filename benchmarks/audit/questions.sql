@@ -43,7 +43,8 @@ FROM tap WHERE source IS NOT NULL AND id IS NOT NULL AND type IS NOT NULL GROUP 
 CREATE TABLE deliveries AS
 WITH decided AS (
     SELECT source, id, coalesce(route, '-') AS route, count(*) FILTER (outcome = 'delivered') AS delivered,
-        min(outcome) AS outcome, min(decided_at_ms) AS decided_at_ms, min(priority) AS priority,
+        min(outcome) AS outcome, min(decided_at_ms) AS decided_at_ms, min(entered_at_ms) AS entered_at_ms,
+        min(priority) AS priority,
         min(destination) AS destination, min(filename) AS ledger_file
     FROM ledger WHERE id <> '' GROUP BY ALL
 ),
@@ -80,8 +81,10 @@ COPY (
 -- order
 COPY (
     SELECT source, id, route FROM (
-        SELECT *, min(decided_at_ms) OVER (PARTITION BY destination, source, epoch ORDER BY sequence
-            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS later
+        SELECT *, min(decided_at_ms) OVER (
+            PARTITION BY destination, source, epoch ORDER BY coalesce(sequence, entered_at_ms)
+            RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+        ) AS later
         FROM deliveries WHERE delivered > 0 AND destination IN ($ordered)
     ) WHERE later < decided_at_ms
 ) TO '$output/order.parquet' (FORMAT parquet);

@@ -15,7 +15,6 @@ _LOGGING = Path(__file__).resolve().with_name("log4j2.properties").as_uri()
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.adaptive.enabled": "true",
     # A wrong value becomes null and then a quarantined row; it must not end the audit.
     "spark.sql.ansi.enabled": "false",
     # Lists by device and hour fit into memory; by default Spark sorts all rows behind the first 128 lists.
