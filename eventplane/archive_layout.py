@@ -124,6 +124,10 @@ def _texts(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name) for name in names)
 
 
+def _counts(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, ColumnType.WHOLE_NUMBER) for name in names)
+
+
 TAP_FOLDER: Final = Folder(
     name=TAP,
     version=1,
@@ -190,13 +194,61 @@ FINDINGS_FOLDER: Final = Folder(
     partitions=("date",),
 )
 
+AUDIT_ROUTES_FOLDER: Final = Folder(
+    name=f"{AUDIT}/routes",
+    version=1,
+    row="one route on one day, its verdicts counted in events",
+    written_by="delivery audit",
+    form=Form.PARQUET,
+    columns=(
+        *_texts("route", "destination"),
+        *_counts("expected", "delivered", "dead_lettered", "expired", "dropped", "lost", "pending"),
+        *_counts("unrouted", "misrouted", "unexplained", "internal"),
+        *_counts("duplicated", "replayed", "events", "tap_copies"),
+    ),
+    partitions=("date",),
+    is_personal=False,
+)
+
+AUDIT_DEVICES_FOLDER: Final = Folder(
+    name=f"{AUDIT}/devices",
+    version=1,
+    row="one device's epoch on one day: what came, and what it stated",
+    written_by="delivery audit",
+    form=Form.PARQUET,
+    columns=(
+        *_texts("client_id", "epoch"),
+        *_counts("first", "last", "events", "gaps", "tap_copies"),
+        *_counts("stated", "missing", "explained", "lost", "pending", "not_stored", "skew_ms"),
+    ),
+    partitions=("date",),
+)
+
+AUDIT_CONSUMERS_FOLDER: Final = Folder(
+    name=f"{AUDIT}/consumers",
+    version=1,
+    row="one webhook on one day: what became of the events in its inbox",
+    written_by="delivery audit",
+    form=Form.PARQUET,
+    columns=(
+        Column("channel"),
+        *_counts("expected", "delivered", "dead_lettered", "pending", "lost", "duplicated"),
+    ),
+    partitions=("date",),
+    is_personal=False,
+)
+
 AUDIT_QUARANTINE_FOLDER: Final = Folder(
     name=f"{AUDIT}/quarantine",
-    version=1,
+    version=2,
     row="one row of the archive that the audit could not read",
     written_by="delivery audit",
     form=Form.PARQUET,
-    columns=(Column("archive_file"), Column("line", ColumnType.WHOLE_NUMBER), *_texts("reason", "text")),
+    columns=(
+        Column("archive_file"),
+        Column("line", ColumnType.WHOLE_NUMBER),
+        *_texts("reason", "text", "archive"),
+    ),
     partitions=("date",),
 )
 
@@ -217,6 +269,9 @@ FOLDERS: Final = (
     QUARANTINE_FOLDER,
     CONTRACTS_FOLDER,
     FINDINGS_FOLDER,
+    AUDIT_ROUTES_FOLDER,
+    AUDIT_DEVICES_FOLDER,
+    AUDIT_CONSUMERS_FOLDER,
     AUDIT_QUARANTINE_FOLDER,
     ERASURES_FOLDER,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,15 @@ from time import perf_counter
 from typing import Final
 
 _EVERY_S: Final = 0.1
+_TICKS_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """`seconds` on the clock and the `peak_mib` of resident memory, of a whole process tree."""
+    """Of a process tree: `seconds` on the clock, `cpu_s` on all cores, `peak_mib` of resident memory."""
 
     seconds: float
+    cpu_s: float
     peak_mib: float
 
 
@@ -24,11 +27,12 @@ def measured(command: list[str], environment: dict[str, str]) -> Measured:
     """Run `command`. Raises `subprocess.CalledProcessError`."""
     began = perf_counter()
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-    ended, peaks = Event(), [0]
+    ended, peaks, used = Event(), [0], [0.0]
 
     def watch() -> None:
         while not ended.wait(_EVERY_S):
             peaks.append(_resident_kib(process.pid))
+            used.append(_cpu_s(process.pid))
 
     watcher = Thread(target=watch)
     watcher.start()
@@ -39,15 +43,32 @@ def measured(command: list[str], environment: dict[str, str]) -> Measured:
         watcher.join()
     if status:
         raise subprocess.CalledProcessError(status, command)
-    return Measured(perf_counter() - began, max(peaks) / 1024)
+    return Measured(perf_counter() - began, max(used), max(peaks) / 1024)
+
+
+def _cpu_s(pid: int) -> float:
+    """The processor seconds of a process and all that it started, those that have ended included."""
+    try:
+        # Behind the name, which may have spaces: user and system time of itself and of its ended children.
+        times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
+    except OSError:
+        return 0.0
+    return sum(map(int, times)) / _TICKS_S + sum(_cpu_s(child) for child in _children(pid))
 
 
 def _resident_kib(pid: int) -> int:
     """The resident memory of a process and all that it started, KiB; 0 for what has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
-        children = " ".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
     except OSError:
         return 0
     own = next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")), 0)
-    return own + sum(_resident_kib(int(child)) for child in children.split())
+    return own + sum(_resident_kib(child) for child in _children(pid))
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return []
+    return [int(child) for text in texts for child in text.split()]

@@ -13,6 +13,12 @@ from string import Template
 from eventplane.contract import Channel, Contract, Ordering, Place
 from eventplane.filters import All, Any, Filter, Not, Prefix, Sql, Suffix
 
+ANSWERS = "answers.json"
+"""The counts that the audit's report has as well."""
+
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999, Unix milliseconds."""
+
 STEPS = "steps.json"
 """Where it is noted how many seconds each step took."""
 
@@ -25,6 +31,7 @@ def statements(archive: str, output: str, contracts: list[Contract]) -> list[tup
     text = Template(_TEMPLATE.read_text()).substitute(
         archive=archive,
         output=output,
+        last_ms=LAST_MS,
         routes=", ".join(f"'{each.version}': {_routes(each)}" for each in contracts),
         first=contracts[0].version,
         uplink=contracts[0].device.outbox.address,

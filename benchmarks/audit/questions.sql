@@ -8,7 +8,10 @@ FROM read_json('$archive/ledger/*/*/*.json.gz', format = 'newline_delimited', ig
     columns = {decided_at_ms: 'BIGINT', entered_at_ms: 'BIGINT', entered_by: 'VARCHAR',
         contract_version: 'VARCHAR', source: 'VARCHAR', id: 'VARCHAR', type: 'VARCHAR', priority: 'VARCHAR',
         client_id: 'VARCHAR', route: 'VARCHAR', destination: 'VARCHAR', outcome: 'VARCHAR', reason: 'VARCHAR',
-        attempt: 'BIGINT', message_id: 'VARCHAR'});
+        attempt: 'BIGINT', message_id: 'VARCHAR'})
+WHERE decided_at_ms BETWEEN 0 AND $last_ms AND entered_at_ms BETWEEN 0 AND $last_ms
+    AND outcome IN ('delivered', 'dead_lettered', 'expired', 'dropped', 'unrouted') AND entered_by IS NOT NULL
+    AND contract_version IS NOT NULL AND source IS NOT NULL AND id IS NOT NULL;
 
 -- tap
 CREATE TABLE tap AS
@@ -22,6 +25,8 @@ WITH rows AS (
         columns = {accepted_at_ms: 'BIGINT', archived_at_ms: 'BIGINT', client_id: 'VARCHAR', topic: 'VARCHAR',
             message_id: 'VARCHAR', "index": 'BIGINT', event: 'VARCHAR', original_base64: 'VARCHAR',
             refusal: 'VARCHAR'})
+    WHERE accepted_at_ms BETWEEN 0 AND $last_ms AND client_id IS NOT NULL AND message_id IS NOT NULL
+        AND "index" IS NOT NULL AND (event IS NULL) <> (refusal IS NULL)
 )
 SELECT *, MAP {$routes} AS routes FROM rows;
 
@@ -32,13 +37,14 @@ SELECT source, id, count(DISTINCT (message_id, "index")) AS copies, min(accepted
     arg_min(sequence, accepted_at_ms) AS sequence, arg_min(recordedtime, accepted_at_ms) AS recordedtime,
     arg_min(expirytime, accepted_at_ms) AS expirytime, arg_min(routes, accepted_at_ms) AS routes,
     arg_min(filename, accepted_at_ms) AS file
-FROM tap WHERE refusal IS NULL AND id IS NOT NULL GROUP BY source, id;
+FROM tap WHERE source IS NOT NULL AND id IS NOT NULL AND type IS NOT NULL GROUP BY source, id;
 
 -- deliveries
 CREATE TABLE deliveries AS
 WITH decided AS (
     SELECT source, id, coalesce(route, '-') AS route, count(*) FILTER (outcome = 'delivered') AS delivered,
-        min(outcome) AS outcome, min(decided_at_ms) AS decided_at_ms, min(priority) AS priority,
+        min(outcome) AS outcome, min(decided_at_ms) AS decided_at_ms, min(entered_at_ms) AS entered_at_ms,
+        min(priority) AS priority,
         min(destination) AS destination, min(filename) AS ledger_file
     FROM ledger WHERE id <> '' GROUP BY ALL
 ),
@@ -59,12 +65,13 @@ GROUP BY ALL;
 
 -- findings
 COPY (
-    SELECT * FROM deliveries WHERE verdict NOT IN ('delivered', 'unrouted') OR delivered > copies OR copies > 1
+    SELECT * FROM deliveries
+    WHERE verdict NOT IN ('delivered', 'unrouted') OR delivered > coalesce(copies, 1) OR copies > 1
 ) TO '$output/findings.parquet' (FORMAT parquet);
 
 -- consumers
 COPY (
-    SELECT d.source, d.id, d.destination, h.outcome, h.copies
+    SELECT d.source, d.id, d.destination, d.delivered, h.outcome, h.copies
     FROM deliveries d
     LEFT JOIN handovers h ON d.source = h.source AND d.id = h.id AND d.destination = h.channel
     WHERE d.delivered > 0 AND d.destination IN ($webhooks)
@@ -74,8 +81,10 @@ COPY (
 -- order
 COPY (
     SELECT source, id, route FROM (
-        SELECT *, min(decided_at_ms) OVER (PARTITION BY destination, source, epoch ORDER BY sequence
-            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS later
+        SELECT *, min(decided_at_ms) OVER (
+            PARTITION BY destination, source, epoch ORDER BY coalesce(sequence, entered_at_ms)
+            RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+        ) AS later
         FROM deliveries WHERE delivered > 0 AND destination IN ($ordered)
     ) WHERE later < decided_at_ms
 ) TO '$output/order.parquet' (FORMAT parquet);
@@ -117,3 +126,20 @@ COPY (
 COPY (
     SELECT reason, count(*) AS letters FROM ledger WHERE outcome = 'dead_lettered' GROUP BY ALL
 ) TO '$output/dead_letters.parquet' (FORMAT parquet);
+
+-- answers
+COPY (
+    SELECT
+        (SELECT count(*) FROM events) AS events_archived,
+        (SELECT count(*) FROM events WHERE copies > 1) AS "duplicate device_cloud",
+        (SELECT count(*) FROM deliveries WHERE delivered > coalesce(copies, 1)) AS "duplicate router",
+        (SELECT count(*) FROM '$output/order.parquet') AS "reordered router",
+        (SELECT count(*) FROM '$output/manifests.parquet') AS "missing_manifest device_cloud",
+        (SELECT count(*) FROM '$output/consumers.parquet' WHERE outcome IS NULL) AS "lost inbox_consumer",
+        (SELECT count(*) FROM '$output/consumers.parquet' WHERE outcome = 'dead_lettered')
+            AS "dead_lettered inbox_consumer",
+        (SELECT count(*) FROM '$output/consumers.parquet' WHERE copies > delivered) AS "duplicate inbox_consumer",
+        (SELECT MAP_FROM_ENTRIES(list((destination, delivered))) FROM (
+            SELECT destination, sum(delivered)::BIGINT AS delivered FROM deliveries WHERE delivered > 0 GROUP BY ALL
+        )) AS delivered
+) TO '$output/answers.json' (FORMAT json);

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from glue_jobs.common.session import setting
 from glue_jobs.delivery_audit import contracts, devices, evidence, ordering
 from glue_jobs.delivery_audit.archive import Archive
 from glue_jobs.delivery_audit.counting import figures
@@ -68,7 +69,9 @@ def audited(
             ledger_witness(ledger, history, window),
             handover_witness(source.handovers(window)),
         )
-        judged = storage.settled(deliveries(together, history, watermark), join(work, "deliveries"))
+        # Each name has a row or two: hashing them first would be work for nothing, and sorting them twice.
+        with setting(spark, "spark.sql.execution.useObjectHashAggregateExec", "false"):
+            judged = storage.settled(deliveries(together, history, watermark), join(work, "deliveries"))
         counted = figures(judged, watermark)
         contracts.check_used(uri, texts, counted.first_uses)
         if not counted.extent["tap_rows"] + counted.extent["ledger_rows"]:

@@ -85,7 +85,8 @@ class Storage:
 
     def settled(self, table: DataFrame, uri: str) -> DataFrame:
         """`table` as Parquet at `uri`: computed once, without its plan, whatever becomes of an executor."""
-        table.write.mode("overwrite").parquet(uri)
+        # Few values come again; looking for those costs more than writing them.
+        table.write.mode("overwrite").option("parquet.enable.dictionary", "false").parquet(uri)
         return table.sparkSession.read.schema(table.schema).parquet(uri)
 
     def delete(self, uri: str) -> None:

@@ -6,26 +6,38 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
+from eventplane.archive_layout import (
+    AUDIT,
+    AUDIT_CONSUMERS_FOLDER,
+    AUDIT_DEVICES_FOLDER,
+    AUDIT_QUARANTINE_FOLDER,
+    AUDIT_ROUTES_FOLDER,
+    FINDINGS_FOLDER,
+    Column,
+    Folder,
+)
+from glue_jobs.common.rows import struct_of
 from glue_jobs.delivery_audit.audit import Audit
-from glue_jobs.delivery_audit.figures import CONSUMER_VERDICTS, ROUTE_COUNTS
 from glue_jobs.delivery_audit.route_filters import NO_ROUTE
 from glue_jobs.delivery_audit.verdicts import Verdict
 
 
 def tables(spark: SparkSession, audit: Audit) -> dict[str, DataFrame | None]:
-    """Each table by its name, with the column `date`; None for one without a row."""
-    figures = audit.figures
-    route, consumer = ("date", "route", "destination"), ("date", "channel")
-    ends = ("expected", *map(str, CONSUMER_VERDICTS), "duplicated")
-    bad = audit.deliveries.where("within and bad is not null").select("bad.*") if figures.quarantine else None
+    """Each table of the layout by its name; None for one without a row."""
+    figures, unnumbered = audit.figures, sf.lit(None).cast("bigint").alias("line")
+    bad = audit.deliveries.where("within and bad is not null").select("bad.*", unnumbered)
+    made = {
+        AUDIT_ROUTES_FOLDER: _table(spark, figures.routes, AUDIT_ROUTES_FOLDER),
+        AUDIT_DEVICES_FOLDER: audit.devices.select(sf.inline("days")),
+        AUDIT_CONSUMERS_FOLDER: _table(spark, figures.consumers, AUDIT_CONSUMERS_FOLDER),
+        FINDINGS_FOLDER: audit.findings,
+        AUDIT_QUARANTINE_FOLDER: bad if figures.quarantine else None,
+    }
     return {
-        "routes": _table(spark, figures.routes, route, ROUTE_COUNTS),
-        "devices": audit.devices.select(sf.inline("days")),
-        "consumers": _table(spark, figures.consumers, consumer, ends),
-        "findings": audit.findings,
-        "quarantine": bad,
+        folder.name.removeprefix(f"{AUDIT}/"): table and table.select(_columns(folder).names)
+        for folder, table in made.items()
     }
 
 
@@ -55,15 +67,11 @@ def replay_manifest(audit: Audit) -> DataFrame | None:
     )
 
 
-def _table(
-    spark: SparkSession, rows: list[dict[str, Any]], texts: tuple[str, ...], counts: tuple[str, ...]
-) -> DataFrame | None:
-    if not rows:
-        return None
-    schema = StructType(
-        [
-            *(StructField(name, StringType()) for name in texts),
-            *(StructField(name, LongType()) for name in counts),
-        ]
-    )
-    return spark.createDataFrame([tuple(row[name] for name in schema.names) for row in rows], schema)
+def _table(spark: SparkSession, rows: list[dict[str, Any]], folder: Folder) -> DataFrame | None:
+    schema = _columns(folder)
+    values = [tuple(row[name] for name in schema.names) for row in rows]
+    return spark.createDataFrame(values, schema) if values else None
+
+
+def _columns(folder: Folder) -> StructType:
+    return struct_of((*map(Column, folder.partitions), *folder.columns))

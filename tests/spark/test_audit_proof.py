@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.audit.proof import prove
+from benchmarks.audit import duckdb_run
+from benchmarks.audit.agreement import DisagreementError, check
+from benchmarks.audit.proof import Proof, prove
 from local.archive_generator.generator import Plan
 
 PLAN = Plan(events=3_000, hours=4, events_an_hour=50, fault_every=20, trouble_every=7, rows=1_000)
 
 
-def test_the_audit_finds_what_was_planted_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    proof = prove(spark, PLAN, tmp_path)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("proof")
+
+
+@pytest.fixture(scope="module")
+def proof(spark: SparkSession, folder: Path) -> Proof:
+    return prove(spark, PLAN, folder)
+
+
+def test_the_audit_finds_what_was_planted_and_nothing_else(proof: Proof) -> None:
     wrong = {name: score.document() for name, score in proof.scores.items() if score.missed or score.invented}
     assert wrong == {}
+
+
+def test_plain_questions_have_the_same_answers(proof: Proof, folder: Path) -> None:
+    assert proof.holds
+    duckdb_run.main(str(folder / "archive"), str(folder / "answers"))
+    report = json.loads((folder / "audit" / "report.json").read_text())
+    agreed = check(folder / "answers", report)
+    assert all(agreed.values())
+    report["kinds"] = []
+    with pytest.raises(DisagreementError) as caught:
+        check(folder / "answers", report)
+    assert caught.value.counts["reordered router"][0] == 0

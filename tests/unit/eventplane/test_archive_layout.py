@@ -23,7 +23,13 @@ KNOWN = {
     ("contracts", 1): "",
     ("audit/findings", 1): "kind hop device epoch sequence source id type route destination contract_version "
     "archive_file at_ms detail",
+    ("audit/routes", 1): "route destination expected delivered dead_lettered expired dropped lost pending "
+    "unrouted misrouted unexplained internal duplicated replayed events tap_copies",
+    ("audit/devices", 1): "client_id epoch first last events gaps tap_copies stated missing explained lost "
+    "pending not_stored skew_ms",
+    ("audit/consumers", 1): "channel expected delivered dead_lettered pending lost duplicated",
     ("audit/quarantine", 1): "archive_file line reason text",
+    ("audit/quarantine", 2): "archive_file line reason text archive",
     ("erasures", 1): "",
 }
 """Every version of every folder that ever was, by its columns. Never edit one: add the next."""
