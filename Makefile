@@ -15,7 +15,7 @@ endif
 export EVENTPLANE_SHARED ?= ../shared
 
 ENV ?= dev
-TYPED := contract edge eventplane glue_jobs lambdas local operations stacks
+TYPED := contract edge eventplane eventplane_client glue_jobs lambdas local operations stacks
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables crash-test \
   bench-router bench-edge bench-spool bench-cloud bench-cost bench-scale device-image device-image-check clean

@@ -1,0 +1,63 @@
+"""Makes a client: the backend is the configuration's choice, and only that one's libraries are loaded."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+from eventplane_client.client import Client
+from eventplane_client.errors import ClientSettingsError
+from eventplane_client.memory import MemoryPlane, MemoryTransport
+from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
+from eventplane_client.memory_subscriptions import MemorySubscriptions
+from eventplane_client.notices import Listener, log_notice
+from eventplane_client.ports import MessageFilter
+from eventplane_client.settings import ClientSettings, state_path
+
+_planes: dict[str, MemoryPlane] = {}
+_lock = threading.Lock()
+
+
+def memory_plane(name: str = "") -> MemoryPlane:
+    """The plane that `memory:NAME` leads to in this process."""
+    with _lock:
+        return _planes.setdefault(name, MemoryPlane())
+
+
+def connect(settings: ClientSettings | None = None, *, on_notice: Listener = log_notice) -> Client:
+    """The client of `settings`, or of the environment. `on_notice` is told what is no event.
+
+    Raises `ClientSettingsError`, `UnavailableError`.
+    """
+    settings = settings or ClientSettings.read(os.environ)
+    kind, place = settings.transport_parts()
+    make = {"memory": _memory}[kind]
+    return make(settings, place, on_notice)
+
+
+def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
+    plane = memory_plane(name)
+    return Client(
+        settings.participant,
+        MemoryTransport(plane, settings.participant),
+        filter_of(settings, "memory:", on_notice),
+        MemorySubscriptions(plane, settings.participant),
+        mode=settings.mode,
+        gap_timeout_s=settings.gap_timeout_s,
+        on_notice=on_notice,
+    )
+
+
+def filter_of(settings: ClientSettings, default: str, on_notice: Listener) -> Callable[[], MessageFilter]:
+    """Opens the filter of `settings`."""
+    kind, place = settings.state_parts(default)
+    window = settings.window or WINDOW
+    if kind == "memory":
+        return lambda: MemoryFilter(Memory(), window)
+    if kind == "sqlite":
+        from eventplane_client.sqlite_filter import SqliteFilter
+
+        path = state_path(place)
+        return lambda: SqliteFilter(path, window=window, on_notice=on_notice)
+    raise ClientSettingsError("state", f"{kind} needs SQS", "use sqlite:PATH")
