@@ -12,8 +12,9 @@ from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Listener, log_notice
-from eventplane_client.ports import MessageFilter
-from eventplane_client.settings import ClientSettings, state_path
+from eventplane_client.ports import MessageFilter, Mode
+from eventplane_client.settings import ClientSettings, host_and_port, state_path
+from eventplane_client.subscription import NoSubscriptions
 
 _planes: dict[str, MemoryPlane] = {}
 _lock = threading.Lock()
@@ -32,7 +33,7 @@ def connect(settings: ClientSettings | None = None, *, on_notice: Listener = log
     """
     settings = settings or ClientSettings.read(os.environ)
     kind, place = settings.transport_parts()
-    make = {"memory": _memory}[kind]
+    make = {"memory": _memory, "mqtt": _mqtt}[kind]
     return make(settings, place, on_notice)
 
 
@@ -43,6 +44,26 @@ def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
         MemoryTransport(plane, settings.participant),
         filter_of(settings, "memory:", on_notice),
         MemorySubscriptions(plane, settings.participant),
+        mode=settings.mode,
+        gap_timeout_s=settings.gap_timeout_s,
+        on_notice=on_notice,
+    )
+
+
+def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client:
+    from eventplane_client.mqtt import DEFAULT_PORT, MqttTransport
+
+    if settings.mode is Mode.EXACTLY_ONCE and not settings.state:
+        raise ClientSettingsError(
+            "state", "exactly_once over MQTT needs a place on the disk", "use sqlite:PATH"
+        )
+    host, port = host_and_port(address, DEFAULT_PORT)
+    open_filter = filter_of(settings, "memory:", on_notice)
+    return Client(
+        settings.participant,
+        MqttTransport(settings.participant, host, port, max_receives=settings.max_receives),
+        open_filter,
+        NoSubscriptions("a device routes by the contract of its image alone"),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,

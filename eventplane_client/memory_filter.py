@@ -18,6 +18,8 @@ class Memory:
 
     states: OrderedDict[bytes, tuple[int, bool]] = field(default_factory=OrderedDict)
     """Session and whether it is done, the oldest claim first."""
+    tries: dict[bytes, int] = field(default_factory=dict)
+    """Of those that are not done."""
     epochs: dict[str, str] = field(default_factory=dict)
     session: int = 0
 
@@ -37,20 +39,27 @@ class MemoryFilter:
         states = self._memory.states
         for key in done:
             states[key] = (self._session, True)
+            self._memory.tries.pop(key, None)
         verdicts = [self._verdict(key) for key in keys]
         for key, verdict in zip(keys, verdicts, strict=True):
             if verdict is Verdict.NEW or force:
                 states[key] = (self._session, False)
+                self._memory.tries[key] = self._memory.tries.get(key, 0) + 1
         while len(states) > self._window:
-            states.popitem(last=False)
+            oldest, _ = states.popitem(last=False)
+            self._memory.tries.pop(oldest, None)
         return verdicts
 
     def release(self, keys: Sequence[bytes]) -> None:
         for key in keys:
             self._memory.states.pop(key, None)
+            self._memory.tries.pop(key, None)
 
     def renew(self, keys: Sequence[bytes]) -> None:
         pass  # who is gone took the memory along
+
+    def tries(self, key: bytes) -> int:
+        return self._memory.tries.get(key, 0)
 
     def epoch(self, source: str, epoch: str) -> str | None:
         before = self._memory.epochs.get(source)

@@ -94,6 +94,9 @@ class MessageFilter(Protocol):
     def renew(self, keys: Sequence[bytes]) -> None:
         """This reader lives and has `keys` in hand. Another thread may call it."""
 
+    def tries(self, key: bytes) -> int:
+        """How often it was handed out without an end; 0 where the transport alone counts."""
+
     def epoch(self, source: str, epoch: str) -> str | None:
         """Remember the epoch of the device behind `source`; the one before it, if that was another."""
 

@@ -207,10 +207,12 @@ class Reader:
         return again
 
     def _is_within_limit(self, delivery: Delivery) -> bool:
-        attempt = delivery.message.attempt
-        if attempt <= self._transport.max_receives or delivery.event.type == DEAD_LETTER_TYPE:
+        tries = delivery.message.attempt - 1
+        if self._filter:
+            tries = max(tries, self._filter.tries(delivery.key))
+        if tries < self._transport.max_receives or delivery.event.type == DEAD_LETTER_TYPE:
             return True
-        refusal = Refusal(MAX_RECEIVES, f"delivered {attempt} times and never settled")
+        refusal = Refusal(MAX_RECEIVES, f"delivered {tries} times and never settled")
         if not self._bury(delivery.message, delivery, refusal):
             self._put_off(delivery)
         return False

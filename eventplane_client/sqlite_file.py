@@ -17,9 +17,10 @@ FORMAT = 1
 """Version of the tables, kept in SQLite's `user_version`."""
 
 SCHEMA = """
--- The last claims, in order. `session` is that of the reader that had it in hand.
+-- The last claims, in order. `session` is that of the reader that had it in hand, `tries` how often one had.
 CREATE TABLE {schema}.seen (
-    number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, session INTEGER NOT NULL, done INTEGER NOT NULL
+    number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE,
+    session INTEGER NOT NULL, tries INTEGER NOT NULL, done INTEGER NOT NULL
 );
 CREATE TABLE {schema}.epoch (source TEXT PRIMARY KEY, epoch TEXT NOT NULL) WITHOUT ROWID;
 -- `commits` tells which copy is ahead: a power cut may fall between the two.

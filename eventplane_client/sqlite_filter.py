@@ -62,6 +62,11 @@ class SqliteFilter:
     def renew(self, keys: Sequence[bytes]) -> None:
         pass  # the file's lock says that its reader lives
 
+    def tries(self, key: bytes) -> int:
+        query = "SELECT tries FROM main.seen WHERE digest = ?"
+        row = self._mending(lambda: self._db.execute(query, (key,)).fetchone())
+        return int(row[0]) if row else 0
+
     def epoch(self, source: str, epoch: str) -> str | None:
         query = "SELECT epoch FROM main.epoch WHERE source = ?"
         row = self._mending(lambda: self._db.execute(query, (source,)).fetchone())
@@ -99,8 +104,9 @@ class SqliteFilter:
         with self._commit() as schemas:
             for schema in schemas:
                 self._db.executemany(
-                    f"INSERT INTO {schema}.seen (digest, session, done) VALUES (?, ?, ?) "  # noqa: S608
-                    "ON CONFLICT (digest) DO UPDATE SET session = excluded.session, done = excluded.done",
+                    f"INSERT INTO {schema}.seen (digest, session, tries, done) VALUES (?, ?, 1, ?) "  # noqa: S608
+                    "ON CONFLICT (digest) DO UPDATE "
+                    "SET session = excluded.session, tries = tries + 1, done = excluded.done",
                     rows,
                 )
                 self._db.execute(

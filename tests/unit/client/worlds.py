@@ -72,7 +72,11 @@ class _Stepping:
 
 
 class World(Protocol):
-    """A plane with a reader and a sender; `letters` are the dead letters that were put."""
+    """A plane with a `reader` and a `sender`, whose events come there within `idle_s` seconds."""
+
+    reader: str
+    sender: str
+    idle_s: float
 
     def client(
         self,
@@ -95,7 +99,8 @@ class World(Protocol):
 
     def pending(self) -> int: ...
 
-    def letters(self) -> list[Envelope]: ...
+    def letters(self, least: int = 0) -> list[Envelope]:
+        """The dead letters that were put, once there are `least`."""
 
     def close(self) -> None: ...
 
@@ -105,6 +110,10 @@ T = TypeVar("T")
 
 class MemoryWorld:
     """In memory; the filter is in memory too, or on the disk."""
+
+    reader = READER
+    sender = SENDER
+    idle_s = 0.0
 
     def __init__(self, directory: Path | None = None, max_receives: int = MAX_RECEIVES) -> None:
         self._plane = MemoryPlane(visibility_s=VISIBILITY_S, max_receives=max_receives)
@@ -149,7 +158,7 @@ class MemoryWorld:
     def pending(self) -> int:
         return self._plane.pending(READER)
 
-    def letters(self) -> list[Envelope]:
+    def letters(self, least: int = 0) -> list[Envelope]:
         return [each for each in self._plane.events if each.type == "org.eventplane.deadletter.v1"]
 
     def close(self) -> None:
