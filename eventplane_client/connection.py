@@ -6,7 +6,10 @@ import os
 import threading
 from collections.abc import Callable
 
+from eventplane.resource_names import resource_name
 from eventplane_client.client import Client
+from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
+from eventplane_client.dynamodb_table import WINDOW_S
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
@@ -33,7 +36,7 @@ def connect(settings: ClientSettings | None = None, *, on_notice: Listener = log
     """
     settings = settings or ClientSettings.read(os.environ)
     kind, place = settings.transport_parts()
-    make = {"memory": _memory, "mqtt": _mqtt}[kind]
+    make = {"memory": _memory, "mqtt": _mqtt, "sqs": _sqs}[kind]
     return make(settings, place, on_notice)
 
 
@@ -67,6 +70,44 @@ def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
+    )
+
+
+def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
+    from eventplane_client.aws import aws_client
+    from eventplane_client.sqs import SqsTransport
+
+    transport = SqsTransport.find(
+        settings.participant, environment, aws_client("sqs"), max_receives=settings.max_receives
+    )
+    default = f"dynamodb:{resource_name(environment, FILTER_TABLE)}"
+    kind, table = settings.state_parts(default)
+    if kind.startswith("dynamodb"):
+        open_filter = _dynamodb(settings, kind, table, lease_s=transport.visibility_s or 0)
+    else:
+        open_filter = filter_of(settings, default, on_notice)
+    return Client(
+        settings.participant,
+        transport,
+        open_filter,
+        NoSubscriptions("not yet"),
+        mode=settings.mode,
+        gap_timeout_s=settings.gap_timeout_s,
+        on_notice=on_notice,
+    )
+
+
+def _dynamodb(
+    settings: ClientSettings, kind: str, table: str, *, lease_s: float
+) -> Callable[[], MessageFilter]:
+    from eventplane_client.aws import aws_client
+    from eventplane_client.dynamodb import DynamoDbFilter
+    from eventplane_client.dynamodb_log import DynamoDbLogFilter
+
+    make = DynamoDbLogFilter if kind == "dynamodb-log" else DynamoDbFilter
+    window_s = settings.window or WINDOW_S
+    return lambda: make(
+        aws_client("dynamodb"), table, settings.participant, lease_s=lease_s, window_s=window_s
     )
 
 

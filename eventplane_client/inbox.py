@@ -67,6 +67,7 @@ class Inbox:
         self._got: list[Delivery] = []
         self._received: list[Delivery] = []
         self._closed = False
+        self._stopping = False
 
     def get(self, timeout_s: float = LONG_POLL_S) -> Envelope:
         """The next event; the one before is handled. Raises `NothingThereError` after `timeout_s` seconds,
@@ -106,9 +107,9 @@ class Inbox:
     def handle(self, handler: Callable[[Envelope], object], *, idle_s: float | None = None) -> None:
         """Call `handler` with each event. When it raises, the event comes again or is a dead letter at last.
 
-        Ends when the inbox is closed, or when nothing came for `idle_s` seconds.
+        Ends when the inbox is closed, after `stop`, or when nothing came for `idle_s` seconds.
         """
-        while not self._closed:
+        while not (self._closed or self._stopping):
             try:
                 received = self.receive(LONG_POLL_S if idle_s is None else idle_s)
             except NothingThereError:
@@ -121,6 +122,10 @@ class Inbox:
                 received.nack(error)
             else:
                 received.ack()
+
+    def stop(self) -> None:
+        """Let `handle` end after the event under way; also from a signal handler."""
+        self._stopping = True
 
     def settle(self, delivery: Delivery) -> None:
         """See `Received.ack`."""

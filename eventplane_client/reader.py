@@ -201,7 +201,10 @@ class Reader:
             if not again:
                 self.settle([delivery])
             elif self._filter:
-                self._filter.claim([delivery.key], force=True)
+                (verdict,) = self._filter.claim([delivery.key], force=True)
+                if verdict not in (Verdict.NEW, Verdict.DOUBT):
+                    self._put_off(delivery)  # another reader was quicker
+                    return False
                 delivery.is_claimed = True
         self._on_notice(InDoubt(*event.key, again=again))
         return again

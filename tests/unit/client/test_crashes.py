@@ -85,7 +85,11 @@ def put_all(world: World) -> list[str]:
 
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("kind", WORLDS)
-def test_a_crash_at_any_step_loses_and_repeats_nothing(kind: str, batch: int) -> None:
+def test_a_crash_at_any_step_loses_and_repeats_nothing(
+    request: pytest.FixtureRequest, kind: str, batch: int
+) -> None:
+    if kind.startswith("sqs"):
+        request.getfixturevalue("aws")
     at, cuts = 1, 0
     while True:
         for after in (False, True):
