@@ -18,7 +18,7 @@ SOON = 20.0
 
 
 def test_what_is_put_comes_out_once_as_it_was_written(world: World) -> None:
-    sent = [event(), event()]
+    sent = [event("one"), event("two")]
     with (
         world.client(world.sender) as sender,
         world.client(world.reader) as client,
