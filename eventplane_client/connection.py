@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from eventplane.contract.subscription import TABLE as SUBSCRIPTIONS_TABLE
 from eventplane.resource_names import resource_name
 from eventplane_client.client import Client
 from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
@@ -75,6 +76,7 @@ def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client
 
 def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
     from eventplane_client.aws import aws_client
+    from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
     from eventplane_client.sqs import SqsTransport
 
     transport = SqsTransport.find(
@@ -90,7 +92,9 @@ def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Cli
         settings.participant,
         transport,
         open_filter,
-        NoSubscriptions("not yet"),
+        DynamoDbSubscriptions(
+            aws_client("dynamodb"), resource_name(environment, SUBSCRIPTIONS_TABLE), settings.participant
+        ),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
