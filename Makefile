@@ -18,7 +18,7 @@ ENV ?= dev
 TYPED := contract edge eventplane eventplane_client glue_jobs lambdas local operations stacks
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables crash-test \
-  bench-router bench-edge bench-spool bench-cloud bench-cost bench-scale device-image device-image-check clean
+  bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale device-image device-image-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ bench-router: setup ## Measure the router; writes build/bench/router.json (half 
 
 bench-edge: setup ## Measure the forwarder beside Mosquitto's bridge; writes build/bench/edge.json (some minutes)
 	@python -m benchmarks.edge
+
+bench-client: setup ## Measure the client library over each backend; writes build/bench/client.json (some minutes)
+	@python -m benchmarks.client
 
 bench-cloud: setup ## Measure the plane in the local cloud; writes build/bench/cloud.json (some minutes)
 	@python -m benchmarks.cloud

@@ -78,13 +78,16 @@ class Reader:
                 if out:
                     return out
                 continue
-            # Before it waits: what is handled must not wait along.
-            self.settle(handled)
-            handled = ()
             deadline = self._order.deadline() if self._order else None
             until = give_up if deadline is None else min(give_up, deadline)
-            for message in self._transport.receive(PREFETCH, max(0.0, min(LONG_POLL_S, until - now))):
+            # With something handled it only looks: if nothing is there, that must not wait along.
+            wait_s = 0.0 if handled else max(0.0, min(LONG_POLL_S, until - now))
+            for message in self._transport.receive(PREFETCH, wait_s):
                 self._admit(message)
+            if handled and not self._buffer:
+                self.settle(handled)
+                handled = ()
+                continue
             if not self._buffer and monotonic() >= give_up:
                 return []
 
