@@ -22,5 +22,4 @@ class ClientStack(PlaneStack):
         CfnOutput(self, "FilterTable", value=tables.filter.table_name)
         CfnOutput(self, "SubscriptionsTable", value=tables.subscriptions.table_name)
         for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
-            if not service.inbox.webhook:
-                ParticipantPolicy(self, pascal(service.name), environment=environment, participant=service)
+            ParticipantPolicy(self, pascal(service.name), environment=environment, participant=service)

@@ -46,7 +46,8 @@ class ParticipantPolicy(Construct):
             description=f"What the program of {name} may do in the event plane.",
             statements=[
                 allow(["sqs:GetQueueUrl"], [inbox, outbox]),
-                allow(read, [inbox]),
+                # A webhook's inbox has its reader in the plane.
+                *([] if participant.inbox.webhook else [allow(read, [inbox])]),
                 allow(write, [outbox]),
                 allow_own_items(
                     self, environment=environment, table=FILTER, actions=_ITEMS, partitions=[f"{name}/*"]

@@ -101,8 +101,8 @@ def test_a_participants_program_may_use_its_own_queues_and_items_and_nothing_els
         for each in dev.of("AWS::IAM::ManagedPolicy")
         if each.stack == "client"
     }
-    readers = [each for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE) if not each.inbox.webhook]
-    assert set(policies) == {f"eventplane-dev-{each.name}-client" for each in readers}
+    services = contract.of_kind(ParticipantKind.CLOUD_SERVICE)
+    assert set(policies) == {f"eventplane-dev-{each.name}-client" for each in services}
     for name, found in policies.items():
         participant = name.removeprefix("eventplane-dev-").removesuffix("-client")
         keys = []
