@@ -147,9 +147,10 @@ class Inbox:
             got = [each for each in self._got if not each.is_settled]
             if error is None:
                 self._reader.settle(got)
+            # Who was interrupted, or closed from outside, has not failed.
+            is_failure = isinstance(error, Exception) and not isinstance(error, ClosedError)
             for each in got if error is not None else ():
-                # Who was interrupted has not failed.
-                self._reader.give_back(each, error or "", is_failure=isinstance(error, Exception))
+                self._reader.give_back(each, error or "", is_failure=is_failure)
             for each in self._received:
                 if not each.is_settled:
                     self._reader.give_back(each, "closed", is_failure=False)

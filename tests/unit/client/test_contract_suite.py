@@ -260,6 +260,18 @@ def test_handle_calls_until_it_is_idle(world: World) -> None:
     assert world.pending() == 0
 
 
+def test_closing_the_client_fails_nothing_that_was_in_hand(world: World) -> None:
+    sent = event()
+    world.deliver(sent)
+    for _ in range(MAX_RECEIVES):
+        client = world.client(world.reader)
+        assert client.subscribe().get(SOON).id == sent.id
+        client.close()
+    with world.client(world.reader) as client, client.subscribe() as inbox:
+        assert inbox.get(SOON).id == sent.id
+    assert world.letters() == []
+
+
 def test_after_its_end_a_client_says_so(world: World) -> None:
     client = world.client(world.reader)
     inbox = client.subscribe()
