@@ -15,10 +15,10 @@ endif
 export EVENTPLANE_SHARED ?= ../shared
 
 ENV ?= dev
-TYPED := contract edge eventplane glue_jobs lambdas local operations stacks
+TYPED := contract edge eventplane eventplane_client glue_jobs lambdas local operations stacks
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain audit lock tables \
-  crash-test bench-router bench-edge bench-spool bench-cloud bench-cost bench-scale bench-audit audit-proof \
+  crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
   device-image device-image-check clean
 
 help: ## List the targets
@@ -97,6 +97,9 @@ bench-router: setup ## Measure the router; writes build/bench/router.json (half 
 
 bench-edge: setup ## Measure the forwarder beside Mosquitto's bridge; writes build/bench/edge.json (some minutes)
 	@python -m benchmarks.edge
+
+bench-client: setup ## Measure the client library over each backend; writes build/bench/client.json (some minutes)
+	@python -m benchmarks.client
 
 bench-cloud: setup ## Measure the plane in the local cloud; writes build/bench/cloud.json (some minutes)
 	@python -m benchmarks.cloud

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -53,6 +54,7 @@ _BACKOFF = Backoff(first_s=0.1, max_s=2.0)
 _CLOSE_S = 1.0
 
 EventHandler = Callable[[Envelope], None]
+DeliveryHandler = Callable[[bytes, Callable[[], None]], None]
 RefusalHandler = Callable[[bytes, str], None]
 
 
@@ -79,6 +81,9 @@ class ServiceClient:
             once each. When it returns, the receipt goes out. It raises `RefusedError` for an event that can
             never be handled; after any other exception the event comes again if the contract gives the inbox
             `receipts` (otherwise the broker's acknowledgement has ended its delivery).
+        on_delivery: in place of `on_event`, for a reader with several events in hand: called with the payload
+            of each message of the inbox and a function that confirms it, which any thread may call, once it
+            is dealt with. Called by the client's own thread: it must not wait; a payload may be no event.
         on_refused: called with the payload and the reason of a message of `send` that became a dead letter,
             or (`spool_full`) that the device has no room for: nobody else keeps it then.
         window: most messages without a receipt.
@@ -94,6 +99,7 @@ class ServiceClient:
         port: int = 1883,
         *,
         on_event: EventHandler | None = None,
+        on_delivery: DeliveryHandler | None = None,
         on_refused: RefusalHandler | None = None,
         window: int = 200,
         receipt_timeout_s: float = 5.0,
@@ -102,12 +108,14 @@ class ServiceClient:
     ) -> None:
         self.service = service
         self._on_event = on_event
+        self._on_delivery = on_delivery
         self._on_refused = on_refused
         self._outbox = local_topic(service, "outbox")
         self._inbox = local_topic(service, "inbox")
         self._window = OutboxWindow(window, receipt_timeout_s)
         self._questions = OpenQuestions(receipt_timeout_s)
         self._mailbox: Mailbox[Message | _Wake | _Handled] = Mailbox()
+        self._early: deque[Received] = deque()
         self._callbacks = CallbackThread(f"{service}-callbacks")
         self._link = Link(
             LinkName.LOCAL, partial(self._dial, host, port, client_id, login), _BACKOFF, _CONNECT_TIMEOUT_S
@@ -222,7 +230,7 @@ class ServiceClient:
         self, host: str, port: int, client_id: str | None, login: Login | None, generation: int
     ) -> Connection:
         subscriptions = [receipt_topic(self.service, "outbox"), state_answer_topic(self.service)]
-        if self._on_event:
+        if self._on_event or self._on_delivery:
             subscriptions.append(self._inbox)
         endpoint = Endpoint(
             host=host,
@@ -247,6 +255,9 @@ class ServiceClient:
                     self._link.publish(state_topic(self.service), payload)
             for message in self._mailbox.wait(self._patience()):
                 self._take(message)
+        for message in self._mailbox.wait(0):
+            if isinstance(message, _Handled):  # what was confirmed before the end still goes out
+                self._take(message)
         self._link.close(_CLOSE_S)
 
     def _patience(self) -> float | None:
@@ -260,7 +271,8 @@ class ServiceClient:
     def _take(self, message: Message | _Wake | _Handled) -> None:
         match message:
             case Received() if message.topic == self._inbox:
-                self._callbacks.submit(partial(self._handle_event, message))
+                self._early.append(message)
+                self._take_early()
             case Received() if message.topic == state_answer_topic(self.service):
                 self._take_answer(message)
             case Received():
@@ -273,10 +285,21 @@ class ServiceClient:
                 if self._link.connected(generation, monotonic()):
                     self._window.resend()
                     self._questions.resend()
+                    self._take_early()
             case Disconnected(_, generation, reason):
-                self._link.disconnected(generation, reason, monotonic())
+                if self._link.disconnected(generation, reason, monotonic()):
+                    self._early.clear()  # they come again
             case _:
                 pass  # a Stop or a wake-up has done its work; the broker's PUBACK proves nothing
+
+    def _take_early(self) -> None:
+        """A lasting session delivers before the connection stands; until then no receipt could go out."""
+        while self._early and self._link.up:
+            message = self._early.popleft()
+            if self._on_delivery:
+                self._on_delivery(message.payload, partial(self._confirm, message))
+            else:
+                self._callbacks.submit(partial(self._handle_event, message))
 
     def _take_answer(self, message: Received) -> None:
         self._link.acknowledge(message.generation, message.mid)
@@ -300,6 +323,9 @@ class ServiceClient:
                 self._callbacks.submit(partial(self._on_refused, confirmed.payload, receipt.refused))
             else:
                 _log.warning("%s: a message was refused: %s", self.service, receipt.refused)
+
+    def _confirm(self, received: Received) -> None:
+        self._mailbox.put(_Handled(received, Receipt(digest(received.payload))))
 
     def _handle_event(self, received: Received) -> None:
         receipt = None

@@ -8,6 +8,7 @@ from cdk_nag import AwsSolutionsChecks
 from eventplane.contract import Contract
 from stacks.archive_stack import ArchiveStack
 from stacks.audit_stack import AuditStack
+from stacks.client_stack import ClientStack
 from stacks.config import PROJECT, Environment
 from stacks.contract_stack import ContractStack
 from stacks.downlink_stack import DownlinkStack
@@ -24,18 +25,20 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     archive = ArchiveStack(app, environment=environment)
     messaging = MessagingStack(app, environment=environment, contract=contract)
     published = ContractStack(app, environment=environment)
+    clients = ClientStack(app, environment=environment, contract=contract)
     presence = PresenceStack(app, environment=environment)
     registry = RegistryStack(app, environment=environment)
     downlink = DownlinkStack(app, environment=environment)
     routing = RoutingStack(app, environment=environment, contract=contract)
     fleet = FleetStack(app, environment=environment)
     audit = AuditStack(app, environment=environment, contract=contract)
-    watched = [archive, messaging, published, presence, routing, registry, downlink, fleet, audit]
+    watched = [archive, messaging, published, clients, presence, routing, registry, downlink, fleet, audit]
     monitoring = MonitoringStack(app, environment=environment, watched=watched)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     routing.add_stack_dependency(archive)
     routing.add_stack_dependency(messaging)
     routing.add_stack_dependency(published)
+    routing.add_stack_dependency(clients)
     routing.add_stack_dependency(presence)
     routing.add_stack_dependency(registry)
     routing.add_stack_dependency(downlink)

@@ -31,6 +31,8 @@ class Metric(StrEnum):
     """Looks at a published contract that cannot be used; an earlier one stays in force."""
     CONTRACT_UNCHECKED = "ContractUnchecked"
     """Looks for a published contract that failed; the last one stays in force."""
+    SUBSCRIPTION_REFUSED = "SubscriptionRefused"
+    """Subscriptions that cannot be used with the contract in force, each time either changes."""
     ARCHIVED = "Archived"
     """Frames that the archive writer wrote to the tap."""
     QUARANTINED = "Quarantined"

@@ -18,6 +18,7 @@ from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
 from lambdas.common.sqs import SqsSender
+from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.replay.orders import Orders
 from lambdas.replay.planners import Planners
 from lambdas.replay.service import ReplayService
@@ -43,7 +44,7 @@ def service() -> Wired:
     Raises `SettingsError`, and what `build_engine` raises of the contract that came with the code.
     """
     settings = read_settings(os.environ)
-    sqs, s3 = client("sqs"), client("s3")
+    sqs, s3, dynamodb = client("sqs"), client("s3"), client("dynamodb")
 
     def build(contract: Contract) -> Engine:
         return build_engine(contract, settings.source, settings.queues)
@@ -51,7 +52,8 @@ def service() -> Wired:
     in_force = InForce(
         bundled=load_contract(settings.root),
         build=build,
-        table=ContractTable(client("dynamodb"), settings.contracts_table),
+        table=ContractTable(dynamodb, settings.contracts_table),
+        subscriptions=SubscriptionTable(dynamodb, settings.subscriptions_table),
         refresh_ms=1_000 * settings.refresh_s,
         clock=system_clock,
     )

@@ -18,6 +18,7 @@ from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
 from lambdas.common.sqs import SqsSender
+from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine, build_engine
 from lambdas.router.in_force import InForce
@@ -45,10 +46,12 @@ def service() -> Wired:
     def build(contract: Contract) -> Engine:
         return build_engine(contract, settings.source, settings.queues)
 
+    dynamodb = client("dynamodb")
     in_force = InForce(
         bundled=load_contract(settings.root),
         build=build,
-        table=ContractTable(client("dynamodb"), settings.contracts_table),
+        table=ContractTable(dynamodb, settings.contracts_table),
+        subscriptions=SubscriptionTable(dynamodb, settings.subscriptions_table),
         refresh_ms=1_000 * settings.refresh_s,
         clock=system_clock,
     )

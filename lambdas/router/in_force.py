@@ -1,4 +1,4 @@
-"""The contract in force: the one that came with the code, or what was published since."""
+"""The contract in force: the one that came with the code, or what was published since, with subscriptions."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import Callable
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract import Contract
+from eventplane.contract.subscription import Subscription, with_subscriptions
 from lambdas.common.clock import Clock
 from lambdas.common.contract_table import ContractTable
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
+from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.router.engine import Engine
 
 
 class InForce:
-    """Keeps the engine of the contract in force, at most `refresh_ms` older than the table.
+    """Keeps the engine of the contract in force, at most `refresh_ms` older than the tables.
 
     `build` makes the engine of a contract, or raises where it cannot be used: then an earlier one stays.
-    While the table cannot be read, the last one stays as well.
+    While a table cannot be read, what it said last stays as well.
     """
 
     def __init__(
@@ -27,13 +29,18 @@ class InForce:
         bundled: Contract,
         build: Callable[[Contract], Engine],
         table: ContractTable,
+        subscriptions: SubscriptionTable,
         refresh_ms: int,
         clock: Clock,
     ) -> None:
         self._bundled = build(bundled)
+        self._published = self._bundled
         self._engine = self._bundled
         self._build = build
         self._table = table
+        self._subscriptions = subscriptions
+        self._subscribed: frozenset[Subscription] = frozenset()
+        self._derived_from = (self._published, self._subscribed)
         self._refresh_ms = refresh_ms
         self._clock = clock
         self._checked_ms: int | None = None
@@ -45,29 +52,60 @@ class InForce:
         if self._checked_ms is None or now_ms - self._checked_ms >= self._refresh_ms:
             # Also after a failure: a table that is down is not asked for every message.
             self._checked_ms = now_ms
-            try:
-                self._refresh()
-            except (ClientError, BotoCoreError, LookupError, TypeError) as error:
-                logger.warning(
-                    "the table of contracts could not be read",
-                    contract=self._engine.contract.version,
-                    error=str(error),
-                )
-                count(Metric.CONTRACT_UNCHECKED)
+            self._look("contracts", self._refresh)
+            self._look("subscriptions", self._refresh_subscriptions)
+            self._derive()
         return self._engine
+
+    def _look(self, table: str, refresh: Callable[[], None]) -> None:
+        try:
+            refresh()
+        except (ClientError, BotoCoreError, LookupError, TypeError) as error:
+            logger.warning(
+                f"the table of {table} could not be read",
+                contract=self._engine.contract.version,
+                error=str(error),
+            )
+            count(Metric.CONTRACT_UNCHECKED)
+
+    def _refresh_subscriptions(self) -> None:
+        self._subscribed = self._subscriptions.all()
+
+    def _derive(self) -> None:
+        """Route by the published contract with the subscriptions, where either has changed."""
+        if self._derived_from == (self._published, self._subscribed):
+            return
+        self._derived_from = (self._published, self._subscribed)
+        contract, refused = with_subscriptions(self._published.contract, self._subscribed)
+        for subscription, problem in refused.items():
+            logger.warning("a subscription cannot be used", route=subscription.route, problem=str(problem))
+            count(Metric.SUBSCRIPTION_REFUSED)
+        if contract is self._published.contract:
+            self._engine = self._published
+            return
+        try:
+            self._engine = self._build(contract)
+        except Exception:  # noqa: BLE001 - whatever is wrong with them, the contract's own routes stay
+            logger.exception("the subscriptions cannot be used", contract=self._published.contract.version)
+            count(Metric.SUBSCRIPTION_REFUSED)
+            self._engine = self._published
+            return
+        logger.info(
+            "subscriptions are in force", contract=contract.version, subscriptions=len(self._subscribed)
+        )
 
     def _refresh(self) -> None:
         head = self._table.head(self._bundled.contract.version)
         for version in head.versions if head else ():
-            if version == self._engine.contract.version:
+            if version == self._published.contract.version:
                 return
             if found := self._load(version):
-                self._engine = found
+                self._published = found
                 logger.info("a published contract is in force", contract=version)
                 return
         # What is withdrawn is over; what is only broken replaces nothing.
         if head is None:
-            self._engine = self._bundled
+            self._published = self._bundled
 
     def _load(self, version: str) -> Engine | None:
         if version == self._bundled.contract.version:

@@ -13,7 +13,8 @@ from lambdas.common.settings import bundle_root, text, text_mapping, whole_numbe
 class RouterSettings:
     """`source` is the address of the channel whose queue feeds the function; `queues` has a URL an inbox.
 
-    `contracts_table` has the published contracts, and is looked at every `refresh_s` seconds.
+    `contracts_table` has the published contracts, `subscriptions_table` the routes that participants added;
+    both are looked at every `refresh_s` seconds.
     """
 
     source: str
@@ -21,6 +22,7 @@ class RouterSettings:
     queues: Mapping[str, str]
     archive_bucket: str
     contracts_table: str
+    subscriptions_table: str
     refresh_s: int
     root: Path
 
@@ -33,6 +35,7 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
         queues=text_mapping(environment, "EVENTPLANE_QUEUES"),
         archive_bucket=text(environment, "EVENTPLANE_ARCHIVE_BUCKET"),
         contracts_table=text(environment, "EVENTPLANE_CONTRACTS_TABLE"),
+        subscriptions_table=text(environment, "EVENTPLANE_SUBSCRIPTIONS_TABLE"),
         refresh_s=whole_number(environment, "EVENTPLANE_CONTRACT_REFRESH_S"),
         root=bundle_root(environment),
     )

@@ -31,7 +31,12 @@ def of_figures(folder: str, function: str, environment: Environment) -> Iterator
             name=f"{function}-contract-unchecked",
             metric=_figure(function, "ContractUnchecked"),
             periods=3,
-            remedy="The table of contracts does not answer; routing goes on with the last one that was read.",
+            remedy="A table of contracts or subscriptions does not answer; what was read last stays.",
+        )
+        yield Watch(
+            name=f"{function}-subscription-refused",
+            metric=_figure(function, "SubscriptionRefused"),
+            remedy="A participant's own route cannot be used; the log says why. The other routes stay.",
         )
         yield Watch(
             name=f"{function}-urgent-delay",

@@ -12,10 +12,12 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
+from eventplane.contract.subscription import TABLE
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
 from stacks.config import Environment
 from stacks.constructs import router_function
 from stacks.constructs.archive import allow_folders
+from stacks.constructs.client_tables import allow_subscriptions
 from stacks.constructs.contract_table import allow_read, table_name
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.function_assets import function_code
@@ -56,6 +58,7 @@ class ReplayFunction(Construct):
             statements=[
                 allow_send(environment=environment, queues=list(destinations.values())),
                 allow_read(self, environment=environment),
+                allow_subscriptions(self, environment=environment),
                 *(
                     allow_folders(
                         self, environment=environment, archive=archive, actions=[action], folders=folders
@@ -70,6 +73,7 @@ class ReplayFunction(Construct):
                 "EVENTPLANE_QUEUES": json.dumps(queues),
                 "EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name,
                 "EVENTPLANE_CONTRACTS_TABLE": table_name(environment),
+                "EVENTPLANE_SUBSCRIPTIONS_TABLE": environment.resource_name(TABLE),
                 "EVENTPLANE_CONTRACT_REFRESH_S": str(environment.contract_refresh_s),
             },
         ).function

@@ -11,9 +11,11 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel
+from eventplane.contract.subscription import TABLE
 from eventplane.ledger import CONTRACTS, LEDGER
 from stacks.config import Environment, FunctionSize
 from stacks.constructs.archive import allow_folders
+from stacks.constructs.client_tables import allow_subscriptions
 from stacks.constructs.contract_table import allow_read, table_name
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.python_function import PythonFunction
@@ -57,6 +59,7 @@ class RouterFunction(Construct):
             statements=[
                 allow_send(environment=environment, queues=list(destinations.values())),
                 allow_read(self, environment=environment),
+                allow_subscriptions(self, environment=environment),
                 allow_folders(
                     self,
                     environment=environment,
@@ -70,6 +73,7 @@ class RouterFunction(Construct):
                 "EVENTPLANE_QUEUES": json.dumps(queues),
                 "EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name,
                 "EVENTPLANE_CONTRACTS_TABLE": table_name(environment),
+                "EVENTPLANE_SUBSCRIPTIONS_TABLE": environment.resource_name(TABLE),
                 "EVENTPLANE_CONTRACT_REFRESH_S": str(environment.contract_refresh_s),
             },
         ).function

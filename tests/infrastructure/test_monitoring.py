@@ -104,7 +104,7 @@ def test_the_functions_own_figures_are_watched_by_the_names_they_have(templates:
     by_function = Counter(dimensions(each)["service"].split("-", 2)[2] for each in found)
     assert by_function["provisioning-hook"] == by_function["certificate-keeper"] == 1
     routers = [name for name in by_function if name.startswith("router-")]
-    assert {by_function[name] for name in routers} == {3}
+    assert {by_function[name] for name in routers} == {4}
     assert {"router-device", "router-device-urgent"} <= set(routers)
 
 

@@ -147,11 +147,42 @@ def test_a_router_may_write_inboxes_and_read_contracts_and_nothing_else(
             "sqs:ChangeMessageVisibility",
             "s3:PutObject",
             "dynamodb:GetItem",
+            "dynamodb:Scan",
         }
+        assert all("table/eventplane-dev-subscriptions" in each for each in granted["dynamodb:Scan"])
         assert all("table/eventplane-dev-contracts" in target for target in granted["dynamodb:GetItem"])
         (source,) = granted["sqs:ChangeMessageVisibility"]
         assert source.endswith(('ingest"]]}', 'ingest-urgent"]]}', '-outbox"]]}'))
         assert all('-inbox"' in target for target in granted["sqs:SendMessage"]), granted
+
+
+def test_a_participants_program_may_use_its_own_queues_and_items_and_nothing_else(
+    dev: Templates, contract: Contract
+) -> None:
+    policies = {
+        each.find("ManagedPolicyName"): each.find("PolicyDocument", "Statement")
+        for each in dev.of("AWS::IAM::ManagedPolicy")
+        if each.stack == "client"
+    }
+    services = contract.of_kind(ParticipantKind.CLOUD_SERVICE)
+    assert set(policies) == {f"eventplane-dev-{each.name}-client" for each in services}
+    for name, found in policies.items():
+        participant = name.removeprefix("eventplane-dev-").removesuffix("-client")
+        keys = []
+        for statement in found:
+            assert statement["Effect"] == "Allow"
+            for target in words(statement["Resource"]):
+                own = (
+                    f"eventplane-dev-{participant}-",
+                    "eventplane-dev-filter",
+                    "eventplane-dev-subscriptions",
+                )
+                assert any(each in target for each in own), target
+                assert "*" not in target
+            if any(each.startswith("dynamodb:") for each in words(statement["Action"])):
+                assert "dynamodb:Scan" not in words(statement["Action"])
+                keys += words(statement["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"])
+        assert keys == [f"{participant}/*", participant]
 
 
 def test_only_the_emulator_gets_the_action_unknown_to_aws(templates: Templates, local: Templates) -> None:

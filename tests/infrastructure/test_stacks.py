@@ -20,6 +20,7 @@ HOLDS_DATA = ("AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::DynamoDB::Table")
 
 STATEFUL = {
     "archive": ["ArchiveBucket49F1AC64"],
+    "client": ["TablesFilter10F4261B", "TablesSubscriptionsEF5802C5"],
     "contract": ["ContractsTable31B99448"],
     "downlink": [
         "DesiredTableFF14343F",
@@ -212,6 +213,7 @@ def test_names_and_tags_carry_the_environment(templates: Templates) -> None:
         ("routing", {"IngestRule", "DevicePolicy", "ContractVersion", "DeviceRouterFunction"}),
         ("presence", {"PresenceTable", "PresenceUrl", "PresenceDlqUrl"}),
         ("audit", {"DeliveryAuditJob", "CompactionJob", "ErasureJob", "CatalogDatabase"}),
+        ("client", {"FilterTable", "SubscriptionsTable"}),
         ("registry", {"FleetTable"}),
         ("fleet", {"ProvisioningTemplate", "ClaimPolicy"}),
         ("messaging", {"ReplayUrl", "ReplayDlqUrl", "AuditOutboxUrl"}),

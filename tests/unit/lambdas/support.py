@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract
 from eventplane.contract.publication import KEY, cloud_inboxes
+from eventplane.contract.subscription import PARTITION, SORT
 from eventplane.envelope import Envelope, write_event
 from lambdas.common.queue import QueueMessage
 
@@ -23,6 +24,7 @@ Run = Callable[..., frozenset[str]]
 NOW_MS = 1_767_225_600_000
 BUCKET = "archive"
 TABLE = "contracts"
+SUBSCRIPTIONS = "subscriptions"
 ALARM = "org.eventplane.alarm.keyword.v1"
 READING = "org.eventplane.health.reading.v1"
 
@@ -102,6 +104,13 @@ class Cloud:
             TableName=TABLE,
             KeySchema=[{"AttributeName": KEY, "KeyType": "HASH"}],
             AttributeDefinitions=[{"AttributeName": KEY, "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        keys = {PARTITION: "HASH", SORT: "RANGE"}
+        self.dynamodb.create_table(
+            TableName=SUBSCRIPTIONS,
+            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
             BillingMode="PAY_PER_REQUEST",
         )
 

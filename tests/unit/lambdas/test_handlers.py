@@ -18,6 +18,7 @@ from lambdas.router import handler as router
 from tests.unit.lambdas.support import (
     BUCKET,
     NOW_MS,
+    SUBSCRIPTIONS,
     TABLE,
     Cloud,
     LambdaContext,
@@ -44,6 +45,7 @@ def deployed(
         "EVENTPLANE_SOURCE_QUEUE": cloud.source,
         "EVENTPLANE_ARCHIVE_BUCKET": BUCKET,
         "EVENTPLANE_CONTRACTS_TABLE": TABLE,
+        "EVENTPLANE_SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
         "EVENTPLANE_CONTRACT_REFRESH_S": "30",
         "POWERTOOLS_SERVICE_NAME": "function",
     }.items():

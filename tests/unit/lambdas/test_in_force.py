@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import (
@@ -19,10 +20,12 @@ from eventplane.contract.publication import (
     read_contract,
     read_head,
 )
+from eventplane.contract.subscription import new_subscription, subscription_item, subscription_key
 from lambdas.common.contract_table import ContractTable
+from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.router.engine import build_engine
 from lambdas.router.in_force import InForce
-from tests.unit.lambdas.support import TABLE, Cloud, Unwilling
+from tests.unit.lambdas.support import SUBSCRIPTIONS, TABLE, Cloud, Unwilling
 
 INTERVAL_MS = 30_000
 SOURCE = "device.outbox"
@@ -56,11 +59,12 @@ class Table:
     def withdraw(self) -> None:
         self.cloud.dynamodb.delete_item(TableName=TABLE, Key=head_key(self.base.version))
 
-    def in_force(self, client: Any = None) -> InForce:
+    def in_force(self, client: Any = None, subscriptions: Any = None) -> InForce:
         return InForce(
             bundled=self.base,
             build=lambda contract: build_engine(contract, SOURCE, self.cloud.queues),
             table=ContractTable(client or self.cloud.dynamodb, TABLE),
+            subscriptions=SubscriptionTable(subscriptions or self.cloud.dynamodb, SUBSCRIPTIONS),
             refresh_ms=INTERVAL_MS,
             clock=lambda: self.now_ms,
         )
@@ -202,3 +206,69 @@ def test_what_is_written_is_what_is_read(contract: Contract) -> None:
     for previous in (None, "a" * 16):
         head = Head("b" * 16, "c" * 16, previous, "2026-01-01T00:00:00Z")
         assert read_head("b" * 16, head_item(head)) == head
+
+
+def subscribe(table: Table, name: str, type: str, participant: str = "family-app") -> None:
+    subscription = new_subscription(participant, name, {"exact": {"type": type}}, "2026-01-01T00:00:00Z")
+    table.cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_item(subscription))
+
+
+def routes(in_force: InForce) -> set[str]:
+    return {each.name for each in in_force.engine().contract.routes}
+
+
+def test_subscriptions_are_in_force_after_the_interval_under_a_version_of_their_own(
+    table: Table, contract: Contract
+) -> None:
+    in_force = table.in_force()
+    assert in_force.engine().contract is contract
+    subscribe(table, "news", "org.example.news.v1")
+    assert in_force.engine().contract is contract
+    derived = table.later(in_force)
+    assert derived != contract.version
+    assert routes(in_force) == {*(each.name for each in contract.routes), "family-app-subscribes-news"}
+    assert table.in_force().engine().contract.version == derived  # every router comes to the same
+    table.cloud.dynamodb.delete_item(TableName=SUBSCRIPTIONS, Key=subscription_key("family-app", "news"))
+    assert table.later(in_force) == contract.version
+
+
+def test_subscriptions_go_along_with_a_published_contract(table: Table, contract: Contract) -> None:
+    in_force = table.in_force()
+    subscribe(table, "news", "org.example.news.v1")
+    table.put(changed(contract, "new"))
+    table.later(in_force)
+    assert {"new", "family-app-subscribes-news"} <= routes(in_force)
+    table.withdraw()
+    table.later(in_force)
+    assert "new" not in routes(in_force)
+    assert "family-app-subscribes-news" in routes(in_force)
+
+
+def test_a_subscription_that_is_wrong_takes_no_other_with_it(table: Table) -> None:
+    subscribe(table, "news", "org.example.news.v1")
+    subscribe(table, "lost", "org.example.news.v1", participant="nobody")
+    broken = {**subscription_key("family-app", "broken"), "filter": {"S": "{"}, "created_at": {"S": "x"}}
+    table.cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=broken)
+    table.cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_key("family-app", "empty"))
+    found = {each for each in routes(table.in_force()) if "-subscribes-" in each}
+    assert found == {"family-app-subscribes-news"}
+
+
+def test_while_the_subscriptions_cannot_be_read_the_last_ones_stay(table: Table, contract: Contract) -> None:
+    class Moody:
+        failing = False
+
+        def get_paginator(self, name: str) -> Any:
+            if self.failing:
+                raise ClientError({"Error": {"Code": "Throttling"}}, "Scan")
+            return table.cloud.dynamodb.get_paginator(name)
+
+    moody = Moody()
+    in_force = table.in_force(subscriptions=moody)
+    subscribe(table, "news", "org.example.news.v1")
+    derived = table.later(in_force)
+    moody.failing = True
+    assert table.later(in_force) == derived
+    table.put(changed(contract, "new"))
+    table.later(in_force)
+    assert {"new", "family-app-subscribes-news"} <= routes(in_force)

@@ -1,0 +1,133 @@
+"""Subscriptions: routes that participants add themselves, between two contracts, each into its own inbox.
+
+They lie in a table, an item each. A router adds them to the contract in force; what comes out is
+a contract with a version of its own, which the ledger names and the archive keeps like any other.
+docs/client.md says what they promise.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eventplane.contract.canonical import canonical_bytes
+from eventplane.contract.compiler import compile_contract
+from eventplane.contract.errors import ContractError, Problem
+from eventplane.contract.filter_reader import read_filter
+from eventplane.contract.model import Contract, ParticipantKind
+
+PARTITION: Final = "participant"
+SORT: Final = "name"
+
+TABLE: Final = "subscriptions"
+"""What the environment's table is called, before `resource_name`."""
+
+MAX_FILTER_BYTES: Final = 8_192
+"""Longest filter, bytes of canonical JSON. Ours: longer ones are lists that belong into a contract."""
+
+MAX_SUBSCRIPTIONS: Final = 1_000
+"""Most subscriptions of a plane. Ours: a router reads them all at each look, 1 MB at most."""
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+
+Item = dict[str, Any]
+"""An item as DynamoDB's own API has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """The route `name` of `participant`; `filter` is canonical JSON, `created_at` RFC 3339."""
+
+    participant: str
+    name: str
+    filter: str
+    created_at: str
+
+    @property
+    def route(self) -> str:
+        """What the route is called in the contract."""
+        return f"{self.participant}-subscribes-{self.name}"
+
+
+def new_subscription(participant: str, name: str, filter: object, created_at: str) -> Subscription:
+    """One that is valid by itself. Raises `ContractError` with all that is wrong."""
+    problems: list[Problem] = []
+    if not _NAME.fullmatch(name):
+        remedy = "use lower-case letters, digits and single hyphens, a letter first"
+        problems.append(Problem("name", f"{name!r} is not a name", remedy))
+    read_filter(filter, "filter", problems)
+    text = ""
+    if not problems:
+        text = canonical_bytes(filter).decode()
+        if len(text.encode()) > MAX_FILTER_BYTES:
+            problems.append(Problem("filter", f"it is longer than {MAX_FILTER_BYTES} bytes", "simplify it"))
+    if problems:
+        raise ContractError(f"subscription {name!r}", problems)
+    return Subscription(participant, name, text, created_at)
+
+
+def subscription_key(participant: str, name: str) -> Item:
+    return {PARTITION: {"S": participant}, SORT: {"S": name}}
+
+
+def subscription_item(subscription: Subscription) -> Item:
+    return {
+        **subscription_key(subscription.participant, subscription.name),
+        "filter": {"S": subscription.filter},
+        "created_at": {"S": subscription.created_at},
+    }
+
+
+def read_subscription(item: Item) -> Subscription:
+    """The subscription in `item`. Raises KeyError or TypeError where it is none."""
+    participant, name, filter, created_at = (
+        item[each]["S"] for each in (PARTITION, SORT, "filter", "created_at")
+    )
+    return Subscription(participant, name, filter, created_at)
+
+
+def with_subscriptions(
+    contract: Contract, subscriptions: Iterable[Subscription]
+) -> tuple[Contract, dict[Subscription, Problem]]:
+    """`contract` with the routes of `subscriptions`, and those that cannot be in it, each with its problem.
+
+    One that is wrong takes no other with it. Without any the contract stays what it is.
+    """
+    document = json.loads(contract.canonical)
+    routes = document["routes"]
+    refused: dict[Subscription, Problem] = {}
+    added = 0
+    for each in sorted(subscriptions, key=lambda each: (each.created_at, each.route)):
+        if added == MAX_SUBSCRIPTIONS:
+            refused[each] = Problem(each.route, f"more than {MAX_SUBSCRIPTIONS}", "put it into the contract")
+        elif problem := _problem(contract, each, routes):
+            refused[each] = problem
+        else:
+            routes[each.route] = {"filter": json.loads(each.filter), "to": f"{each.participant}.inbox"}
+            added += 1
+    if not added:
+        return contract, refused
+    return compile_contract(document, f"contract {contract.version} with {added} subscriptions"), refused
+
+
+def _problem(contract: Contract, subscription: Subscription, routes: Item) -> Problem | None:
+    participant = contract.participants.get(subscription.participant)
+    if participant is None or participant.kind is not ParticipantKind.CLOUD_SERVICE or participant.retired:
+        return Problem("participant", "it is no cloud service that is in use", "name one of the contract")
+    if subscription.route in routes:
+        return Problem("name", f"there is a route {subscription.route!r}", "use another name")
+    try:
+        new_subscription(
+            subscription.participant,
+            subscription.name,
+            json.loads(subscription.filter),
+            subscription.created_at,
+        )
+    except ContractError as error:
+        return error.problems[0]
+    except (ValueError, RecursionError) as error:
+        return Problem("filter", f"not JSON: {error}", "subscribe again")
+    return None

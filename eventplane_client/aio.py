@@ -1,0 +1,126 @@
+"""The client for programs on asyncio: the same calls in a thread, as no library below speaks asyncio.
+
+One thread serves one client, so its calls run one after the other; a cancelled call runs to its end there,
+and an event that it got by then is handed out by the next `get`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from eventplane.envelope import Envelope
+from eventplane_client.client import INBOX, Client
+from eventplane_client.errors import NothingThereError
+from eventplane_client.inbox import Inbox, Received
+from eventplane_client.reader import LONG_POLL_S, Doubt
+
+if TYPE_CHECKING:
+    from cloudevents.core.base import BaseCloudEvent
+
+T = TypeVar("T")
+
+_SLICE_S = 1.0
+"""How long the thread waits at a time, seconds: so long a put of the same client may wait for a get."""
+
+
+class AsyncInbox:
+    """See `eventplane_client.Inbox`."""
+
+    def __init__(self, inbox: Inbox, client: AsyncClient) -> None:
+        self._inbox = inbox
+        self._client = client
+        self._got: list[Envelope] = []
+
+    async def get(self, timeout_s: float = LONG_POLL_S) -> Envelope:
+        """The next event; the one before is handled. Raises what `Inbox.get` raises."""
+        give_up = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            left = give_up - asyncio.get_running_loop().time()
+            try:
+                await self._client.run(partial(self._fetch, max(0.0, min(left, _SLICE_S))))
+                return self._got.pop()
+            except NothingThereError:
+                if left <= _SLICE_S:
+                    raise NothingThereError(self._inbox.participant, timeout_s) from None
+
+    async def receive(self, timeout_s: float = LONG_POLL_S) -> Received:
+        """The next event, to be settled by `ack` or `nack`. Raises what `Inbox.receive` raises."""
+        return await self._client.run(lambda: self._inbox.receive(timeout_s))
+
+    async def ack(self, received: Received) -> None:
+        """See `Received.ack`."""
+        await self._client.run(received.ack)
+
+    async def nack(self, received: Received, error: BaseException | str = "nack") -> None:
+        """See `Received.nack`."""
+        await self._client.run(lambda: received.nack(error))
+
+    async def __aiter__(self) -> AsyncIterator[Envelope]:
+        while True:
+            try:
+                event = await self.get()
+            except NothingThereError:
+                continue
+            yield event
+
+    async def close(self, error: BaseException | None = None) -> None:
+        """See `Inbox.close`."""
+        await self._client.run(lambda: self._inbox.close(error))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(error)
+
+    def _fetch(self, timeout_s: float) -> None:
+        if not self._got:
+            self._got.append(self._inbox.get(timeout_s))
+
+
+class AsyncClient:
+    """See `eventplane_client.Client`; `client` is used by nobody else."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._thread = ThreadPoolExecutor(1, f"{client.participant}-client")
+
+    async def put(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
+        """See `Client.put`."""
+        await self.run(lambda: self._client.put(event, timeout_s))
+
+    async def subscribe(
+        self, filter: object = None, *, name: str = INBOX, on_doubt: Doubt | None = None
+    ) -> AsyncInbox:
+        """See `Client.subscribe`; `on_doubt` is called in the client's thread."""
+        return AsyncInbox(
+            await self.run(lambda: self._client.subscribe(filter, name=name, on_doubt=on_doubt)), self
+        )
+
+    async def unsubscribe(self, name: str = INBOX) -> None:
+        """See `Client.unsubscribe`."""
+        await self.run(lambda: self._client.unsubscribe(name))
+
+    async def close(self) -> None:
+        """See `Client.close`."""
+        await self.run(self._client.close)
+        self._thread.shutdown(wait=False)
+
+    async def run(self, action: Callable[[], T]) -> T:
+        """The answer of `action`, which runs in the client's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, action)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,136 @@
+"""The client: put events, subscribe, read the inbox."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from eventplane.envelope import Envelope
+from eventplane_client.cloud_event import envelope_of
+from eventplane_client.errors import ClosedError
+from eventplane_client.inbox import Inbox
+from eventplane_client.notices import Listener, log_notice
+from eventplane_client.ports import MessageFilter, Mode, Transport, digest
+from eventplane_client.reader import Doubt
+
+if TYPE_CHECKING:
+    from cloudevents.core.base import BaseCloudEvent
+
+INBOX = "inbox"
+"""The name of a subscription that is given none."""
+
+_REMEMBERED_PUTS = 1_000
+
+
+class Subscriptions(Protocol):
+    """Where a participant's own routes are kept."""
+
+    def subscribe(self, name: str, filter: object) -> None:
+        """Raises `SubscriptionError`, `AlreadySubscribedError`, `UnavailableError`."""
+
+    def unsubscribe(self, name: str) -> None:
+        """Raises `NotSubscribedError`, `UnavailableError`."""
+
+
+class Client:
+    """Takes part as `participant`; see `connect`. Use it in a `with` block."""
+
+    def __init__(
+        self,
+        participant: str,
+        transport: Transport,
+        open_filter: Callable[[], MessageFilter],
+        subscriptions: Subscriptions,
+        *,
+        mode: Mode = Mode.EXACTLY_ONCE,
+        gap_timeout_s: float | None = None,
+        on_notice: Listener = log_notice,
+    ) -> None:
+        self.participant = participant
+        self._transport = transport
+        self._open_filter = open_filter
+        self._filter: MessageFilter | None = None
+        self._subscriptions = subscriptions
+        self._mode = mode
+        self._gap_timeout_s = gap_timeout_s
+        self._on_notice = on_notice
+        self._inboxes: list[Inbox] = []
+        self._put: OrderedDict[bytes, None] = OrderedDict()
+        self._closed = False
+
+    def put(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
+        """Send an event; when this returns it is kept for good, and goes to every subscriber of it.
+
+        A repetition, by `source` and `id`, is a success and counts once. In the mode `at_most_once` it
+        returns before anybody has confirmed the event.
+
+        Raises:
+            EnvelopeError: it is no event.
+            NotConfirmedError: not confirmed within `timeout_s` seconds; put it again.
+            NoRoomError: the device's store is full; keep it.
+            RefusedError: it can never be delivered.
+            UnavailableError: the transport does not answer, or does not allow it.
+            ClosedError: the client was closed.
+        """
+        if self._closed:
+            raise ClosedError(self.participant)
+        envelope = envelope_of(event)
+        key = digest(envelope)
+        if key in self._put:
+            return
+        self._transport.put(envelope, timeout_s, durable=self._mode is not Mode.AT_MOST_ONCE)
+        self._put[key] = None
+        if len(self._put) > _REMEMBERED_PUTS:
+            self._put.popitem(last=False)
+
+    def subscribe(self, filter: object = None, *, name: str = INBOX, on_doubt: Doubt | None = None) -> Inbox:
+        """The participant's inbox; with a `filter` also a route of its own into it, called `name`.
+
+        The filter is a document in a dialect of the contract, `{"exact": {"type": "..."}}`. The route lasts
+        until `unsubscribe`; the same name with the same filter is the same subscription. `on_doubt` is asked
+        whether to hand out an event that was in hand at a crash; without it that becomes a dead letter.
+
+        Raises `SubscriptionError`, `AlreadySubscribedError`, `StateError`, `UnavailableError`, `ClosedError`.
+        """
+        if self._closed:
+            raise ClosedError(self.participant)
+        if filter is not None:
+            self._subscriptions.subscribe(name, filter)
+        if self._filter is None and self._mode is Mode.EXACTLY_ONCE:
+            self._filter = self._open_filter()
+        inbox = Inbox(
+            self.participant,
+            self._transport,
+            self._filter,
+            mode=self._mode,
+            gap_timeout_s=self._gap_timeout_s,
+            on_notice=self._on_notice,
+            on_doubt=on_doubt,
+        )
+        self._inboxes.append(inbox)
+        return inbox
+
+    def unsubscribe(self, name: str = INBOX) -> None:
+        """End the participant's own route `name`; what is in the inbox stays. Raises `NotSubscribedError`."""
+        self._subscriptions.unsubscribe(name)
+
+    def close(self) -> None:
+        """End, inboxes first; what they have in hand comes again."""
+        if self._closed:
+            return
+        self._closed = True
+        for inbox in self._inboxes:
+            inbox.close(ClosedError(self.participant))
+        self._transport.close()
+        if self._filter:
+            self._filter.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

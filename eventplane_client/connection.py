@@ -1,0 +1,129 @@
+"""Makes a client: the backend is the configuration's choice, and only that one's libraries are loaded."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+from eventplane.contract.subscription import TABLE as SUBSCRIPTIONS_TABLE
+from eventplane.resource_names import resource_name
+from eventplane_client.client import Client
+from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
+from eventplane_client.dynamodb_table import WINDOW_S
+from eventplane_client.errors import ClientSettingsError
+from eventplane_client.memory import MemoryPlane, MemoryTransport
+from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
+from eventplane_client.memory_subscriptions import MemorySubscriptions
+from eventplane_client.notices import Listener, log_notice
+from eventplane_client.ports import MessageFilter, Mode
+from eventplane_client.settings import ClientSettings, host_and_port, state_path
+from eventplane_client.subscription import NoSubscriptions
+
+_planes: dict[str, MemoryPlane] = {}
+_lock = threading.Lock()
+
+
+def memory_plane(name: str = "") -> MemoryPlane:
+    """The plane that `memory:NAME` leads to in this process."""
+    with _lock:
+        return _planes.setdefault(name, MemoryPlane())
+
+
+def connect(settings: ClientSettings | None = None, *, on_notice: Listener = log_notice) -> Client:
+    """The client of `settings`, or of the environment. `on_notice` is told what is no event.
+
+    Raises `ClientSettingsError`, `UnavailableError`.
+    """
+    settings = settings or ClientSettings.read(os.environ)
+    kind, place = settings.transport_parts()
+    make = {"memory": _memory, "mqtt": _mqtt, "sqs": _sqs}[kind]
+    return make(settings, place, on_notice)
+
+
+def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
+    plane = memory_plane(name)
+    return Client(
+        settings.participant,
+        MemoryTransport(plane, settings.participant),
+        filter_of(settings, "memory:", on_notice),
+        MemorySubscriptions(plane, settings.participant),
+        mode=settings.mode,
+        gap_timeout_s=settings.gap_timeout_s,
+        on_notice=on_notice,
+    )
+
+
+def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client:
+    from eventplane_client.mqtt import DEFAULT_PORT, MqttTransport
+
+    if settings.mode is Mode.EXACTLY_ONCE and not settings.state:
+        raise ClientSettingsError(
+            "state", "exactly_once over MQTT needs a place on the disk", "use sqlite:PATH"
+        )
+    host, port = host_and_port(address, DEFAULT_PORT)
+    open_filter = filter_of(settings, "memory:", on_notice)
+    return Client(
+        settings.participant,
+        MqttTransport(settings.participant, host, port, max_receives=settings.max_receives),
+        open_filter,
+        NoSubscriptions("a device routes by the contract of its image alone"),
+        mode=settings.mode,
+        gap_timeout_s=settings.gap_timeout_s,
+        on_notice=on_notice,
+    )
+
+
+def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
+    from eventplane_client.aws import aws_client
+    from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
+    from eventplane_client.sqs import SqsTransport
+
+    transport = SqsTransport.find(
+        settings.participant, environment, aws_client("sqs"), max_receives=settings.max_receives
+    )
+    default = f"dynamodb:{resource_name(environment, FILTER_TABLE)}"
+    kind, table = settings.state_parts(default)
+    if kind.startswith("dynamodb"):
+        open_filter = _dynamodb(settings, kind, table, lease_s=transport.visibility_s or 0)
+    else:
+        open_filter = filter_of(settings, default, on_notice)
+    return Client(
+        settings.participant,
+        transport,
+        open_filter,
+        DynamoDbSubscriptions(
+            aws_client("dynamodb"), resource_name(environment, SUBSCRIPTIONS_TABLE), settings.participant
+        ),
+        mode=settings.mode,
+        gap_timeout_s=settings.gap_timeout_s,
+        on_notice=on_notice,
+    )
+
+
+def _dynamodb(
+    settings: ClientSettings, kind: str, table: str, *, lease_s: float
+) -> Callable[[], MessageFilter]:
+    from eventplane_client.aws import aws_client
+    from eventplane_client.dynamodb import DynamoDbFilter
+    from eventplane_client.dynamodb_log import DynamoDbLogFilter
+
+    make = DynamoDbLogFilter if kind == "dynamodb-log" else DynamoDbFilter
+    window_s = settings.window or WINDOW_S
+    return lambda: make(
+        aws_client("dynamodb"), table, settings.participant, lease_s=lease_s, window_s=window_s
+    )
+
+
+def filter_of(settings: ClientSettings, default: str, on_notice: Listener) -> Callable[[], MessageFilter]:
+    """Opens the filter of `settings`."""
+    kind, place = settings.state_parts(default)
+    window = settings.window or WINDOW
+    if kind == "memory":
+        return lambda: MemoryFilter(Memory(), window)
+    if kind == "sqlite":
+        from eventplane_client.sqlite_filter import SqliteFilter
+
+        path = state_path(place)
+        return lambda: SqliteFilter(path, window=window, on_notice=on_notice)
+    raise ClientSettingsError("state", f"{kind} needs SQS", "use sqlite:PATH")

@@ -1,0 +1,192 @@
+"""The cheap filter: one write for each batch. Its readers append to one log in DynamoDB, and all know it.
+
+An entry says what was claimed, done and given back. It is written only behind the last entry that its writer
+has read, so two readers never claim the same event: whoever comes second reads on, and decides again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import time
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+
+from eventplane_client.aws import code_of, no_state
+from eventplane_client.dynamodb_table import (
+    EXPIRES,
+    PARTITION,
+    SORT,
+    WINDOW_S,
+    Item,
+    key_of,
+    number,
+    swap_epoch,
+    text,
+)
+from eventplane_client.ports import Verdict
+
+MOST: Final = 1_000_000
+"""Events that are kept in memory, about 200 bytes each; the oldest are forgotten first."""
+
+_DIGITS: Final = 16
+_KEY_BYTES: Final = 16
+_REFUSED: Final = "ConditionalCheckFailedException"
+
+
+@dataclass(slots=True)
+class _Seen:
+    session: str
+    is_done: bool
+
+
+class DynamoDbLogFilter:
+    """Remembers for `window_s` seconds what readers of `participant` had, in `table` and in memory.
+
+    For one reader or a few: each knows all, and reads the whole log when it starts. `lease_s` and `clock` are
+    those of `DynamoDbFilter`. Failures raise `StateError`.
+    """
+
+    def __init__(
+        self,
+        dynamodb: Any,
+        table: str,
+        participant: str,
+        *,
+        lease_s: float,
+        window_s: float = WINDOW_S,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._dynamodb = dynamodb
+        self._table = table
+        self._participant = participant
+        self._partition = f"{participant}/log"
+        self._lease_s = lease_s
+        self._window_s = window_s
+        self._clock = clock
+        self._session = secrets.token_hex(8)
+        self._lock = threading.RLock()
+        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
+        self._leases: dict[str, float] = {}
+        self._in_hand: set[bytes] = set()
+        self._next = 0
+        self._read_at = 0.0
+        with no_state(table):
+            self._catch_up()
+        if not self._next:
+            # Behind every entry of a log that was so old that all of it has gone.
+            self._next = int(1_000 * clock())
+
+    def claim(
+        self, keys: Sequence[bytes], done: Sequence[bytes] = (), *, force: bool = False
+    ) -> list[Verdict]:
+        with self._lock, no_state(self._table):
+            is_late = self._clock() - self._read_at > self._window_s / 2  # what others wrote may go unread
+            if is_late or any(self._verdict(key) in (Verdict.BUSY, Verdict.DOUBT) for key in keys):
+                self._catch_up()  # the other reader may have renewed or ended meanwhile
+            while True:
+                verdicts = [Verdict.DONE if key in done else self._verdict(key) for key in keys]
+                wanted = (Verdict.NEW, Verdict.DOUBT) if force else (Verdict.NEW,)
+                taken = [key for key, each in zip(keys, verdicts, strict=True) if each in wanted]
+                if not (taken or done) or self._append(claimed=taken, done=done):
+                    self._in_hand.difference_update(done)
+                    self._in_hand.update(taken)
+                    return verdicts
+
+    def release(self, keys: Sequence[bytes]) -> None:
+        with self._lock, no_state(self._table):
+            while keys and not self._append(released=keys):
+                pass
+            self._in_hand.difference_update(keys)
+
+    def renew(self, keys: Sequence[bytes]) -> None:
+        with self._lock, no_state(self._table):
+            while self._in_hand.intersection(keys) and not self._append():
+                pass
+
+    def tries(self, key: bytes) -> int:  # noqa: ARG002 (the queue counts)
+        return 0
+
+    def epoch(self, source: str, epoch: str) -> str | None:
+        expires = self._clock() + self._window_s
+        with no_state(self._table):
+            return swap_epoch(self._dynamodb, self._table, self._participant, source, epoch, expires)
+
+    def close(self) -> None:
+        pass
+
+    def _verdict(self, key: bytes) -> Verdict:
+        seen = self._seen.get(key)
+        if seen is None:
+            return Verdict.NEW
+        if seen.is_done:
+            return Verdict.DONE
+        if seen.session == self._session:
+            # A claim whose answer was lost is no claim; nobody got the event.
+            return Verdict.MINE if key in self._in_hand else Verdict.NEW
+        return Verdict.BUSY if self._leases.get(seen.session, 0) >= self._clock() else Verdict.DOUBT
+
+    def _append(
+        self, claimed: Sequence[bytes] = (), done: Sequence[bytes] = (), released: Sequence[bytes] = ()
+    ) -> bool:
+        """Write the next entry; False when another reader was first, whose entries are read then."""
+        now = self._clock()
+        item = {
+            **key_of(self._partition, f"{self._next:0{_DIGITS}d}"),
+            "session_id": text(self._session),
+            "lease_until": number(now + self._lease_s),
+            EXPIRES: number(now + self._window_s),
+        }
+        for name, keys in (("claimed", claimed), ("done", done), ("released", released)):
+            if keys:
+                item[name] = {"B": b"".join(keys)}
+        try:
+            self._dynamodb.put_item(
+                TableName=self._table, Item=item, ConditionExpression=f"attribute_not_exists({SORT})"
+            )
+        except ClientError as error:
+            if code_of(error) != _REFUSED:
+                raise
+            self._catch_up()
+            return False
+        self._fold(item)
+        self._read_at = now
+        return True
+
+    def _catch_up(self) -> None:
+        pages = self._dynamodb.get_paginator("query").paginate(
+            TableName=self._table,
+            KeyConditionExpression=f"{PARTITION} = :log AND {SORT} >= :next",
+            ExpressionAttributeValues={
+                ":log": text(self._partition),
+                ":next": text(f"{self._next:0{_DIGITS}d}"),
+            },
+            ConsistentRead=True,
+        )
+        for page in pages:
+            for item in page["Items"]:
+                self._fold(item)
+        self._read_at = self._clock()
+
+    def _fold(self, item: Item) -> None:
+        session = item["session_id"]["S"]
+        self._leases[session] = float(item["lease_until"]["N"])
+        self._next = int(item[SORT]["S"]) + 1
+        for key in _keys(item, "claimed"):
+            self._seen[key] = _Seen(session, is_done=False)
+        for key in _keys(item, "done"):
+            self._seen[key] = _Seen(session, is_done=True)
+        for key in _keys(item, "released"):
+            self._seen.pop(key, None)
+        while len(self._seen) > MOST:
+            self._seen.popitem(last=False)
+
+
+def _keys(item: Item, name: str) -> Iterator[bytes]:
+    keys = bytes(item.get(name, {"B": b""})["B"])
+    for start in range(0, len(keys), _KEY_BYTES):
+        yield keys[start : start + _KEY_BYTES]

@@ -1,0 +1,37 @@
+"""Notices that a device has lost its store: its events then carry another epoch."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from eventplane.envelope import Envelope
+from eventplane_client.notices import EpochChanged, Listener
+from eventplane_client.ports import MessageFilter
+
+EPOCH = "deviceepoch"
+
+_MOST_SOURCES = 10_000
+
+
+class EpochWatch:
+    """Tells `on_notice` of each change; what was known before a restart is in the `filter`'s state."""
+
+    def __init__(self, filter: MessageFilter | None, on_notice: Listener) -> None:
+        self._filter = filter
+        self._on_notice = on_notice
+        self._known: OrderedDict[str, str] = OrderedDict()
+
+    def see(self, event: Envelope) -> None:
+        """Look at an event that is handed out."""
+        epoch = event.attributes.get(EPOCH)
+        if epoch is None or self._known.get(event.source) == epoch:
+            return
+        before = self._known.get(event.source)
+        if self._filter:
+            before = self._filter.epoch(event.source, str(epoch)) or before
+        self._known[event.source] = str(epoch)
+        self._known.move_to_end(event.source)
+        if len(self._known) > _MOST_SOURCES:
+            self._known.popitem(last=False)
+        if before is not None:
+            self._on_notice(EpochChanged(event.source, before, str(epoch)))

@@ -1,0 +1,133 @@
+"""The same for a Lambda function that reads an inbox: a decorator, with the partial batch response of SQS.
+
+@handles_events("care-analytics", "prod")
+def handle(event): ...
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
+from aws_lambda_powertools.utilities.data_classes import SQSEvent
+
+from eventplane.envelope import Envelope
+from eventplane.resource_names import resource_name
+from eventplane_client.aws import aws_client
+from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_table import TABLE
+from eventplane_client.inbox import Inbox
+from eventplane_client.notices import Listener, log_notice
+from eventplane_client.ports import Message, MessageFilter, Mode, Transport
+from eventplane_client.reader import Doubt
+from eventplane_client.sqs import SqsTransport
+
+RESERVE_MS: Final = 3_000
+"""No event is begun with less time left, milliseconds: what is not begun comes again, and is not in doubt."""
+
+LONGEST_S: Final = 900.0
+"""Longest that a function runs, seconds (AWS Lambda quotas): so long its claims are taken for alive."""
+
+
+class Context(Protocol):
+    """The part of Lambda's context that is used."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds until Lambda kills the invocation."""
+
+
+Handler = Callable[[dict[str, Any], Context], PartialItemFailureResponse]
+
+
+class BatchTransport:
+    """One invocation's messages: what is not acknowledged at its end comes again."""
+
+    visibility_s = None
+
+    def __init__(self, event: dict[str, Any], outbox: Transport) -> None:
+        self.max_receives = outbox.max_receives
+        self._outbox = outbox
+        self._messages = {
+            record.message_id: Message(
+                body=record.body.encode("utf-8", "surrogatepass"),
+                attempt=int(record.attributes.approximate_receive_count or 1),
+                handle=record.message_id,
+                group=record.attributes.message_group_id,
+            )
+            for record in SQSEvent(event).records
+        }
+        self._unread = list(self._messages.values())
+        self._open = dict.fromkeys(self._messages)
+
+    @property
+    def answer(self) -> PartialItemFailureResponse:
+        """Which messages the queue shall keep."""
+        return {"batchItemFailures": [{"itemIdentifier": id} for id in self._open]}
+
+    def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
+        self._outbox.put(event, timeout_s, durable=durable)
+
+    def receive(self, most: int, timeout_s: float) -> list[Message]:  # noqa: ARG002 (they are all here)
+        found, self._unread = self._unread[:most], self._unread[most:]
+        return found
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        for each in messages:
+            self._open.pop(str(each.handle), None)
+
+    def release(self, message: Message, wait_s: float) -> None:
+        pass  # the queue's visibility timeout says when it comes again
+
+    def extend(self, messages: Sequence[Message]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def handles_events(
+    participant: str,
+    environment: str,
+    *,
+    mode: Mode = Mode.EXACTLY_ONCE,
+    on_doubt: Doubt | None = None,
+    on_notice: Listener = log_notice,
+    wiring: Callable[[], tuple[Transport, MessageFilter]] | None = None,
+) -> Callable[[Callable[[Envelope], object]], Handler]:
+    """Makes of a function of one event a handler of the batches of the inbox of `participant`.
+
+    The event source mapping needs `ReportBatchItemFailures`. An exception brings the event back, and at the
+    queue's limit makes a dead letter of it with the exception as reason; in a FIFO queue what follows in its
+    group waits. `wiring` gives transport and filter in the place of those of `environment`; it is called
+    once, with the first batch.
+    """
+    wire = functools.cache(wiring or functools.partial(_wire, participant, environment))
+
+    def decorate(function: Callable[[Envelope], object]) -> Handler:
+        @functools.wraps(function)
+        def handle(event: dict[str, Any], context: Context) -> PartialItemFailureResponse:
+            outbox, filter = wire()
+            batch = BatchTransport(event, outbox)
+
+            def in_time(event: Envelope) -> None:
+                function(event)
+                if context.get_remaining_time_in_millis() < RESERVE_MS:
+                    inbox.stop()
+
+            with Inbox(
+                participant, batch, filter, mode=mode, on_notice=on_notice, on_doubt=on_doubt
+            ) as inbox:
+                inbox.handle(in_time, idle_s=0)
+            return batch.answer
+
+        return handle
+
+    return decorate
+
+
+def _wire(participant: str, environment: str) -> tuple[Transport, MessageFilter]:
+    outbox = SqsTransport.find(participant, environment, aws_client("sqs"), max_receives=5)
+    table = resource_name(environment, TABLE)
+    return outbox, DynamoDbFilter(aws_client("dynamodb"), table, participant, lease_s=LONGEST_S)

@@ -1,0 +1,171 @@
+"""The inbox as a program sees it: get, receive, iterate, handle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+from eventplane.envelope import Envelope
+from eventplane_client.delivery import Delivery
+from eventplane_client.errors import ClosedError, NothingThereError
+from eventplane_client.notices import Listener, log_notice
+from eventplane_client.ports import MessageFilter, Mode, Transport
+from eventplane_client.reader import LONG_POLL_S, Doubt, Reader
+
+
+class Received:
+    """One `event` in hand, and which `attempt` it is, from 1. Settle it once, by `ack` or `nack`."""
+
+    def __init__(self, inbox: Inbox, delivery: Delivery) -> None:
+        self.event = delivery.event
+        self.attempt = delivery.message.attempt
+        self._inbox = inbox
+        self._delivery = delivery
+
+    def ack(self) -> None:
+        """It is handled; on return that is remembered. Raises `AlreadySettledError`, `StateError`."""
+        self._inbox.settle(self._delivery)
+
+    def nack(self, error: BaseException | str = "nack") -> None:
+        """It is not handled: it comes again later, or at the channel's limit becomes a dead letter.
+
+        The letter's reason is the exception's class, or `error` itself. Raises `AlreadySettledError`,
+        `StateError`.
+        """
+        self._inbox.give_back(self._delivery, error)
+
+
+class Inbox:
+    """The reader of one participant; use it in a `with` block, and by one thread.
+
+    `get` and an iteration hand out an event and count the one before as handled; the end of the block counts
+    the last one as handled, an exception as not. `receive` leaves both to its caller.
+    """
+
+    def __init__(
+        self,
+        participant: str,
+        transport: Transport,
+        filter: MessageFilter | None,
+        *,
+        mode: Mode = Mode.EXACTLY_ONCE,
+        gap_timeout_s: float | None = None,
+        on_notice: Listener = log_notice,
+        on_doubt: Doubt | None = None,
+    ) -> None:
+        self.participant = participant
+        self._reader = Reader(
+            participant,
+            transport,
+            filter,
+            mode=mode,
+            gap_timeout_s=gap_timeout_s,
+            on_notice=on_notice,
+            on_doubt=on_doubt,
+        )
+        self._got: list[Delivery] = []
+        self._received: list[Delivery] = []
+        self._closed = False
+        self._stopping = False
+
+    def get(self, timeout_s: float = LONG_POLL_S) -> Envelope:
+        """The next event; the one before is handled. Raises `NothingThereError` after `timeout_s` seconds,
+        `StateError`, `UnavailableError`, `ClosedError`.
+        """
+        return self.get_batch(1, timeout_s)[0]
+
+    def get_batch(self, most: int, timeout_s: float = LONG_POLL_S) -> list[Envelope]:
+        """Up to `most` events, at least one; those before are handled. Raises what `get` raises."""
+        handled = [each for each in self._got if not each.is_settled]
+        self._got = self._next(most, timeout_s, handled)
+        if not self._got:
+            raise NothingThereError(self.participant, timeout_s)
+        return [each.event for each in self._got]
+
+    def receive(self, timeout_s: float = LONG_POLL_S) -> Received:
+        """The next event, to be settled by hand. Raises what `get` raises."""
+        return self.receive_batch(1, timeout_s)[0]
+
+    def receive_batch(self, most: int, timeout_s: float = LONG_POLL_S) -> list[Received]:
+        """Up to `most` of them, at least one. Raises what `get` raises."""
+        found = self._next(most, timeout_s, [])
+        if not found:
+            raise NothingThereError(self.participant, timeout_s)
+        self._received = [each for each in self._received if not each.is_settled] + found
+        return [Received(self, each) for each in found]
+
+    def __iter__(self) -> Iterator[Envelope]:
+        """Events, until the inbox is closed. Raises what `get` raises, but waits for ever."""
+        while not self._closed:
+            try:
+                event = self.get()
+            except NothingThereError:
+                continue
+            yield event
+
+    def handle(self, handler: Callable[[Envelope], object], *, idle_s: float | None = None) -> None:
+        """Call `handler` with each event. When it raises, the event comes again or is a dead letter at last.
+
+        Ends when the inbox is closed, after `stop`, or when nothing came for `idle_s` seconds.
+        """
+        while not (self._closed or self._stopping):
+            try:
+                received = self.receive(LONG_POLL_S if idle_s is None else idle_s)
+            except NothingThereError:
+                if idle_s is not None:
+                    return
+                continue
+            try:
+                handler(received.event)
+            except Exception as error:  # noqa: BLE001 (whatever it is, it is the reason)
+                received.nack(error)
+            else:
+                received.ack()
+
+    def stop(self) -> None:
+        """Let `handle` end after the event under way; also from a signal handler."""
+        self._stopping = True
+
+    def settle(self, delivery: Delivery) -> None:
+        """See `Received.ack`."""
+        self._reader.settle([delivery])
+
+    def give_back(self, delivery: Delivery, error: BaseException | str) -> None:
+        """See `Received.nack`."""
+        self._reader.give_back(delivery, error)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """End. What `get` handed out is handled or, with an `error`, is not; what `receive` did, comes again.
+
+        Raises `StateError`.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            got = [each for each in self._got if not each.is_settled]
+            if error is None:
+                self._reader.settle(got)
+            # Who was interrupted, or closed from outside, has not failed.
+            is_failure = isinstance(error, Exception) and not isinstance(error, ClosedError)
+            for each in got if error is not None else ():
+                self._reader.give_back(each, error or "", is_failure=is_failure)
+            for each in self._received:
+                if not each.is_settled:
+                    self._reader.give_back(each, "closed", is_failure=False)
+        finally:
+            self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(error)
+
+    def _next(self, most: int, timeout_s: float, handled: list[Delivery]) -> list[Delivery]:
+        if self._closed:
+            raise ClosedError(self.participant)
+        return self._reader.next(most, timeout_s, handled)

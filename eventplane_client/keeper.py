@@ -1,0 +1,64 @@
+"""Keeps what an inbox holds from coming again while a slow handler works on it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from eventplane_client.errors import ClientError
+from eventplane_client.ports import Message, MessageFilter, Transport
+
+_log = logging.getLogger(__name__)
+
+_SHARE = 3
+"""Extended so many times in a visibility timeout: one failure more does no harm."""
+
+
+class Keeper:
+    """Extends the messages it holds in a thread of its own, which starts with the first."""
+
+    def __init__(self, transport: Transport, filter: MessageFilter | None, name: str) -> None:
+        self._transport = transport
+        self._filter = filter
+        self._name = name
+        self._held: dict[int, tuple[Message, bytes]] = {}
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def hold(self, message: Message, key: bytes) -> None:
+        """Keep `message`, whose event is `key`."""
+        visibility_s = self._transport.visibility_s
+        if visibility_s is None:
+            return
+        with self._lock:
+            self._held[id(message)] = message, key
+            if self._thread is None:
+                run: Callable[[], None] = lambda: self._run(visibility_s / _SHARE)  # noqa: E731
+                self._thread = threading.Thread(target=run, name=f"{self._name}-keeper", daemon=True)
+                self._thread.start()
+
+    def let_go(self, message: Message) -> None:
+        """It is settled."""
+        with self._lock:
+            self._held.pop(id(message), None)
+
+    def close(self) -> None:
+        """Extend nothing any more."""
+        self._ending.set()
+
+    def _run(self, every_s: float) -> None:
+        while not self._ending.wait(every_s):
+            with self._lock:
+                held = list(self._held.values())
+            if held:
+                self._extend([message for message, _ in held], [key for _, key in held])
+
+    def _extend(self, messages: Sequence[Message], keys: Sequence[bytes]) -> None:
+        try:
+            self._transport.extend(messages)
+            if self._filter:
+                self._filter.renew(keys)
+        except ClientError as error:
+            _log.warning("%s: what is in hand may come again: %s", self._name, error)

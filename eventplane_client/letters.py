@@ -1,0 +1,37 @@
+"""Dead letters of a reader: events of the plane, sent through its own outbox like everything it sends."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+
+from eventplane.delivery import Refusal, dead_letter, letter_id
+from eventplane.envelope import Envelope
+from eventplane_client.ports import Message
+
+SOURCE = "/eventplane/client/"
+"""What the `source` of the letters starts with; the participant's name follows."""
+
+IN_DOUBT = "in_doubt"
+"""The reason of an event that was handed out before a crash and whose reader has no `on_doubt`."""
+
+MAX_RECEIVES = "max_receives"
+"""The reason of an event that was delivered as often as the channel allows, and never settled."""
+
+UNKNOWN_VERSION = "unknown"
+
+
+def letter(participant: str, message: Message, event: Envelope | None, refusal: Refusal) -> Envelope:
+    """The dead letter of what `participant` cannot handle; the same id each time."""
+    id = letter_id(*event.key) if event else hashlib.sha256(message.body).hexdigest()[:32]
+    return dead_letter(
+        id=id,
+        source=f"{SOURCE}{participant}",
+        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        refusal=refusal,
+        channel=f"{participant}.inbox",
+        original=message.body,
+        # A reader has no contract; the ledger knows by which version the event came.
+        contract_version=UNKNOWN_VERSION,
+        attempt=message.attempt,
+    )

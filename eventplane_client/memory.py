@@ -1,0 +1,172 @@
+"""The plane in memory: for tests of services, and the model of what the other transports do."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from eventplane.envelope import Envelope
+from eventplane.filters import Filter
+from eventplane_client.errors import ClosedError
+from eventplane_client.ports import Message
+
+MAX_RECEIVES = 5
+"""The contract's default."""
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """One event in an inbox; `number` of its last delivery."""
+
+    body: bytes
+    visible_at: float
+    attempt: int = 0
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Handle:
+    """The delivery `number` of `entry`."""
+
+    entry: _Entry
+    number: int
+
+
+class MemoryPlane:
+    """Routes every event to each subscriber whose filter it passes. Thread-safe; gone with the process."""
+
+    def __init__(
+        self,
+        *,
+        visibility_s: float = 30.0,
+        max_receives: int = MAX_RECEIVES,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.visibility_s = visibility_s
+        self.max_receives = max_receives
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._filters: dict[str, dict[str, Filter | None]] = {}
+        self._inboxes: dict[str, list[_Entry]] = {}
+        self._numbers = itertools.count(1)
+        self.events: list[Envelope] = []
+
+    def subscribe(self, participant: str, name: str, filter: Filter | None) -> None:
+        """From now on `participant` gets what passes `filter` (None: everything)."""
+        with self._changed:
+            self._filters.setdefault(participant, {})[name] = filter
+
+    def unsubscribe(self, participant: str, name: str) -> bool:
+        """Whether there was such a subscription."""
+        with self._changed:
+            return self._filters.get(participant, {}).pop(name, _NOTHING) is not _NOTHING
+
+    def put(self, event: Envelope) -> None:
+        """Into every inbox that a filter leads to, and once into each."""
+        with self._changed:
+            self.events.append(event)
+            for participant, filters in self._filters.items():
+                if any(each is None or each.matches(event.attributes) for each in filters.values()):
+                    self.deliver(participant, event)
+
+    def deliver(self, participant: str, event: Envelope) -> None:
+        """Straight into one inbox, as a transport does that delivers twice."""
+        self.deliver_raw(participant, event.json.encode())
+
+    def deliver_raw(self, participant: str, body: bytes) -> None:
+        """Whatever `body` is."""
+        with self._changed:
+            self._inboxes.setdefault(participant, []).append(_Entry(body, self._clock()))
+            self._changed.notify_all()
+
+    def pending(self, participant: str) -> int:
+        """How many events the inbox holds, those in somebody's hands included."""
+        with self._changed:
+            return len(self._inboxes.get(participant, []))
+
+    def expire(self) -> None:
+        """Let everything in anybody's hands come again now, as if their time were over."""
+        with self._changed:
+            for entry in itertools.chain(*self._inboxes.values()):
+                entry.visible_at = self._clock()
+            self._changed.notify_all()
+
+    def take(self, participant: str, most: int, timeout_s: float) -> list[Message]:
+        """What a transport receives."""
+        give_up = monotonic() + timeout_s
+        with self._changed:
+            while True:
+                now = self._clock()
+                found = [each for each in self._inboxes.get(participant, []) if each.visible_at <= now][:most]
+                left = give_up - monotonic()
+                if found or left <= 0:
+                    return [self._message(each, now) for each in found]
+                self._changed.wait(min(left, 0.05))
+
+    def change(self, participant: str, messages: Sequence[Message], visible_in_s: float | None) -> None:
+        """End the deliveries (None), or let them come again later; bygone deliveries change nothing."""
+        with self._changed:
+            entries = self._inboxes.get(participant, [])
+            for message in messages:
+                handle = message.handle
+                if not isinstance(handle, _Handle) or handle.entry not in entries:
+                    continue
+                entry = handle.entry
+                if entry.number != handle.number:
+                    continue
+                if visible_in_s is None:
+                    entries.remove(entry)
+                else:
+                    entry.visible_at = self._clock() + visible_in_s
+            self._changed.notify_all()
+
+    def _message(self, entry: _Entry, now: float) -> Message:
+        entry.attempt += 1
+        entry.number = next(self._numbers)
+        entry.visible_at = now + self.visibility_s
+        return Message(entry.body, entry.attempt, _Handle(entry, entry.number))
+
+
+_NOTHING = object()
+
+
+class MemoryTransport:
+    """One participant's way into a `plane`."""
+
+    def __init__(self, plane: MemoryPlane, participant: str) -> None:
+        self._plane = plane
+        self._participant = participant
+        self._closed = False
+
+    @property
+    def visibility_s(self) -> float | None:
+        return self._plane.visibility_s
+
+    @property
+    def max_receives(self) -> int:
+        return self._plane.max_receives
+
+    def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:  # noqa: ARG002 (at once)
+        if self._closed:
+            raise ClosedError(self._participant)
+        self._plane.put(event)
+
+    def receive(self, most: int, timeout_s: float) -> list[Message]:
+        if self._closed:
+            raise ClosedError(self._participant)
+        return self._plane.take(self._participant, most, timeout_s)
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        self._plane.change(self._participant, messages, None)
+
+    def release(self, message: Message, wait_s: float) -> None:
+        self._plane.change(self._participant, [message], wait_s)
+
+    def extend(self, messages: Sequence[Message]) -> None:
+        self._plane.change(self._participant, messages, self._plane.visibility_s)
+
+    def close(self) -> None:
+        self._closed = True

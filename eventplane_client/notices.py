@@ -1,0 +1,80 @@
+"""What a client tells its program besides events: a closed list. Without a listener it is logged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochChanged:
+    """The device behind `source` lost its store: its epoch is `after` now, events of `before` may be lost."""
+
+    source: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceGap:
+    """`source` numbers its events; those from `first` to `last` did not come in time. Late ones still do."""
+
+    source: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """Handed out before a crash, and nobody knows whether it was handled. It was handed out again, or not."""
+
+    source: str
+    id: str
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StateCreated:
+    """There was no state at `place`: a first start, or both copies were wiped."""
+
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateHealed:
+    """One copy of the state, `place`, had `damage` and was made anew from the other; nothing is lost."""
+
+    place: str
+    damage: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateLost:
+    """Both copies of the state had `damage`. What the broker delivers again is handed out again."""
+
+    place: str
+    damage: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered:
+    """An event could not be handled within the channel's limit and is a dead letter now."""
+
+    source: str
+    id: str
+    reason: str
+    detail: str
+
+
+Notice = EpochChanged | SequenceGap | InDoubt | StateCreated | StateHealed | StateLost | DeadLettered
+
+Listener = Callable[[Notice], None]
+
+
+def log_notice(notice: Notice) -> None:
+    """The default listener."""
+    level = logging.INFO if isinstance(notice, StateCreated) else logging.WARNING
+    _log.log(level, "%s", notice)

@@ -1,0 +1,110 @@
+"""What a backend gives: a transport that carries events, and a filter that knows which were handed out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Protocol
+
+from eventplane.envelope import Envelope
+
+
+class Mode(StrEnum):
+    """How often an event comes out of an inbox, whatever crashes."""
+
+    EXACTLY_ONCE = "exactly_once"
+    """Once; what was in hand at a crash is in doubt, and its program decides."""
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """One delivery: its `body`, its `attempt` from 1, and the transport's own `handle` of it.
+
+    Messages of one `group` keep their order (None: no order).
+    """
+
+    body: bytes
+    attempt: int
+    handle: object
+    group: str | None = None
+
+
+class Transport(Protocol):
+    """Carries one participant's events. Methods raise the client's errors."""
+
+    @property
+    def visibility_s(self) -> float | None:
+        """Seconds after which a delivery comes again unless it is extended; None: it does not."""
+
+    @property
+    def max_receives(self) -> int:
+        """Deliveries that are tried before an event is a dead letter."""
+
+    def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
+        """Send; on return it is kept for good, or with `durable` false only under way."""
+
+    def receive(self, most: int, timeout_s: float) -> list[Message]:
+        """Up to `most` messages; waits up to `timeout_s` seconds for the first."""
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        """They are done with and do not come again, as far as the transport can tell."""
+
+    def release(self, message: Message, wait_s: float) -> None:
+        """Let it come again in `wait_s` seconds."""
+
+    def extend(self, messages: Sequence[Message]) -> None:
+        """They are still being worked on."""
+
+    def close(self) -> None:
+        """End at once."""
+
+
+class Verdict(Enum):
+    """What a filter knows of an event that somebody wants to hand out."""
+
+    NEW = "new"
+    """Nobody had it; it is claimed now."""
+    MINE = "mine"
+    """This reader has it in hand."""
+    BUSY = "busy"
+    """Another reader has it in hand, and lives."""
+    DOUBT = "doubt"
+    """A reader that is gone had it in hand."""
+    DONE = "done"
+
+
+class MessageFilter(Protocol):
+    """Remembers which events were handed out and which are done, for good. Events are known by `digest`."""
+
+    def claim(
+        self, keys: Sequence[bytes], done: Sequence[bytes] = (), *, force: bool = False
+    ) -> list[Verdict]:
+        """Mark `done` as done and claim each of `keys` that is new; one durable step, as far as there is one.
+
+        `force` claims also what is in doubt. Raises `StateError`; then nothing is claimed.
+        """
+
+    def release(self, keys: Sequence[bytes]) -> None:
+        """They may be handed out again."""
+
+    def renew(self, keys: Sequence[bytes]) -> None:
+        """This reader lives and has `keys` in hand. Another thread may call it."""
+
+    def tries(self, key: bytes) -> int:
+        """How often it was handed out without an end; 0 where the transport alone counts."""
+
+    def epoch(self, source: str, epoch: str) -> str | None:
+        """Remember the epoch of the device behind `source`; the one before it, if that was another."""
+
+    def close(self) -> None:
+        """Let go of the state."""
+
+
+def digest(event: Envelope) -> bytes:
+    """16 bytes that stand for an event's `source` and `id`."""
+    # A source is a URI-reference and has no line end, so no two keys have the same text.
+    return hashlib.blake2b("\n".join(event.key).encode(), digest_size=16).digest()

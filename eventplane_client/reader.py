@@ -1,0 +1,283 @@
+"""What happens between a transport and whoever handles events: admit, claim, settle, give back, bury."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane_client.delivery import Delivery
+from eventplane_client.epochs import EpochWatch
+from eventplane_client.errors import AlreadySettledError, ClientError
+from eventplane_client.keeper import Keeper
+from eventplane_client.letters import IN_DOUBT, MAX_RECEIVES, letter
+from eventplane_client.notices import DeadLettered, InDoubt, Listener
+from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
+from eventplane_client.resequencer import Resequencer, number_of
+
+_log = logging.getLogger(__name__)
+
+PREFETCH = 10
+"""Most messages of one reception (Amazon SQS quotas)."""
+
+LONG_POLL_S = 20.0
+"""Longest that one reception waits, seconds (Amazon SQS quotas)."""
+
+_PUT_S = 30.0
+_RETRY_S = 1
+_LONGEST_RETRY_S = 900
+_BUSY_S = 30
+"""Wait before what cannot be settled now, or is in other hands, is looked at again, seconds."""
+
+Doubt = Callable[[Envelope], bool]
+"""Asked of an event that was in hand at a crash: whether to hand it out again. Its program can look."""
+
+
+class Reader:
+    """Reads for `participant`. `filter` is None for what needs none. One thread at a time."""
+
+    def __init__(
+        self,
+        participant: str,
+        transport: Transport,
+        filter: MessageFilter | None,
+        *,
+        mode: Mode,
+        gap_timeout_s: float | None,
+        on_notice: Listener,
+        on_doubt: Doubt | None,
+    ) -> None:
+        self._participant = participant
+        self._transport = transport
+        self._filter = filter if mode is Mode.EXACTLY_ONCE else None
+        self._mode = mode
+        self._on_notice = on_notice
+        self._on_doubt = on_doubt
+        self._buffer: deque[Delivery] = deque()
+        self._order = None if gap_timeout_s is None else Resequencer[Delivery](gap_timeout_s, on_notice)
+        self._keeper = Keeper(transport, self._filter, participant)
+        self._epochs = EpochWatch(filter, on_notice)
+
+    def next(self, most: int, timeout_s: float, handled: Sequence[Delivery] = ()) -> list[Delivery]:
+        """Up to `most` events that may be handed out, none when `timeout_s` seconds have passed.
+
+        `handled` are done, in the same step if one is there. Raises `StateError`, `UnavailableError`; then
+        nothing is handed out and nothing lost.
+        """
+        give_up = monotonic() + timeout_s
+        while True:
+            now = monotonic()
+            if self._order:
+                self._buffer += self._order.due(now)
+            if self._buffer:
+                out = self._hand_out(most, handled)
+                handled = ()
+                if out:
+                    return out
+                continue
+            deadline = self._order.deadline() if self._order else None
+            until = give_up if deadline is None else min(give_up, deadline)
+            # With something handled it only looks: if nothing is there, that must not wait along.
+            wait_s = 0.0 if handled else max(0.0, min(LONG_POLL_S, until - now))
+            for message in self._transport.receive(PREFETCH, wait_s):
+                self._admit(message)
+            if handled and not self._buffer:
+                self.settle(handled)
+                handled = ()
+                continue
+            if not self._buffer and monotonic() >= give_up:
+                return []
+
+    def settle(self, handled: Sequence[Delivery]) -> None:
+        """They are done, for good. Raises `AlreadySettledError`, `StateError`."""
+        _check_open(handled)
+        if handled and self._filter:
+            self._filter.claim((), [each.key for each in handled])
+        self._end(handled)
+
+    def give_back(self, failed: Delivery, error: BaseException | str, *, is_failure: bool = True) -> None:
+        """It comes again, or becomes a dead letter once the channel's limit is reached by failures."""
+        _check_open([failed])
+        message = failed.message
+        if self._mode is Mode.AT_MOST_ONCE:
+            self._end([failed])
+            return
+        is_last = is_failure and message.attempt >= self._transport.max_receives
+        if is_last and failed.event.type != DEAD_LETTER_TYPE:
+            reason = error if isinstance(error, str) else type(error).__name__
+            if self._bury(message, failed, Refusal(reason, str(error))):
+                return
+        failed.is_settled = True
+        self._free([failed])
+        wait_s = min(_LONGEST_RETRY_S, _RETRY_S * 2 ** min(message.attempt - 1, 10)) if is_failure else 0
+        self._let_come(failed, wait_s)
+        self._hold_back_after(failed)
+
+    def close(self) -> None:
+        """What was not handed out comes again at once, to whoever reads then."""
+        self._free([each for each in self._buffer if each.is_claimed])
+        for each in self._buffer:
+            self._let_come(each, 0)
+        self._buffer.clear()
+        self._keeper.close()
+
+    def _admit(self, message: Message) -> None:
+        try:
+            event = parse_event(message.body)
+        except EnvelopeError as error:
+            self._bury(message, None, Refusal(error.reason, error.detail))
+            return
+        delivery = Delivery(event, message, digest(event))
+        self._keeper.hold(message, delivery.key)
+        self._line_up(delivery)
+
+    def _line_up(self, delivery: Delivery) -> None:
+        number = number_of(delivery.event)
+        if self._order and number is not None:
+            self._buffer += self._order.add(delivery.event.source, number, delivery, monotonic())
+        else:
+            self._buffer.append(delivery)
+
+    def _hand_out(self, most: int, handled: Sequence[Delivery]) -> list[Delivery]:
+        """The first of the buffer that nobody had; the others find their end."""
+        wanted = [self._buffer.popleft() for _ in range(min(most, len(self._buffer)))]
+        out: list[Delivery] = []
+        try:
+            verdicts = self._claim(wanted, handled)
+            out = [each for each in wanted if self._may_go(each, verdicts[each.message])]
+            for each in out:
+                self._epochs.see(each.event)
+        except BaseException:
+            # They are in our hands, and may be claimed: the next call goes on with them.
+            self._buffer.extendleft(each for each in reversed(wanted) if not each.is_settled)
+            raise
+        if self._mode is Mode.AT_MOST_ONCE:
+            for each in out:
+                self._keeper.let_go(each.message)
+            self._transport.acknowledge([each.message for each in out])
+        return out
+
+    def _claim(self, wanted: Sequence[Delivery], handled: Sequence[Delivery]) -> dict[Message, Verdict]:
+        if self._filter is None:
+            self.settle(handled)
+            return {each.message: Verdict.NEW for each in wanted}
+        _check_open(handled)
+        first: dict[bytes, Delivery] = {}
+        for each in wanted:
+            if not each.is_claimed:
+                first.setdefault(each.key, each)
+        found = self._filter.claim(list(first), [each.key for each in handled])
+        self._end(handled)
+        verdicts = {each.message: Verdict.NEW if each.is_claimed else Verdict.MINE for each in wanted}
+        for each, verdict in zip(first.values(), found, strict=True):
+            verdicts[each.message] = verdict
+            each.is_claimed = verdict is Verdict.NEW
+        return verdicts
+
+    def _may_go(self, delivery: Delivery, verdict: Verdict) -> bool:
+        match verdict:
+            case Verdict.NEW:
+                # With a filter the attempts before were never handed out: they prove nothing against it.
+                return self._filter is not None or self._is_within_limit(delivery)
+            case Verdict.DONE:
+                self._end([delivery])
+            case Verdict.MINE | Verdict.BUSY:
+                self._put_off(delivery)
+            case Verdict.DOUBT:
+                return self._is_within_limit(delivery) and self._decide(delivery)
+        return False
+
+    def _decide(self, delivery: Delivery) -> bool:
+        """Whether what was in hand at a crash is handed out again."""
+        event = delivery.event
+        again = False
+        if self._on_doubt is None:
+            refusal = Refusal(IN_DOUBT, "its reader ended while it had the event in hand")
+            if not self._bury(delivery.message, delivery, refusal):
+                self._put_off(delivery)
+                return False
+        else:
+            again = self._on_doubt(event)
+            if not again:
+                self.settle([delivery])
+            elif self._filter:
+                (verdict,) = self._filter.claim([delivery.key], force=True)
+                if verdict not in (Verdict.NEW, Verdict.DOUBT):
+                    self._put_off(delivery)  # another reader was quicker
+                    return False
+                delivery.is_claimed = True
+        self._on_notice(InDoubt(*event.key, again=again))
+        return again
+
+    def _is_within_limit(self, delivery: Delivery) -> bool:
+        tries = delivery.message.attempt - 1
+        if self._filter:
+            tries = max(tries, self._filter.tries(delivery.key))
+        if tries < self._transport.max_receives or delivery.event.type == DEAD_LETTER_TYPE:
+            return True
+        refusal = Refusal(MAX_RECEIVES, f"delivered {tries} times and never settled")
+        if not self._bury(delivery.message, delivery, refusal):
+            self._put_off(delivery)
+        return False
+
+    def _put_off(self, delivery: Delivery) -> None:
+        delivery.is_settled = True
+        self._let_come(delivery, _BUSY_S)
+
+    def _let_come(self, delivery: Delivery, wait_s: float) -> None:
+        self._keeper.let_go(delivery.message)
+        self._transport.release(delivery.message, wait_s)
+
+    def _free(self, deliveries: Sequence[Delivery]) -> None:
+        if self._filter and deliveries:
+            self._filter.release([each.key for each in deliveries])
+
+    def _end(self, handled: Sequence[Delivery]) -> None:
+        for each in handled:
+            each.is_settled = True
+            self._keeper.let_go(each.message)
+        if handled and self._mode is not Mode.AT_MOST_ONCE:
+            self._transport.acknowledge([each.message for each in handled])
+
+    def _hold_back_after(self, failed: Delivery) -> None:
+        """Nothing that follows `failed` in its order may go before it."""
+        group, number = failed.message.group, number_of(failed.event)
+        if self._order and number is not None:
+            followers = [each for each in self._buffer if each.event.source == failed.event.source]
+            self._order.rewind(failed.event.source, number)
+        else:
+            followers = [each for each in self._buffer if group is not None and each.message.group == group]
+        for each in followers:
+            self._buffer.remove(each)
+            if group is None:
+                self._line_up(each)
+            else:
+                self._let_come(each, 0)
+
+    def _bury(self, message: Message, delivery: Delivery | None, refusal: Refusal) -> bool:
+        """Make a dead letter of what can never be handled; False, and nothing has changed, if that fails."""
+        event = delivery.event if delivery else None
+        try:
+            letter_event = letter(self._participant, message, event, refusal)
+            self._transport.put(letter_event, _PUT_S, durable=True)
+        except ClientError as error:
+            _log.warning("%s: a dead letter could not be written: %s", self._participant, error)
+            if delivery is None:
+                self._transport.release(message, _BUSY_S)
+            return False
+        if delivery:
+            self.settle([delivery])
+        elif self._mode is not Mode.AT_MOST_ONCE:
+            self._transport.acknowledge([message])
+        source, id = event.key if event else ("", "")
+        self._on_notice(DeadLettered(source, id, refusal.reason, refusal.detail))
+        return True
+
+
+def _check_open(deliveries: Sequence[Delivery]) -> None:
+    for each in deliveries:
+        if each.is_settled:
+            raise AlreadySettledError(*each.event.key)

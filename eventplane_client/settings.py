@@ -1,0 +1,106 @@
+"""How a client is configured: in code, or by the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from eventplane_client.errors import ClientSettingsError
+from eventplane_client.memory_filter import WINDOW
+from eventplane_client.ports import Mode
+
+PREFIX = "EVENTPLANE_CLIENT_"
+"""What the variables start with; the setting's name in capitals follows."""
+
+_TRANSPORTS = ("memory:NAME", "mqtt://HOST:PORT", "sqs:ENVIRONMENT")
+_STATES = ("memory:", "sqlite:PATH", "dynamodb:TABLE", "dynamodb-log:TABLE")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """`participant` is the contract's name of who takes part.
+
+    Attributes:
+        transport: `memory:NAME`, `mqtt://HOST:PORT` or `sqs:ENVIRONMENT`.
+        state: where it is remembered which events were handed out: `memory:`, `sqlite:PATH`,
+            `dynamodb:TABLE`, `dynamodb-log:TABLE`. Needed for `exactly_once` over MQTT; for SQS the
+            environment's table is the default, in memory it is memory.
+        mode: how often an event comes out.
+        window: events that are remembered; with DynamoDB seconds.
+        gap_timeout_s: hold events that came before their predecessors by `sequence` for so long; None: not.
+        max_receives: deliveries before a dead letter, where the transport does not know the limit.
+    """
+
+    participant: str
+    transport: str
+    state: str = ""
+    mode: Mode = Mode.EXACTLY_ONCE
+    window: int | None = None
+    gap_timeout_s: float | None = None
+    max_receives: int = 5
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> ClientSettings:
+        """The settings in `environment`. Raises `ClientSettingsError`."""
+
+        def text(name: str, default: str | None = None) -> str:
+            value = environment.get(PREFIX + name.upper(), default)
+            if value is None:
+                raise ClientSettingsError(name, "it is missing", f"set {PREFIX}{name.upper()}")
+            return value
+
+        def number(name: str, default: str) -> float:
+            try:
+                value = float(text(name, default))
+            except ValueError as error:
+                raise ClientSettingsError(name, "it is no number", "write a number") from error
+            if not 0 < value < float("inf"):
+                raise ClientSettingsError(name, f"{value} is out of range", "write a number above 0")
+            return value
+
+        try:
+            mode = Mode(text("mode", Mode.EXACTLY_ONCE))
+        except ValueError as error:
+            raise ClientSettingsError("mode", str(error), f"use one of: {', '.join(Mode)}") from error
+        gap = environment.get(f"{PREFIX}GAP_TIMEOUT_S")
+        window = environment.get(f"{PREFIX}WINDOW")
+        return cls(
+            participant=text("participant"),
+            transport=text("transport"),
+            state=text("state", ""),
+            mode=mode,
+            window=int(number("window", str(WINDOW))) if window else None,
+            gap_timeout_s=number("gap_timeout_s", "1") if gap else None,
+            max_receives=int(number("max_receives", "5")),
+        )
+
+    def transport_parts(self) -> tuple[str, str]:
+        """The transport's kind and its address. Raises `ClientSettingsError`."""
+        return _parts("transport", self.transport, _TRANSPORTS)
+
+    def state_parts(self, default: str) -> tuple[str, str]:
+        """The state's kind and its place. Raises `ClientSettingsError`."""
+        return _parts("state", self.state or default, _STATES)
+
+
+def _parts(setting: str, value: str, known: tuple[str, ...]) -> tuple[str, str]:
+    kind, separator, rest = value.partition(":")
+    if not separator or kind not in {each.partition(":")[0] for each in known}:
+        raise ClientSettingsError(setting, f"{value!r} is not known", f"use one of: {', '.join(known)}")
+    return kind, rest
+
+
+def host_and_port(address: str, default_port: int) -> tuple[str, int]:
+    """The parts of `//HOST:PORT`. Raises `ClientSettingsError`."""
+    host, _, port = address.removeprefix("//").partition(":")
+    if not host or (port and not (port.isascii() and port.isdigit())):
+        raise ClientSettingsError("transport", f"{address!r} is no address", "write mqtt://HOST:PORT")
+    return host, int(port) if port else default_port
+
+
+def state_path(place: str) -> Path:
+    """The file of `sqlite:PATH`. Raises `ClientSettingsError`."""
+    if not place:
+        raise ClientSettingsError("state", "it names no file", "write sqlite:PATH")
+    return Path(place)

@@ -1,0 +1,154 @@
+"""The transport of a cloud service: its inbox and outbox queues in Amazon SQS."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Self
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eventplane.envelope import Envelope
+from eventplane.resource_names import queue_name
+from eventplane.sqs_binding import DATA_TYPE, HintsError, to_message
+from eventplane_client.aws import code_of, unavailable
+from eventplane_client.errors import ClosedError, RefusedError, UnavailableError
+from eventplane_client.ports import Message
+
+_log = logging.getLogger(__name__)
+
+MAX_ENTRIES: Final = 10
+"""Most messages of one call (Amazon SQS quotas)."""
+
+MAX_WAIT_S: Final = 20
+"""Longest long poll, seconds (Amazon SQS quotas)."""
+
+MAX_VISIBILITY_S: Final = 43_200
+"""Longest that a message can be hidden, seconds (Amazon SQS quotas)."""
+
+FIFO_SUFFIX: Final = ".fifo"
+
+_NEVER: Final = frozenset({"InvalidMessageContents", "InvalidParameterValue"})
+"""What SQS says of a message that it will never take."""
+
+
+class SqsTransport:
+    """Takes part as `participant` through a boto3 SQS client and the queues at the URLs `inbox`, `outbox`."""
+
+    def __init__(
+        self, participant: str, sqs: Any, *, inbox: str, outbox: str, visibility_s: float, max_receives: int
+    ) -> None:
+        self.visibility_s: float | None = visibility_s
+        self.max_receives = max_receives
+        self._participant = participant
+        self._sqs = sqs
+        self._inbox = inbox
+        self._outbox = outbox
+        self._closed = False
+
+    @classmethod
+    def find(cls, participant: str, environment: str, sqs: Any, *, max_receives: int) -> Self:
+        """The queues of `environment`, with their own visibility timeout and limit of receives.
+
+        `max_receives` counts for a queue without a limit. Raises `UnavailableError`.
+        """
+        with unavailable(participant):
+            inbox, outbox = (
+                _queue_url(sqs, environment, f"{participant}-{box}") for box in ("inbox", "outbox")
+            )
+            names = ["VisibilityTimeout", "RedrivePolicy"]
+            attributes = sqs.get_queue_attributes(QueueUrl=inbox, AttributeNames=names)["Attributes"]
+        redrive = json.loads(attributes.get("RedrivePolicy", "{}"))
+        return cls(
+            participant,
+            sqs,
+            inbox=inbox,
+            outbox=outbox,
+            visibility_s=float(attributes["VisibilityTimeout"]),
+            max_receives=int(redrive.get("maxReceiveCount", max_receives)),
+        )
+
+    def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:  # noqa: ARG002 (boto3 has its own)
+        self._check_open()
+        try:
+            message = to_message(event)
+            more: dict[str, Any] = {}
+            if self._outbox.endswith(FIFO_SUFFIX):
+                more = {"MessageGroupId": message.group, "MessageDeduplicationId": message.deduplication}
+            attributes = {
+                name: {"DataType": DATA_TYPE, "StringValue": value} for name, value in message.hints.items()
+            }
+            self._sqs.send_message(
+                QueueUrl=self._outbox, MessageBody=message.body, MessageAttributes=attributes, **more
+            )
+        except HintsError as error:
+            raise RefusedError(self._participant, "not_taken", str(error)) from error
+        except (ClientError, BotoCoreError) as error:
+            if code_of(error).rpartition(".")[2] in _NEVER:
+                raise RefusedError(self._participant, "not_taken", str(error)) from error
+            if durable:
+                raise UnavailableError(self._participant, str(error)) from error
+            _log.debug("%s: lost at best effort: %s", self._participant, error)
+
+    def receive(self, most: int, timeout_s: float) -> list[Message]:
+        self._check_open()
+        with unavailable(self._participant):
+            answer = self._sqs.receive_message(
+                QueueUrl=self._inbox,
+                MaxNumberOfMessages=min(most, MAX_ENTRIES),
+                WaitTimeSeconds=min(MAX_WAIT_S, math.ceil(timeout_s)),
+                MessageSystemAttributeNames=["ApproximateReceiveCount", "MessageGroupId"],
+            )
+        return [
+            Message(
+                body=each["Body"].encode("utf-8", "surrogatepass"),
+                attempt=int(each["Attributes"]["ApproximateReceiveCount"]),
+                handle=each["ReceiptHandle"],
+                group=each["Attributes"].get("MessageGroupId"),
+            )
+            for each in answer.get("Messages", [])
+        ]
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        self._each("delete_message_batch", messages)
+
+    def release(self, message: Message, wait_s: float) -> None:
+        self._each("change_message_visibility_batch", [message], min(math.ceil(wait_s), MAX_VISIBILITY_S))
+
+    def extend(self, messages: Sequence[Message]) -> None:
+        self._each("change_message_visibility_batch", messages, math.ceil(self.visibility_s or 0))
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _each(self, operation: str, messages: Sequence[Message], visibility_s: int | None = None) -> None:
+        """Failures are logged only: what is not deleted or hidden comes again, and is known then."""
+        more = {} if visibility_s is None else {"VisibilityTimeout": visibility_s}
+        for batch in _batches(messages):
+            entries = [{"Id": str(at), "ReceiptHandle": each.handle, **more} for at, each in enumerate(batch)]
+            try:
+                answer = getattr(self._sqs, operation)(QueueUrl=self._inbox, Entries=entries)
+            except (ClientError, BotoCoreError) as error:
+                _log.warning("%s: %s: %s", self._participant, operation, error)
+                continue
+            if failed := answer.get("Failed"):
+                _log.warning("%s: %s failed for %d", self._participant, operation, len(failed))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(self._participant)
+
+
+def _queue_url(sqs: Any, environment: str, name: str) -> str:
+    """Of the queue, whether it is a FIFO queue or not: the contract decides, and readers do not have it."""
+    try:
+        return str(sqs.get_queue_url(QueueName=queue_name(environment, name))["QueueUrl"])
+    except sqs.exceptions.QueueDoesNotExist:
+        return str(sqs.get_queue_url(QueueName=queue_name(environment, name, is_fifo=True))["QueueUrl"])
+
+
+def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    for start in range(0, len(messages), MAX_ENTRIES):
+        yield messages[start : start + MAX_ENTRIES]

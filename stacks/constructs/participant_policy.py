@@ -1,0 +1,60 @@
+"""What a cloud service's program may do: read its inbox, write its outbox, keep its own state and routes."""
+
+from __future__ import annotations
+
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from eventplane.contract import Participant
+from eventplane.contract.subscription import TABLE
+from stacks.config import Environment
+from stacks.constructs.client_tables import FILTER, allow_own_items
+from stacks.constructs.customer_key import allow_key
+from stacks.constructs.queue_pair import find_channel_queue
+from stacks.constructs.service_role import allow
+
+_READ = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes")
+_ITEMS = (
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "dynamodb:UpdateItem",
+    "dynamodb:DeleteItem",
+    "dynamodb:Query",
+)
+
+
+class ParticipantPolicy(Construct):
+    """A policy to attach to the role or user that `participant` runs as; the plane itself uses it nowhere."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, environment: Environment, participant: Participant
+    ) -> None:
+        super().__init__(scope, id)
+        inbox, outbox = (
+            find_channel_queue(self, box.box.capitalize(), environment=environment, channel=box).queue_arn
+            for box in (participant.inbox, participant.outbox)
+        )
+        name = participant.name
+        read, write = [*_READ], ["sqs:SendMessage"]
+        if environment.is_emulated:
+            # AWS asks for the actions above; the emulator asks for what was called.
+            read += ["sqs:DeleteMessageBatch", "sqs:ChangeMessageVisibilityBatch"]
+        self.policy = iam.ManagedPolicy(
+            self,
+            "Policy",
+            managed_policy_name=environment.resource_name(f"{name}-client"),
+            description=f"What the program of {name} may do in the event plane.",
+            statements=[
+                allow(["sqs:GetQueueUrl"], [inbox, outbox]),
+                # A webhook's inbox has its reader in the plane.
+                *([] if participant.inbox.webhook else [allow(read, [inbox])]),
+                allow(write, [outbox]),
+                allow_own_items(
+                    self, environment=environment, table=FILTER, actions=_ITEMS, partitions=[f"{name}/*"]
+                ),
+                allow_own_items(
+                    self, environment=environment, table=TABLE, actions=_ITEMS, partitions=[name]
+                ),
+                *allow_key(environment),
+            ],
+        )

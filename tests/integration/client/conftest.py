@@ -1,0 +1,7 @@
+"""The client library in a real home: Mosquitto, forwarder, and a broker that plays IoT Core."""
+
+from __future__ import annotations
+
+from tests.integration.edge.conftest import authority, cloud, home
+
+__all__ = ["authority", "cloud", "home"]

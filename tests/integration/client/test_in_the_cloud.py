@@ -1,0 +1,192 @@
+"""The client library in the deployed plane, with the rights of a participant and no others."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import boto3
+import pytest
+
+from eventplane.envelope import Envelope, write_event
+from eventplane.ingest import IngestFrame, frame_text
+from eventplane_client import ClientSettings, Mode, connect
+from eventplane_client.errors import NothingThereError, UnavailableError
+from local.cloud import CloudEndpoint
+from local.demo.plane import Plane, deploy_plane
+from local.process import Supervisor
+from tests.eventually import eventually
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "docs" / "examples" / "call_for_help.py"
+SECONDS = 60
+LOT = 12
+KILLS = 5
+NEWS = {"exact": {"type": "org.example.news.v1"}}
+_NUMBERS = count(1)
+
+
+@pytest.fixture(scope="module")
+def plane(emulator: CloudEndpoint, tmp_path_factory: pytest.TempPathFactory) -> Plane:
+    with Supervisor(tmp_path_factory.mktemp("plane")) as supervisor:
+        return deploy_plane(supervisor, emulator)
+
+
+def program_of(plane: Plane, participant: str) -> CloudEndpoint:
+    """The cloud as the program of `participant` may enter it."""
+    iam = plane.cloud.client("iam")
+    user = f"{participant}-{next(_NUMBERS)}"
+    iam.create_user(UserName=user)
+    arn = f"arn:aws:iam::{plane.cloud.account}:policy/eventplane-local-{participant}-client"
+    iam.attach_user_policy(UserName=user, PolicyArn=arn)
+    key = iam.create_access_key(UserName=user)["AccessKey"]
+    return replace(plane.cloud, access_key_id=key["AccessKeyId"], secret_access_key=key["SecretAccessKey"])
+
+
+def enter_as(program: CloudEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in os.environ if each.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in program.environment().items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+
+
+def alarm() -> Envelope:
+    attributes = {"id": f"alarm-{next(_NUMBERS)}", "source": "/homes/1/voice"}
+    return write_event({**attributes, "type": "org.eventplane.alarm.keyword.v1"}, {"keyword": "help"})
+
+
+def enter(plane: Plane, event: Envelope) -> None:
+    """As the ingest rule does it."""
+    frame = IngestFrame(event.json.encode(), "devices/a/outbox", "a", "", time.time_ns() // 1_000_000)
+    plane.cloud.client("sqs").send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=frame_text(frame))
+
+
+def answered(database: Path) -> list[str]:
+    if not database.exists():
+        return []
+    with sqlite3.connect(database) as db:
+        try:
+            return [id for (id,) in db.execute("SELECT id FROM call")]
+        except sqlite3.OperationalError:
+            return []
+
+
+def kill_while_it_works(
+    supervisor: Supervisor, environment: dict[str, str], database: Path, send: Callable[[Envelope], None]
+) -> None:
+    """Send alarms and kill the example in the midst of each lot; at the end it has each alarm once."""
+    service = supervisor.start(
+        "call-for-help", [sys.executable, str(EXAMPLE)], env={**environment, "PYTHONPATH": str(ROOT)}
+    )
+    sent: list[Envelope] = []
+    for _ in range(KILLS):
+        lot = [alarm() for _ in range(LOT)]
+        for each in [*lot, lot[0], *sent[-1:]]:
+            send(each)
+        before = len(answered(database))
+        assert eventually(lambda before=before: len(answered(database)) > before, SECONDS), (
+            service.log.read_text()
+        )
+        service.kill()
+        service.start()
+        sent += lot
+    ids = {each.id for each in sent}  # what another test has left in the inbox does not count
+    assert eventually(lambda: ids <= set(answered(database)), 2 * SECONDS), service.log.read_text()
+    service.stop()
+    assert Counter(each for each in answered(database) if each in ids) == Counter(ids)
+
+
+@pytest.mark.parametrize("state", ["", "dynamodb-log:eventplane-local-filter"])
+def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
+    plane: Plane, supervisor: Supervisor, tmp_path: Path, state: str
+) -> None:
+    sqs = plane.cloud.client("sqs")
+    sqs.set_queue_attributes(QueueUrl=plane.inboxes["alarm-centre"], Attributes={"VisibilityTimeout": "3"})
+    database = tmp_path / "calls.db"
+    environment = {
+        **program_of(plane, "alarm-centre").environment(),
+        "CALLS": str(database),
+        "EVENTPLANE_CLIENT_PARTICIPANT": "alarm-centre",
+        "EVENTPLANE_CLIENT_TRANSPORT": "sqs:local",
+        "EVENTPLANE_CLIENT_STATE": state,
+    }
+    kill_while_it_works(supervisor, environment, database, lambda event: enter(plane, event))
+
+
+def test_a_participant_subscribes_to_what_the_contract_does_not_lead_to_it(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter_as(program_of(plane, "carers"), monkeypatch)
+    with (
+        connect(ClientSettings("carers", "sqs:local")) as carers,
+        carers.subscribe(NEWS, name="news") as inbox,
+    ):
+        found: list[str] = []
+
+        def arrives() -> bool:
+            enter(
+                plane,
+                write_event({"id": f"n{next(_NUMBERS)}", "source": "/news", "type": NEWS["exact"]["type"]}),
+            )
+            try:
+                found.append(inbox.get(2).id)
+            except NothingThereError:
+                return False
+            return True
+
+        assert eventually(arrives, SECONDS)
+        assert len(set(found)) == len(found)
+        carers.unsubscribe("news")
+
+        def has_ended() -> bool:
+            enter(
+                plane,
+                write_event({"id": f"n{next(_NUMBERS)}", "source": "/news", "type": NEWS["exact"]["type"]}),
+            )
+            try:
+                inbox.get(3)
+            except NothingThereError:
+                return True
+            return False
+
+        assert eventually(has_ended, SECONDS)
+    s3 = plane.cloud.client("s3")
+    filed = s3.list_objects_v2(Bucket=plane.outputs["ArchiveBucket"], Prefix="contracts/")["Contents"]
+    bodies = [
+        s3.get_object(Bucket=plane.outputs["ArchiveBucket"], Key=each["Key"])["Body"].read() for each in filed
+    ]
+    assert any(b'"carers-subscribes-news"' in each for each in bodies)
+
+
+def test_a_participants_program_may_not_read_or_route_for_another(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter_as(program_of(plane, "carers"), monkeypatch)
+    with pytest.raises(UnavailableError):
+        connect(ClientSettings("family-app", "sqs:local"))
+
+
+def test_it_sends_over_its_outbox(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    enter_as(program_of(plane, "operations"), monkeypatch)
+    settings = ClientSettings("operations", "sqs:local", mode=Mode.AT_LEAST_ONCE)
+    letter = write_event(
+        {"id": f"l{next(_NUMBERS)}", "source": "/operations/test", "type": "org.eventplane.device.test.v1"}
+    )
+    with connect(settings) as operations, operations.subscribe() as inbox:
+        operations.put(letter)
+
+        def arrives() -> bool:
+            received = inbox.receive(10)
+            received.ack()
+            return received.event.key == letter.key
+
+        assert eventually(arrives, SECONDS)

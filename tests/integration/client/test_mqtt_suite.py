@@ -1,0 +1,128 @@
+"""The contract suite of the client library over MQTT: the tests are those of the other backends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from eventplane.envelope import Envelope
+from eventplane.topics import local_topic
+from eventplane_client import Client, ClientSettings, Mode, connect
+from eventplane_client.errors import ClientSettingsError, SubscriptionError
+from eventplane_client.mqtt import MqttTransport
+from eventplane_client.notices import Notice
+from eventplane_client.sqlite_filter import SqliteFilter
+from eventplane_client.subscription import NoSubscriptions
+from tests.eventually import eventually
+from tests.integration.edge.conftest import CloudBroker, Home
+from tests.integration.mqtt import TestClient
+from tests.unit.client.test_contract_suite import *  # noqa: F403
+from tests.unit.client.worlds import MAX_RECEIVES, Steps, event
+
+SECONDS = 30
+
+
+class MqttWorld:
+    """The call service of a home reads, the voice service sends."""
+
+    reader = "call-service"
+    sender = "voice-service"
+    idle_s = 3.0
+
+    def __init__(self, home: Home, cloud: CloudBroker, directory: Path) -> None:
+        self._home = home
+        self._cloud = cloud
+        self._directory = directory
+        self._transports: list[MqttTransport] = []
+        self._filters: list[SqliteFilter] = []
+        with self.client(self.reader) as first:
+            # From its first connection on the broker keeps what comes for it.
+            first.put(event(type="org.eventplane.call.placed.v1"), SECONDS)
+
+    def client(
+        self,
+        participant: str,
+        *,
+        mode: Mode = Mode.EXACTLY_ONCE,
+        steps: Steps | None = None,
+        on_notice: Callable[[Notice], None] = lambda _: None,
+        gap_timeout_s: float | None = None,
+    ) -> Client:
+        transport = MqttTransport(
+            participant, "127.0.0.1", self._home.broker.port, max_receives=MAX_RECEIVES, receipt_timeout_s=1
+        )
+        self._transports.append(transport)
+        return Client(
+            participant,
+            transport,
+            lambda: self._filter(participant),
+            NoSubscriptions("a device has none"),
+            mode=mode,
+            on_notice=on_notice,
+            gap_timeout_s=gap_timeout_s,
+        )
+
+    def crash(self) -> None:
+        for each in self._transports:
+            each.close()  # what is not confirmed by now never is
+        for each in self._filters:
+            each.close()
+        self._transports.clear()
+        self._filters.clear()
+
+    def hurry(self) -> None:
+        for transport in self._transports:
+            with transport._changed:
+                for held in transport._held.values():
+                    held.visible_at = 0.0
+                transport._changed.notify_all()
+
+    def deliver(self, body: Envelope | bytes) -> None:
+        with TestClient("duplicate", "127.0.0.1", self._home.broker.port) as publisher:
+            payload = body.json.encode() if isinstance(body, Envelope) else body
+            assert publisher.publish(local_topic(self.reader, "inbox"), payload)
+
+    def pending(self) -> int:
+        return 0 if eventually(self._home.drained, SECONDS) else 1
+
+    def letters(self, least: int = 0) -> list[Envelope]:
+        def found() -> list[Envelope]:
+            letters = {e.key: e for e in self._cloud.events if e.type == "org.eventplane.deadletter.v1"}
+            return list(letters.values())
+
+        assert eventually(lambda: len(found()) >= least, SECONDS)
+        return found()
+
+    def close(self) -> None:
+        self.crash()
+
+    def _filter(self, participant: str) -> SqliteFilter:
+        found = SqliteFilter(self._directory / f"{participant}.db", on_notice=lambda _: None)
+        self._filters.append(found)
+        return found
+
+
+@pytest.fixture
+def world(home: Home, cloud: CloudBroker, tmp_path: Path) -> Iterator[MqttWorld]:
+    it = MqttWorld(home, cloud, tmp_path)
+    yield it
+    it.close()
+
+
+def test_the_settings_lead_to_it(home: Home, tmp_path: Path) -> None:
+    address = f"mqtt://127.0.0.1:{home.broker.port}"
+    state = f"sqlite:{tmp_path / 'state.db'}"
+    with (
+        connect(ClientSettings("voice-service", address, mode=Mode.AT_LEAST_ONCE)) as voice,
+        connect(ClientSettings("call-service", address, state=state)) as call,
+        call.subscribe() as inbox,
+    ):
+        sent = event()
+        voice.put(sent)
+        assert inbox.get(SECONDS).id == sent.id
+        with pytest.raises(SubscriptionError):
+            call.subscribe({"exact": {"type": "x"}})
+        with pytest.raises(ClientSettingsError):
+            connect(ClientSettings("call-service", address))

@@ -1,0 +1,30 @@
+"""Every backend, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_log import DynamoDbLogFilter
+from tests.unit.client.worlds import MAX_RECEIVES, MemoryWorld, SqsWorld, World
+
+WORLDS = ("memory", "sqlite", "sqs", "sqs-log")
+"""All in memory; the filter on the disk; SQS with the filter in DynamoDB, and with the log there."""
+
+
+def make_world(kind: str, directory: Path, max_receives: int = MAX_RECEIVES) -> World:
+    if kind.startswith("sqs"):
+        return SqsWorld(DynamoDbLogFilter if kind == "sqs-log" else DynamoDbFilter, max_receives)
+    return MemoryWorld(directory if kind == "sqlite" else None, max_receives)
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    if request.param.startswith("sqs"):
+        request.getfixturevalue("aws")
+    it = make_world(request.param, tmp_path)
+    yield it
+    it.close()

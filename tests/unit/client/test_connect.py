@@ -1,0 +1,89 @@
+"""How a client is configured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eventplane_client import ClientSettings, Mode, connect
+from eventplane_client.errors import (
+    AlreadySubscribedError,
+    ClientSettingsError,
+    NothingThereError,
+    NotSubscribedError,
+    SubscriptionError,
+)
+from tests.unit.client.worlds import event
+
+ENVIRONMENT = {
+    "EVENTPLANE_CLIENT_PARTICIPANT": "desk",
+    "EVENTPLANE_CLIENT_TRANSPORT": "memory:settings",
+    "EVENTPLANE_CLIENT_MODE": "at_least_once",
+    "EVENTPLANE_CLIENT_WINDOW": "500",
+    "EVENTPLANE_CLIENT_GAP_TIMEOUT_S": "2.5",
+}
+
+
+def test_the_environment_says_everything() -> None:
+    assert ClientSettings.read(ENVIRONMENT) == ClientSettings(
+        "desk", "memory:settings", mode=Mode.AT_LEAST_ONCE, window=500, gap_timeout_s=2.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("PARTICIPANT", None),
+        ("TRANSPORT", None),
+        ("MODE", "twice"),
+        ("WINDOW", "many"),
+        ("MAX_RECEIVES", "0"),
+        ("GAP_TIMEOUT_S", "nan"),
+    ],
+)
+def test_what_is_wrong_is_named(variable: str, value: str | None) -> None:
+    environment = dict(ENVIRONMENT)
+    environment.pop(f"EVENTPLANE_CLIENT_{variable}", None)
+    if value is not None:
+        environment[f"EVENTPLANE_CLIENT_{variable}"] = value
+    with pytest.raises(ClientSettingsError) as wrong:
+        ClientSettings.read(environment)
+    assert wrong.value.setting == variable.lower()
+
+
+@pytest.mark.parametrize(
+    ("transport", "state"),
+    [("carrier-pigeon:", ""), ("memory", ""), ("memory:x", "stone:"), ("memory:x", "sqlite:")],
+)
+def test_an_unknown_backend_is_refused(transport: str, state: str) -> None:
+    with pytest.raises(ClientSettingsError):
+        connect(ClientSettings("desk", transport, state=state))
+
+
+def test_subscribers_get_what_passes_their_filter_from_then_on(tmp_path: Path) -> None:
+    state = f"sqlite:{tmp_path / 'state.db'}"
+    with (
+        connect(ClientSettings("desk", "memory:routes", state=state)) as desk,
+        connect(ClientSettings("bell", "memory:routes")) as bell,
+    ):
+        bell.put(event("before", type="ring"))
+        rings = {"exact": {"type": "ring"}}
+        with desk.subscribe(rings, name="rings") as inbox:
+            bell.put(event("ring", type="ring"))
+            bell.put(event("other", type="battery"))
+            assert inbox.get(0).id == "ring"
+            with pytest.raises(NothingThereError):
+                inbox.get(0)
+            desk.subscribe(rings, name="rings")  # the same again is the same
+            with pytest.raises(AlreadySubscribedError):
+                desk.subscribe({"exact": {"type": "battery"}}, name="rings")
+            desk.unsubscribe("rings")
+            bell.put(event("after", type="ring"))
+            with pytest.raises(NothingThereError):
+                inbox.get(0)
+        with pytest.raises(NotSubscribedError):
+            desk.unsubscribe("rings")
+        with pytest.raises(SubscriptionError) as wrong:
+            desk.subscribe({"sql": "type = ("}, name="wrong")
+        assert wrong.value.problems[0].path == "filter.sql"

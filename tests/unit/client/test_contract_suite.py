@@ -1,0 +1,281 @@
+"""What every backend keeps: the one contract suite of the client library."""
+
+from __future__ import annotations
+
+import pytest
+from cloudevents.core.v1.event import CloudEvent
+
+from eventplane.envelope import EnvelopeError
+from eventplane_client import Mode, cloud_event_of
+from eventplane_client.errors import AlreadySettledError, ClosedError, NothingThereError
+from eventplane_client.letters import IN_DOUBT
+from eventplane_client.letters import MAX_RECEIVES as MAX_RECEIVES_REASON
+from eventplane_client.notices import DeadLettered, EpochChanged, InDoubt, Notice, SequenceGap
+from tests.unit.client.worlds import MAX_RECEIVES, World, event
+
+NOW = 0.0
+SOON = 20.0
+
+
+def test_what_is_put_comes_out_once_as_it_was_written(world: World) -> None:
+    sent = [event("one"), event("two")]
+    with (
+        world.client(world.sender) as sender,
+        world.client(world.reader) as client,
+        client.subscribe() as inbox,
+    ):
+        for each in sent:
+            sender.put(each)
+        # The plane may have put attributes of its own in front.
+        found = {inbox.get(SOON).json[-300:], inbox.get(SOON).json[-300:]}
+        assert {each[-len(sent[0].json) + 1 :] for each in found} == {each.json[1:] for each in sent}
+        with pytest.raises(NothingThereError):
+            inbox.get(NOW)
+        assert world.pending() == 0
+
+
+def test_a_repeated_put_is_a_success_and_counts_once(world: World) -> None:
+    sent = event()
+    with world.client(world.sender) as sender:
+        sender.put(sent)
+        sender.put(sent)
+    with world.client(world.sender) as sender:
+        sender.put(sent)  # by another process, which remembers nothing
+    with world.client(world.reader) as client, client.subscribe() as inbox:
+        assert inbox.get(SOON).key == sent.key
+        with pytest.raises(NothingThereError):
+            inbox.get(NOW)
+
+
+def test_equal_payloads_with_different_ids_both_come(world: World) -> None:
+    with (
+        world.client(world.sender) as sender,
+        world.client(world.reader) as client,
+        client.subscribe() as inbox,
+    ):
+        sender.put(event("a"))
+        sender.put(event("b"))
+        assert {inbox.get(SOON).id, inbox.get(SOON).id} == {"a", "b"}
+
+
+def test_events_of_the_sdk_go_in_and_come_out(world: World) -> None:
+    sent = CloudEvent(
+        {"id": "s", "source": "/sdk", "type": "org.eventplane.alarm.keyword.v1"}, {"keyword": "x"}
+    )
+    with (
+        world.client(world.sender) as sender,
+        world.client(world.reader) as client,
+        client.subscribe() as inbox,
+    ):
+        sender.put(sent)
+        found = cloud_event_of(inbox.get(SOON))
+        assert (found.get_id(), found.get_data()) == ("s", {"keyword": "x"})
+        with pytest.raises(EnvelopeError):
+            sender.put(b"no event")
+
+
+def test_a_batch_is_handed_out_and_handled_as_one(world: World) -> None:
+    with (
+        world.client(world.sender) as sender,
+        world.client(world.reader) as client,
+        client.subscribe() as inbox,
+    ):
+        sent = [event() for _ in range(5)]
+        for each in sent:
+            sender.put(each)
+        found: list[str] = []
+        while len(found) < len(sent):
+            found += [each.id for each in inbox.get_batch(10, SOON)]
+        assert sorted(found) == sorted(each.id for each in sent)
+    assert world.pending() == 0
+
+
+def test_what_was_handled_never_comes_again_also_in_another_process(world: World) -> None:
+    sent = event()
+    with world.client(world.sender) as sender:
+        sender.put(sent)
+    with world.client(world.reader) as client, client.subscribe() as inbox:
+        assert inbox.get(SOON).id == sent.id
+    world.deliver(sent)
+    world.crash()
+    with world.client(world.reader) as client, client.subscribe() as inbox, pytest.raises(NothingThereError):
+        inbox.get(NOW)
+    assert world.pending() == 0
+    assert world.letters() == []
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_was_in_hand_at_a_crash_is_its_programs_to_decide(world: World, again: bool) -> None:
+    notices: list[Notice] = []
+    sent = event()
+    with world.client(world.sender) as sender:
+        sender.put(sent)
+    assert world.client(world.reader).subscribe().get(SOON).id == sent.id
+    world.crash()
+    with (
+        world.client(world.reader, on_notice=notices.append) as client,
+        client.subscribe(on_doubt=lambda _: again) as inbox,
+    ):
+        if again:
+            assert inbox.get(SOON).id == sent.id
+        with pytest.raises(NothingThereError):
+            inbox.get(NOW)
+    assert InDoubt(*sent.key, again=again) in notices
+    assert world.pending() == 0
+
+
+def test_without_a_decision_what_is_in_doubt_is_a_dead_letter(world: World) -> None:
+    sent = event()
+    with world.client(world.sender) as sender:
+        sender.put(sent)
+    world.client(world.reader).subscribe().get(SOON)
+    world.crash()
+    out: list[str] = []
+    with world.client(world.reader) as client, client.subscribe() as inbox:
+        inbox.handle(
+            lambda each: out.append(each.id), idle_s=world.idle_s
+        )  # some worlds lead the letter back here
+    assert sent.id not in out
+    assert [each.attributes["deadletterreason"] for each in world.letters(1)] == [IN_DOUBT]
+
+
+def test_an_exception_in_the_block_gives_back_what_was_in_hand(world: World) -> None:
+    sent = event()
+    with world.client(world.sender) as sender:
+        sender.put(sent)
+
+    def fail() -> None:
+        with world.client(world.reader) as client, client.subscribe() as inbox:
+            inbox.get(SOON)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    world.crash()
+    with world.client(world.reader) as client, client.subscribe() as inbox:
+        assert inbox.get(SOON).id == sent.id
+
+
+def test_poison_becomes_a_dead_letter_at_the_limit_with_the_exception_as_reason(world: World) -> None:
+    notices: list[Notice] = []
+    sent = event()
+    with world.client(world.sender) as sender:
+        sender.put(sent)
+    with world.client(world.reader, on_notice=notices.append) as client, client.subscribe() as inbox:
+        for attempt in range(1, MAX_RECEIVES + 1):
+            received = inbox.receive(SOON)
+            assert (received.event.id, received.attempt) == (sent.id, attempt)
+            received.nack(ValueError("no such room"))
+            world.hurry()
+    (letter,) = world.letters(1)
+    assert letter.attributes["deadletterreason"] == "ValueError"
+    assert letter.data()["detail"] == "no such room"
+    assert DeadLettered(*sent.key, "ValueError", "no such room") in notices
+
+
+def test_what_is_no_event_is_a_dead_letter_and_holds_nobody_up(world: World) -> None:
+    sent = event()
+    world.deliver(b"garbage")
+    world.deliver(sent)
+    with world.client(world.reader) as client, client.subscribe() as inbox:
+        assert inbox.get(SOON).id == sent.id
+    assert [each.attributes["deadletterreason"] for each in world.letters(1)] == ["not_json"]
+
+
+def test_at_least_once_repeats_what_nobody_acknowledged(world: World) -> None:
+    sent = event()
+    with world.client(world.sender) as sender:
+        sender.put(sent)
+    world.client(world.reader, mode=Mode.AT_LEAST_ONCE).subscribe().receive(SOON)
+    world.crash()
+    with world.client(world.reader, mode=Mode.AT_LEAST_ONCE) as client, client.subscribe() as inbox:
+        received = inbox.receive(SOON)
+        assert received.event.id == sent.id
+        received.ack()
+        with pytest.raises(AlreadySettledError):
+            received.ack()
+    assert world.pending() == 0
+
+
+def test_at_most_once_forgets_before_it_hands_out(world: World) -> None:
+    with world.client(world.sender) as sender:
+        sender.put(event())
+    world.client(world.reader, mode=Mode.AT_MOST_ONCE).subscribe().get(SOON)
+    world.crash()
+    assert world.pending() == 0
+
+
+def test_events_come_in_the_order_of_their_source_and_a_gap_is_told(world: World) -> None:
+    notices: list[Notice] = []
+    source = "/homes/9/voice"
+    with (
+        world.client(world.reader, on_notice=notices.append, gap_timeout_s=0.2) as client,
+        client.subscribe() as inbox,
+    ):
+        for number in (2, 1, 3, 6):
+            world.deliver(event(str(number), source, sequence=f"{number:03d}"))
+        assert [inbox.get(SOON).id for _ in range(4)] == ["1", "2", "3", "6"]
+        assert notices == [SequenceGap(source, 4, 5)]
+        world.deliver(event("4", source, sequence="004"))
+        assert inbox.get(SOON).id == "4"  # late, and not lost
+
+
+def test_a_change_of_the_devices_epoch_is_told_also_across_a_restart(world: World) -> None:
+    notices: list[Notice] = []
+    source = "/homes/7/voice"
+    for number, epoch in enumerate(("one", "one", "two")):
+        world.deliver(event(str(number), source, deviceepoch=epoch))
+        with world.client(world.reader, on_notice=notices.append) as client, client.subscribe() as inbox:
+            inbox.get(SOON)
+    assert [each for each in notices if isinstance(each, EpochChanged)] == [
+        EpochChanged(source, "one", "two")
+    ]
+
+
+def test_what_crashes_its_reader_each_time_ends_as_a_dead_letter(world: World) -> None:
+    with world.client(world.sender) as sender:
+        sender.put(event())
+    for _ in range(MAX_RECEIVES):
+        world.client(world.reader).subscribe(on_doubt=lambda _: True).get(SOON)
+        world.crash()
+    with world.client(world.reader) as client, client.subscribe(on_doubt=lambda _: True) as inbox:
+        inbox.handle(lambda _: None, idle_s=world.idle_s)
+    assert [each.attributes["deadletterreason"] for each in world.letters(1)] == [MAX_RECEIVES_REASON]
+
+
+def test_handle_calls_until_it_is_idle(world: World) -> None:
+    found: list[str] = []
+
+    def handler(each: object) -> None:
+        found.append(each.id)  # type: ignore[attr-defined]
+        if len(found) == 1:
+            raise LookupError
+
+    world.deliver(event("only"))
+    with world.client(world.reader) as client, client.subscribe() as inbox:
+        inbox.handle(handler, idle_s=world.idle_s)
+        world.hurry()
+        inbox.handle(handler, idle_s=world.idle_s)
+    assert found == ["only", "only"]
+    assert world.pending() == 0
+
+
+def test_closing_the_client_fails_nothing_that_was_in_hand(world: World) -> None:
+    sent = event()
+    world.deliver(sent)
+    for _ in range(MAX_RECEIVES):
+        client = world.client(world.reader)
+        assert client.subscribe().get(SOON).id == sent.id
+        client.close()
+    with world.client(world.reader) as client, client.subscribe() as inbox:
+        assert inbox.get(SOON).id == sent.id
+    assert world.letters() == []
+
+
+def test_after_its_end_a_client_says_so(world: World) -> None:
+    client = world.client(world.reader)
+    inbox = client.subscribe()
+    client.close()
+    for call in (lambda: client.put(event()), client.subscribe, lambda: inbox.get(NOW)):
+        with pytest.raises(ClosedError):
+            call()

@@ -1,0 +1,170 @@
+"""A crash before and after every step: no event twice out of `get`, none missing."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventplane.envelope import Envelope
+from eventplane_client import Mode
+from eventplane_client.errors import NothingThereError
+from tests.unit.client.conftest import WORLDS, make_world
+from tests.unit.client.worlds import READER, SENDER, Crash, Steps, World, event
+
+EVENTS = 4
+MANY = 1_000
+"""Receives: here crashes are what is tried, not poison."""
+
+
+class Service:
+    """Gets events and handles them, in a process that may crash at any step and then starts again.
+
+    `returned` counts what came out of `get`, `doubted` what was in doubt, `handled` what it has dealt with.
+    """
+
+    def __init__(self, world: World, batch: int) -> None:
+        self._world = world
+        self._batch = batch
+        self.returned: Counter[str] = Counter()
+        self.doubted: Counter[str] = Counter()
+        self.handled: Counter[str] = Counter()
+
+    def run(self, steps: Steps) -> bool:
+        """Handle all there is; False if it crashed."""
+        handle = steps.around(self)
+        try:
+            client = self._world.client(READER, steps=steps)
+            inbox = client.subscribe(on_doubt=self._decide)
+            try:
+                while True:
+                    found = inbox.get_batch(self._batch, 0.0)
+                    self.returned.update(each.id for each in found)
+                    for each in found:
+                        handle.handle(each)
+            except NothingThereError:
+                client.close()
+        except Crash:
+            self._world.crash()
+            return False
+        self._world.hurry()
+        return True
+
+    def handle(self, event: Envelope) -> None:
+        self.handled[event.id] += 1
+
+    def _decide(self, event: Envelope) -> bool:
+        self.doubted[event.id] += 1
+        return event.id not in self.handled
+
+
+def check(service: Service, sent: list[str], *, crashes: int) -> None:
+    assert service.handled == Counter(sent)
+    # Out of `get` only once, unless its program looked and asked for it.
+    again = {id for id in service.doubted if service.returned[id] > 1}
+    assert all(service.returned[id] == 1 for id in sent if id not in again)
+    assert all(service.returned[id] <= 1 + service.doubted[id] for id in sent)
+    assert len(service.doubted) == 0 or crashes > 0
+
+
+def put_all(world: World) -> list[str]:
+    sent = [event(f"e{number}") for number in range(EVENTS)]
+    with world.client(SENDER) as sender:
+        for each in sent:
+            sender.put(each)
+    world.deliver(sent[0])  # as a transport does that delivers twice
+    return [each.id for each in sent]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("kind", WORLDS)
+def test_a_crash_at_any_step_loses_and_repeats_nothing(
+    request: pytest.FixtureRequest, kind: str, batch: int
+) -> None:
+    if kind.startswith("sqs"):
+        request.getfixturevalue("aws")
+    at, cuts = 1, 0
+    while True:
+        for after in (False, True):
+            with TemporaryDirectory() as directory:
+                world = make_world(kind, Path(directory), MANY)
+                service = Service(world, batch)
+                sent = put_all(world)
+                crashed = not service.run(Steps(at, after=after))
+                while not service.run(Steps()) or world.pending():
+                    pass
+                check(service, sent, crashes=crashed)
+                assert world.letters() == []
+                world.close()
+                cuts += crashed
+        if not crashed:
+            break
+        at += 1
+    assert cuts > 2 * EVENTS
+
+
+@given(
+    kind=st.sampled_from(WORLDS[:2]),
+    batch=st.integers(1, 5),
+    crashes=st.lists(st.tuples(st.integers(1, 25), st.booleans()), max_size=6),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_number_of_crashes(kind: str, batch: int, crashes: list[tuple[int, bool]]) -> None:
+    with TemporaryDirectory() as directory:
+        world = make_world(kind, Path(directory), MANY)
+        service = Service(world, batch)
+        sent = put_all(world)
+        for at, after in crashes:
+            service.run(Steps(at, after=after))
+        while not service.run(Steps()) or world.pending():
+            pass
+        check(service, sent, crashes=len(crashes))
+        world.close()
+
+
+@given(
+    decisions=st.lists(st.sampled_from(["ack", "nack", "leave", "crash"]), max_size=12),
+    mode=st.sampled_from([Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE]),
+)
+@settings(max_examples=60, deadline=None)
+def test_with_own_hands_nothing_is_lost_before_it_is_acknowledged(decisions: list[str], mode: Mode) -> None:
+    with TemporaryDirectory() as directory:
+        world = make_world("memory", Path(directory))
+        sent = put_all(world)
+        done: Counter[str] = Counter()
+        inbox = world.client(READER, mode=mode).subscribe(on_doubt=lambda _: True)
+        for decision in decisions:
+            world.hurry()
+            try:
+                received = inbox.receive(0.0)
+            except NothingThereError:
+                continue
+            if decision == "ack":
+                received.ack()
+                done[received.event.id] += 1
+            elif decision == "nack":
+                received.nack("again")
+            elif decision == "crash":
+                world.crash()
+                inbox = world.client(READER, mode=mode).subscribe(on_doubt=lambda _: True)
+        world.crash()
+        inbox = world.client(READER, mode=mode).subscribe(on_doubt=lambda _: True)
+        while world.pending():
+            world.hurry()
+            with contextlib.suppress(NothingThereError):
+                received = inbox.receive(0.0)
+                received.ack()
+                done[received.event.id] += 1
+        lettered = {
+            json.loads(base64.b64decode(each.data()["original_base64"]))["id"] for each in world.letters()
+        }
+        assert {*done, *lettered} >= set(sent)
+        assert mode is not Mode.EXACTLY_ONCE or max(done.values(), default=0) <= 1
+        world.close()

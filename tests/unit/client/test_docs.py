@@ -1,0 +1,44 @@
+"""docs/client.md says what is so: its examples run, its lists are complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from eventplane_client import errors, notices
+from eventplane_client.settings import PREFIX, ClientSettings
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "client.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_example_runs(example: str) -> None:
+    exec(compile(example, "docs/client.md", "exec"), {"__name__": "example"})  # noqa: S102
+
+
+def test_every_error_and_notice_is_there() -> None:
+    named = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type)
+        and issubclass(value, errors.ClientError)
+        and value is not errors.ClientError
+    }
+    rows = set(re.findall(r"^\| `(\w+Error)` \|", PAGE, re.MULTILINE))
+    assert rows == {*named, "EnvelopeError"}
+    assert all(f"`{each.__name__}`" in PAGE for each in get_args(notices.Notice))
+
+
+def test_every_setting_is_there() -> None:
+    fields = {PREFIX + each.upper() for each in ClientSettings.__dataclass_fields__}
+    assert set(re.findall(rf"^\| `({PREFIX}\w+)` \|", PAGE, re.MULTILINE)) == fields
+
+
+def test_the_example_is_short() -> None:
+    lines = (ROOT / "docs" / "examples" / "call_for_help.py").read_text().splitlines()
+    assert len([each for each in lines if each.strip()]) <= 30

@@ -1,0 +1,140 @@
+"""The filters in DynamoDB: leases, several readers, what they write, and what AWS may refuse."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_log import DynamoDbLogFilter
+from eventplane_client.errors import StateError
+from eventplane_client.ports import Verdict
+from tests.unit.client.worlds import READER, create_filter_table
+
+LEASE_S = 30
+KINDS = [DynamoDbFilter, DynamoDbLogFilter]
+
+
+def key(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+class Table:
+    """A table, a clock, and the calls that were made."""
+
+    def __init__(self) -> None:
+        self.dynamodb = boto3.client("dynamodb")
+        self.now = 1_700_000_000.0
+        self.calls: Counter[str] = Counter()
+        self.failing = ""
+        create_filter_table(self.dynamodb, "filters")
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.calls[name] += 1
+            if name == self.failing:
+                raise ClientError({"Error": {"Code": "Throttling"}}, name)
+            return getattr(self.dynamodb, name)(*arguments, **options)
+
+        return call
+
+    def reader(self, kind: type[Any]) -> Any:
+        return kind(self, "filters", READER, lease_s=LEASE_S, clock=lambda: self.now)
+
+
+@pytest.fixture
+def table(aws: None) -> Table:
+    return Table()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_living_reader_has_in_hand_is_busy_and_in_doubt_once_it_is_gone(
+    table: Table, kind: type[Any]
+) -> None:
+    one, two = table.reader(kind), table.reader(kind)
+    assert one.claim([key(1), key(2)]) == [Verdict.NEW] * 2
+    assert one.claim([key(1)]) == [Verdict.MINE]
+    assert two.claim([key(1), key(3)]) == [Verdict.BUSY, Verdict.NEW]
+    assert two.claim([key(1)], force=True) == [Verdict.BUSY]
+    table.now += LEASE_S - 1
+    one.renew([key(1), key(2)])
+    table.now += LEASE_S - 1
+    assert two.claim([key(1)]) == [Verdict.BUSY]
+    table.now += LEASE_S
+    assert two.claim([key(1)]) == [Verdict.DOUBT]
+    assert two.claim([key(1)], force=True) == [Verdict.DOUBT]
+    assert two.claim([key(1)]) == [Verdict.MINE]
+    assert two.claim([], [key(1)]) == []
+    assert table.reader(kind).claim([key(1)]) == [Verdict.DONE]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_given_back_is_free_for_all(table: Table, kind: type[Any]) -> None:
+    one, two = table.reader(kind), table.reader(kind)
+    one.claim([key(1)])
+    one.release([key(1)])
+    assert two.claim([key(1)]) == [Verdict.NEW]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_claim_whose_answer_was_lost_is_no_claim(table: Table, kind: type[Any]) -> None:
+    reader = table.reader(kind)
+    reader.claim([key(1)])
+    reader._in_hand.clear()
+    assert reader.claim([key(1)]) == [Verdict.NEW]
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation"), [(DynamoDbFilter, "update_item"), (DynamoDbLogFilter, "put_item")]
+)
+def test_what_aws_refuses_is_a_named_error_and_no_claim(
+    table: Table, kind: type[Any], operation: str
+) -> None:
+    reader = table.reader(kind)
+    table.failing = operation
+    with pytest.raises(StateError, match="filters"):
+        reader.claim([key(1)])
+    table.failing = ""
+    assert reader.claim([key(1)]) == [Verdict.NEW]
+
+
+def test_the_item_filter_writes_twice_an_event(table: Table) -> None:
+    reader = table.reader(DynamoDbFilter)
+    for number in range(10):
+        reader.claim([key(number)], [key(number - 1)] if number else [])
+    reader.claim([], [key(9)])
+    assert table.calls == {"update_item": 20}
+
+
+def test_the_log_writes_once_a_batch(table: Table) -> None:
+    reader = table.reader(DynamoDbLogFilter)
+    table.calls.clear()
+    done: list[bytes] = []
+    for start in range(0, 100, 10):
+        batch = [key(number) for number in range(start, start + 10)]
+        reader.claim(batch, done)
+        done = batch
+    reader.claim([], done)
+    assert table.calls == {"put_item": 11}
+    sizes = [
+        sum(len(name) + len(str(next(iter(value.values())))) for name, value in item.items())
+        for item in table.dynamodb.scan(TableName="filters")["Items"]
+    ]
+    assert max(sizes) < 2_000  # of Python's text of bytes; a write unit is 1 KiB of bytes
+
+
+def test_a_log_that_has_gone_does_not_begin_again_below_its_end(table: Table) -> None:
+    old = table.reader(DynamoDbLogFilter)
+    old.claim([key(1)], [])
+    for item in table.dynamodb.scan(TableName="filters")["Items"]:
+        table.dynamodb.delete_item(
+            TableName="filters", Key={name: item[name] for name in ("reader", "event")}
+        )
+    table.now += 1_209_600
+    new = table.reader(DynamoDbLogFilter)
+    assert new.claim([key(2)]) == [Verdict.NEW]
+    assert old.claim([key(2)]) == [Verdict.BUSY]

@@ -1,0 +1,103 @@
+"""The transport over SQS: how it finds its queues, what it refuses, and the order of FIFO queues."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from eventplane_client import ClientSettings, connect
+from eventplane_client.errors import NothingThereError, RefusedError, UnavailableError
+from eventplane_client.inbox import Inbox
+from eventplane_client.memory_filter import MemoryFilter
+from eventplane_client.sqs import SqsTransport
+from tests.unit.client.worlds import READER, create_filter_table, event
+
+
+class Failing:
+    """A client whose `send_message` fails with `code`."""
+
+    def __init__(self, client: Any, code: str) -> None:
+        self._client = client
+        self._code = code
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def send_message(self, **_: Any) -> None:
+        raise ClientError({"Error": {"Code": self._code}}, "SendMessage")
+
+
+@pytest.fixture
+def sqs(aws: None) -> Any:
+    client = boto3.client("sqs")
+    dead = client.create_queue(QueueName="dead")["QueueUrl"]
+    arn = client.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    redrive = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 7})
+    client.create_queue(
+        QueueName=f"eventplane-test-{READER}-inbox",
+        Attributes={"RedrivePolicy": redrive, "VisibilityTimeout": "77"},
+    )
+    client.create_queue(
+        QueueName=f"eventplane-test-{READER}-outbox.fifo",
+        Attributes={"FifoQueue": "true", "ContentBasedDeduplication": "false"},
+    )
+    return client
+
+
+def find(sqs: Any) -> SqsTransport:
+    return SqsTransport.find(READER, "test", sqs, max_receives=5)
+
+
+def test_it_finds_queues_of_both_kinds_and_the_channels_own_limits(sqs: Any) -> None:
+    transport = find(sqs)
+    assert (transport.visibility_s, transport.max_receives) == (77.0, 7)
+    transport.put(event("a"), 1, durable=True)
+    outbox = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-outbox.fifo")["QueueUrl"]
+    (message,) = sqs.receive_message(QueueUrl=outbox)["Messages"]
+    assert json.loads(message["Body"])["id"] == "a"
+
+
+def test_a_plane_that_is_not_there_is_named(sqs: Any) -> None:
+    with pytest.raises(UnavailableError):
+        SqsTransport.find("nobody", "test", sqs, max_receives=5)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [("Throttling", UnavailableError), ("InvalidMessageContents", RefusedError)]
+)
+def test_what_sqs_says_of_a_put_is_told(sqs: Any, code: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        find(Failing(sqs, code)).put(event(), 1, durable=True)
+
+
+def test_best_effort_keeps_quiet(sqs: Any) -> None:
+    find(Failing(sqs, "Throttling")).put(event(), 1, durable=False)
+
+
+def test_the_settings_lead_to_it(sqs: Any) -> None:
+    create_filter_table(boto3.client("dynamodb"), "eventplane-test-filter")
+    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
+    for state in ("", "dynamodb-log:eventplane-test-filter"):
+        sent = event()
+        sqs.send_message(QueueUrl=inbox_url, MessageBody=sent.json)
+        with connect(ClientSettings(READER, "sqs:test", state=state)) as client, client.subscribe() as inbox:
+            assert inbox.get(5).id == sent.id
+
+
+def test_in_a_fifo_inbox_nothing_overtakes_what_was_given_back(aws: None) -> None:
+    client = boto3.client("sqs")
+    attributes = {"FifoQueue": "true", "VisibilityTimeout": "600"}
+    url = client.create_queue(QueueName="in.fifo", Attributes=attributes)["QueueUrl"]
+    for id in "abc":
+        client.send_message(
+            QueueUrl=url, MessageBody=event(id).json, MessageGroupId="g", MessageDeduplicationId=id
+        )
+    transport = SqsTransport(READER, client, inbox=url, outbox=url, visibility_s=600, max_receives=5)
+    with Inbox(READER, transport, MemoryFilter()) as inbox:
+        inbox.receive(1).nack("again")
+        with pytest.raises(NothingThereError):
+            inbox.receive(0)

@@ -1,0 +1,281 @@
+"""The backends as one contract suite sees them: clients come, crash and come again; the plane stays."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import boto3
+from moto.sqs.models import sqs_backends
+
+from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane_client import Client, Mode
+from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_log import DynamoDbLogFilter
+from eventplane_client.dynamodb_table import PARTITION, SORT
+from eventplane_client.memory import MemoryPlane, MemoryTransport
+from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.memory_subscriptions import MemorySubscriptions
+from eventplane_client.notices import Notice
+from eventplane_client.ports import MessageFilter, Transport
+from eventplane_client.sqlite_filter import SqliteFilter
+from eventplane_client.sqs import SqsTransport
+from eventplane_client.subscription import NoSubscriptions
+
+READER = "alarm-centre"
+SENDER = "family-app"
+MAX_RECEIVES = 3
+VISIBILITY_S = 3_600
+
+_numbers = itertools.count(1)
+
+
+def event(id: str | None = None, source: str = "/homes/1/voice", **attributes: str) -> Envelope:
+    """An event that every world leads to the reader."""
+    attributes = {"type": "org.eventplane.alarm.keyword.v1", **attributes}
+    return write_event(
+        {"id": id or f"event-{next(_numbers)}", "source": source, **attributes}, {"keyword": "help"}
+    )
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+class Steps:
+    """Counts the calls to whatever it wraps, and crashes before or after the one numbered `at`."""
+
+    def __init__(self, at: int | None = None, *, after: bool = False) -> None:
+        self.at = at
+        self.after = after
+        self.taken = 0
+
+    def around(self, wrapped: Any) -> Any:
+        return _Stepping(wrapped, self)
+
+
+class _Stepping:
+    def __init__(self, wrapped: Any, steps: Steps) -> None:
+        self._wrapped = wrapped
+        self._steps = steps
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._wrapped, name)
+        if not callable(found) or name == "close":
+            return found
+
+        def step(*arguments: Any, **options: Any) -> Any:
+            steps = self._steps
+            steps.taken += 1
+            if steps.taken == steps.at and not steps.after:
+                raise Crash
+            answer = found(*arguments, **options)
+            if steps.taken == steps.at:
+                raise Crash
+            return answer
+
+        return step
+
+
+class World(Protocol):
+    """A plane with a `reader` and a `sender`, whose events come there within `idle_s` seconds."""
+
+    reader: str
+    sender: str
+    idle_s: float
+
+    def client(
+        self,
+        participant: str,
+        *,
+        mode: Mode = Mode.EXACTLY_ONCE,
+        steps: Steps | None = None,
+        on_notice: Callable[[Notice], None] = lambda _: None,
+        gap_timeout_s: float | None = None,
+    ) -> Client: ...
+
+    def crash(self) -> None:
+        """Every client's process ends, and what they had in hand comes again."""
+
+    def deliver(self, body: Envelope | bytes) -> None:
+        """To the reader, as a transport does that delivers twice."""
+
+    def hurry(self) -> None:
+        """What waits to come again comes now; nobody crashed."""
+
+    def pending(self) -> int: ...
+
+    def letters(self, least: int = 0) -> list[Envelope]:
+        """The dead letters that were put, once there are `least`."""
+
+    def close(self) -> None: ...
+
+
+T = TypeVar("T")
+
+
+class MemoryWorld:
+    """In memory; the filter is in memory too, or on the disk."""
+
+    reader = READER
+    sender = SENDER
+    idle_s = 0.0
+
+    def __init__(self, directory: Path | None = None, max_receives: int = MAX_RECEIVES) -> None:
+        self._plane = MemoryPlane(visibility_s=VISIBILITY_S, max_receives=max_receives)
+        self._memories: dict[str, Memory] = {}
+        self._directory = directory
+        self._open: list[SqliteFilter] = []
+        self._plane.subscribe(READER, "contract", None)
+
+    def client(
+        self,
+        participant: str,
+        *,
+        mode: Mode = Mode.EXACTLY_ONCE,
+        steps: Steps | None = None,
+        on_notice: Callable[[Notice], None] = lambda _: None,
+        gap_timeout_s: float | None = None,
+    ) -> Client:
+        around = steps.around if steps else lambda wrapped: wrapped
+        transport: Transport = around(MemoryTransport(self._plane, participant))
+        return Client(
+            participant,
+            transport,
+            lambda: around(self._filter(participant)),
+            MemorySubscriptions(self._plane, participant),
+            mode=mode,
+            on_notice=on_notice,
+            gap_timeout_s=gap_timeout_s,
+        )
+
+    def crash(self) -> None:
+        for each in self._open:
+            each.close()  # what the system does for a process that ends
+        self._open.clear()
+        self.hurry()
+
+    def hurry(self) -> None:
+        self._plane.expire()
+
+    def deliver(self, body: Envelope | bytes) -> None:
+        self._plane.deliver_raw(READER, body.json.encode() if isinstance(body, Envelope) else body)
+
+    def pending(self) -> int:
+        return self._plane.pending(READER)
+
+    def letters(self, least: int = 0) -> list[Envelope]:
+        return [each for each in self._plane.events if each.type == "org.eventplane.deadletter.v1"]
+
+    def close(self) -> None:
+        self.crash()
+
+    def _filter(self, participant: str) -> MessageFilter:
+        if self._directory is None:
+            return MemoryFilter(self._memories.setdefault(participant, Memory()))
+        found = SqliteFilter(self._directory / f"{participant}.db", on_notice=lambda _: None)
+        self._open.append(found)
+        return found
+
+
+class SqsWorld:
+    """Queues and table as moto plays them; the sender's outbox is the reader's inbox. Steps are calls."""
+
+    reader = READER
+    sender = SENDER
+    idle_s = 0.0
+
+    def __init__(
+        self, filter: type[DynamoDbFilter] | type[DynamoDbLogFilter], max_receives: int = MAX_RECEIVES
+    ) -> None:
+        self._sqs, self._dynamodb = _clients()
+        number = next(_numbers)
+        self._names = [f"{name}-{number}" for name in ("inbox", "outbox", "nowhere")]
+        self._table = f"filters-{number}"
+        self._make_filter = filter
+        self._max_receives = max_receives
+        self._now = 1_700_000_000.0
+        attributes = {"VisibilityTimeout": str(VISIBILITY_S)}
+        self._inbox, self._outbox, self._nowhere = (
+            self._sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"] for name in self._names
+        )
+        create_filter_table(self._dynamodb, self._table)
+
+    def client(
+        self,
+        participant: str,
+        *,
+        mode: Mode = Mode.EXACTLY_ONCE,
+        steps: Steps | None = None,
+        on_notice: Callable[[Notice], None] = lambda _: None,
+        gap_timeout_s: float | None = None,
+    ) -> Client:
+        around = steps.around if steps else lambda wrapped: wrapped
+        sqs, dynamodb = around(self._sqs), around(self._dynamodb)
+        is_reader = participant == self.reader
+        transport = SqsTransport(
+            participant,
+            sqs,
+            inbox=self._inbox if is_reader else self._nowhere,
+            outbox=self._outbox if is_reader else self._inbox,
+            visibility_s=VISIBILITY_S,
+            max_receives=self._max_receives,
+        )
+        return Client(
+            participant,
+            transport,
+            lambda: self._make_filter(
+                dynamodb, self._table, participant, lease_s=VISIBILITY_S, clock=lambda: self._now
+            ),
+            NoSubscriptions("none here"),
+            mode=mode,
+            on_notice=on_notice,
+            gap_timeout_s=gap_timeout_s,
+        )
+
+    def crash(self) -> None:
+        self._now += 2 * VISIBILITY_S  # who had something in hand is known to be gone
+        self.hurry()
+
+    def hurry(self) -> None:
+        for message in self._queue()._messages:
+            message.change_visibility(0)
+
+    def deliver(self, body: Envelope | bytes) -> None:
+        text = body.json if isinstance(body, Envelope) else body.decode()
+        self._sqs.send_message(QueueUrl=self._inbox, MessageBody=text)
+
+    def pending(self) -> int:
+        return len(self._queue()._messages)
+
+    def letters(self, least: int = 0) -> list[Envelope]:
+        return [parse_event(each.body) for each in self._queue(1)._messages]
+
+    def close(self) -> None:
+        pass
+
+    def _queue(self, at: int = 0) -> Any:
+        (queues,) = (each["us-east-1"].queues for each in sqs_backends.values())
+        return queues[self._names[at]]
+
+
+@cache
+def _clients() -> tuple[Any, Any]:
+    """Making one takes longer than a test."""
+    return boto3.client("sqs"), boto3.client("dynamodb")
+
+
+def create_filter_table(dynamodb: Any, name: str) -> None:
+    """The table as the stacks make it."""
+    dynamodb.create_table(
+        TableName=name,
+        KeySchema=[
+            {"AttributeName": PARTITION, "KeyType": "HASH"},
+            {"AttributeName": SORT, "KeyType": "RANGE"},
+        ],
+        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in (PARTITION, SORT)],
+        BillingMode="PAY_PER_REQUEST",
+    )

@@ -1,0 +1,100 @@
+"""Subscriptions: what is valid, and the contract that they make of another."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract import load_contract
+from eventplane.contract import ContractError, Place, load_compiled
+from eventplane.contract.subscription import (
+    MAX_FILTER_BYTES,
+    MAX_SUBSCRIPTIONS,
+    Subscription,
+    new_subscription,
+    read_subscription,
+    subscription_item,
+    with_subscriptions,
+)
+
+CONTRACT = load_contract()
+NOW = "2026-01-01T00:00:00.000Z"
+NEWS = {"exact": {"type": "org.example.news.v1"}}
+
+
+def subscription(name: str = "news", participant: str = "family-app", filter: object = NEWS) -> Subscription:
+    return new_subscription(participant, name, filter, NOW)
+
+
+@pytest.mark.parametrize(
+    ("name", "filter", "path"),
+    [
+        ("Not A Name", NEWS, "name"),
+        ("news", {}, "filter"),
+        ("news", {"exact": {"type": 5}}, "filter.exact.type"),
+        ("news", {"sql": "type = ("}, "filter.sql"),
+        ("news", {"exact": {"type": "x" * MAX_FILTER_BYTES}}, "filter"),
+    ],
+)
+def test_it_is_checked_as_the_contracts_routes_are(name: str, filter: object, path: str) -> None:
+    with pytest.raises(ContractError) as wrong:
+        subscription(name, filter=filter)
+    assert wrong.value.problems[0].path == path
+
+
+def test_an_item_says_what_it_was_made_of() -> None:
+    assert read_subscription(subscription_item(subscription())) == subscription()
+
+
+def test_without_any_the_contract_stays_what_it_is() -> None:
+    assert with_subscriptions(CONTRACT, []) == (CONTRACT, {})
+
+
+def test_they_make_a_contract_with_a_version_of_its_own_that_reads_back() -> None:
+    derived, refused = with_subscriptions(CONTRACT, [subscription()])
+    assert refused == {}
+    assert derived.version != CONTRACT.version
+    (route,) = set(derived.routes_at(Place.CLOUD)) - set(CONTRACT.routes)
+    assert (route.name, route.destination) == ("family-app-subscribes-news", "family-app.inbox")
+    assert load_compiled(derived.canonical).version == derived.version
+    assert derived.routes_at(Place.DEVICE) == CONTRACT.routes_at(Place.DEVICE)
+
+
+@given(st.permutations([subscription(name, who) for name in "abc" for who in ("family-app", "carers")]))
+def test_their_order_means_nothing(subscriptions: list[Subscription]) -> None:
+    first, _ = with_subscriptions(CONTRACT, subscriptions)
+    assert first.version == with_subscriptions(CONTRACT, reversed(subscriptions))[0].version
+    assert len(first.routes) == len(CONTRACT.routes) + 6
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        subscription(participant="nobody"),
+        subscription(participant="call-service"),
+        Subscription("family-app", "news", "{", NOW),
+        Subscription("family-app", "news", json.dumps({"new": {}}), NOW),
+        Subscription("family-app", "No Name", json.dumps(NEWS), NOW),
+    ],
+)
+def test_one_that_is_wrong_takes_no_other_with_it(wrong: Subscription) -> None:
+    derived, refused = with_subscriptions(CONTRACT, [wrong, subscription("other")])
+    assert set(refused) == {wrong}
+    assert len(derived.routes) == len(CONTRACT.routes) + 1
+
+
+def test_a_name_is_taken_once() -> None:
+    taken = [subscription(), Subscription("family-app", "news", json.dumps(NEWS), "2026-02-01T00:00:00Z")]
+    derived, refused = with_subscriptions(CONTRACT, taken)
+    assert list(refused) == taken[1:]
+    assert len(derived.routes) == len(CONTRACT.routes) + 1
+
+
+def test_their_number_is_bounded() -> None:
+    many = [subscription(f"n{number}") for number in range(MAX_SUBSCRIPTIONS + 1)]
+    derived, refused = with_subscriptions(CONTRACT, many)
+    assert len(derived.routes) == len(CONTRACT.routes) + MAX_SUBSCRIPTIONS
+    assert len(refused) == 1
