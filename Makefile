@@ -18,7 +18,8 @@ ENV ?= dev
 TYPED := contract edge eventplane glue_jobs lambdas local operations stacks
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables crash-test \
-  bench-router bench-edge bench-spool bench-cloud bench-cost bench-scale device-image device-image-check clean
+  bench-router bench-edge bench-spool bench-cloud bench-cost bench-scale device-image device-image-check chaos \
+  clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +81,9 @@ lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 
 crash-test: setup ## Cut the power 10,000 times under the spool; writes build/bench/crash.json (half a minute)
 	@python -m benchmarks.crash
+
+chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/chaos.md); writes build/chaos/SCENARIO.json
+	@python -m local.chaos "$(or $(SCENARIO),singly)" $(if $(SEED),--seed "$(SEED)") $(if $(SECONDS),--seconds "$(SECONDS)")
 
 bench-spool: setup ## Measure what the spool writes; writes build/bench/spool.json
 	@python -m benchmarks.spool
