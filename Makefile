@@ -18,7 +18,7 @@ ENV ?= dev
 TYPED := contract edge eventplane glue_jobs lambdas local operations stacks
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain lock tables crash-test \
-  bench-router bench-edge bench-spool bench-cloud bench-cost bench-scale device-image device-image-check chaos fuzz \
+  bench-router bench-edge bench-spool bench-cloud bench-cost bench-scale device-image device-image-check chaos fuzz figures \
   clean
 
 help: ## List the targets
@@ -41,6 +41,7 @@ lint: setup ## Check style, formatting and the borders between packages
 	ruff format --check .
 	lint-imports
 	python tools/tables.py --check
+	python tools/figures.py --check
 
 tables: setup ## Write the generated tables of the docs
 	python tools/tables.py
@@ -84,6 +85,9 @@ crash-test: setup ## Cut the power 10,000 times under the spool; writes build/be
 
 chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/chaos.md); writes build/chaos/SCENARIO.json
 	@python -m local.chaos "$(or $(SCENARIO),singly)" $(if $(SEED),--seed "$(SEED)") $(if $(SECONDS),--seconds "$(SECONDS)")
+
+figures: setup ## Write docs/figures.md and its plots from every result under build/
+	@python tools/figures.py
 
 fuzz: setup ## Fuzz everything that reads bytes from outside: TARGETS="spool mqtt" SECONDS=60; writes build/bench/fuzz.json
 	@python -m tests.fuzz $(TARGETS) $(if $(SECONDS),--seconds "$(SECONDS)")

@@ -81,12 +81,14 @@ class Sender:
 
         return ServiceClient(service, LOOPBACK, port, on_refused=refused)
 
+    def greet(self) -> None:
+        """Return once the home stands: before its forwarder's first subscription nobody keeps a message."""
+        for type, service in _SERVICES.items():
+            self._clients[service].put(self._noted(type, service, -1), _ROOM_S)
+
     def play(self, ending: threading.Event) -> None:
         """Send the whole load, each event at its time or as soon after as there is room."""
         load = self._load
-        # Before the forwarder's first subscription the broker has nobody to keep a message for.
-        for type, service in _SERVICES.items():
-            self._clients[service].put(self._noted(type, service, -1), _ROOM_S)
         began = monotonic()
         for number in range(load.events):
             if ending.wait(max(0.0, began + number / load.per_s - monotonic())):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -76,6 +77,8 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             home.name: stack.enter_context(Sender(home.name, home.broker.port, contract, sent, scenario.load))
             for home in homes
         }
+        for sender in senders.values():
+            sender.greet()
         faults = faults_of(cloud, homes, senders)
         chosen = kinds or scenario.kinds or sorted({kind for kind, _ in faults})
         strikes = scenario.plan(seed, chosen, scenario.homes, scenario.seconds)
@@ -122,20 +125,17 @@ def _home(
 def _play(senders: Collection[Sender], injector: Injector) -> None:
     """Send the whole load, and wait for the last fault's end."""
     ending = threading.Event()
-    threads = [
-        threading.Thread(target=sender.play, args=(ending,), name=f"load {sender.home}", daemon=True)
-        for sender in senders
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(1.0)
+    with ThreadPoolExecutor(len(senders), thread_name_prefix="load") as workers:
+        try:
+            playing = {workers.submit(sender.play, ending) for sender in senders}
+            while playing:
+                done, playing = wait(playing, 1.0, FIRST_COMPLETED)
                 injector.check()
-        injector.join()
-    finally:
-        ending.set()
+                for each in done:
+                    each.result()
+            injector.join()
+        finally:
+            ending.set()
 
 
 def _arrivals(cloud: Cloud, sent: TimedLog, homes: Sequence[Home]) -> dict[str, Arrivals]:

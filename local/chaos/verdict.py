@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from statistics import median
@@ -83,6 +84,12 @@ def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[
         ),
         Figure("send_rate", sent / outcome.send_s, "events/s", note="while the homes sent, outages included"),
         _less("drain", outcome.drain_s, "s", None, "from the last sending until nothing moved any more"),
+        Figure(
+            "machine_load",
+            os.getloadavg()[1],
+            "processes",
+            note=f"ready, mean of 5 min; {os.cpu_count()} cores",
+        ),
         *_urgent(outcome),
         *_recovered(outcome),
         *_grown(outcome),
