@@ -29,10 +29,10 @@ FOLDERS = ("bench", "chaos")
 HEAD = """\
 # Figures
 
-What was measured: the newest run of each command. `make figures` writes this from `docs/figures.json`, to which
-each run under `build/` adds its own. What the runs of `chaos/` are, and what of them is emulated, says
-[chaos.md](chaos.md). All of a run shares one machine, and times are those of that machine and of whatever else
-ran on it (`machine_load`).
+What was measured: the newest run of each command. `make figures` writes this from `docs/figures.json`, to
+which each run under `build/` adds its own. What the runs of `chaos/` are, and what of them is emulated, says
+[chaos.md](chaos.md). All of a run shares one machine, and times are those of that machine and of whatever
+else ran on it (`machine_load`).
 """
 
 PAPER = """\

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import sys
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from edge.errors import SpoolError
 from edge.spool import read_backlog
 from eventplane.contract import Contract
 from local.chaos.clock import FakeClock
 from local.chaos.disk import SmallDisk
+from local.chaos.machine import Machine
 from local.deploy import ROOT
 from local.mosquitto import Broker, start_mosquitto
 from local.network import Link, Network
 from local.ports import LOOPBACK
 from local.process import Child, Supervisor
 from local.things import Thing
+
+CONTRACT: Final = "contract.json"
+_START_S: Final = 300.0
+"""An emulated processor takes its time."""
 
 
 @dataclass(frozen=True)
@@ -55,24 +62,31 @@ def start_home(
     thing: Thing,
     contract: Contract,
     rule: str,
+    machine: Machine,
     directory: Path,
     disk: SmallDisk | None,
 ) -> Home:
-    """Start the home of `thing`; its spool is on `disk`, or beside its other files."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Start the home of `thing` in `directory`, its forwarder on `machine`.
+
+    The spool is on `disk`, which is mounted beneath that directory, or beside the other files.
+    """
     link = network.link(thing.host, thing.port)
     broker = start_mosquitto(supervisor, f"mosquitto-{thing.name}", directory / "mosquitto")
-    compiled = directory / "contract.json"
+    compiled = directory / CONTRACT
     compiled.write_bytes(contract.canonical)
     spool = (disk.path if disk else directory) / "spool.db"
+    for file in (thing.ca, thing.certificate, thing.key):
+        with contextlib.suppress(shutil.SameFileError):
+            shutil.copy(file, directory)
     settings = directory / "forwarder.toml"
-    settings.write_text(_settings(thing, compiled, spool, broker.port, link.port, rule))
-    clock = FakeClock.found(directory / "clock")
+    settings.write_text(_settings(thing, str(spool.relative_to(directory)), broker.port, link.port, rule))
+    clock = FakeClock.found(directory / "clock") if machine.has_clock else None
     forwarder = supervisor.start(
         f"forwarder-{thing.name}",
-        [sys.executable, "-m", "edge", "--settings", str(settings.resolve())],
+        machine.command(settings),
         env={**os.environ, "PYTHONPATH": str(ROOT), **_clock_variables(clock)},
         ready=spool.exists,
+        ready_seconds=_START_S,
     )
     return Home(thing.name, broker, forwarder, link, spool, compiled, disk, clock)
 
@@ -81,11 +95,11 @@ def _clock_variables(clock: FakeClock | None) -> Mapping[str, str]:
     return clock.environment if clock else {}
 
 
-def _settings(thing: Thing, contract: Path, spool: Path, broker: int, link: int, rule: str) -> str:
+def _settings(thing: Thing, spool: str, broker: int, link: int, rule: str) -> str:
     return f"""\
 thing = "{thing.name}"
-contract = "{contract.resolve()}"
-spool = "{spool.resolve()}"
+contract = "{CONTRACT}"
+spool = "{spool}"
 spool_capacity_bytes = 1073741824
 
 [local]
@@ -94,9 +108,9 @@ port = {broker}
 [cloud]
 host = "{LOOPBACK}"
 port = {link}
-ca = "{thing.ca.resolve()}"
-certificate = "{thing.certificate.resolve()}"
-key = "{thing.key.resolve()}"
+ca = "{thing.ca.name}"
+certificate = "{thing.certificate.name}"
+key = "{thing.key.name}"
 rule = "{rule}"
 
 [health]

@@ -69,8 +69,10 @@ class Injector:
         if self.failure:
             raise self.failure
 
-    def join(self) -> None:
-        """Wait for the end of the last fault. Raises `InjectionError`."""
+    def join(self, *, early: bool = False) -> None:
+        """Wait for the end of the last fault; `early`: no other is begun. Raises `InjectionError`."""
+        if early:
+            self._ending.set()
         self._thread.join()
         self.check()
 

@@ -70,7 +70,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
         network = stack.enter_context(Network())
         cloud = scenario.cloud(supervisor, contract)
         homes = [
-            _home(stack, supervisor, network, cloud, contract, scenario.disk_mib, f"home-{number + 1}")
+            _home(stack, supervisor, network, cloud, contract, scenario, f"home-{number + 1}")
             for number in range(scenario.homes)
         ]
         senders = {
@@ -84,7 +84,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
         strikes = scenario.plan(seed, chosen, scenario.homes, scenario.seconds)
         with Probe(homes) as probe, Injector(strikes, list(senders), faults) as injector:
             began = monotonic()
-            _play(senders.values(), injector)
+            _play(senders.values(), injector, ends_with_load=scenario.ends_with_load)
             sent_at = monotonic()
             wait_until_nothing_waits(lambda: in_homes(homes, senders.values()))
         arrivals = _arrivals(cloud, sent, homes)
@@ -113,16 +113,16 @@ def _home(
     network: Network,
     cloud: Cloud,
     contract: Contract,
-    disk_mib: int,
+    scenario: Scenario,
     name: str,
 ) -> Home:
-    directory = (supervisor.run_dir / "homes" / name).resolve()
-    disk = stack.enter_context(small_disk(directory / "disk", disk_mib))
+    directory = scenario.machine.folder(supervisor.run_dir, name)
+    disk = stack.enter_context(small_disk(directory / "disk", scenario.disk_mib))
     thing = cloud.thing(name, directory)
-    return start_home(supervisor, network, thing, contract, cloud.rule, directory, disk)
+    return start_home(supervisor, network, thing, contract, cloud.rule, scenario.machine, directory, disk)
 
 
-def _play(senders: Collection[Sender], injector: Injector) -> None:
+def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bool) -> None:
     """Send the whole load, and wait for the last fault's end."""
     ending = threading.Event()
     with ThreadPoolExecutor(len(senders), thread_name_prefix="load") as workers:
@@ -133,7 +133,7 @@ def _play(senders: Collection[Sender], injector: Injector) -> None:
                 injector.check()
                 for each in done:
                     each.result()
-            injector.join()
+            injector.join(early=ends_with_load)
         finally:
             ending.set()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eventplane.contract import Contract
 from local.chaos.cloud import Cloud
 from local.chaos.load import Load
+from local.chaos.machine import Machine, ThisMachine
 from local.chaos.schedule import Strike
 from local.process import Supervisor
 
@@ -28,6 +29,9 @@ class Scenario:
     """How long the faults go on."""
     kinds: Sequence[str] = ()
     """Of faults; empty for all that can be made."""
+    ends_with_load: bool = False
+    """The last sending ends the faults too, or (False) they go on for all of `seconds`."""
     loses: bool = False
     contract: Callable[[Contract], Contract] = lambda contract: contract
     disk_mib: int = 64
+    machine: Machine = field(default_factory=ThisMachine)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from eventplane.contract import Contract
 from local.chaos.emulated import Emulated
 from local.chaos.kinds import changed
 from local.chaos.load import Load
+from local.chaos.machine import ArmUserland
 from local.chaos.scenario import Plan, Scenario
 from local.chaos.schedule import Mode, Pace, Strike, every, schedule
 from local.chaos.stand_in import StandIn
 
+_HOUR_S: Final = 3_600.0
 _KILLS: Final = ("forwarder-kill", "router-kill")
 _CALM: Final = Pace(1.0, 3.0, 15.0)
 _BRISK: Final = Pace(0.5, 1.0, 0.5)
@@ -49,20 +52,25 @@ def together() -> Scenario:
 def paper() -> Scenario:
     """The source paper's test: an event a millisecond, forwarder and router killed every 10 s."""
     return Scenario(
-        "paper", 1, Load(100_000, 1_000, 0), _every_ten_seconds, Emulated, seconds=100, kinds=_KILLS
+        "paper",
+        1,
+        Load(100_000, 1_000, 0),
+        _every_ten_seconds,
+        Emulated,
+        seconds=_HOUR_S,
+        kinds=_KILLS,
+        ends_with_load=True,
+        disk_mib=512,
     )
 
 
 def paper_best_effort() -> Scenario:
     """The same events and kills over a channel that promises nothing, from services that wait for nothing."""
-    return Scenario(
-        "paper-best-effort",
-        1,
-        Load(100_000, 1_000, 0, is_careless=True),
-        _every_ten_seconds,
-        Emulated,
-        seconds=100,
-        kinds=_KILLS,
+    at_least_once = paper()
+    return replace(
+        at_least_once,
+        name="paper-best-effort",
+        load=replace(at_least_once.load, is_careless=True),
         loses=True,
         contract=_best_effort,
     )
@@ -94,6 +102,19 @@ def cloud() -> Scenario:
     return Scenario("cloud", 2, Load(7_000, 50, 50), _seeded(Mode.SINGLY, _STEADY), Emulated, seconds=140)
 
 
+def device() -> Scenario:
+    """The forwarder as the device has it, on its processor, emulated."""
+    return Scenario(
+        "device",
+        1,
+        Load(1_200, 10, 50),
+        _seeded(Mode.SINGLY, _STEADY),
+        StandIn,
+        seconds=120,
+        machine=ArmUserland(),
+    )
+
+
 def soak() -> Scenario:
     """Single faults for as long as is said (--seconds): what grows?"""
     return Scenario("soak", 1, Load(60_000, 100, 100), _seeded(Mode.SINGLY, _CALM), StandIn, seconds=600)
@@ -101,5 +122,5 @@ def soak() -> Scenario:
 
 SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
     each.__name__.replace("_", "-"): each
-    for each in (short, singly, pairs, together, cloud, paper, paper_best_effort, million, soak)
+    for each in (short, singly, pairs, together, cloud, paper, paper_best_effort, million, device, soak)
 }

@@ -38,7 +38,8 @@ def main() -> None:
             if time.monotonic() >= over:
                 os._exit(0)
 
-    options = [f"-timeout={SLOW_S}", f"-rss_limit_mb={_MIB}", "-max_len=20000", f"-artifact_prefix={folder}/"]
+    limits = [f"-timeout={SLOW_S}", f"-rss_limit_mb={_MIB}", "-max_len=100000"]
+    options = [*limits, f"-artifact_prefix={folder}/"]
     atheris.Setup([sys.argv[0], *options, str(folder / "corpus")], one)
     atheris.Fuzz()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 from contract.loader import CONTRACT_FILE, load_contract
 from eventplane.batch import pack
@@ -35,6 +36,7 @@ _LETTER = dead_letter(
     original=b"{}",
     contract_version="v",
 )
+_SMALL = Path(__file__).parents[2] / "docs" / "examples" / "doorbell.yaml"
 _FRAME = IngestFrame(pack([_EVENT, _LETTER]), "devices/d/outbox", "d", "p", 1)
 _EXPRESSIONS = (
     "type = 'a' AND (i > -2147483648 OR EXISTS s) XOR NOT b",
@@ -63,8 +65,8 @@ _SEEDS: dict[str, list[bytes]] = {
     "envelope": [_EVENT.json.encode(), _LETTER.json.encode()],
     "batch": [pack([_EVENT, _LETTER]), f"[{_EVENT.json}]".encode(), _EVENT.json.encode()],
     "cesql": [each.encode() for each in _EXPRESSIONS],
-    "contract": [load_contract().canonical],
-    "contract-file": [CONTRACT_FILE.read_bytes()],
+    "contract": [load_contract(_SMALL).canonical, load_contract().canonical],
+    "contract-file": [_SMALL.read_bytes(), CONTRACT_FILE.read_bytes()],
     "receipts": [write_receipts([Receipt(digest(b"a")), Receipt(digest(b"b"), "spool_full")])],
     "frame": [frame_text(_FRAME).encode(), json.dumps({"data": "bm8="}).encode()],
     "mqtt": [
