@@ -35,13 +35,15 @@ class SmallDisk:
 def small_disk(path: Path, mebibytes: int) -> Iterator[SmallDisk | None]:
     """Mount one at `path` while the `with` block runs. None where that is not allowed: it takes root."""
     path.mkdir(parents=True, exist_ok=True)
+    if path.is_mount():
+        _unmount(path)  # of a run that was killed
     if not _mounted(path, mebibytes):
         yield None
         return
     try:
         yield SmallDisk(path)
     finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=False)
+        _unmount(path)
 
 
 def _mounted(path: Path, mebibytes: int) -> bool:
@@ -49,3 +51,7 @@ def _mounted(path: Path, mebibytes: int) -> bool:
         return False
     command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(path)]
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def _unmount(path: Path) -> None:
+    subprocess.run(["umount", "--lazy", str(path)], check=False)

@@ -126,6 +126,10 @@ class Sender:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections at once, and with them a sending that waits for room."""
         for client in self._clients.values():
             client.close()
         self.call_service.close()

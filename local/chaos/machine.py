@@ -38,7 +38,7 @@ class ThisMachine:
     def folder(self, run_dir: Path, home: str, /) -> Path:
         """Beneath the run's."""
         folder = (run_dir / "homes" / home).resolve()
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def command(self, settings: Path) -> list[str]:

@@ -134,6 +134,10 @@ def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bo
                 for each in done:
                     each.result()
             injector.join(early=ends_with_load)
+        except BaseException:
+            for sender in senders:
+                sender.close()  # one that waits for room would keep us waiting as well
+            raise
         finally:
             ending.set()
 
