@@ -64,9 +64,7 @@ class ArmUserland:
     def command(self, settings: Path) -> list[str]:
         """One process: unshare and the shell become the emulator."""
         inside = f"/{settings.parent.name}"
-        enter = (
-            'mount --rbind /proc "$0/proc" && exec chroot "$0" /qemu-arm-static /usr/bin/python3 -I -S "$@"'
-        )
+        enter = 'mount --rbind /proc "$0/proc" && exec chroot "$0" "$@"'
         image = [f"{inside}/image.pyz", "--settings", f"{inside}/{settings.name}"]
         python = ["/qemu-arm-static", "/usr/bin/python3", "-I", "-S"]
         return ["unshare", "--mount", "sh", "-c", enter, str(USERLAND), *python, *image]
