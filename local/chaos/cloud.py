@@ -20,6 +20,10 @@ class Cloud(Protocol):
         """What is real in it, in a few words."""
 
     @property
+    def patience_s(self) -> float:
+        """How long nothing may come of it before what is missing counts as lost."""
+
+    @property
     def contract(self) -> Contract:
         """The contract that it began with."""
 

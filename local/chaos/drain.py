@@ -12,8 +12,7 @@ from local.chaos.home import Home
 from local.chaos.load import Sender
 
 PATIENCE_S: Final = 240.0
-"""How long nothing may move before a wait is given up and the verdict is drawn from what is there. Longer
-than the queues of a deployed plane hide a message whose function was killed."""
+"""How long nothing may move before a wait is given up and the verdict is drawn from what is there."""
 
 _POLL_S: Final = 0.2
 

@@ -33,6 +33,7 @@ class Emulated:
     """Starts emulator, plane and consumers beneath `supervisor.run_dir`."""
 
     description = "the plane as cdk deploys it, in the emulated cloud"
+    patience_s = 4.0 * VISIBILITY_S
 
     def __init__(self, supervisor: Supervisor, contract: Contract) -> None:
         self._plane = deploy_plane(supervisor, start_emulator(supervisor))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ from local.chaos.cloud import Cloud
 from local.chaos.counters import Times
 from local.chaos.disk import small_disk
 from local.chaos.drain import in_homes, missing, wait_until_nothing_waits
+from local.chaos.given_up import given_up
 from local.chaos.home import Home, start_home
 from local.chaos.injector import Injector, Struck
 from local.chaos.kinds import faults_of
@@ -39,13 +41,15 @@ from local.services import CALL_SERVICE
 class Outcome:
     """Everything that a run found.
 
-    `arrivals` by cloud service; `called` has when the home's call-service placed the call for each alarm.
+    `given_up` counts by home what the device says it discarded. `arrivals` by cloud service; `called` has
+    when the home's call-service placed the call for each alarm.
     `send_s` and `drain_s`: how long the homes sent, and how long then until everything stood still.
     """
 
     verdicts: Sequence[Verdict]
     dead_letters: int
     audit: Mapping[str, Any]
+    given_up: Counter[str]
     sent: TimedLog
     arrivals: Mapping[str, Arrivals]
     called: Times
@@ -91,10 +95,12 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
         drained_at = monotonic()
         arrived = {name: each.arrived for name, each in arrivals.items()}
         arrived[CALL_SERVICE] = _at_call_services(senders.values())
+        archive = cloud.fetch_archive()
         return Outcome(
             verdicts=judge(_expected(contract, sent, homes), arrived),
             dead_letters=dead_lettered(sent.malformed, arrived),
-            audit=audit(supervisor, cloud.fetch_archive(), output / "audit"),
+            audit=audit(supervisor, archive, output / "audit"),
+            given_up=given_up(archive, contract.device.outbox.address),
             sent=sent,
             arrivals=arrivals,
             called=_called(senders.values()),
@@ -147,7 +153,7 @@ def _arrivals(cloud: Cloud, sent: TimedLog, homes: Sequence[Home]) -> dict[str, 
     expected = {name: len(keys) for name, keys in _expected(cloud.contract, sent, homes).items()}
     services = [name for name in expected if name not in (CALL_SERVICE, MONITOR)]
     arrivals = {name: cloud.arrivals(name) for name in services}
-    wait_until_nothing_waits(lambda: missing(arrivals, expected))
+    wait_until_nothing_waits(lambda: missing(arrivals, expected), cloud.patience_s)
     for home in homes:
         home.forwarder.stop()
     cloud.settle()

@@ -33,6 +33,7 @@ class StandIn:
 
     description = "Mosquitto in IoT Core's place, the functions' own code over files"
     rule = RULE
+    patience_s = 30.0
 
     def __init__(self, supervisor: Supervisor, contract: Contract) -> None:
         self.folder = supervisor.run_dir / "cloud"
