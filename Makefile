@@ -19,7 +19,7 @@ TYPED := contract edge eventplane eventplane_client glue_jobs lambdas local oper
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
-  device-image device-image-check clean
+  device-image device-image-check chaos fuzz figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,7 @@ lint: setup ## Check style, formatting and the borders between packages
 	ruff format --check .
 	lint-imports
 	python tools/tables.py --check
+	python tools/figures.py --check
 
 tables: setup ## Write the generated tables of the docs
 	python tools/tables.py
@@ -88,6 +89,15 @@ lock: setup ## Regenerate the lock files; UPGRADE=1 takes newer versions
 
 crash-test: setup ## Cut the power 10,000 times under the spool; writes build/bench/crash.json (half a minute)
 	@python -m benchmarks.crash
+
+chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/chaos.md); writes build/chaos/SCENARIO.json
+	@python -m local.chaos "$(or $(SCENARIO),singly)" $(if $(SEED),--seed "$(SEED)") $(if $(SECONDS),--seconds "$(SECONDS)")
+
+figures: setup ## Write docs/figures.md and its plots from every result under build/
+	@python tools/figures.py
+
+fuzz: setup ## Fuzz everything that reads bytes from outside: TARGETS="spool mqtt" SECONDS=60; writes build/bench/fuzz.json
+	@python -m tests.fuzz $(TARGETS) $(if $(SECONDS),--seconds "$(SECONDS)")
 
 bench-spool: setup ## Measure what the spool writes; writes build/bench/spool.json
 	@python -m benchmarks.spool

@@ -41,11 +41,11 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """How many times better than the peer."""
+        """How many times better than the peer; None without one, and for nothing at all."""
         if self.peer_value is None:
             return None
         better, worse = (self.value, self.peer_value)[:: 1 if self.higher_is_better else -1]
-        return round(better / worse, 2)
+        return round(better / worse, 2) if worse else None
 
     def document(self) -> dict[str, object]:
         """The figure as it stands in the file."""
@@ -84,9 +84,13 @@ def _timed(action: Callable[[], object], number: int) -> float:
 
 
 def write(
-    name: str, figures: Sequence[Figure], command: str, clock: str = "CPU time of one process, median of runs"
+    name: str,
+    figures: Sequence[Figure],
+    command: str,
+    clock: str = "CPU time of one process, median of runs",
+    folder: Path = FOLDER,
 ) -> None:
-    """Write build/bench/`name`.json and print its figures; `clock` says what was timed with what."""
+    """Write `name`.json in `folder` and print its figures; `clock` says what was timed with what."""
     document = {
         "figures": [each.document() for each in figures],
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, "
@@ -95,8 +99,8 @@ def write(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,
     }
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
     for each in figures:
         sys.stdout.write(_line(each))
 

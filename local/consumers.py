@@ -100,7 +100,7 @@ class Consumer:
         try:
             event = self._format.read(None, body)
             key = _key(event)
-            if _comes_in_its_own_time(event.get_type()):
+            if comes_in_its_own_time(event.get_type()):
                 counted = self.reports
         except (BaseCloudEventException, ValueError, TypeError, AttributeError, KeyError):
             # The SDK raises all of these for a text that is no event.
@@ -171,16 +171,21 @@ class Consumers:
         return True
 
 
-def _comes_in_its_own_time(type: str) -> bool:
+def comes_in_its_own_time(type: str) -> bool:
+    """Whether nobody can say how many events of `type` there must be: what is reported of devices."""
     return (type.startswith(REPORT_PREFIX) and type != STARTED) or type == NOTICE
 
 
-def _key(event: BaseCloudEvent) -> Key:
-    if event.get_type() == STARTED:
-        return STARTED, event.get_source()
-    if event.get_type() != DEAD_LETTER_TYPE:
-        return event.get_source(), event.get_id()
-    data = event.get_data()
+def key_of(type: str, source: str, id: str, data: Any) -> Key:
+    """What an event that arrived is known by. Raises TypeError and KeyError for a letter that is none."""
+    if type == STARTED:
+        return STARTED, source
+    if type != DEAD_LETTER_TYPE:
+        return source, id
     if not isinstance(data, dict):
         raise TypeError("a dead letter has a JSON object as its data")
     return data["reason"], data["original_sha256"]
+
+
+def _key(event: BaseCloudEvent) -> Key:
+    return key_of(event.get_type(), event.get_source(), event.get_id(), event.get_data())

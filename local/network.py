@@ -1,4 +1,4 @@
-"""The line between a home and the cloud, which can be cut and healed.
+"""The line between a home and the cloud, which can be cut, healed, and have weather.
 
 It passes bytes, whatever they are: mutual TLS goes through untouched.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from random import Random
 from types import TracebackType
 from typing import Any, Self
 
 from local.ports import LOOPBACK, free_port
-
-_CHUNK_BYTES = 65_536
+from local.weather import FAIR, Weather, carry
 
 
 class Link:
@@ -30,6 +30,10 @@ class Link:
         self._target = (host, port)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._weather = FAIR
+        self._is_loud = asyncio.Event()
+        self._is_loud.set()
+        self._random = Random(self.port)
 
     @property
     def is_cut(self) -> bool:
@@ -44,6 +48,21 @@ class Link:
         """Accept connections again, on the same port. Nothing if the line is whole."""
         self._network.run(self._heal())
 
+    def drop(self) -> None:
+        """Close every connection, and accept new ones at once."""
+        self._network.run(self._drop())
+
+    def set_weather(self, weather: Weather) -> None:
+        """From now on, for the connections that stand and for those that come."""
+        self._network.run(self._set_weather(weather))
+
+    async def _set_weather(self, weather: Weather) -> None:
+        self._weather = weather
+        if weather.silent:
+            self._is_loud.clear()
+        else:
+            self._is_loud.set()
+
     async def _heal(self) -> None:
         if self._server is None:
             self._server = await asyncio.start_server(self._accept, LOOPBACK, self.port)
@@ -52,6 +71,9 @@ class Link:
         if self._server is not None:
             self._server.close()
             self._server = None
+        await self._drop()
+
+    async def _drop(self) -> None:
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
@@ -84,18 +106,16 @@ class Link:
             to_cloud.transport.abort()
 
     async def _up(self, home: asyncio.StreamReader, to_cloud: asyncio.StreamWriter) -> None:
-        while chunk := await home.read(_CHUNK_BYTES):
-            self.bytes_up += len(chunk)
-            to_cloud.write(chunk)
-            await to_cloud.drain()
-        to_cloud.write_eof()
+        def count(size: int) -> None:
+            self.bytes_up += size
+
+        await carry(home, to_cloud, lambda: self._weather, self._is_loud, count, self._random)
 
     async def _down(self, cloud: asyncio.StreamReader, to_home: asyncio.StreamWriter) -> None:
-        while chunk := await cloud.read(_CHUNK_BYTES):
-            self.bytes_down += len(chunk)
-            to_home.write(chunk)
-            await to_home.drain()
-        to_home.write_eof()
+        def count(size: int) -> None:
+            self.bytes_down += size
+
+        await carry(cloud, to_home, lambda: self._weather, self._is_loud, count, self._random)
 
 
 class Network:

@@ -8,13 +8,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import MISSING, fields
 from datetime import date, timedelta
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, Protocol
 
 from botocore.exceptions import ClientError
 
-from eventplane.ledger import CONTRACTS
+from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord
 from operations.errors import ArchiveMissingError
 
 _PARALLEL: Final = 8
@@ -114,6 +115,8 @@ class Days:
                 for line in lines:
                     try:
                         record = wanted(line)
+                        if record is not None:
+                            _check(record, name.partition("/")[0])
                     except (ValueError, LookupError, TypeError, RecursionError) as error:
                         self.damaged[name] = f"a line is no record: {error!r}"
                         continue
@@ -122,6 +125,19 @@ class Days:
         except (EOFError, OSError, zlib.error) as error:
             self.damaged[name] = str(error)
         return found
+
+
+_SHAPES: Final = {TAP: TapRecord, LEDGER: LedgerRecord}
+_KINDS: Final[dict[str, tuple[type, ...]]] = {
+    "int": (int,), "str": (str,), "Outcome": (str,), "str | None": (str, type(None)),
+}  # fmt: skip
+
+
+def _check(record: Record, folder: str) -> None:
+    """Raises TypeError and LookupError for a row that lacks what `folder` has in each."""
+    for field in fields(_SHAPES[folder]):
+        if field.default is MISSING and not isinstance(record[field.name], _KINDS[str(field.type)]):
+            raise TypeError(f"{field.name} is {record[field.name]!r}")
 
 
 def json_object(line: bytes) -> Record | None:

@@ -35,7 +35,10 @@ def archived_letters(days: Days, uplink: str) -> Iterator[Letter]:
         if _IS_EVENT in line and not refused and DEAD_LETTER_TYPE.encode() not in line:
             return None
         record = json_object(line)
-        if record is None or record.get("event") is None:
+        if record is None:
+            return None
+        if record["event"] is None:
+            base64.b64decode(record["original_base64"])  # damaged here, and not for whoever reads it
             return record
         event = json_object(record["event"].encode())
         mine = event and (

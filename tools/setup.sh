@@ -14,6 +14,7 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 
 has_mosquitto() { PATH="$PATH:/usr/sbin" command -v mosquitto >/dev/null; }
 has_java_17() { compgen -G '/usr/lib/jvm/*17*/bin/java' >/dev/null || java -version 2>&1 | grep -q 'version "17'; }
+has_faketime() { compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null; }
 has_venv() { "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; }
 
 debian_packages() {
@@ -23,6 +24,7 @@ debian_packages() {
   has_mosquitto || missing+=(mosquitto)
   has_java_17 || missing+=(openjdk-17-jre-headless)
   command -v chromium >/dev/null || missing+=(chromium)
+  has_faketime || missing+=(libfaketime)
   command -v strace >/dev/null || missing+=(strace)
   command -v systemd-analyze >/dev/null || missing+=(systemd)
   command -v openssl >/dev/null || missing+=(openssl)

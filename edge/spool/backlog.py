@@ -18,7 +18,7 @@ def read_backlog(path: Path) -> dict[str, int]:
     try:
         with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             return dict(db.execute(BACKLOG))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise SpoolError(
             path, f"cannot be read: {error}", "name the spool of a forwarder that has run"
         ) from error

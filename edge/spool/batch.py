@@ -83,7 +83,7 @@ def read_texts(blob: bytes, last: int) -> Iterator[tuple[int, str | None]]:
             start += size
             intact = len(text) == size and zlib.crc32(text) == checksum
             yield last - before, text.decode("utf-8") if intact else None
-    except struct.error as error:
+    except (struct.error, TypeError) as error:
         raise DamagedTextError(None) from error
 
 
@@ -102,5 +102,5 @@ def unpack_waiting(blob: bytes, last: int) -> list[tuple[int, int | None]]:
             (last - before, None if expires_ms == _NEVER else expires_ms)
             for before, expires_ms in _WAITING.iter_unpack(blob)
         ]
-    except struct.error as error:
+    except (struct.error, TypeError) as error:
         raise DamagedTextError(None) from error

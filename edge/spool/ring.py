@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from edge.recent import KEY_BYTES
+from edge.spool.batch import DamagedTextError
 
 KEPT_KEYS = 8192
 """Keys that are kept at least; 16 bytes each on the disk."""
@@ -50,4 +51,8 @@ def read_keys(db: sqlite3.Connection, next_sequence: int, count: int) -> list[by
 
 def _read(db: sqlite3.Connection, block: int) -> bytes:
     row = db.execute("SELECT keys FROM recent WHERE block = ?", (block % _BLOCKS,)).fetchone()
-    return bytes(row[0]) if row else b""
+    if row is None:
+        return b""
+    if not isinstance(row[0], bytes):
+        raise DamagedTextError(None)
+    return row[0]

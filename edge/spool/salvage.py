@@ -24,6 +24,8 @@ SHIFT = 1 << 40
 
 _BATCH = "SELECT last, rank, stored_ms, destinations, texts FROM batch WHERE last > ? ORDER BY last LIMIT 1"
 _STEPS = 62
+_UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""The second when SQLite's own message quotes damaged bytes, which Python cannot decode."""
 _DAMAGE = (sqlite3.Error, DamagedTextError, UnicodeDecodeError, TypeError, ValueError, AttributeError)
 """A damaged row can hold anything."""
 
@@ -104,7 +106,7 @@ def _rows(old: sqlite3.Connection) -> Iterator[tuple[int, int, int, str, bytes]]
     while after is not None:
         try:
             row = old.execute(_BATCH, (after,)).fetchone()
-        except sqlite3.Error:
+        except _UNREADABLE:
             after = _behind_hole(old, after)
             continue
         if row is None:
@@ -128,7 +130,7 @@ def _behind_hole(old: sqlite3.Connection, after: int) -> int | None:
 def _can_read(old: sqlite3.Connection, after: int) -> bool:
     try:
         return old.execute(_BATCH, (after,)).fetchone() is not None
-    except sqlite3.Error:
+    except _UNREADABLE:
         return False
 
 

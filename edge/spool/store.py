@@ -106,7 +106,7 @@ class Spool:
 
         At least one when there is one; fewer than `limit` also when they hold `READ_CHARACTERS`.
         """
-        with self._errors("cannot be read"):
+        with self._errors("cannot be read"), damage_of_any_kind(self.path):
             return self._contents.read(destination, rank, after, limit)
 
     def holding(self, kind: str, key: str) -> Holding | None:
@@ -158,12 +158,12 @@ class Spool:
 
     def discards(self) -> list[DiscardTally]:
         """What was discarded since the last closing; a very long list comes in parts, a closing each."""
-        with self._errors("cannot be read"):
+        with self._errors("cannot be read"), damage_of_any_kind(self.path):
             return read_discards(self._db)
 
     def recent_keys(self, count: int) -> list[bytes]:
         """The keys of the last `count` events, or as many as are kept, oldest first."""
-        with self._errors("cannot be read"):
+        with self._errors("cannot be read"), damage_of_any_kind(self.path):
             return read_keys(self._db, self._contents.next_sequence, count)
 
     def tidy(self) -> bool:

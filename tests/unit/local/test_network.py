@@ -9,6 +9,7 @@ import pytest
 
 from local.network import Link, Network
 from local.ports import LOOPBACK
+from local.weather import FAIR, Weather
 
 
 class Echo(socketserver.BaseRequestHandler):
@@ -113,3 +114,32 @@ def _is_closed(home: socket.socket) -> bool:
         return home.recv(1) == b""
     except ConnectionResetError:
         return True
+
+
+def test_a_dropped_connection_can_be_made_again_at_once(link: Link) -> None:
+    with dial(link) as home:
+        assert exchange(home, b"before") == b"before"
+        link.drop()
+        assert _is_closed(home)
+    with dial(link) as again:
+        assert exchange(again, b"after") == b"after"
+
+
+def test_a_silent_line_takes_everything_and_passes_it_when_it_speaks_again(link: Link) -> None:
+    link.set_weather(Weather(silent=True))
+    with dial(link) as home:
+        home.sendall(b"held")
+        home.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            home.recv(4)
+        home.settimeout(5)
+        link.set_weather(FAIR)
+        assert home.recv(4) == b"held"
+
+
+@pytest.mark.parametrize("weather", [Weather(delay_s=0.01, loss=0.5), Weather(bytes_per_s=1_000_000)])
+def test_weather_holds_up_and_changes_nothing(link: Link, weather: Weather) -> None:
+    data = bytes(range(256)) * 100
+    link.set_weather(weather)
+    with dial(link) as home:
+        assert exchange(home, data) == data

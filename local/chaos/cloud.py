@@ -1,0 +1,50 @@
+"""What a run needs to know of its cloud: `local.chaos.stand_in` and `local.chaos.emulated` are two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from eventplane.contract import Contract
+from local.chaos.arrivals import Arrivals
+from local.chaos.faults import Fault
+from local.things import Thing
+
+
+class Cloud(Protocol):
+    """A cloud with the plane in it."""
+
+    @property
+    def description(self) -> str:
+        """What is real in it, in a few words."""
+
+    @property
+    def patience_s(self) -> float:
+        """How long nothing may come of it before what is missing counts as lost."""
+
+    @property
+    def contract(self) -> Contract:
+        """The contract that it began with."""
+
+    @property
+    def rule(self) -> str:
+        """The ingest rule that devices publish into."""
+
+    def thing(self, home: str, directory: Path) -> Thing:
+        """Provision a device called `home`."""
+
+    def faults(self) -> Mapping[str, Fault]:
+        """What can break in it, by kind."""
+
+    def put_contract(self, contract: Contract) -> None:
+        """Put another contract in force."""
+
+    def arrivals(self, service: str) -> Arrivals:
+        """What the cloud service receives."""
+
+    def settle(self) -> None:
+        """Return when everything that it accepted is handled; nothing new comes."""
+
+    def fetch_archive(self) -> Path:
+        """The archive, as a folder."""

@@ -1,0 +1,54 @@
+"""`python -m local.chaos.consumer FOLDER SERVICE=URL...`: the cloud services, in a process that can die.
+
+Each service reads its inbox queue, writes down what came, and only then deletes it: what a killed reader had
+in its hands comes again when the queue's visibility timeout is over.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from local.chaos.arrivals import ArrivalWriter
+
+_BATCH = 10
+_LONG_POLL_S = 1
+
+
+def read(sqs: Any, url: str, writer: ArrivalWriter) -> None:
+    """Read one queue for ever."""
+    while True:
+        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=_BATCH, WaitTimeSeconds=_LONG_POLL_S)
+        if messages := answer.get("Messages", []):
+            writer.write(message["Body"] for message in messages)
+            entries = [
+                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
+                for number, message in enumerate(messages)
+            ]
+            sqs.delete_message_batch(QueueUrl=url, Entries=entries)
+
+
+def main() -> None:
+    """A thread a service. Whatever ends one ends the process: its supervisor starts it again."""
+    folder = Path(sys.argv[1])
+    for argument in sys.argv[2:]:
+        service, _, url = argument.partition("=")
+        writer = ArrivalWriter(folder / f"{service}.jsonl")
+        threading.Thread(target=_read_or_end, args=(url, writer), name=service, daemon=True).start()
+    threading.Event().wait()
+
+
+def _read_or_end(url: str, writer: ArrivalWriter) -> None:
+    try:
+        read(boto3.client("sqs"), url, writer)
+    finally:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

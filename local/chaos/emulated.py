@@ -1,0 +1,99 @@
+"""The plane as `cdk deploy` makes it, in the emulated cloud, read by consumers in a process of their own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from contract.publish import Publisher, find_deployment
+from eventplane.contract import Contract
+from local.chaos.arrivals import Arrivals
+from local.chaos.drain import wait_until_nothing_waits
+from local.chaos.faults import Fault, Kill, Moment
+from local.chaos.functions import kill_functions
+from local.demo.archive import fetch
+from local.demo.plane import deploy_plane
+from local.deploy import ROOT
+from local.emulator import start_emulator
+from local.process import Supervisor
+from local.things import Thing, provision
+
+ROUTERS: Final = ("router-device", "router-device-urgent")
+ARCHIVE_WRITER: Final = "archive-writer"
+
+VISIBILITY_S: Final = 35
+"""For so long a source queue hides what a function works on; deployed it is six times the function's timeout,
+180 s. Longer than one timeout, or a function that is only slow would be taken for dead."""
+
+_SOURCES: Final = ("IngestUrl", "UrgentIngestUrl", "TapUrl")
+
+
+class Emulated:
+    """Starts emulator, plane and consumers beneath `supervisor.run_dir`."""
+
+    description = "the plane as cdk deploys it, in the emulated cloud"
+    patience_s = 4.0 * VISIBILITY_S
+
+    def __init__(self, supervisor: Supervisor, contract: Contract) -> None:
+        self._plane = deploy_plane(supervisor, start_emulator(supervisor))
+        self.contract = contract
+        self.rule = self._plane.outputs["IngestRule"]
+        self._folder = supervisor.run_dir.resolve() / "arrivals"
+        self._folder.mkdir()
+        self._archive = supervisor.run_dir / "archive"
+        sqs = self._plane.cloud.client("sqs")
+        for source in _SOURCES:
+            url = self._plane.outputs[source]
+            sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(VISIBILITY_S)})
+        inboxes = [f"{service}={url}" for service, url in self._plane.inboxes.items()]
+        self._consumers = supervisor.start(
+            "consumers",
+            [sys.executable, "-m", "local.chaos.consumer", str(self._folder), *inboxes],
+            env={**self._plane.cloud.environment(), "PYTHONPATH": str(ROOT)},
+        )
+
+    def thing(self, home: str, directory: Path) -> Thing:
+        """A registered thing with its certificate."""
+        return provision(
+            self._plane.cloud, home, policy=self._plane.outputs["DevicePolicy"], directory=directory
+        )
+
+    def faults(self) -> dict[str, Fault]:
+        """What can break: functions in the midst of their work, and the consumers."""
+        cloud = self._plane.cloud
+        return {
+            "router-kill": Moment(lambda: kill_functions(cloud, *ROUTERS)),
+            "archive-writer-kill": Moment(lambda: kill_functions(cloud, ARCHIVE_WRITER)),
+            "consumer-kill": Kill(self._consumers),
+        }
+
+    def put_contract(self, contract: Contract) -> None:
+        """Publish it, as an operator does."""
+        client = self._plane.cloud.client
+        Publisher(find_deployment("local", client), client("dynamodb")).publish(contract)
+
+    def arrivals(self, service: str) -> Arrivals:
+        """What `service` receives."""
+        return Arrivals(self._folder / f"{service}.jsonl")
+
+    def settle(self) -> None:
+        """Return when no queue of the plane holds a message any more."""
+        sqs = self._plane.cloud.client("sqs")
+        counts = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        names = [*_SOURCES, *self._plane.inbox_outputs.values()]
+
+        def messages() -> int:
+            answers = (
+                sqs.get_queue_attributes(QueueUrl=self._plane.outputs[name], AttributeNames=counts)
+                for name in names
+            )
+            return sum(int(answer["Attributes"][count]) for answer in answers for count in counts)
+
+        wait_until_nothing_waits(messages)
+
+    def fetch_archive(self) -> Path:
+        """Copied from its bucket."""
+        plane = self._plane
+        fetch(plane.cloud.client("s3"), plane.outputs["ArchiveBucket"], self._archive, lambda *_: None)
+        return self._archive

@@ -1,0 +1,96 @@
+"""Carries a schedule out, one step after the other, and notes when each fault really began and ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic, time
+from types import TracebackType
+from typing import Self
+
+from local.chaos.faults import Fault
+from local.chaos.schedule import Strike
+from local.errors import LocalError
+
+
+class InjectionError(LocalError):
+    """A fault could not be begun or ended. `kind` and `home` say which; the cause says why."""
+
+    def __init__(self, kind: str, home: str, cause: BaseException) -> None:
+        self.kind, self.home = kind, home
+        super().__init__(f"{kind} at {home}: {cause}")
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """Fault `kind` at `home` from `began` to `ended` (Unix seconds)."""
+
+    kind: str
+    home: str
+    began: float
+    ended: float
+
+
+class Injector:
+    """Strikes as `strikes` say, counted from the start of its `with` block; `faults` by kind and home number.
+
+    When the block ends early, what is broken is mended first. `struck` has what is over.
+    """
+
+    def __init__(
+        self, strikes: Sequence[Strike], homes: Sequence[str], faults: Mapping[tuple[str, int], Fault]
+    ) -> None:
+        self.struck: list[Struck] = []
+        self.failure: InjectionError | None = None
+        self._homes = homes
+        self._faults = faults
+        self._steps = sorted(
+            [(strike.at_s, False, strike) for strike in strikes]
+            + [(strike.until_s, True, strike) for strike in strikes],
+            key=lambda step: step[0],
+        )
+        self._began: dict[Strike, float] = {}
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="faults", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        """Raises `InjectionError` when a fault could not be begun or ended."""
+        if self.failure:
+            raise self.failure
+
+    def join(self, *, early: bool = False) -> None:
+        """Wait for the end of the last fault; `early`: no other is begun. Raises `InjectionError`."""
+        if early:
+            self._ending.set()
+        self._thread.join()
+        self.check()
+
+    def _run(self) -> None:
+        start = monotonic()
+        for at, is_end, strike in self._steps:
+            stopped = self._ending.wait(max(0.0, start + at - monotonic()))
+            if is_end and strike in self._began:
+                self._do(strike, lambda fault: fault.heal())
+                self.struck.append(
+                    Struck(strike.kind, self._homes[strike.home], self._began.pop(strike), time())
+                )
+            elif not is_end and not stopped:
+                self._began[strike] = time()
+                self._do(strike, lambda fault: fault.start())
+
+    def _do(self, strike: Strike, step: Callable[[Fault], None]) -> None:
+        try:
+            step(self._faults[strike.kind, strike.home])
+        except Exception as error:  # noqa: BLE001 - raised where the run waits, with the fault's name
+            self.failure = self.failure or InjectionError(strike.kind, self._homes[strike.home], error)

@@ -1,0 +1,180 @@
+"""One run: homes under load while things break, then the counts of both ends and the audit."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from contract import load_contract
+from eventplane.contract import Contract
+from eventplane.presence import MONITOR
+from local.chaos.arrivals import Arrivals
+from local.chaos.audit import audit
+from local.chaos.cloud import Cloud
+from local.chaos.counters import Times
+from local.chaos.disk import small_disk
+from local.chaos.drain import in_homes, missing, wait_until_nothing_waits
+from local.chaos.given_up import given_up
+from local.chaos.home import Home, start_home
+from local.chaos.injector import Injector, Struck
+from local.chaos.kinds import faults_of
+from local.chaos.load import Sender, TimedLog
+from local.chaos.probe import Probe, Sample
+from local.chaos.scenario import Scenario
+from local.network import Network
+from local.oracle import Arrived, Verdict, dead_lettered, expected_by_service, judge
+from local.process import Supervisor
+from local.sent import Key
+from local.services import CALL_SERVICE
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything that a run found.
+
+    `given_up` counts by home what the device says it discarded. `arrivals` by cloud service; `called` has
+    when the home's call-service placed the call for each alarm.
+    `send_s` and `drain_s`: how long the homes sent, and how long then until everything stood still.
+    """
+
+    verdicts: Sequence[Verdict]
+    dead_letters: int
+    audit: Mapping[str, Any]
+    given_up: Counter[str]
+    sent: TimedLog
+    arrivals: Mapping[str, Arrivals]
+    called: Times
+    struck: Sequence[Struck]
+    samples: Sequence[Sample]
+    send_s: float
+    drain_s: float
+    contract_version: str
+    cloud: str
+
+
+def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) -> Outcome:
+    """Play `scenario` with faults as `seed` says: of `kinds`, or of all that can be made here.
+
+    Raises what keeps a part from starting, `ScheduleError`, `InjectionError`, `AuditError`.
+    """
+    shutil.rmtree(output, ignore_errors=True)
+    contract = scenario.contract(load_contract())
+    sent = TimedLog(contract)
+    with ExitStack() as stack:
+        supervisor = stack.enter_context(Supervisor(output))
+        network = stack.enter_context(Network())
+        cloud = scenario.cloud(supervisor, contract)
+        homes = [
+            _home(stack, supervisor, network, cloud, contract, scenario, f"home-{number + 1}")
+            for number in range(scenario.homes)
+        ]
+        senders = {
+            home.name: stack.enter_context(Sender(home.name, home.broker.port, contract, sent, scenario.load))
+            for home in homes
+        }
+        for sender in senders.values():
+            sender.greet()
+        faults = faults_of(cloud, homes, senders)
+        chosen = kinds or scenario.kinds or sorted({kind for kind, _ in faults})
+        strikes = scenario.plan(seed, chosen, scenario.homes, scenario.seconds)
+        with Probe(homes) as probe, Injector(strikes, list(senders), faults) as injector:
+            began = monotonic()
+            _play(senders.values(), injector, ends_with_load=scenario.ends_with_load)
+            sent_at = monotonic()
+            wait_until_nothing_waits(lambda: in_homes(homes, senders.values()))
+        arrivals = _arrivals(cloud, sent, homes)
+        drained_at = monotonic()
+        arrived = {name: each.arrived for name, each in arrivals.items()}
+        arrived[CALL_SERVICE] = _at_call_services(senders.values())
+        archive = cloud.fetch_archive()
+        return Outcome(
+            verdicts=judge(_expected(contract, sent, homes), arrived),
+            dead_letters=dead_lettered(sent.malformed, arrived),
+            audit=audit(supervisor, archive, output / "audit"),
+            given_up=given_up(archive, contract.device.outbox.address),
+            sent=sent,
+            arrivals=arrivals,
+            called=_called(senders.values()),
+            struck=injector.struck,
+            samples=probe.samples,
+            send_s=sent_at - began,
+            drain_s=drained_at - sent_at,
+            contract_version=contract.version,
+            cloud=cloud.description,
+        )
+
+
+def _home(
+    stack: ExitStack,
+    supervisor: Supervisor,
+    network: Network,
+    cloud: Cloud,
+    contract: Contract,
+    scenario: Scenario,
+    name: str,
+) -> Home:
+    directory = scenario.machine.folder(supervisor.run_dir, name)
+    disk = stack.enter_context(small_disk(directory / "disk", scenario.disk_mib))
+    thing = cloud.thing(name, directory)
+    return start_home(supervisor, network, thing, contract, cloud.rule, scenario.machine, directory, disk)
+
+
+def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bool) -> None:
+    """Send the whole load, and wait for the last fault's end."""
+    ending = threading.Event()
+    with ThreadPoolExecutor(len(senders), thread_name_prefix="load") as workers:
+        try:
+            playing = {workers.submit(sender.play, ending) for sender in senders}
+            while playing:
+                done, playing = wait(playing, 1.0, FIRST_COMPLETED)
+                injector.check()
+                for each in done:
+                    each.result()
+            injector.join(early=ends_with_load)
+        except BaseException:
+            for sender in senders:
+                sender.close()  # one that waits for room would keep us waiting as well
+            raise
+        finally:
+            ending.set()
+
+
+def _arrivals(cloud: Cloud, sent: TimedLog, homes: Sequence[Home]) -> dict[str, Arrivals]:
+    """What every cloud service got, once all that is expected is there and nothing more can come."""
+    expected = {name: len(keys) for name, keys in _expected(cloud.contract, sent, homes).items()}
+    services = [name for name in expected if name not in (CALL_SERVICE, MONITOR)]
+    arrivals = {name: cloud.arrivals(name) for name in services}
+    wait_until_nothing_waits(lambda: missing(arrivals, expected), cloud.patience_s)
+    for home in homes:
+        home.forwarder.stop()
+    cloud.settle()
+    for each in arrivals.values():
+        each.refresh()
+    return arrivals
+
+
+def _expected(contract: Contract, sent: TimedLog, homes: Sequence[Home]) -> dict[str, set[Key]]:
+    return expected_by_service(contract, sent.events, sent.malformed, [home.name for home in homes])
+
+
+def _at_call_services(senders: Collection[Sender]) -> Arrived:
+    arrived = [sender.call_service.arrived for sender in senders]
+    received = frozenset().union(*(each.received for each in arrived))
+    return Arrived(received, sum(each.duplicates for each in arrived))
+
+
+def _called(senders: Collection[Sender]) -> dict[Key, float]:
+    return {
+        key: datetime.fromisoformat(str(call.attributes["time"])).timestamp()
+        for sender in senders
+        for key, call in sender.call_service.alarms.items()
+    }

@@ -1,0 +1,37 @@
+"""A scenario: how many homes, what they send, what breaks when, in which cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from eventplane.contract import Contract
+from local.chaos.cloud import Cloud
+from local.chaos.load import Load
+from local.chaos.machine import Machine, ThisMachine
+from local.chaos.schedule import Strike
+from local.process import Supervisor
+
+Plan = Callable[[int, Sequence[str], int, float], Sequence[Strike]]
+"""The strikes for a seed, the kinds that can be made, so many homes and so many seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`loses`: losses are what is measured. `contract` may change that of the homes and the cloud."""
+
+    name: str
+    homes: int
+    load: Load
+    plan: Plan
+    cloud: Callable[[Supervisor, Contract], Cloud]
+    seconds: float
+    """How long the faults go on."""
+    kinds: Sequence[str] = ()
+    """Of faults; empty for all that can be made."""
+    ends_with_load: bool = False
+    """The last sending ends the faults too, or (False) they go on for all of `seconds`."""
+    loses: bool = False
+    contract: Callable[[Contract], Contract] = lambda contract: contract
+    disk_mib: int = 64
+    machine: Machine = field(default_factory=ThisMachine)

@@ -1,0 +1,164 @@
+"""Whether a run passed, and its figures: the counters of both ends against each other and the audit."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.results import Figure
+from local.chaos.counters import delays, delays_during, out_of_order, quantile, recoveries
+from local.chaos.given_up import missing_by_home
+from local.chaos.load import KEYWORD, MOTION
+from local.chaos.probe import per_hour
+from local.chaos.run import Outcome
+from local.demo.summary import summarise
+from local.sent import Key
+
+ALARMS: Final = "alarm-centre"
+READINGS: Final = "care-analytics"
+
+
+def summary(outcome: Outcome, run: dict[str, Any]) -> dict[str, Any]:
+    """The run's document: the demo's, with what struck, and what came out of order."""
+    document = summarise(
+        run={**run, "cloud": outcome.cloud, "contract_version": outcome.contract_version},
+        sent={
+            "events_sent": outcome.sent.events_sent,
+            "urgent_sent": outcome.sent.urgent_sent,
+            "malformed_sent": outcome.sent.malformed_sent,
+        },
+        verdicts=outcome.verdicts,
+        faults=(),
+        dead_lettered=outcome.dead_letters,
+        audit=outcome.audit,
+        wall_seconds=outcome.send_s + outcome.drain_s,
+    )
+    events = outcome.sent.events
+    document["faults"] = [
+        {"kind": each.kind, "home": each.home, "seconds": round(each.ended - each.began, 2)}
+        for each in outcome.struck
+    ]
+    document["faults_injected"] = len(outcome.struck)
+    document["given_up"] = outcome.given_up.total()
+    if outcome.given_up and _all_but_the_given_up_arrived(outcome, document):
+        document["verdict"] = "passed"
+    document["out_of_order"] = {
+        service: out_of_order(events, arrivals.first) for service, arrivals in outcome.arrivals.items()
+    }
+    return document
+
+
+def _all_but_the_given_up_arrived(outcome: Outcome, document: dict[str, Any]) -> bool:
+    """Whether exactly what devices gave up is missing, home by home, and nothing else is wrong."""
+    irregular = dict(document["audit_irregular"])
+    return (
+        missing_by_home(outcome.verdicts) == outcome.given_up
+        and irregular.pop("numbers missing") == document["given_up"]
+        and not any(irregular.values())
+        and not document["unexpected"]
+        and not document["audit_lost"]
+        and bool(document["audit_agrees"])
+    )
+
+
+def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[Figure]:
+    """What is published of a run; of one that `loses` on purpose the losses have no aim."""
+    zero = None if loses else 0.0
+    # A report of one home excuses nothing of another.
+    lost = (missing_by_home(outcome.verdicts) - outcome.given_up).total()
+    numbers = document["audit_irregular"]["numbers missing"] - document["given_up"]
+    sent = document["events_sent"]
+    expected = sum(verdict.expected for verdict in outcome.verdicts)
+    disagreement = sum(
+        abs(
+            verdict.delivered
+            + len(verdict.unexpected)
+            + verdict.reports
+            - document["audited"].get(verdict.service, 0)
+        )
+        for verdict in outcome.verdicts
+        if verdict.service in outcome.arrivals
+    )
+    return [
+        Figure("faults", len(outcome.struck), "faults"),
+        Figure("sent", sent, "events", note=f"{document['malformed_sent']} malformed messages beside them"),
+        Figure(
+            "expected", expected, "deliveries", note="of events, dead letters and starts, over all inboxes"
+        ),
+        Figure("received", sum(each.delivered for each in outcome.verdicts), "deliveries"),
+        _less("lost", lost, "events", zero, "expected, not received, and not given up"),
+        _less("given_up", document["given_up"], "events", None, "for alarms on a full disk, and reported"),
+        _less("unexpected", document["unexpected"], "events", 0.0, "received and not expected"),
+        _less("duplicated", document["duplicates"], "deliveries", None, "received again"),
+        _less("out_of_order", sum(document["out_of_order"].values()), "deliveries", None, "first arrivals"),
+        _less("audit_lost", document["audit_lost"], "events", 0.0, "accepted by the cloud and not delivered"),
+        _less("audit_disagrees", disagreement, "deliveries", 0.0, "the audit's count against the receivers'"),
+        _less(
+            "numbers_missing",
+            numbers,
+            "events",
+            zero,
+            "of the device's numbers",
+        ),
+        Figure("send_rate", sent / outcome.send_s, "events/s", note="while the homes sent, outages included"),
+        _less("drain", outcome.drain_s, "s", None, "from the last sending until nothing moved any more"),
+        Figure(
+            "machine_load",
+            os.getloadavg()[1],
+            "processes",
+            note=f"ready, mean of 5 min; {os.cpu_count()} cores",
+        ),
+        *_urgent(outcome),
+        *_recovered(outcome),
+        *_grown(outcome),
+    ]
+
+
+def _urgent(outcome: Outcome) -> Iterator[Figure]:
+    """What carers would have noticed."""
+    sent = _sent(outcome, KEYWORD)
+    ways = {"cloud": outcome.arrivals[ALARMS].first, "home": outcome.called}
+    for way, arrived in ways.items():
+        told = "at the alarm centre" if way == "cloud" else "call placed in the home"
+        for when, values in {
+            "all": delays(sent, arrived),
+            "faults": delays_during(outcome.struck, sent, arrived),
+        }.items():
+            note = f"{len(values)} alarms, {told}; " + (
+                "the whole run" if when == "all" else "sent during a fault"
+            )
+            if values:
+                yield _less(f"urgent_{way}_{when}_p50", 1_000 * median(values), "ms", None, note)
+                yield _less(f"urgent_{way}_{when}_p99", 1_000 * quantile(values, 0.99), "ms", None, note)
+                yield _less(f"urgent_{way}_{when}_max", 1_000 * max(values), "ms", None, note)
+
+
+def _recovered(outcome: Outcome) -> Iterator[Figure]:
+    found: dict[str, list[float]] = defaultdict(list)
+    every = recoveries(outcome.struck, _sent(outcome, MOTION), outcome.arrivals[READINGS].first)
+    for each in every:
+        found[each.kind].append(each.seconds)
+    for kind, seconds in sorted(found.items()):
+        note = f"until the oldest waiting event came; worst of {len(seconds)}, median {median(seconds):.3g} s"
+        yield _less(f"recovery_{kind}", max(seconds), "s", None, note)
+
+
+def _grown(outcome: Outcome) -> Iterator[Figure]:
+    if outcome.samples:
+        note = f"{len(outcome.samples)} samples, one a second; the second half's line"
+        yield _less("rss_max", max(each.rss_mib for each in outcome.samples), "MiB", None, "of a forwarder")
+        yield _less("rss_slope", per_hour(outcome.samples, 1), "MiB/h", None, note)
+        yield _less("spool_max", max(each.spool_mib for each in outcome.samples), "MiB", None, "its files")
+        yield _less("spool_slope", per_hour(outcome.samples, 2), "MiB/h", None, note)
+
+
+def _sent(outcome: Outcome, type: str) -> dict[Key, float]:
+    service = {KEYWORD: "voice-service", MOTION: "activity-service"}[type]
+    return {key: at for key, at in outcome.sent.at.items() if key[0].endswith(f"/{service}")}
+
+
+def _less(name: str, value: float, unit: str, aim: float | None, note: str) -> Figure:
+    return Figure(name, value, unit, aim, higher_is_better=False, note=note)

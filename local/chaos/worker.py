@@ -1,0 +1,143 @@
+"""`python -m local.chaos.worker FOLDER PORT RULE`: the cloud behind the stand-in's broker, in one process.
+
+It subscribes to the ingest rules with a lasting session and gives what comes to the functions' own code:
+first the archive writer's, then the router's, over files in FOLDER. Only then it acknowledges, so that what
+a killed worker had in its hands comes again. On SIGTERM it works off what there is, and ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Final
+from uuid import uuid4
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from eventplane.contract import ContractError, ParticipantKind, load_compiled
+from eventplane.ingest import IngestFrame, frame_text
+from eventplane.topics import urgent_rule
+from lambdas.archive_writer.service import ArchiveWriterService
+from lambdas.common.archive import Archive
+from lambdas.common.clock import system_clock
+from lambdas.common.queue import QueueMessage
+from lambdas.common.sqs import SqsSender
+from lambdas.router.dispatch import Dispatch
+from lambdas.router.engine import Engine, build_engine
+from lambdas.router.service import RouterService
+from local.chaos.file_clients import FileS3, FileSqs
+from local.ports import LOOPBACK
+
+CONTRACT: Final = "contract.json"
+ARCHIVE: Final = "archive"
+ARRIVALS: Final = "arrivals"
+READY: Final = "subscribed"
+
+_SOURCE: Final = "device.outbox"
+_BATCH: Final = 10
+"""Most publishes of one invocation, as the router's event source has it."""
+
+_QUIET_S: Final = 1.0
+_INVOCATION_MS: Final = 30_000
+
+
+class ContractFile:
+    """The engine of the contract at `path`, whenever that changes; a broken one changes nothing."""
+
+    def __init__(self, path: Path, inboxes: Sequence[str]) -> None:
+        self._path = path
+        self._inboxes = inboxes
+        self._seen = b""
+        self._engine: Engine | None = None
+
+    def engine(self) -> Engine:
+        """The engine for the next messages. Raises `ContractError` when there never was a usable contract."""
+        text = self._path.read_bytes()
+        if text != self._seen:
+            self._seen = text
+            try:
+                self._engine = build_engine(load_compiled(text, str(self._path)), _SOURCE, self._inboxes)
+            except ContractError:
+                if self._engine is None:
+                    raise
+        assert self._engine is not None  # noqa: S101 - the first text is always new
+        return self._engine
+
+
+class Functions:
+    """The archive writer and the router over the files of `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        contract = load_compiled((folder / CONTRACT).read_bytes(), CONTRACT)
+        services = [each.name for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
+        queues = {f"{name}.inbox": folder / ARRIVALS / f"{name}.jsonl" for name in services}
+        archive = Archive(FileS3(folder), ARCHIVE)
+        self._writer = ArchiveWriterService(archive=archive, clock=system_clock)
+        self._router = RouterService(
+            engine=ContractFile(folder / CONTRACT, list(queues)).engine,
+            dispatch=Dispatch(SqsSender(FileSqs(queues)), {name: name for name in queues}),
+            archive=archive,
+            clock=system_clock,
+        )
+
+    def handle(self, messages: Sequence[QueueMessage]) -> None:
+        """All of them, for good; what fails ends the process, and comes again to the next."""
+        failed = self._writer.process(messages) | self._router.process(
+            messages, invocation_id=uuid4().hex, remaining_ms=lambda: _INVOCATION_MS
+        )
+        if failed:
+            sys.exit(f"{len(failed)} messages failed; see above")
+
+
+def queue_message(topic: str, payload: bytes) -> QueueMessage:
+    """What the ingest rule would make of a publish. The same publish has the same id when it comes again."""
+    frame = IngestFrame(payload, topic, topic.split("/")[-2], "", system_clock())
+    id = hashlib.sha256(topic.encode() + b"\n" + payload).hexdigest()[:32]
+    return QueueMessage(id, frame_text(frame), frame.accepted_at_ms, 1)
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    folder, port, rule = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    functions = Functions(folder)
+    arrived: Queue[mqtt.MQTTMessage] = Queue()
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="cloud", clean_session=False, manual_ack=True)
+    client.on_message = lambda _client, _data, message: arrived.put(message)
+    client.on_subscribe = lambda *_: (folder / READY).touch()
+    client.connect(LOOPBACK, port)
+    client.loop_start()
+    client.subscribe([(f"$aws/rules/{each}/#", 1) for each in (rule, urgent_rule(rule))])
+    quiet_since = time.monotonic()
+    while not (stopping.is_set() and time.monotonic() - quiet_since > _QUIET_S):
+        if batch := _batch(arrived, rule):
+            functions.handle([queue_message(each.topic, bytes(each.payload)) for each in batch])
+            for message in batch:
+                client.ack(message.mid, message.qos)
+            quiet_since = time.monotonic()
+    client.disconnect()
+    client.loop_stop()
+
+
+def _batch(arrived: Queue[mqtt.MQTTMessage], rule: str) -> list[mqtt.MQTTMessage]:
+    """What waits, at most `_BATCH`; urgent publishes, which have a rule of their own, first."""
+    batch: list[mqtt.MQTTMessage] = []
+    try:
+        batch.append(arrived.get(timeout=0.1))
+        while len(batch) < _BATCH:
+            batch.append(arrived.get_nowait())
+    except Empty:
+        pass
+    return sorted(batch, key=lambda message: not message.topic.startswith(f"$aws/rules/{urgent_rule(rule)}/"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""The short scenario: pairs of faults, and both ends and the audit find nothing lost."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from local.chaos.run import Outcome, run
+from local.chaos.scenarios import short
+from local.chaos.verdict import figures, summary
+
+SEED = 9
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return run(short(), SEED, tmp_path_factory.mktemp("chaos") / "run")
+
+
+@pytest.fixture(scope="module")
+def document(outcome: Outcome) -> dict[str, Any]:
+    return summary(outcome, {"scenario": "short", "homes": 2, "seed": SEED})
+
+
+def test_everything_arrives_and_the_audit_agrees(document: dict[str, Any]) -> None:
+    assert document["verdict"] == "passed", json.dumps(document, indent=2)
+    assert document["faults_injected"] > 10
+    assert document["events_sent"] > 3_000
+
+
+def test_the_figures_say_so(outcome: Outcome, document: dict[str, Any]) -> None:
+    found = {each.name: each for each in figures(outcome, document, loses=False)}
+    assert found["sent"].value == document["events_sent"]
+    assert found["received"].value == found["expected"].value
+    assert all(each.met for each in found.values() if each.aim is not None)
+    assert any(name.startswith("recovery_") for name in found)
+
+
+def test_a_stolen_arrival_fails_the_run(outcome: Outcome) -> None:
+    verdicts = list(outcome.verdicts)
+    (care,) = [each for each in verdicts if each.service == "care-analytics"]
+    verdicts[verdicts.index(care)] = replace(care, delivered=care.delivered - 1, lost=(("/homes/a/s", "1"),))
+    document = summary(replace(outcome, verdicts=verdicts), {"homes": 2})
+    assert document["verdict"] == "failed"
+    assert not document["audit_agrees"]

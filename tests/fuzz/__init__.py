@@ -1,0 +1,1 @@
+"""Everything that reads bytes from outside, against bytes that nobody foresaw."""

@@ -1,0 +1,250 @@
+"""One function for each reader: it returns what became of the bytes, and raises what nobody foresaw.
+
+What became of them is `accepted` or the name of the refusal. A refusal that does not say what is wrong is
+none: that is checked here, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from contract.loader import CONTRACT_FILE, load_contract
+from edge.errors import SpoolError
+from edge.messages import LinkName
+from edge.mqtt.decode import Decoder
+from edge.mqtt.endpoint import MAX_PACKET_BYTES, Endpoint
+from edge.mqtt.errors import ProtocolError
+from edge.mqtt.session import Session
+from edge.recent import KEY_BYTES
+from edge.spool import BEFORE_EVERYTHING, Arrival, Spool
+from eventplane.batch import unpack
+from eventplane.cesql import CesqlParseError, lint, parse, write
+from eventplane.contract import ContractError, load_compiled
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.errors import EventPlaneError
+from eventplane.ingest import parse_frame
+from eventplane.ledger import LEDGER, TAP, tap_records, to_line
+from eventplane.receipts import ReceiptError, read_receipts
+from operations.archive import Days
+from operations.archived_letters import archived_letters
+from operations.search import in_tap
+
+Target = Callable[[bytes], str]
+
+_MOST_STARTS: Final = 3
+_DAY: Final = date(2026, 1, 1)
+
+ACCEPTED: Final = "accepted"
+"""What is returned of bytes that were read."""
+
+
+class EmptyRefusalError(Exception):
+    """A refusal has a name or a text that says nothing."""
+
+
+def _refused(error: EventPlaneError, reason: str | None = None) -> str:
+    """The refusal's name. Raises `EmptyRefusalError`."""
+    name = type(error).__name__ if reason is None else f"{type(error).__name__}: {reason}"
+    if not str(error).strip() or reason == "":
+        raise EmptyRefusalError(name) from error
+    return name
+
+
+def envelope(raw: bytes) -> str:
+    """A single event; one that is read must survive being stamped and read again."""
+    try:
+        event = parse_event(raw)
+    except EnvelopeError as error:
+        return _refused(error, error.reason)
+    if parse_event(event.json) != event:
+        raise AssertionError("an event is not what its own text says")
+    return ACCEPTED
+
+
+def batch(raw: bytes) -> str:
+    """A device's payload."""
+    try:
+        items = list(unpack(raw))
+    except EnvelopeError as error:
+        return _refused(error, error.reason)
+    for item in items:
+        if not isinstance(item, Envelope):
+            return "item " + _refused(item[1], item[1].reason)
+    return ACCEPTED
+
+
+def cesql(raw: bytes) -> str:
+    """An expression: parsed, written, linted, and evaluated over an event that has everything."""
+    text = raw.decode("utf-8", "replace")
+    try:
+        expression = parse(text)
+    except CesqlParseError as error:
+        return _refused(error)
+    attributes = {"id": "1", "type": "t", "source": "/s", "b": True, "i": -(2**31), "s": "10"}
+    before, after = expression.evaluate(attributes), parse(write(expression.tree)).evaluate(attributes)
+    if (before.value, len(before.errors)) != (after.value, len(after.errors)):
+        raise AssertionError(f"{text!r} and what is written of it differ")
+    lint(expression)
+    return ACCEPTED
+
+
+def contract(raw: bytes) -> str:
+    """A compiled contract, as devices and functions read it."""
+    try:
+        loaded = load_compiled(raw, "fuzz")
+    except ContractError as error:
+        return _refused(error)
+    if load_compiled(loaded.canonical, "again").version != loaded.version:
+        raise AssertionError("a contract is not what its own canonical form says")
+    return ACCEPTED
+
+
+def contract_file(raw: bytes) -> str:
+    """A contract as people write it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "contract.yaml"
+        (path.parent / "schemas").symlink_to(CONTRACT_FILE.parent.resolve() / "schemas")
+        path.write_bytes(raw)
+        try:
+            load_contract(path)
+        except ContractError as error:
+            return _refused(error)
+    return ACCEPTED
+
+
+def receipts(raw: bytes) -> str:
+    """What a service or the forwarder confirms."""
+    try:
+        read_receipts(raw)
+    except ReceiptError as error:
+        return _refused(error)
+    return ACCEPTED
+
+
+def frame(raw: bytes) -> str:
+    """What the IoT rule hands over, to router and archive writer."""
+    try:
+        read = parse_frame(raw.decode("utf-8", "surrogatepass" if b"\xed" in raw else "replace"))
+    except EnvelopeError as error:
+        return _refused(error, error.reason)
+    except UnicodeDecodeError:
+        return "not text: SQS has no such message"
+    for line in map(to_line, tap_records(read, "message", 0)):
+        line.encode("utf-8")
+    return ACCEPTED
+
+
+def mqtt(raw: bytes) -> str:
+    """What a broker sends: the first byte chooses the version and how it comes in pieces."""
+    version, size = (5 if raw[:1] < b"\x80" else 4), 1 + (raw[0] % 7 if raw else 0)
+    endpoint = Endpoint("h", 1, "c", False, 30, 10.0, ("t",), protocol="5" if version == 5 else "3.1.1")
+    session = Session(endpoint, LinkName.LOCAL, 1)
+    session.start(0.0)
+    decoder = Decoder(version, MAX_PACKET_BYTES)
+    refusal = ACCEPTED
+    try:
+        for at in range(1, len(raw), size):
+            list(decoder.feed(raw[at : at + size]))
+    except ProtocolError as error:
+        refusal = _refused(error)
+    for at in range(1, len(raw), size):
+        session.receive(raw[at : at + size], 0.0)
+    session.take_messages()
+    session.take_bytes(1 << 20)
+    if refusal is not ACCEPTED and session.ended is None:
+        raise AssertionError("a connection goes on after what is no MQTT")
+    return refusal if session.ended is None or refusal is not ACCEPTED else "ended with a reason"
+
+
+@cache
+def good_spool() -> bytes:
+    """A spool's file with a few events."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "spool.db"
+        with Spool(path) as spool:
+            for number in range(1, 6):
+                text = json.dumps({"id": str(number)})
+                spool.commit([Arrival(number, 1, text, {"d": None}, bytes(KEY_BYTES))], life_ms=number)
+        return path.read_bytes()
+
+
+def spool(raw: bytes) -> str:
+    """A spool's file: the input says what is written over a good one, or is the file (first byte odd)."""
+    file = bytearray(good_spool())
+    if raw[:1] and raw[0] % 2:
+        file = bytearray(raw[1:])
+    else:
+        for at in range(1, len(raw) - 4, 5):
+            place = int.from_bytes(raw[at : at + 3], "big") % len(file)
+            file[place : place + 2] = raw[at + 3 : at + 5]
+    folder = Path(tempfile.mkdtemp())
+    try:
+        path = folder / "spool.db"
+        path.write_bytes(file)
+        try:
+            _work_with(path)
+        except SpoolError as error:
+            if "its format is" in str(error):
+                return _refused(error, "a newer format")  # never touched, whatever else is wrong
+            # The forwarder ends with that and is started again: it must not be the same every time.
+            for _ in range(_MOST_STARTS):
+                with contextlib.suppress(SpoolError):
+                    _work_with(path)
+                    return "opened again after " + _refused(error)
+            raise
+        return ACCEPTED if len(list(folder.iterdir())) <= 3 else "recovered"
+    finally:
+        shutil.rmtree(folder)
+
+
+def _work_with(path: Path) -> None:
+    with Spool(path) as opened:
+        waiting = opened.read("d", 1, BEFORE_EVERYTHING, 100)
+        opened.discards()
+        opened.recent_keys(10)
+        done = [each.delivery for each in waiting[:1]]
+        arrival = Arrival(opened.next_sequence, 1, "{}", {"d": None}, bytes(KEY_BYTES))
+        opened.commit([arrival], done, life_ms=9)
+
+
+class _TwoObjects:
+    """An archive with one object in the ledger and one in the tap."""
+
+    def __init__(self, ledger: bytes, tap: bytes) -> None:
+        self._contents = {LEDGER: ledger, TAP: tap}
+
+    def names(self, prefix: str) -> list[str]:
+        return [f"{prefix}hour=00/1.json.gz"]
+
+    def open(self, name: str) -> io.BytesIO:
+        return io.BytesIO(self._contents[name.partition("/")[0]])
+
+
+def archive(raw: bytes) -> str:
+    """Rows of the archive, as the operator's commands read them: the ledger's, a form feed, the tap's.
+
+    With an odd first byte they are the packed files.
+    """
+    ledger, _, tap = raw[1:].partition(b"\f")
+    if not raw[:1] or raw[0] % 2 == 0:
+        ledger, tap = gzip.compress(ledger, 1), gzip.compress(tap, 1)
+    days = Days(_TwoObjects(ledger, tap), _DAY, _DAY)
+    letters = list(archived_letters(days, "device.outbox"))
+    list(days.records(TAP, in_tap(("/homes/1/s", "1"))))
+    return "damaged" if days.damaged else ACCEPTED if letters else "no letters"
+
+
+TARGETS: Final[dict[str, Target]] = {
+    each.__name__.replace("_", "-"): each
+    for each in (envelope, batch, cesql, contract, contract_file, receipts, frame, mqtt, spool, archive)
+}

@@ -1,0 +1,75 @@
+"""A schedule of faults is the seed's alone, keeps to its time, and is as crowded as its mode says."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local.chaos.schedule import Mode, Pace, ScheduleError, Strike, every, schedule
+
+KINDS = st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=6, unique=True)
+PACES = st.builds(
+    lambda shortest, more, calm: Pace(shortest, shortest + more, calm),
+    st.floats(0.1, 3),
+    st.floats(0, 3),
+    st.floats(0, 5),
+)
+RUNS = st.tuples(st.integers(), KINDS, st.integers(1, 5), st.floats(20, 200), st.sampled_from(Mode), PACES)
+
+
+@given(RUNS)
+def test_the_same_seed_gives_the_same_strikes_within_the_time(
+    run: tuple[int, list[str], int, float, Mode, Pace],
+) -> None:
+    _, kinds, homes, seconds, _, pace = run
+    strikes = schedule(*run)
+    assert strikes == schedule(*run)
+    assert list(strikes) == sorted(strikes, key=lambda each: each.at_s)
+    for strike in strikes:
+        assert pace.calm_s - 0.001 <= strike.at_s < strike.until_s <= seconds
+        assert strike.kind in kinds
+        assert 0 <= strike.home < homes
+
+
+@given(RUNS)
+def test_as_many_strike_one_home_at_a_time_as_the_mode_says(
+    run: tuple[int, list[str], int, float, Mode, Pace],
+) -> None:
+    _, kinds, _, _, mode, pace = run
+    size = {Mode.SINGLY: 1, Mode.PAIRS: 2, Mode.TOGETHER: len(kinds)}[mode]
+    strikes = schedule(*run)
+    groups = [strikes[at : at + size] for at in range(0, len(strikes), size)]
+    for group in groups:
+        assert len({each.kind for each in group}) == size
+        assert len({each.home for each in group}) == 1
+        assert max(each.at_s for each in group) < min(each.until_s for each in group)
+    for group, following in pairwise(groups):
+        assert (
+            min(each.at_s for each in following) >= max(each.until_s for each in group) + pace.calm_s - 0.002
+        )
+
+
+@given(st.integers(), KINDS)
+def test_every_pair_has_its_turn_before_one_comes_again(seed: int, kinds: list[str]) -> None:
+    pairs = len(kinds) * (len(kinds) - 1) // 2
+    strikes = schedule(seed, kinds, 1, 4 * pairs + 4, Mode.PAIRS, Pace(1, 1, 1))
+    first = [frozenset(each.kind for each in strikes[at : at + 2]) for at in range(0, 2 * pairs, 2)]
+    assert len(set(first)) == pairs
+
+
+def test_a_steady_kill_strikes_once_a_period() -> None:
+    assert every(30, ["a", "b"], 10, 1) == (
+        Strike(5, 6, "a", 0),
+        Strike(10, 11, "b", 0),
+        Strike(15, 16, "a", 0),
+        Strike(20, 21, "b", 0),
+        Strike(25, 26, "a", 0),
+        Strike(30, 31, "b", 0),
+    )
+
+
+@pytest.mark.parametrize(("kinds", "seconds"), [(["a"], 100.0), (["a", "b"], 2.0)])
+def test_what_does_not_fit_is_refused(kinds: list[str], seconds: float) -> None:
+    with pytest.raises(ScheduleError):
+        schedule(1, kinds, 1, seconds, Mode.PAIRS, Pace(2, 3, 1))

@@ -1,0 +1,39 @@
+"""The readers of bytes from outside against random, and against nearly right input: a refusal has a name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.seeds import seeds
+from tests.fuzz.targets import ACCEPTED, TARGETS
+
+CUTS = st.lists(
+    st.tuples(st.integers(0, 30_000), st.integers(0, 8), st.binary(max_size=8)), min_size=1, max_size=4
+)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_seeds_are_read(name: str) -> None:
+    assert {TARGETS[name](seed) for seed in seeds(name)} & {ACCEPTED, "recovered"}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@settings(deadline=None)  # a busy machine is nobody's refusal
+@given(data=st.data())
+def test_any_bytes_are_read_or_refused_by_name(name: str, data: st.DataObject) -> None:
+    assert TARGETS[name](data.draw(st.binary(max_size=200)))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@settings(deadline=None)  # a busy machine is nobody's refusal
+@given(cuts=CUTS, data=st.data())
+def test_good_bytes_with_a_few_changed_are_read_or_refused_by_name(
+    name: str, cuts: list[tuple[int, int, bytes]], data: st.DataObject
+) -> None:
+    raw = data.draw(st.sampled_from(list(seeds(name))))
+    for at, length, new in cuts:
+        place = at % (len(raw) + 1)
+        raw = raw[:place] + new + raw[place + length :]
+    assert TARGETS[name](raw)

@@ -1,0 +1,56 @@
+"""The page of figures: what a result says, and nothing that it does not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tools.bars import Bar, chart
+from tools.figures import collect, page, plots
+
+FIGURE = {"name": "lost", "value": 0.0, "unit": "events", "aim": 0.0, "met": True, "note": "a|b"}
+RESULT = {"figures": [FIGURE], "machine": "m", "date": "2026-01-02T00:00:00+00:00", "command": "make chaos"}
+
+
+def figure(name: str, value: float, **more: object) -> dict[str, object]:
+    return {**FIGURE, "name": name, "value": value, "aim": None, **more}
+
+
+def test_results_are_collected_by_folder_and_name(tmp_path: Path) -> None:
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "spool.json").write_text(json.dumps(RESULT))
+    (tmp_path / "bench" / "other.json").write_text("{}")
+    assert collect(tmp_path) == {"bench/spool": RESULT}
+
+
+def test_every_figure_has_its_row_with_its_origin() -> None:
+    text = page({"chaos/short": RESULT})
+    assert "`make chaos`, 2026-01-02, m." in text
+    assert "| lost | 0 events | 0 met |  |  | a\\|b |" in text
+
+
+def test_a_missed_aim_and_a_peer_are_told() -> None:
+    missed = figure("x", 3.0, aim=0.0, met=False, peer="bridge", peer_value=6.0, ratio=2.0)
+    text = page({"bench/edge": {**RESULT, "figures": [missed]}})
+    assert "| x | 3 events | 0 **missed** | bridge: 6 | 2 | a\\|b |" in text
+    assert "peers" in plots({"bench/edge": {**RESULT, "figures": [missed]}})
+
+
+def test_the_paper_stands_beside_ours() -> None:
+    counts = [figure("sent", 100_001.0), figure("lost", 6_500.0), figure("duplicated", 3.0)]
+    text = page({"chaos/paper-best-effort": {**RESULT, "figures": counts}})
+    assert "| best effort | 100,001 | 6,500 | 3 | about 7,000 |" in text
+
+
+def test_recoveries_and_alarms_are_drawn() -> None:
+    found = [figure("recovery_line-cut", 1.5), figure("urgent_cloud_all_p50", 80.0)]
+    drawn = plots({"chaos/singly": {**RESULT, "figures": found}})
+    assert set(drawn) == {"recovery", "urgent"}
+    assert "line-cut" in drawn["recovery"]
+    assert "1.5 s" in drawn["recovery"]
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_a_chart_of_nothing_and_of_zeros_can_be_drawn(logarithmic: bool) -> None:
+    assert chart("none", [], logarithmic=logarithmic).startswith("<svg")
+    assert "a &lt; b" in chart("t", [Bar("a < b", 0.0, "0")], logarithmic=logarithmic)

@@ -1,0 +1,61 @@
+"""What receivers write down: read as it grows, whatever a killed one left behind."""
+
+from pathlib import Path
+
+import pytest
+
+from eventplane.delivery import Refusal, dead_letter
+from eventplane.device_reports import MANIFEST, STARTED
+from eventplane.envelope import write_event
+from local.chaos.arrivals import Arrivals, ArrivalWriter
+from local.consumers import UNREADABLE
+
+
+def event(id: str, type: str = "org.eventplane.activity.motion.v1") -> str:
+    return write_event({"id": id, "source": "/homes/a/s", "type": type}, {}).json
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "care.jsonl"
+
+
+def test_each_event_counts_once_and_its_repetition_as_one(path: Path) -> None:
+    writer, arrivals = ArrivalWriter(path), Arrivals(path)
+    arrivals.refresh()
+    assert not arrivals.first
+    writer.write([event("1"), event("2")])
+    arrivals.refresh()
+    writer.write([event("1")])
+    arrivals.refresh()
+    assert list(arrivals.first) == [("/homes/a/s", "1"), ("/homes/a/s", "2")]
+    assert arrivals.duplicates == 1
+
+
+def test_letters_reports_and_rubbish_are_told_apart(path: Path) -> None:
+    letter = dead_letter(
+        id="1",
+        source="/r",
+        time="2025-01-01T00:00:00Z",
+        refusal=Refusal("not_json", "no"),
+        channel="device.outbox",
+        original=b"no",
+        contract_version="v",
+    )
+    ArrivalWriter(path).write([letter.json, event("m", MANIFEST), event("s", STARTED), "rubbish"])
+    arrivals = Arrivals(path)
+    arrivals.refresh()
+    assert [first for first, _ in arrivals.first] == ["not_json", STARTED, UNREADABLE]
+    assert list(arrivals.arrived.reports) == [("/homes/a/s", "m")]
+
+
+def test_a_torn_line_counts_for_nothing_and_is_cut_off_by_the_next_writer(path: Path) -> None:
+    ArrivalWriter(path).write([event("1"), event("2")])
+    path.write_bytes(path.read_bytes()[:-5])
+    arrivals = Arrivals(path)
+    arrivals.refresh()
+    assert len(arrivals.first) == 1
+    ArrivalWriter(path).write([event("3")])
+    arrivals.refresh()
+    assert [id for _, id in arrivals.first] == ["1", "3"]
+    assert not arrivals.duplicates

@@ -1,0 +1,37 @@
+"""A device's own word on what it discarded is the one excuse, counted once and for its home only."""
+
+import gzip
+from collections import Counter
+from pathlib import Path
+
+from eventplane.device_reports import DISCARDED
+from eventplane.envelope import write_event
+from eventplane.ledger import TapRecord, to_line
+from local.chaos.given_up import given_up, missing_by_home
+from local.oracle import Verdict
+
+
+def row(id: str, type: str, deliveries: list[dict[str, object]]) -> str:
+    data = {"deliveries": deliveries, "not_stored": []}
+    event = write_event({"id": id, "source": "/devices/home-1/forwarder", "type": type}, data)
+    return to_line(TapRecord(1, 1, "home-1", "t", "m", 0, event.json, None, None))
+
+
+def test_deliveries_to_the_uplink_count_once_a_report(tmp_path: Path) -> None:
+    folder = tmp_path / "tap" / "date=2026-01-01" / "hour=00"
+    folder.mkdir(parents=True)
+    some = {"destination": "device.outbox", "count": 56}
+    lines = [
+        row("1", DISCARDED, [some, {"destination": "call-service.inbox", "count": 7}]),
+        row("1", DISCARDED, [some]),
+        row("2", DISCARDED, [{"destination": "device.outbox", "count": 1}]),
+        row("3", "org.example.other.v1", [some]),
+    ]
+    (folder / "1.json.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    assert given_up(tmp_path, "device.outbox") == Counter({"home-1": 57})
+
+
+def test_an_event_that_misses_two_inboxes_is_one() -> None:
+    lost = (("/homes/home-1/s", "1"), ("/homes/home-2/s", "1"))
+    verdicts = [Verdict("a", 2, 0, lost, (), 0), Verdict("b", 2, 1, lost[:1], (), 0)]
+    assert missing_by_home(verdicts) == Counter({"home-1": 1, "home-2": 1})

@@ -1,0 +1,186 @@
+"""Writes docs/figures.md and its plots from every result under build/; `--check` only compares.
+
+What was measured is kept in docs/figures.json, one entry a result file: a run replaces its own entry, and
+the page can be made again without the run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.bars import Bar, chart  # noqa: E402 - after the path it needs
+
+Result = Mapping[str, Any]
+Results = dict[str, Result]
+
+BUILD = ROOT / "build"
+KEPT = ROOT / "docs" / "figures.json"
+PAGE = ROOT / "docs" / "figures.md"
+PLOTS = ROOT / "docs" / "figures"
+FOLDERS = ("bench", "chaos")
+
+HEAD = """\
+# Figures
+
+What was measured: the newest run of each command. `make figures` writes this from `docs/figures.json`, to
+which each run under `build/` adds its own. What the runs of `chaos/` are, and what of them is emulated, says
+[chaos.md](chaos.md). All of a run shares one machine, and times are those of that machine and of whatever
+else ran on it (`machine_load`).
+"""
+
+PAPER = """\
+The source paper sent 100,000 events, one a millisecond, and killed its router every 10 s: none was lost at
+least once, about 7,000 at best effort. Ours are the forwarder and the router function, both killed; the cloud
+is emulated, so that losses and duplicates compare, and times do not.
+"""
+
+
+def main() -> int:
+    """Collect and write, or with `--check` say whether page and plots are what docs/figures.json gives."""
+    results: Results = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    if "--check" not in sys.argv:
+        results |= collect(BUILD)
+        KEPT.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    wanted = {PAGE: page(results), **{PLOTS / f"{name}.svg": svg for name, svg in plots(results).items()}}
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+    if "--check" in sys.argv:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is not what docs/figures.json gives; run `make figures`")
+        return int(bool(stale))
+    PLOTS.mkdir(exist_ok=True)
+    for path in stale:
+        path.write_text(wanted[path])
+    return 0
+
+
+def collect(build: Path) -> Results:
+    """What the results under `build` say, by folder and name."""
+    return {
+        f"{folder}/{path.stem}": json.loads(path.read_text())
+        for folder in FOLDERS
+        for path in sorted((build / folder).glob("*.json"))
+        if "figures" in json.loads(path.read_text())
+    }
+
+
+def page(results: Results) -> str:
+    """The page."""
+    drawn = plots(results)
+    parts = [HEAD]
+    if rows := _paper_rows(results):
+        parts += [
+            "## The source paper's test\n",
+            PAPER,
+            _table(["", "sent", "lost", "again", "paper lost"], rows),
+        ]
+    for name in drawn:
+        parts.append(f"![{name}](figures/{name}.svg)\n")
+    for name, result in sorted(results.items()):
+        parts += [f"## {name}\n", _origin(result), _figures(result["figures"])]
+    return "\n".join(parts)
+
+
+def plots(results: Results) -> dict[str, str]:
+    """The plots that there are figures for, by name, as SVG."""
+    found = {
+        "recovery": _recovery(results),
+        "urgent": _urgent(results),
+        "peers": _peers(results),
+    }
+    return {name: svg for name, svg in found.items() if svg}
+
+
+def _recovery(results: Results) -> str:
+    worst: dict[str, tuple[float, str]] = {}
+    for run in ("chaos/singly", "chaos/cloud"):
+        for each in results.get(run, {"figures": []})["figures"]:
+            kind = each["name"].removeprefix("recovery_")
+            if kind != each["name"]:
+                worst.setdefault(kind, (each["value"], run))
+    bars = [
+        Bar(kind, value, f"{value:.3g} s", int(run == "chaos/cloud"))
+        for kind, (value, run) in sorted(worst.items(), key=lambda item: item[1])
+    ]
+    legend = ["stand-in cloud", "emulated cloud"]
+    return (
+        chart("Worst time from a fault's end to the oldest waiting event's arrival", bars, legend)
+        if bars
+        else ""
+    )
+
+
+def _urgent(results: Results) -> str:
+    bars = []
+    for name, result in sorted(results.items()):
+        values = {each["name"]: each["value"] for each in result["figures"]}
+        for way in ("cloud", "home"):
+            for series, when in enumerate(("all", "faults")):
+                if (value := values.get(f"urgent_{way}_{when}_p50")) is not None:
+                    label = f"{name.partition('/')[2]}, {'alarm centre' if way == 'cloud' else 'in the home'}"
+                    bars.append(Bar(label, value, f"{value:,.0f} ms", series))
+    legend = ["the whole run", "sent during a fault"]
+    return chart("Median time of an alarm (logarithmic)", bars, legend, logarithmic=True) if bars else ""
+
+
+def _peers(results: Results) -> str:
+    bars = [
+        Bar(
+            f"{name.partition('/')[2]}: {each['name']}"[:40],
+            each["ratio"],
+            f"{each['ratio']:g} x {each['peer']}"[:18],
+        )
+        for name, result in sorted(results.items())
+        for each in result["figures"]
+        if each.get("ratio") is not None
+    ]
+    return (
+        chart("How many times better than the peer (1 is equal, logarithmic)", bars, logarithmic=True)
+        if bars
+        else ""
+    )
+
+
+def _paper_rows(results: Results) -> list[list[str]]:
+    rows = []
+    for name, told, published in (
+        ("chaos/paper", "at least once", "0"),
+        ("chaos/paper-best-effort", "best effort", "about 7,000"),
+    ):
+        if name in results:
+            values = {each["name"]: each["value"] for each in results[name]["figures"]}
+            counts = [f"{values[each]:,.0f}" for each in ("sent", "lost", "duplicated")]
+            rows.append([told, *counts, published])
+    return rows
+
+
+def _origin(result: Result) -> str:
+    clock = f"; {result['clock']}" if result.get("clock") else ""
+    return f"`{result['command']}`, {result['date'][:10]}, {result['machine']}{clock}.\n"
+
+
+def _figures(figures: Iterable[Mapping[str, Any]]) -> str:
+    rows = []
+    for each in figures:
+        aim = "" if each.get("aim") is None else f"{each['aim']:g} {'met' if each['met'] else '**missed**'}"
+        peer = "" if each.get("peer_value") is None else f"{each['peer']}: {each['peer_value']:,g}"
+        ratio = "" if each.get("ratio") is None else f"{each['ratio']:g}"
+        rows.append(
+            [each["name"], f"{each['value']:,g} {each['unit']}", aim, peer, ratio, each.get("note") or ""]
+        )
+    return _table(["figure", "value", "aim", "peer", "ratio", "note"], rows)
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
