@@ -17,8 +17,8 @@ from typing import Any
 from contract import load_contract
 from eventplane.contract import Contract
 from eventplane.presence import MONITOR
+from local.audits import run_audits
 from local.chaos.arrivals import Arrivals
-from local.chaos.audit import audit
 from local.chaos.cloud import Cloud
 from local.chaos.counters import Times
 from local.chaos.disk import small_disk
@@ -64,7 +64,7 @@ class Outcome:
 def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) -> Outcome:
     """Play `scenario` with faults as `seed` says: of `kinds`, or of all that can be made here.
 
-    Raises what keeps a part from starting, `ScheduleError`, `InjectionError`, `AuditError`.
+    Raises what keeps a part from starting, `ScheduleError`, `InjectionError`, `AuditFailedError`.
     """
     shutil.rmtree(output, ignore_errors=True)
     contract = scenario.contract(load_contract())
@@ -99,7 +99,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
         return Outcome(
             verdicts=judge(_expected(contract, sent, homes), arrived),
             dead_letters=dead_lettered(sent.malformed, arrived),
-            audit=audit(supervisor, archive, output / "audit"),
+            audit=run_audits(supervisor, {archive: output / "audit"})[0],
             given_up=given_up(archive, contract.device.outbox.address),
             sent=sent,
             arrivals=arrivals,

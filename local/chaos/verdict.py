@@ -29,6 +29,7 @@ def summary(outcome: Outcome, run: dict[str, Any]) -> dict[str, Any]:
             "events_sent": outcome.sent.events_sent,
             "urgent_sent": outcome.sent.urgent_sent,
             "malformed_sent": outcome.sent.malformed_sent,
+            "told": 0,
         },
         verdicts=outcome.verdicts,
         faults=(),

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from local.audit_page.page import PAGE, write_page
+from local.audits import run_audits
 from local.demo.deletion import copy_without_one
-from local.deploy import ROOT
-from local.errors import LoggedError
 from local.process import Supervisor
-
-
-class AuditFailedError(LoggedError):
-    """The audit job ended with an error; its log tells why."""
-
-    def __init__(self, returncode: int, log: Path) -> None:
-        self.returncode = returncode
-        super().__init__(f"the audit ended with status {returncode}", log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +29,7 @@ def audit_twice(supervisor: Supervisor, archive: Path, output: Path) -> Audits:
     copy = archive.with_name(f"{archive.name}-without-one")
     deletion = copy_without_one(archive, copy)
     outputs = {archive: output, copy: output.with_name(f"{output.name}-without-one")}
-    words = [str(path) for pair in outputs.items() for path in pair]
-    job = supervisor.start(
-        "audit",
-        [sys.executable, "-m", "local.demo.spark_process", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    if returncode := job.wait():
-        raise AuditFailedError(returncode, job.log)
-    whole, broken = (_shown(each, beneath) for each, beneath in outputs.items())
+    whole, broken = run_audits(supervisor, outputs)
+    for report, (audited, beneath) in zip((whole, broken), outputs.items(), strict=True):
+        write_page(report, beneath / PAGE, str(audited))
     return Audits(whole, deletion.seen_by(broken), output / PAGE)
-
-
-def _shown(archive: Path, output: Path) -> dict[str, Any]:
-    """The report in `output`, beside which its page is written."""
-    report: dict[str, Any] = json.loads((output / "report.json").read_text(encoding="utf-8"))
-    write_page(report, output / PAGE, str(archive))
-    return report

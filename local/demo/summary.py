@@ -25,7 +25,7 @@ def summarise(
     faults: Sequence[Fault],
     dead_lettered: int,
     audit: Mapping[str, Any],
-    deletion: Mapping[str, Any],
+    deletion: Mapping[str, Any] | None = None,
     wall_seconds: float,
 ) -> dict[str, Any]:
     """The document of `summary.json`.
@@ -33,10 +33,10 @@ def summarise(
     `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
     urgent_sent, malformed_sent; told: to every home), `dead_lettered` of the malformed ones arrived, `audit`
     is the Spark job's report, `deletion` what it says of a copy with one object deleted
-    (`local.demo.deletion`). A run has `passed` when nothing is lost by either count, both agree, the archive
-    holds nothing irregular, no number of a home's forwarder is missing but those of what came down (all else
-    is routed to the cloud, so a gap is a loss, be it of a report that nobody else counts), and the audit has
-    noticed the deletion.
+    (`local.demo.deletion`), where that was tried. A run has `passed` when nothing is lost by either count,
+    both agree, the archive holds nothing irregular, no number of a home's forwarder is missing but those of
+    what came down (all else is routed to the cloud, so a gap is a loss, be it of a report that nobody else
+    counts), and the audit has noticed the deletion.
     """
     lost = sum(len(verdict.lost) for verdict in verdicts)
     unexpected = sum(len(verdict.unexpected) for verdict in verdicts)
@@ -52,7 +52,7 @@ def summarise(
     # A home numbers what comes down like all that it stores; it stays in the home.
     irregular["numbers missing"] = abs(missing - run["homes"] * sent["told"])
     is_right = not lost and not unexpected and not audit_lost and not any(irregular.values()) and agrees
-    passed = is_right and deletion["noticed"]
+    passed = is_right and (deletion is None or deletion["noticed"])
     received = {verdict.service: verdict.delivered for verdict in verdicts}
     return {
         "verdict": "passed" if passed else "failed",
@@ -70,7 +70,7 @@ def summarise(
         "audit_irregular": irregular,
         "audit_agrees": agrees,
         "audited": audited,
-        "object_deleted": {**deletion, "evidence": deletion["evidence"][:MAX_EVIDENCE]},
+        "object_deleted": deletion and {**deletion, "evidence": deletion["evidence"][:MAX_EVIDENCE]},
         "services": [_service(verdict) for verdict in verdicts],
         "latency": audit["latency"],
         "wall_seconds": round(wall_seconds, 1),

@@ -1,4 +1,4 @@
-"""`python -m local.demo.spark_process ARCHIVE OUTPUT ...`: several audits in one Spark session."""
+"""`python -m local.spark_process ARCHIVE OUTPUT ...`: several audits in one Spark session."""
 
 from __future__ import annotations
 
