@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import MISSING, fields
 from datetime import date, timedelta
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final, Protocol, TypeVar
 
 from botocore.exceptions import ClientError
 
@@ -20,6 +20,8 @@ from operations.errors import ArchiveMissingError
 
 _PARALLEL: Final = 8
 """Objects read at a time: reading one mostly waits for S3."""
+
+T = TypeVar("T")
 
 Record = dict[str, Any]
 Wanted = Callable[[bytes], Record | None]
@@ -84,12 +86,23 @@ class Days:
         self.damaged: dict[str, str] = {}
 
     def records(self, folder: str, wanted: Wanted) -> Iterator[Record]:
-        """The records that `wanted` gives for the lines of `folder`. No object is in memory as a whole."""
+        """The records that `wanted` gives for the lines of `folder`, each with what its kind always has."""
+
+        def checked(line: bytes) -> Record | None:
+            record = wanted(line)
+            if record is not None:
+                _check(record, folder)
+            return record
+
+        return self.rows(folder, checked)
+
+    def rows(self, folder: str, wanted: Callable[[bytes], T | None]) -> Iterator[T]:
+        """What `wanted` gives for the lines of `folder`. No object is in memory as a whole."""
         with ThreadPoolExecutor(_PARALLEL) as workers:
             yield from (
-                record
+                row
                 for found in workers.map(lambda name: self._of(name, wanted), self.names(folder))
-                for record in found
+                for row in found
             )
 
     def contract(self, version: str) -> bytes | None:
@@ -108,20 +121,18 @@ class Days:
                 if not PurePosixPath(name).name.startswith((".", "_")):
                     yield name
 
-    def _of(self, name: str, wanted: Wanted) -> list[Record]:
-        found: list[Record] = []
+    def _of(self, name: str, wanted: Callable[[bytes], T | None]) -> list[T]:
+        found: list[T] = []
         try:
             with closing(self._archive.open(name)) as packed, gzip.GzipFile(fileobj=packed) as lines:
                 for line in lines:
                     try:
-                        record = wanted(line)
-                        if record is not None:
-                            _check(record, name.partition("/")[0])
+                        row = wanted(line)
                     except (ValueError, LookupError, TypeError, RecursionError) as error:
                         self.damaged[name] = f"a line is no record: {error!r}"
                         continue
-                    if record is not None:
-                        found.append(record)
+                    if row is not None:
+                        found.append(row)
         except (EOFError, OSError, zlib.error) as error:
             self.damaged[name] = str(error)
         return found

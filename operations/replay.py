@@ -14,7 +14,7 @@ from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.ledger import TAP
 from eventplane.replay import REPLAY, Order, Owed, WindowOrder, order_text, orders_of
 from eventplane.router import Router
-from operations.archive import Days, Record, json_object
+from operations.archive import Days, json_object
 from operations.errors import ChoiceError, OrdersRefusedError
 from operations.reading import BATCH
 
@@ -57,15 +57,15 @@ class Asked:
 def owed_by_file(days: Days, route: str | None) -> dict[str, list[Owed]]:
     """What the audits of `days` miss, on `route` or on all, by the tap's file that has the event."""
 
-    def wanted(line: bytes) -> Record | None:
+    def wanted(line: bytes) -> tuple[str, Owed] | None:
         row = json_object(line)
         if row is None or (route is not None and row["route"] != route):
             return None
-        return {"file": row["archive_file"], "owed": Owed(**{name: row[name] for name in _NAMES})}
+        return row["archive_file"], Owed(**{name: row[name] for name in _NAMES})
 
     found: defaultdict[str, list[Owed]] = defaultdict(list)
-    for each in days.records(MANIFEST, wanted):
-        found[each["file"]].append(each["owed"])
+    for file, owed in days.rows(MANIFEST, wanted):
+        found[file].append(owed)
     return found
 
 
@@ -86,7 +86,7 @@ def matching(days: Days, asked: Asked, contract: Contract) -> Counter[str]:
     routes, router = asked.routes(contract), Router(contract, Place.CLOUD)
     bounds = asked.order("")
 
-    def wanted(line: bytes) -> Record | None:
+    def wanted(line: bytes) -> tuple[tuple[str, str], list[str]] | None:
         row = json_object(line)
         if row is None or row["event"] is None or not bounds.from_ms <= row["accepted_at_ms"] < bounds.to_ms:
             return None
@@ -95,9 +95,9 @@ def matching(days: Days, asked: Asked, contract: Contract) -> Counter[str]:
         except EnvelopeError:
             return None
         taken = [each.name for each in router.route(event) if each.name in routes]
-        return {"key": event.key, "routes": taken} if taken else None
+        return (event.key, taken) if taken else None
 
-    found = {each["key"]: each["routes"] for each in days.records(TAP, wanted)}
+    found = dict(days.rows(TAP, wanted))
     return Counter(route for taken in found.values() for route in taken)
 
 

@@ -52,9 +52,9 @@ def write_answer(answer: Answer) -> bytes:
 def read_answer(payload: bytes) -> Answer:
     """The answer in a payload. Raises `QuestionError`."""
     members = _members(payload)
-    event = members.get("event")
+    event = members.get("event", members)
     if event is not None and not isinstance(event, str):
-        raise QuestionError("`event` is no text; send what `write_answer` makes")
+        raise QuestionError("`event` is neither text nor null; send what `write_answer` makes")
     return Answer(_text(members, "id"), event)
 
 

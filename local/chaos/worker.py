@@ -21,7 +21,8 @@ from uuid import uuid4
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from eventplane.contract import ContractError, ParticipantKind, load_compiled
+from eventplane.contract import ContractError, load_compiled
+from eventplane.contract.publication import cloud_inboxes
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import urgent_rule
 from lambdas.archive_writer.service import ArchiveWriterService
@@ -76,8 +77,8 @@ class Functions:
 
     def __init__(self, folder: Path) -> None:
         contract = load_compiled((folder / CONTRACT).read_bytes(), CONTRACT)
-        services = [each.name for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
-        queues = {f"{name}.inbox": folder / ARRIVALS / f"{name}.jsonl" for name in services}
+        inboxes = cloud_inboxes(contract)
+        queues = {each.address: folder / ARRIVALS / f"{each.participant}.jsonl" for each in inboxes}
         archive = Archive(FileS3(folder), ARCHIVE)
         self._writer = ArchiveWriterService(archive=archive, clock=system_clock)
         self._router = RouterService(

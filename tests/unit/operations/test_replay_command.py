@@ -145,7 +145,7 @@ def test_a_copy_of_the_archive_is_counted_without_a_cloud(
         (WINDOW, "say who gets the window"),
         ((*WINDOW, "--route", CARE[0], "--participant", "carers"), "say who gets the window"),
         ((*WINDOW, "--participant", "nobody"), "its services are alarm-centre"),
-        ((*WINDOW, "--participant", "device"), "its services are alarm-centre"),
+        ((*WINDOW, "--participant", "call-service"), "its services are alarm-centre"),
         ((*WINDOW, "--route", "everything-to-cloud"), "no route of the cloud"),
         (("--date", DAY, "--participant", "carers"), "leave out the rest"),
     ],

@@ -30,8 +30,9 @@ def test_an_answer_is_read_as_it_was_written(event: str | None) -> None:
     assert read_answer(write_answer(Answer("1", event))) == Answer("1", event)
 
 
-@given(
-    st.binary() | st.sampled_from([b"1", b"[]", b'{"id":1}', b'{"id":"","key":"k"}', b'{"id":"i","event":1}'])
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"\xff", b"1", b"[]", b'{"id":1}', b'{"id":"i"}', b'{"id":"","key":"k"}', b'{"id":"i","event":1}'],
 )
 def test_other_bytes_are_neither(payload: bytes) -> None:
     with pytest.raises(QuestionError):
