@@ -60,8 +60,8 @@ def audited(
     source = Archive(spark, storage, uri)
     ledger = source.ledger(window)
     texts = contracts.archived(storage, uri)
-    # One contract is in force all the time; of several, the ledger is asked.
-    uses = first_uses(ledger) if len(texts) > 1 else {}
+    # A single contract is in force all the time; else the ledger is asked.
+    uses = first_uses(ledger) if len(texts) != 1 else {}
     history = contracts.load_history(uri, texts, uses)
     try:
         together = cases(

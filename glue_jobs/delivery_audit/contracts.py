@@ -79,27 +79,19 @@ class ContractHistory:
 
 
 def archived(storage: Storage, uri: str) -> dict[str, str]:
-    """The texts of the archived contracts by version, in the order in which they were archived.
-
-    Raises `NoContractError`.
-    """
-    folder = join(uri, CONTRACTS)
-    texts = {
-        name.removesuffix(".json"): text
-        for name, text in storage.read_folder(folder)
-        if name.endswith(".json")
-    }
-    if not texts:
-        raise NoContractError(folder)
-    return texts
+    """The texts of the archived contracts by version, in the order in which they were archived."""
+    files = storage.read_folder(join(uri, CONTRACTS))
+    return {name.removesuffix(".json"): text for name, text in files if name.endswith(".json")}
 
 
 def load_history(uri: str, texts: Mapping[str, str], first_used_ms: Mapping[str, int]) -> ContractHistory:
     """The contracts that were used, as far as they are archived; when none was, the one archived last.
 
-    Raises `AlteredContractError`, and `ContractError` for one that is damaged.
+    Raises `NoContractError`, `AlteredContractError`, and `ContractError` for one that is damaged.
     """
     used = sorted(first_used_ms, key=lambda version: (first_used_ms[version], version))
+    if not texts:
+        raise NoContractError(join(uri, CONTRACTS), used)
     versions = [version for version in used if version in texts] or list(texts)[-1:]
     return ContractHistory(
         tuple(Use(_load(uri, version, texts[version]), first_used_ms.get(version)) for version in versions)

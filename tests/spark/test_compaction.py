@@ -96,12 +96,12 @@ def test_copies_are_marked_within_the_hour_and_across_hours(
     compacted(archive)
     rows = table(spark, archive, TAP_FOLDER).collect()
     assert sorted((row["id"], row["is_copy"], Path(row["archive_file"]).name) for row in rows) == [
-        ("home-1-1", False, "rows.json.gz"),
-        ("home-1-1", True, "zz-again.json.gz"),
-        ("home-1-2", False, "rows.json.gz"),
+        ("home-1-e1-1", False, "rows.json.gz"),
+        ("home-1-e1-1", True, "zz-again.json.gz"),
+        ("home-1-e1-2", False, "rows.json.gz"),
     ]
     (again,) = table(spark, archive, TAP_FOLDER, later).collect()
-    assert (again["id"], again["is_copy"]) == ("home-1-2", True)
+    assert (again["id"], again["is_copy"]) == ("home-1-e1-2", True)
 
 
 def test_an_hour_that_is_still_written_to_is_left_alone(archive: SmallArchive) -> None:
