@@ -11,6 +11,7 @@ from eventplane_client.errors import AlreadySettledError, ClosedError, NothingTh
 from eventplane_client.letters import IN_DOUBT
 from eventplane_client.letters import MAX_RECEIVES as MAX_RECEIVES_REASON
 from eventplane_client.notices import DeadLettered, EpochChanged, InDoubt, Notice, SequenceGap
+from tests.eventually import eventually
 from tests.unit.client.worlds import MAX_RECEIVES, World, event
 
 NOW = 0.0
@@ -118,9 +119,13 @@ def test_what_was_in_hand_at_a_crash_is_its_programs_to_decide(world: World, aga
     ):
         if again:
             assert inbox.get(SOON).id == sent.id
-        with pytest.raises(NothingThereError):
-            inbox.get(NOW)
-    assert InDoubt(*sent.key, again=again) in notices
+
+        def is_told() -> bool:
+            with pytest.raises(NothingThereError):
+                inbox.get(NOW)
+            return InDoubt(*sent.key, again=again) in notices
+
+        assert eventually(is_told, SOON)
     assert world.pending() == 0
 
 
