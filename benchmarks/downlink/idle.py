@@ -59,7 +59,8 @@ def write(site: Site, first: int, end: int) -> None:
     table = site.plane.outputs["DesiredTable"]
     left = items(first, end)
     while requests := [{"PutRequest": {"Item": each}} for each in islice(left, _BATCH)]:
-        dynamodb.batch_write_item(RequestItems={table: requests})
+        if dynamodb.batch_write_item(RequestItems={table: requests}).get("UnprocessedItems"):
+            raise SystemExit("the emulator took only a part of the idle keys")
 
 
 def items(first: int, end: int) -> Iterator[dict[str, dict[str, Any]]]:
