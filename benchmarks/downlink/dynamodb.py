@@ -1,0 +1,93 @@
+"""What calls of DynamoDB are billed as on demand (DynamoDB, Read and write operations)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from benchmarks.cost.prices import Units, chunks
+from eventplane.downlink.table import INDEX_SORT_KEY, PARTITION_KEY, SORT_KEY
+
+_KB: Final = 1024
+_READ: Final = 4 * _KB
+_INDEXES: Final = 2
+"""Of the table of what devices shall have, both by `due_at_ms` and with the keys only: a write unit each."""
+
+Item = Mapping[str, Mapping[str, Any]]
+
+
+def item_bytes(item: Item) -> int:
+    """The size of an item: names and values (DynamoDB, Item sizes and formats)."""
+    return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
+
+
+def _value_bytes(value: Mapping[str, Any]) -> int:
+    ((kind, content),) = value.items()
+    if kind == "S":
+        return len(content.encode())
+    if kind == "N":
+        return (len(content) + 1) // 2 + 1
+    if kind == "M":
+        return 3 + len(content) + item_bytes(content)
+    if kind == "L":
+        return 3 + sum(1 + _value_bytes(each) for each in content)
+    if kind == "SS":
+        return sum(len(each.encode()) for each in content)
+    return 1  # BOOL, NULL
+
+
+class Metering:
+    """Units of one call after the other; it remembers which items are in the indexes.
+
+    One thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[tuple[str, str], str] = {}
+
+    def units(self, operation: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> Units:
+        """Units of a call. Raises ValueError for an operation that is not known here."""
+        units = Units()
+        match operation:
+            case "PutItem":
+                units["dynamodb_write"] = chunks(item_bytes(request["Item"]), _KB)
+                if not _is_refused(answer):
+                    units["dynamodb_write"] += self._index_writes(request["Item"])
+            case "DeleteItem":
+                units["dynamodb_write"] = 1
+                if not _is_refused(answer):
+                    units["dynamodb_write"] += self._index_writes(request["Key"])
+            case "GetItem":
+                read = chunks(item_bytes(answer.get("Item", {})), _READ)
+                units["dynamodb_read"] = _read(read, request)
+            case "BatchGetItem":
+                keys = sum(len(each["Keys"]) for each in request["RequestItems"].values())
+                units["dynamodb_read"] = _read(keys, {})
+            case "Query" | "Scan":
+                size = sum(item_bytes(each) for each in answer["Items"])
+                units["dynamodb_read"] = _read(chunks(size, _READ), request)
+            case _:
+                raise ValueError(f"{operation} has no price here; say what it counts as")
+        return units
+
+    def _index_writes(self, item: Item) -> int:
+        """To come or to go is one write to an index, to move is two, to stay none."""
+        if SORT_KEY not in item:
+            return 0  # another table's
+        key = item[PARTITION_KEY]["S"], item[SORT_KEY]["S"]
+        before = self._due.pop(key, None)
+        after = item.get(INDEX_SORT_KEY, {}).get("N")
+        if after is not None:
+            self._due[key] = after
+        if before == after:
+            return 0
+        return _INDEXES * ((before is not None) + (after is not None))
+
+
+def _read(units: int, request: Mapping[str, Any]) -> Any:
+    """Half as many where the answer may be a little old."""
+    return units if request.get("ConsistentRead") else units / 2
+
+
+def _is_refused(answer: Mapping[str, Any]) -> bool:
+    return "ConditionalCheckFailed" in answer.get("__type", "")
