@@ -9,12 +9,14 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Final
 
-from eventplane.device_reports import DISCARDED
+from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.ledger import TAP
 from local.oracle import Verdict
+from local.sent import Key
 
 
 def given_up(archive: Path, destination: str) -> Counter[str]:
@@ -36,6 +38,28 @@ def given_up(archive: Path, destination: str) -> Counter[str]:
     return +counts
 
 
-def missing_by_home(verdicts: Iterable[Verdict]) -> Counter[str]:
-    """How many different events of each home are missing somewhere."""
-    return Counter(source.split("/")[2] for source, _ in {key for each in verdicts for key in each.lost})
+def missing(verdicts: Iterable[Verdict]) -> set[Key]:
+    """The different events that are missing somewhere."""
+    return {key for each in verdicts for key in each.lost}
+
+
+def unexcused(missing: Collection[Key], given_up: Counter[str]) -> int:
+    """How many of the `missing` no device has given up.
+
+    A report of one home excuses nothing of another. The key of a dead letter does not tell its home, so what
+    the reports of all homes have left excuses it.
+    """
+    by_home = Counter(_home(key) for key in missing)
+    letters = by_home.pop(_UNKNOWN, 0)
+    left = (given_up - by_home).total()
+    return (by_home - given_up).total() + max(0, letters - left)
+
+
+_UNKNOWN: Final = ""
+
+
+def _home(key: Key) -> str:
+    first, second = key
+    if first == STARTED:
+        return second.split("/")[2]
+    return first.split("/")[2] if first.startswith("/") else _UNKNOWN

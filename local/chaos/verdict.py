@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from benchmarks.results import Figure
 from local.chaos.counters import delays, delays_during, out_of_order, quantile, recoveries
-from local.chaos.given_up import missing_by_home
+from local.chaos.given_up import missing, unexcused
 from local.chaos.load import KEYWORD, MOTION
 from local.chaos.probe import per_hour
 from local.chaos.run import Outcome
@@ -56,7 +56,8 @@ def _all_but_the_given_up_arrived(outcome: Outcome, document: dict[str, Any]) ->
     """Whether exactly what devices gave up is missing, home by home, and nothing else is wrong."""
     irregular = dict(document["audit_irregular"])
     return (
-        missing_by_home(outcome.verdicts) == outcome.given_up
+        not unexcused(lost := missing(outcome.verdicts), outcome.given_up)
+        and len(lost) == outcome.given_up.total()
         and irregular.pop("numbers missing") == document["given_up"]
         and not any(irregular.values())
         and not document["unexpected"]
@@ -68,8 +69,7 @@ def _all_but_the_given_up_arrived(outcome: Outcome, document: dict[str, Any]) ->
 def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[Figure]:
     """What is published of a run; of one that `loses` on purpose the losses have no aim."""
     zero = None if loses else 0.0
-    # A report of one home excuses nothing of another.
-    lost = (missing_by_home(outcome.verdicts) - outcome.given_up).total()
+    lost = unexcused(missing(outcome.verdicts), outcome.given_up)
     numbers = document["audit_irregular"]["numbers missing"] - document["given_up"]
     sent = document["events_sent"]
     expected = sum(verdict.expected for verdict in outcome.verdicts)

@@ -4,10 +4,12 @@ import gzip
 from collections import Counter
 from pathlib import Path
 
-from eventplane.device_reports import DISCARDED
+import pytest
+
+from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.envelope import write_event
 from eventplane.ledger import TapRecord, to_line
-from local.chaos.given_up import given_up, missing_by_home
+from local.chaos.given_up import given_up, missing, unexcused
 from local.oracle import Verdict
 
 
@@ -31,7 +33,29 @@ def test_deliveries_to_the_uplink_count_once_a_report(tmp_path: Path) -> None:
     assert given_up(tmp_path, "device.outbox") == Counter({"home-1": 57})
 
 
+STARTED_KEY = (STARTED, "/devices/home-2/forwarder")
+LETTER = ("not_json", "ab" * 32)
+
+
 def test_an_event_that_misses_two_inboxes_is_one() -> None:
     lost = (("/homes/home-1/s", "1"), ("/homes/home-2/s", "1"))
     verdicts = [Verdict("a", 2, 0, lost, (), 0), Verdict("b", 2, 1, lost[:1], (), 0)]
-    assert missing_by_home(verdicts) == Counter({"home-1": 1, "home-2": 1})
+    assert missing(verdicts) == set(lost)
+
+
+@pytest.mark.parametrize(
+    ("given_up", "unexcused_ones"),
+    [
+        ({"home-1": 2, "home-2": 1}, 0),
+        ({"home-1": 1, "home-2": 2}, 0),
+        ({"home-1": 1, "home-2": 1}, 1),
+        ({"home-1": 3}, 1),
+        ({"home-3": 9}, 2),
+        ({}, 3),
+    ],
+)
+def test_a_home_excuses_its_own_and_letters_of_an_unknown_home(
+    given_up: dict[str, int], unexcused_ones: int
+) -> None:
+    lost = {("/homes/home-1/s", "1"), STARTED_KEY, LETTER}
+    assert unexcused(lost, Counter(given_up)) == unexcused_ones
