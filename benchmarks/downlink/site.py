@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ class Site:
         return {each: stored[each.stored] for each in updates}
 
     def wait_desired(self, update: Update) -> None:
-        """Wait until the table has `update`, and everything older is decided."""
+        """Wait until `update` is what the table has of its key."""
         dynamodb = self.plane.cloud.client("dynamodb")
         request = read_request(self.plane.outputs["DesiredTable"], update.thing, update.sk)
 
@@ -126,10 +127,11 @@ class Site:
     def reconcile(self) -> None:
         """Run the reconciler once over all shares, as the schedule does."""
         functions: Any = self.plane.cloud.client("lambda")
-        payload = b'{"buckets": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]}'
-        answer = functions.invoke(FunctionName=PREFIX + RECONCILER, Payload=payload)
-        if "FunctionError" in answer:
-            raise SystemExit(f"the reconciler failed: {answer['Payload'].read()!r}")
+        for share in PRODUCTION.downlink.shares:
+            payload = json.dumps({"buckets": share}).encode()
+            answer = functions.invoke(FunctionName=PREFIX + RECONCILER, Payload=payload)
+            if "FunctionError" in answer:
+                raise SystemExit(f"the reconciler failed: {answer['Payload'].read()!r}")
 
     def _is_idle(self) -> bool:
         """Whether no work is left for later, as of devices that have just subscribed."""

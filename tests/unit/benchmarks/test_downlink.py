@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from benchmarks.cloud.functions import Invocations
 from benchmarks.cost.prices import dollars
 from benchmarks.downlink.dynamodb import Metering, item_bytes
 from benchmarks.downlink.idle import items
+from benchmarks.downlink.meter import DownlinkMeter
 from benchmarks.downlink.updates import Update
 from benchmarks.downlink.usage import PRODUCTION, RECONCILER, used
 from contract import load_contract
@@ -92,6 +94,19 @@ def test_an_update_is_one_that_the_downlink_takes() -> None:
     event = parse_event(update.text())
     taken = addressed(event, load_contract().downlink(event.type), 0, 60)
     assert (taken.target.thing, taken.key, taken.version) == ("home-1", update.key, 7)
+
+
+def test_an_update_is_stored_when_its_acknowledgement_was_written_and_not_when_that_was_refused() -> None:
+    update = Update("idle-0", "threshold/bench/0", 1)
+    request = json.dumps({"Item": next(items(0, 1))}).encode()
+    with DownlinkMeter("http://127.0.0.1:1") as meter:
+        meter._count("DynamoDB_20120810.PutItem", request, json.dumps(REFUSED).encode())
+        assert meter.stored == {}
+        meter._count("DynamoDB_20120810.PutItem", request, b"{}")
+        meter._count("POST", b"", b"")
+        assert list(meter.stored) == [update.stored]
+        assert meter.transmissions == 1
+        assert meter.take() == {"dynamodb_write": 2, "iot_message": 2}
 
 
 def test_idle_keys_are_in_no_index() -> None:
