@@ -32,8 +32,8 @@ def wait_until_nothing_waits(remaining: Callable[[], int], patience_s: float = P
 
 
 def in_homes(homes: Iterable[Home], senders: Iterable[Sender]) -> int:
-    """Messages without a receipt, and deliveries that wait in spools."""
-    return sum(sender.waiting for sender in senders) + sum(home.backlog for home in homes)
+    """Messages without a receipt, deliveries that wait in spools, and discarded ones not yet reported."""
+    return sum(sender.waiting for sender in senders) + sum(home.backlog + home.untold for home in homes)
 
 
 def missing(arrivals: Mapping[str, Arrivals], expected: Mapping[str, int]) -> int:
