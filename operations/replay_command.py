@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
+from eventplane.contract.subscription import TABLE
 from eventplane.replay import REPLAY, Order
-from eventplane.resource_names import queue_name
+from eventplane.resource_names import queue_name, resource_name
 from operations import text
 from operations.archive import Days
 from operations.cloud import Cloud, enter
@@ -18,6 +19,7 @@ from operations.errors import ChoiceError, NoReplayQueueError
 from operations.options import add_archive, add_common, archive_of, contract_of, is_folder
 from operations.queues import PlaneQueues
 from operations.replay import Asked, matching, owed_by_file, owed_orders, send, window_files
+from operations.subscribed import subscribed
 
 _LATE_H: Final = 1
 """How long the tap may have taken to write what came at the window's end, hours: it takes minutes."""
@@ -55,6 +57,8 @@ def _missed(options: argparse.Namespace, cloud: Cloud | None) -> int:
 
 def _window(options: argparse.Namespace, cloud: Cloud | None, asked: Asked) -> int:
     contract = contract_of(options)
+    if cloud is not None:
+        contract = subscribed(contract, cloud.dynamodb, resource_name(options.env, TABLE))
     asked.routes(contract)
     late = timedelta(hours=options.late_hours)
     days = Days(archive_of(options, cloud), asked.since.date(), (asked.until + late).date())

@@ -8,12 +8,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 
 from eventplane.contract import Contract
+from eventplane.contract.subscription import PARTITION, SORT, TABLE, new_subscription, subscription_item
 from eventplane.delivery import Outcome
 from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, parse_order
-from tests.unit.operations.support import ACCEPTED_MS, READING, Plane, event, ledger_line, tap_line
+from eventplane.resource_names import resource_name
+from tests.unit.operations.support import (
+    ACCEPTED_MS,
+    ENVIRONMENT,
+    READING,
+    Plane,
+    event,
+    ledger_line,
+    tap_line,
+)
 
 Run = Callable[..., tuple[int, str, str]]
 RunJson = Callable[..., Any]
@@ -120,6 +131,30 @@ def test_a_past_window_is_ordered_file_by_file(
     assert run("replay", *WINDOW, *named)[0] == 0
     chosen = {"participant": named[1]} if named[0] == "--participant" else {"route": named[1]}
     assert orders() == [WindowOrder(file, ACCEPTED_MS, ACCEPTED_MS + 1, **chosen)]
+
+
+def test_a_subscriber_gets_a_past_window_over_its_own_route(
+    plane: Plane, orders: Callable[[], list[Order]], run: Run
+) -> None:
+    dynamodb = boto3.client("dynamodb")
+    keys = {PARTITION: "HASH", SORT: "RANGE"}
+    dynamodb.create_table(
+        TableName=resource_name(ENVIRONMENT, TABLE),
+        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    own = new_subscription("carers", "all", {"exact": {"type": READING}}, "2026-01-02T00:00:00Z")
+    for item in (subscription_item(own), {PARTITION: {"S": "carers"}, SORT: {"S": "broken"}}):
+        dynamodb.put_item(TableName=resource_name(ENVIRONMENT, TABLE), Item=item)
+    plane.archive("tap", [tap_line(event("1").json)], date=DAY)
+
+    status, out, _ = run("replay", *WINDOW, "--route", own.route, "--dry-run", "--late-hours", "23")
+    assert (status, "with 1 deliveries: 1 orders" in out) == (0, True)
+    assert run("replay", *WINDOW, "--route", own.route, "--late-hours", "23")[0] == 0
+    (order,) = orders()
+    assert isinstance(order, WindowOrder)
+    assert order.route == own.route
 
 
 def test_a_copy_of_the_archive_is_counted_without_a_cloud(
