@@ -200,6 +200,7 @@ class Environment:
         downlink: how the functions run that bring events to devices.
         inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
         audit, compaction, erasure: how the Glue jobs run.
+        audit_today: when the day so far is audited besides, as AWS Glue writes it; None means never.
         retention: how long the archive keeps what.
         customer_key: ARN of the AWS KMS key for queues, archive and alarms. It costs about $1 a month and
             $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with keys of its own, for
@@ -228,6 +229,7 @@ class Environment:
     downlink: DownlinkSettings
     inbox_visibility_s: int
     audit: JobSize
+    audit_today: str | None = None
     compaction: JobSize
     erasure: JobSize
     retention: Retention
@@ -408,6 +410,7 @@ ENVIRONMENTS: Final = {
             ),
             inbox_visibility_s=60,
             audit=JobSize(workers=5, timeout_min=120, schedule=_AUDIT_SCHEDULE),
+            audit_today="cron(10 1-23 * * ? *)",
             compaction=JobSize(workers=5, timeout_min=120, schedule=_HOURLY, is_flexible=True),
             erasure=JobSize(workers=10, timeout_min=720),
             retention=Retention(raw_days=35, compacted_days=400, replaced_days=30),

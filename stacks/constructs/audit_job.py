@@ -50,4 +50,6 @@ class AuditJob(GlueJob):
             ],
             more=[allow_send(environment=environment, queues=[outbox])] if outbox else [],
         )
+        if environment.audit_today:
+            self.start_at(environment.audit_today, "today", {"DATE": "today"})
         self.count_totals(VERDICT, AUDIT_METRICS, audit_namespace(environment))

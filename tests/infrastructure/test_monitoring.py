@@ -164,6 +164,15 @@ def test_no_verdict_is_no_good_news_where_the_audit_starts_by_itself(
     assert local.of("AWS::Glue::Trigger") == []
 
 
+def test_production_also_audits_the_day_so_far(prod: Templates) -> None:
+    found = {each.find("Name"): each for each in prod.of("AWS::Glue::Trigger")}
+    assert found["eventplane-prod-delivery-audit"].find("Schedule") == "cron(30 2 * * ? *)"
+    today = found["eventplane-prod-delivery-audit-today"]
+    assert today.find("Schedule") == "cron(10 1-23 * * ? *)"
+    (action,) = today.find("Actions")
+    assert (action["JobName"], action["Arguments"]) == ("eventplane-prod-delivery-audit", {"--DATE": "today"})
+
+
 def test_one_dashboard_shows_every_queue_and_function(templates: Templates) -> None:
     (dashboard,) = templates.of("AWS::CloudWatch::Dashboard")
     body = json.dumps(dashboard.find("DashboardBody"))
