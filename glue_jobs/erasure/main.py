@@ -19,7 +19,7 @@ from glue_jobs.erasure.errors import LeftOverError
 from glue_jobs.erasure.person import Person
 from glue_jobs.erasure.progress import Progress
 from glue_jobs.erasure.rewriting import clear_staging, rewrite
-from glue_jobs.erasure.tables import documents, portions
+from glue_jobs.erasure.tables import document_text, documents, portions
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,7 @@ def found(spark: SparkSession, objects: Objects, person: Person, now: datetime) 
 
 
 def _named(objects: Objects, person: Person) -> list[str]:
-    return [
-        name for name in documents(objects) if person.is_named_in((objects.read(name) or b"").decode("utf-8"))
-    ]
+    return [name for name in documents(objects) if person.is_named_in(document_text(objects, name))]
 
 
 def totals_line(receipt: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -64,8 +65,14 @@ def portions(objects: Objects, now: datetime) -> Iterator[Portion]:
 
 
 def documents(objects: Objects) -> list[str]:
-    """The audit's documents, by name."""
-    return [each.name for each in objects.beneath(AUDIT) if each.name.endswith((".json", ".html"))]
+    """The audit's documents, and its lists of what to send again, by name."""
+    return [each.name for each in objects.beneath(AUDIT) if each.name.endswith((".json", ".html", _RAW))]
+
+
+def document_text(objects: Objects, name: str) -> str:
+    """The text of a document; empty when it is gone. Raises OSError for one that is damaged."""
+    body = objects.read(name) or b""
+    return (gzip.decompress(body) if name.endswith(_RAW) else body).decode("utf-8")
 
 
 def _hourly(

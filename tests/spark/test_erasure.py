@@ -53,6 +53,10 @@ def peopled(archive: SmallArchive, spark: SparkSession) -> SmallArchive:
         findings, "kind string, source string, device string, date string"
     ).write.partitionBy("date").parquet(f"{archive.folder}/audit/findings")
     (archive.folder / "audit" / "report.json").write_text(json.dumps({"source": "//home-1/service"}))
+    for home in ("home-1", "home-2"):
+        replay = archive.folder / "audit" / "replay" / f"date={DAY}" / f"{home}.json.gz"
+        replay.parent.mkdir(parents=True, exist_ok=True)
+        replay.write_bytes(gzip.compress(json.dumps({"source": f"//{home}/service"}).encode()))
     return archive
 
 
@@ -66,7 +70,7 @@ def test_the_person_is_gone_and_all_others_are_there(peopled: SmallArchive, spar
         "compacted/ledger": 2,
         "audit/findings": 1,
     }
-    assert receipt["documents"] == ["audit/report.json"]
+    assert receipt["documents"] == [f"audit/replay/date={DAY}/home-1.json.gz", "audit/report.json"]
     assert naming(peopled.folder, "//home-1/") == []
     assert {line for text in _raw_texts(peopled) for line in text.splitlines()} == lines
     for folder in (TAP_FOLDER, LEDGER_FOLDER):
