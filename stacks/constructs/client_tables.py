@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from aws_cdk import Stack
-from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.contract import subscription
 from stacks.config import Environment
-from stacks.constructs.service_role import allow
+from stacks.constructs.durable_table import allow_table, durable_table, table_arn, text
 
 FILTER: Final = "filter"
 """What the filters' table is called, before `resource_name`; the client library calls it so as well."""
@@ -27,14 +25,29 @@ class ClientTables(Construct):
 
     def __init__(self, scope: Construct, id: str, *, environment: Environment) -> None:
         super().__init__(scope, id)
-        self.filter = _table(self, "Filter", environment, FILTER, _FILTER_KEYS, expires=_FILTER_EXPIRES)
-        keys = (subscription.PARTITION, subscription.SORT)
-        self.subscriptions = _table(self, "Subscriptions", environment, subscription.TABLE, keys)
+        reader, event = map(text, _FILTER_KEYS)
+        self.filter = durable_table(
+            self,
+            "Filter",
+            environment=environment,
+            name=FILTER,
+            key=reader,
+            sort_key=event,
+            expires=_FILTER_EXPIRES,
+        )
+        self.subscriptions = durable_table(
+            self,
+            "Subscriptions",
+            environment=environment,
+            name=subscription.TABLE,
+            key=text(subscription.PARTITION),
+            sort_key=text(subscription.SORT),
+        )
 
 
 def allow_subscriptions(scope: Construct, *, environment: Environment) -> iam.PolicyStatement:
     """A statement for a role in `scope` that may read every subscription."""
-    return allow(["dynamodb:Scan"], [table_arn(scope, environment, subscription.TABLE)])
+    return allow_table(scope, environment=environment, name=subscription.TABLE, actions=["dynamodb:Scan"])
 
 
 def allow_own_items(
@@ -50,37 +63,4 @@ def allow_own_items(
         actions=list(actions),
         resources=[table_arn(scope, environment, table)],
         conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(partitions)}},
-    )
-
-
-def table_arn(scope: Construct, environment: Environment, table: str) -> str:
-    """The ARN of a table of `environment`."""
-    name = environment.resource_name(table)
-    return Stack.of(scope).format_arn(service="dynamodb", resource="table", resource_name=name)
-
-
-def _table(
-    scope: Construct,
-    id: str,
-    environment: Environment,
-    name: str,
-    keys: tuple[str, str],
-    *,
-    expires: str | None = None,
-) -> dynamodb.Table:
-    partition, sort = (dynamodb.Attribute(name=each, type=dynamodb.AttributeType.STRING) for each in keys)
-    return dynamodb.Table(
-        scope,
-        id,
-        table_name=environment.resource_name(name),
-        partition_key=partition,
-        sort_key=sort,
-        time_to_live_attribute=expires,
-        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-        encryption=dynamodb.TableEncryption.DEFAULT,
-        point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
-            point_in_time_recovery_enabled=True
-        ),
-        deletion_protection=environment.keeps_data,
-        removal_policy=environment.removal_policy,
     )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from aws_cdk import Stack
-from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.contract.publication import KEY
 from stacks.config import Environment
-from stacks.constructs.service_role import allow
+from stacks.constructs.durable_table import allow_table, durable_table, text
 
 _NAME: Final = "contracts"
 
@@ -21,19 +19,7 @@ class ContractTable(Construct):
 
     def __init__(self, scope: Construct, id: str, *, environment: Environment) -> None:
         super().__init__(scope, id)
-        self.table = dynamodb.Table(
-            self,
-            "Table",
-            table_name=table_name(environment),
-            partition_key=dynamodb.Attribute(name=KEY, type=dynamodb.AttributeType.STRING),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            encryption=dynamodb.TableEncryption.DEFAULT,
-            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
-                point_in_time_recovery_enabled=True
-            ),
-            deletion_protection=environment.keeps_data,
-            removal_policy=environment.removal_policy,
-        )
+        self.table = durable_table(self, "Table", environment=environment, name=_NAME, key=text(KEY))
 
 
 def table_name(environment: Environment) -> str:
@@ -43,7 +29,4 @@ def table_name(environment: Environment) -> str:
 
 def allow_read(scope: Construct, *, environment: Environment) -> iam.PolicyStatement:
     """A statement for a role in `scope` that may read the table."""
-    arn = Stack.of(scope).format_arn(
-        service="dynamodb", resource="table", resource_name=table_name(environment)
-    )
-    return allow(["dynamodb:GetItem"], [arn])
+    return allow_table(scope, environment=environment, name=_NAME, actions=["dynamodb:GetItem"])

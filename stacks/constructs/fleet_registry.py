@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aws_cdk import Stack
-from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.fleet_registry import KEY, TABLE
 from stacks.config import Environment
-from stacks.constructs.service_role import allow
+from stacks.constructs.durable_table import allow_table, durable_table, text
 
 
 class FleetRegistry(Construct):
@@ -19,26 +17,12 @@ class FleetRegistry(Construct):
 
     def __init__(self, scope: Construct, id: str, *, environment: Environment) -> None:
         super().__init__(scope, id)
-        self.table = dynamodb.Table(
-            self,
-            "Table",
-            table_name=environment.resource_name(TABLE),
-            partition_key=dynamodb.Attribute(name=KEY, type=dynamodb.AttributeType.STRING),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
-                point_in_time_recovery_enabled=True
-            ),
-            deletion_protection=environment.keeps_data,
-            removal_policy=environment.removal_policy,
-        )
+        self.table = durable_table(self, "Table", environment=environment, name=TABLE, key=text(KEY))
 
 
 def allow_fleet(scope: Construct, *, environment: Environment, actions: Sequence[str]) -> iam.PolicyStatement:
     """A statement for a role in `scope` that allows `actions` on the table."""
-    arn = Stack.of(scope).format_arn(
-        service="dynamodb", resource="table", resource_name=environment.resource_name(TABLE)
-    )
-    return allow(actions, [arn])
+    return allow_table(scope, environment=environment, name=TABLE, actions=actions)
 
 
 def allow_registry(scope: Construct, *, environment: Environment) -> iam.PolicyStatement:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.config import Environment
-from stacks.constructs.service_role import allow
+from stacks.constructs.durable_table import allow_table, durable_table, number, text
 
 NAME: Final = "presence"
 
@@ -23,22 +22,7 @@ class PresenceTable(Construct):
 
     def __init__(self, scope: Construct, id: str, *, environment: Environment) -> None:
         super().__init__(scope, id)
-
-        def number(name: str) -> dynamodb.Attribute:
-            return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.NUMBER)
-
-        self.table = dynamodb.Table(
-            self,
-            "Table",
-            table_name=environment.resource_name(NAME),
-            partition_key=dynamodb.Attribute(name="device", type=dynamodb.AttributeType.STRING),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
-                point_in_time_recovery_enabled=True
-            ),
-            removal_policy=environment.removal_policy,
-            deletion_protection=environment.keeps_data,
-        )
+        self.table = durable_table(self, "Table", environment=environment, name=NAME, key=text("device"))
         self.table.add_global_secondary_index(
             index_name=DUE_INDEX,
             partition_key=number("bucket"),
@@ -51,11 +35,4 @@ def allow_presence(
     scope: Construct, *, environment: Environment, actions: Sequence[str], index: str | None = None
 ) -> iam.PolicyStatement:
     """A statement for a role in `scope` that allows `actions` on the table, or on its `index`."""
-    name = environment.resource_name(NAME)
-    arn = Stack.of(scope).format_arn(
-        service="dynamodb",
-        resource="table",
-        resource_name=f"{name}/index/{index}" if index else name,
-        arn_format=ArnFormat.SLASH_RESOURCE_NAME,
-    )
-    return allow(actions, [arn])
+    return allow_table(scope, environment=environment, name=NAME, actions=actions, index=index)
