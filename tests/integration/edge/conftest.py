@@ -200,7 +200,10 @@ def start_home(
     forwarder = supervisor.start(
         "forwarder", [sys.executable, "-m", "edge", "--settings", str(settings)], ready=spool.exists
     )
-    return Home(broker, forwarder, spool, settings, health_port)
+    home = Home(broker, forwarder, spool, settings, health_port)
+    # Before it has subscribed, the broker drops what services send: it would come again, but out of order.
+    wait_for(lambda: "local broker connected" in home.log())
+    return home
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
