@@ -15,7 +15,7 @@ from eventplane.registry.errors import (
     NotFoundError,
     RegistryError,
 )
-from eventplane.registry.flows import Flow, flows
+from eventplane.registry.flows import Flow, Way, flows
 from eventplane.registry.view import look_up
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Registry",
     "RegistryError",
     "Resource",
+    "Way",
     "build_registry",
     "export",
     "flows",
