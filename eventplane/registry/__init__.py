@@ -14,6 +14,7 @@ from eventplane.registry.errors import (
     MethodNotAllowedError,
     NotFoundError,
     RegistryError,
+    TooLargeError,
 )
 from eventplane.registry.flows import Flow, Way, flows
 from eventplane.registry.view import look_up
@@ -29,6 +30,7 @@ __all__ = [
     "Registry",
     "RegistryError",
     "Resource",
+    "TooLargeError",
     "Way",
     "build_registry",
     "export",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from eventplane.errors import EventPlaneError
 
@@ -22,6 +22,16 @@ class RegistryError(EventPlaneError):
     def __init__(self, subject: str, title: str) -> None:
         super().__init__(title)
         self.subject = subject
+
+    def document(self, instance: str) -> dict[str, Any]:
+        """The body of the answer to the request for the URL `instance` (RFC 9457)."""
+        return {
+            "type": self.type,
+            "title": str(self),
+            "status": self.status,
+            "instance": instance,
+            "subject": self.subject,
+        }
 
 
 class ApiNotFoundError(RegistryError):
@@ -72,3 +82,16 @@ class BadFlagError(RegistryError):
     def __init__(self, subject: str, flag: str, remedy: str) -> None:
         super().__init__(subject, f"The value of {flag} is not usable; {remedy}.")
         self.flag = flag
+
+
+class TooLargeError(RegistryError):
+    """What was asked for does not fit into one answer."""
+
+    status = 406
+    type = f"{_SPECIFICATION}/spec.md#too_large"
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(
+            subject,
+            f"The answer for {subject} is too large for one response; read the collections, page by page.",
+        )

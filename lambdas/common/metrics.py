@@ -48,6 +48,8 @@ class Metric(StrEnum):
     RECONCILED = "Reconciled"
     """Items that the reconciler looked at."""
 
+    REQUESTS = "Requests"
+    """Requests that an API answered, refused ones included."""
     NOT_IN_TAP = "NotInTap"
     """Deliveries that an order asks for and the tap has no event of any more."""
 
