@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from eventplane.contract.canonical import contract_document
-from eventplane.contract.model import Contract
+from eventplane.contract.model import Channel, Contract, Participant
 from eventplane.registry.endpoints import endpoint
 from eventplane.registry.entities import SPECVERSION, Group, Registry, Resource, entity_id, xid
 from eventplane.registry.flows import Flow, flows
@@ -16,7 +15,6 @@ from eventplane.registry.model import EXTENSION
 
 def build_registry(contract: Contract) -> Registry:
     """The registry of what `contract` says."""
-    document = contract_document(contract)
     flowing = flows(contract)
     group_id = entity_id(contract.name)
     return Registry(
@@ -28,21 +26,21 @@ def build_registry(contract: Contract) -> Registry:
         },
         epoch=int(contract.version[:8], 16),
         groups={
-            "endpoints": _endpoints(contract, document, flowing),
+            "endpoints": _endpoints(contract, flowing),
             "messagegroups": {
                 group_id: Group(
                     {"name": contract.name, "envelope": "CloudEvents/1.0"},
                     {"messages": _messages(contract, flowing)},
                 )
             },
-            "participants": _participants(contract, document),
-            "routes": _routes(contract, document),
+            "participants": _participants(contract),
+            "routes": _routes(contract),
             "schemagroups": {group_id: Group({"name": contract.name}, {"schemas": _schemas(contract)})},
         },
     )
 
 
-def _endpoints(contract: Contract, document: dict[str, Any], flowing: Mapping[str, Flow]) -> dict[str, Group]:
+def _endpoints(contract: Contract, flowing: Mapping[str, Flow]) -> dict[str, Group]:
     carried: dict[str, list[str]] = {}
     for name, flow in flowing.items():
         for address in _carriers(flow):
@@ -52,14 +50,17 @@ def _endpoints(contract: Contract, document: dict[str, Any], flowing: Mapping[st
             endpoint(
                 participant,
                 channel,
-                settings=document["participants"][participant.name][channel.box],
                 carries=carried.get(channel.address, []),
                 messagegroup=xid("messagegroups", contract.name),
             )
         )
         for participant in contract.participants.values()
-        for channel in (participant.inbox, participant.outbox)
+        for channel in _channels(participant)
     }
+
+
+def _channels(participant: Participant) -> tuple[Channel, ...]:
+    return participant.inbox, participant.outbox
 
 
 def _carriers(flow: Flow) -> dict[str, None]:
@@ -85,7 +86,7 @@ def _schemas(contract: Contract) -> dict[str, Resource]:
     }
 
 
-def _participants(contract: Contract, document: dict[str, Any]) -> dict[str, Group]:
+def _participants(contract: Contract) -> dict[str, Group]:
     return {
         entity_id(each.name): Group(
             {
@@ -93,10 +94,10 @@ def _participants(contract: Contract, document: dict[str, Any]) -> dict[str, Gro
                 "description": each.description,
                 EXTENSION: {
                     "kind": each.kind,
-                    "sends": document["participants"][each.name]["sends"],
                     "retired": each.retired,
-                    "inbox": xid("endpoints", each.inbox.address),
-                    "outbox": xid("endpoints", each.outbox.address),
+                    "endpoints": {box.box: xid("endpoints", box.address) for box in _channels(each)},
+                    # Left out where it does not say: that is not the same as nothing.
+                    **({} if each.sends is None else {"sends": list(each.sends)}),
                 },
             }
         )
@@ -104,15 +105,16 @@ def _participants(contract: Contract, document: dict[str, Any]) -> dict[str, Gro
     }
 
 
-def _routes(contract: Contract, document: dict[str, Any]) -> dict[str, Group]:
+def _routes(contract: Contract) -> dict[str, Group]:
+    written = contract_document(contract)["routes"]
     return {
         entity_id(each.name): Group(
             {
                 "name": each.name,
                 EXTENSION: {
-                    "decided": each.place,
-                    "filter": document["routes"][each.name]["filter"],
+                    **written[each.name],
                     "to": xid("endpoints", each.destination),
+                    "decided": each.place,
                 },
             }
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
-from eventplane.contract.model import Channel, DeliveryGuarantee, Participant, Transport
+from eventplane.contract.model import Channel, DeliveryGuarantee, Participant, ParticipantKind, Transport
 from eventplane.registry.entities import xid
 from eventplane.registry.model import EXTENSION
 from eventplane.topics import basic_ingest_topic, device_topic, local_topic
@@ -15,15 +16,14 @@ def endpoint(
     participant: Participant,
     channel: Channel,
     *,
-    settings: Mapping[str, Any],
     carries: Sequence[str],
     messagegroup: str,
 ) -> dict[str, Any]:
-    """The attributes of `channel`; `settings` are the contract's, `carries` the types known of it."""
+    """The attributes of `channel`; `carries` are the types that it is known to carry to a reader."""
     protocol, options = _protocol(channel)
     attributes = {
         "name": channel.address,
-        "usage": ["consumer" if channel.box == "inbox" and not channel.webhook else "producer"],
+        "usage": ["producer" if channel.box == "outbox" or channel.webhook else "consumer"],
         "channel": channel.address,
         "envelope": "CloudEvents/1.0",
         "envelopeoptions": _envelope_options(channel),
@@ -34,13 +34,22 @@ def endpoint(
         EXTENSION: {
             "participant": xid("participants", participant.name),
             "box": channel.box,
-            "settings": {name: value for name, value in settings.items() if value is not None},
+            "settings": _settings(participant, channel),
             "types": list(carries),
         },
     }
     if participant.retired:
         attributes["deprecated"] = {}
     return attributes
+
+
+def _settings(participant: Participant, channel: Channel) -> dict[str, Any]:
+    """What the contract says of the channel, defaults and all, without what says nothing here."""
+    elsewhere = {"participant", "box"}
+    if channel is not participant.inbox or participant.kind is not ParticipantKind.DEVICE:
+        elsewhere.add("downlink")
+    settings = dataclasses.asdict(channel)
+    return {name: value for name, value in settings.items() if name not in elsewhere and value is not None}
 
 
 def _envelope_options(channel: Channel) -> dict[str, str]:

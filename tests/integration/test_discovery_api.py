@@ -1,4 +1,4 @@
-"""The Discovery API over real HTTP: signatures and policies, a walk by its links through the deployed plane."""
+"""The Discovery API over real HTTP: signatures, policies, and a walk by its links through the plane."""
 
 from __future__ import annotations
 
