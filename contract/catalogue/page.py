@@ -29,7 +29,12 @@ def catalogue(contract: Contract) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"json": _json, "settings": settings_text, "filter": filter_text}
+    environment.filters |= {
+        "breakable": _breakable,
+        "filter": filter_text,
+        "json": _json,
+        "settings": settings_text,
+    }
     return environment.get_template("page.html.j2").render(
         contract=contract,
         types=[_type(each, flowing[each.name]) for each in contract.event_types.values()],
@@ -108,6 +113,11 @@ def _participant(participant: Participant, flowing: Mapping[str, Flow]) -> dict[
 
 def _json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _breakable(name: str) -> Markup:
+    """The name, which a narrow screen may break behind its dots."""
+    return Markup(".<wbr>").join(name.split("."))
 
 
 def _file(name: str) -> Markup:

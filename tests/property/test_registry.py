@@ -10,8 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind, Place, compile_contract
-from eventplane.registry import build_registry, export, look_up
+from eventplane.registry import RegistryError, build_registry, export, look_up
 from eventplane.registry.model import GROUPS
 
 BASE = "https://registry.example"
@@ -169,3 +170,24 @@ def test_the_document_has_every_entity_at_the_place_that_it_names(contract: Cont
     assert {xid: f"#{xid}" for xid in found} == found
     entities = {xid for xid in found if not xid.endswith("/meta")}
     assert entities == set(walk(contract))
+
+
+OWN = registry(load_contract())
+STEPS = st.sampled_from(
+    "care-at-home messages schemas org.eventplane.home.message.v1 versions 1 meta $details device.inbox "
+    f"model export .. {' '.join(GROUPS)}".split()
+)
+PATHS = st.lists(STEPS | st.text(max_size=5), max_size=7).map("/".join)
+QUERIES = st.dictionaries(st.sampled_from(["limit", "after", "inline"]), st.text(max_size=5))
+
+
+@given(PATHS, QUERIES)
+def test_whatever_is_asked_for_is_answered_or_refused_by_name(path: str, query: dict[str, str]) -> None:
+    try:
+        answer = look_up(OWN, f"/{path}", query, BASE)
+    except RegistryError as error:
+        assert error.status in (400, 404)
+        assert json.loads(json.dumps(error.document(BASE)))["subject"] == f"/{path}"
+    else:
+        json.dumps(answer.body)
+        assert all(value.isprintable() and value.isascii() for value in answer.headers.values())
