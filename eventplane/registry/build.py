@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eventplane.contract.canonical import contract_document
-from eventplane.contract.model import Channel, Contract, Participant
+from eventplane.contract.model import Contract
 from eventplane.registry.endpoints import endpoint
 from eventplane.registry.entities import SPECVERSION, Group, Registry, Resource, entity_id, xid
 from eventplane.registry.flows import Flow, flows
@@ -48,19 +48,14 @@ def _endpoints(contract: Contract, flowing: Mapping[str, Flow]) -> dict[str, Gro
     return {
         entity_id(channel.address): Group(
             endpoint(
-                participant,
+                contract.participants[channel.participant],
                 channel,
                 carries=carried.get(channel.address, []),
                 messagegroup=xid("messagegroups", contract.name),
             )
         )
-        for participant in contract.participants.values()
-        for channel in _channels(participant)
+        for channel in contract.channels
     }
-
-
-def _channels(participant: Participant) -> tuple[Channel, ...]:
-    return participant.inbox, participant.outbox
 
 
 def _carriers(flow: Flow) -> dict[str, None]:
@@ -87,6 +82,9 @@ def _schemas(contract: Contract) -> dict[str, Resource]:
 
 
 def _participants(contract: Contract) -> dict[str, Group]:
+    endpoints: dict[str, dict[str, str]] = {name: {} for name in contract.participants}
+    for channel in contract.channels:
+        endpoints[channel.participant][channel.box] = xid("endpoints", channel.address)
     return {
         entity_id(each.name): Group(
             {
@@ -95,7 +93,7 @@ def _participants(contract: Contract) -> dict[str, Group]:
                 EXTENSION: {
                     "kind": each.kind,
                     "retired": each.retired,
-                    "endpoints": {box.box: xid("endpoints", box.address) for box in _channels(each)},
+                    "endpoints": endpoints[each.name],
                     # Left out where it does not say: that is not the same as nothing.
                     **({} if each.sends is None else {"sends": list(each.sends)}),
                 },

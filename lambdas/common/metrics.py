@@ -19,6 +19,8 @@ class Metric(StrEnum):
 
     MESSAGES = "Messages"
     """Messages of the source queue."""
+    REQUESTS = "Requests"
+    """Requests that an API answered, refused ones included."""
     RETRIED = "Retried"
     """Messages that went back to it."""
     DELIVERED = "Delivered"
@@ -48,8 +50,6 @@ class Metric(StrEnum):
     RECONCILED = "Reconciled"
     """Items that the reconciler looked at."""
 
-    REQUESTS = "Requests"
-    """Requests that an API answered, refused ones included."""
     NOT_IN_TAP = "NotInTap"
     """Deliveries that an order asks for and the tap has no event of any more."""
 

@@ -133,7 +133,7 @@ def test_the_walk_finds_what_the_contract_says_and_nothing_else(contract: Contra
     assert named(entities, "participants").keys() == contract.participants.keys()
     assert named(entities, "routes").keys() == {each.name for each in contract.routes}
     assert named(entities, "endpoints").keys() == {
-        channel.address for each in contract.participants.values() for channel in (each.inbox, each.outbox)
+        f"{name}.{box}" for name in contract.participants for box in ("inbox", "outbox")
     }
     messages = named(entities, "messages")
     assert messages.keys() == contract.event_types.keys()

@@ -34,7 +34,7 @@ def test_the_root_says_which_contract_it_is_and_leads_on() -> None:
     assert root["registryid"] == "care-at-home"
     assert root["labels"] == {"contractversion": CONTRACT.version}
     assert root["endpointsurl"] == f"{BASE}/endpoints"
-    assert root["endpointscount"] == 2 * len(CONTRACT.participants)
+    assert root["endpointscount"] == len(CONTRACT.channels)
 
 
 def test_a_message_says_who_sends_it_and_who_receives_it_by_which_routes() -> None:
