@@ -9,7 +9,7 @@ from typing import Final
 from eventplane.registry.errors import BadFlagError
 
 LIMIT: Final = 100
-"""Most entities of a collection in one answer. Ours: 100 messages are about 100 KB."""
+"""Most entities of a collection in one answer. Ours: 100 messages are about 150 KB."""
 
 
 @dataclass(frozen=True, slots=True)
