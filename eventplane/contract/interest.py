@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.announcement import Announcement, AnnouncementError, new_announcement
@@ -34,30 +35,37 @@ Item = dict[str, Any]
 """An item as DynamoDB's own API has it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """An `announcement` that counts until `until_s`, Unix seconds."""
+
+    announcement: Announcement
+    until_s: int
+
+
 def interest_key(participant: str, announcer: str) -> Item:
     """`announcer` is the program: of several that read one inbox each may handle something else."""
     return {PARTITION: {"S": participant}, SORT: {"S": announcer}}
 
 
-def interest_item(announcement: Announcement, announcer: str, until_s: int) -> Item:
+def interest_item(leased: Leased, announcer: str) -> Item:
+    announcement = leased.announcement
     return {
         **interest_key(announcement.participant, announcer),
         "filters": {"S": f"[{','.join(announcement.filters)}]"},
-        EXPIRES: {"N": str(until_s)},
+        EXPIRES: {"N": str(leased.until_s)},
     }
 
 
-def read_interest(item: Item, now_s: float) -> Announcement | None:
-    """The announcement in `item`; None when its lease is over.
+def read_interest(item: Item) -> Leased:
+    """The announcement in `item`.
 
     Raises KeyError, TypeError or ValueError where it is none, `AnnouncementError` for one that is wrong.
     """
-    if int(item[EXPIRES]["N"]) <= now_s:
-        return None
     filters = json.loads(item["filters"]["S"])
     if not isinstance(filters, list):
         raise TypeError("`filters` is no list")
-    return new_announcement(item[PARTITION]["S"], filters)
+    return Leased(new_announcement(item[PARTITION]["S"], filters), int(item[EXPIRES]["N"]))
 
 
 def with_interest(

@@ -34,7 +34,7 @@ class Metric(StrEnum):
     CONTRACT_UNCHECKED = "ContractUnchecked"
     """Looks for a published contract that failed; the last one stays in force."""
     SUBSCRIPTION_REFUSED = "SubscriptionRefused"
-    """Subscriptions that cannot be used with the contract in force, each time either changes."""
+    """Subscriptions and announcements that the contract in force has no use for, at each change."""
     ARCHIVED = "Archived"
     """Frames that the archive writer wrote to the tap."""
     QUARANTINED = "Quarantined"

@@ -13,8 +13,8 @@ from lambdas.common.settings import bundle_root, text, text_mapping, whole_numbe
 class RouterSettings:
     """`source` is the address of the channel whose queue feeds the function; `queues` has a URL an inbox.
 
-    `contracts_table` has the published contracts, `subscriptions_table` the routes that participants added;
-    both are looked at every `refresh_s` seconds.
+    `contracts_table` has the published contracts, `subscriptions_table` the routes that participants added,
+    `interest_table` what they announced that they handle; all are looked at every `refresh_s` seconds.
     """
 
     source: str
@@ -23,6 +23,7 @@ class RouterSettings:
     archive_bucket: str
     contracts_table: str
     subscriptions_table: str
+    interest_table: str
     refresh_s: int
     root: Path
 
@@ -36,6 +37,7 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
         archive_bucket=text(environment, "EVENTPLANE_ARCHIVE_BUCKET"),
         contracts_table=text(environment, "EVENTPLANE_CONTRACTS_TABLE"),
         subscriptions_table=text(environment, "EVENTPLANE_SUBSCRIPTIONS_TABLE"),
+        interest_table=text(environment, "EVENTPLANE_INTEREST_TABLE"),
         refresh_s=whole_number(environment, "EVENTPLANE_CONTRACT_REFRESH_S"),
         root=bundle_root(environment),
     )

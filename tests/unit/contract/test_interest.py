@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from contract import load_contract
 from eventplane.announcement import Announcement, AnnouncementError, new_announcement
 from eventplane.contract import ContractError, Forward, Place, compile_contract, load_compiled
-from eventplane.contract.interest import interest_item, read_interest, uplink_filters, with_interest
+from eventplane.contract.interest import Leased, interest_item, read_interest, uplink_filters, with_interest
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Exact
 
@@ -69,11 +69,10 @@ def test_one_that_is_wrong_takes_no_other_with_it_and_leaves_its_reader_s_intere
     assert concerned == {"carers.inbox", "family-app.inbox"} - {f"{wrong.participant}.inbox"}
 
 
-def test_an_item_counts_until_its_lease_is_over() -> None:
-    announcement = new_announcement("family-app", [MOTION, DOOR])
-    item = interest_item(announcement, "program-1", until_s=1_000)
-    assert read_interest(item, 999.5) == announcement
-    assert read_interest(item, 1_000) is None
+@pytest.mark.parametrize("filters", [[], [MOTION, DOOR]])
+def test_an_item_says_what_it_was_made_of(filters: list[object]) -> None:
+    leased = Leased(new_announcement("family-app", filters), 1_000)
+    assert read_interest(interest_item(leased, "program-1")) == leased
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_an_item_counts_until_its_lease_is_over() -> None:
 )
 def test_an_item_that_is_none_is_named(item: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
-        read_interest(item, 0)
+        read_interest(item)
 
 
 def test_the_uplink_has_to_carry_what_some_route_takes_and_its_reader_wants() -> None:
