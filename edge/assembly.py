@@ -117,7 +117,10 @@ class Assembly:
         """Send up what the cloud wants from now on, where the contract has the device ask for that."""
         uplink = self._contract.device.outbox
         asks = uplink.forward is Forward.WANTED
-        self._around.interest.wanted_up(uplink.address, uplink_interest(self.spool) if asks else None)
+        wanted = uplink_interest(self.spool) if asks else None
+        if asks:
+            _log.info("what goes up: %s", "all" if wanted is None else "what the cloud wants")
+        self._around.interest.wanted_up(uplink.address, wanted)
 
     def abandon(self) -> None:
         """Other parts take over: what was in memory is given up, and counted."""

@@ -45,7 +45,9 @@ class Interest:
             return
         if announcement is not None:
             self._announced[inbox] = announcement.interest
+            _log.info("%s announced what it handles", service)
         elif before is not None:
+            _log.info("%s announces nothing any more", service)
             self._ended(service)
 
     def forget(self) -> None:
