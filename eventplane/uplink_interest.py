@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from eventplane.attributes import AttributeValue
 from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import read_interest
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EventPlaneError
 from eventplane.filters import Filter
 
@@ -27,9 +28,24 @@ class UplinkInterestError(EventPlaneError):
         super().__init__(f"{problem}; publish it by `python -m eventplane interest`")
 
 
-def uplink_interest_data(filters: Sequence[object]) -> dict[str, object]:
-    """The data of the event that says that the cloud wants what passes one of `filters`."""
-    return {"version": VERSION, "filters": list(filters)}
+def uplink_interest_event(
+    filters: Sequence[object] | None, *, id: str, time: str, device: str, source: str = "/operations"
+) -> Envelope:
+    """Tells `device` (`*`: all) that the cloud wants what passes one of `filters` (None: everything).
+
+    `time` is RFC 3339: of two events the later one counts.
+    """
+    attributes: dict[str, AttributeValue] = {
+        "id": id,
+        "source": source,
+        "type": UPLINK_INTEREST_TYPE,
+        "time": time,
+        "todevice": device,
+        "statekey": UPLINK_KEY,
+    }
+    if filters is None:
+        return write_event(attributes | {"statedelete": True})
+    return write_event(attributes, {"version": VERSION, "filters": list(filters)})
 
 
 def read_uplink_interest(event: Envelope) -> Filter:

@@ -16,7 +16,7 @@ from eventplane.contract.interest import uplink_filters
 from eventplane.downlink.wire import stamped
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import interest_topic
-from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY, uplink_interest_data
+from eventplane.uplink_interest import UPLINK_KEY, uplink_interest_event
 from local.mosquitto import Broker
 from local.process import Supervisor
 from tests.eventually import eventually
@@ -161,10 +161,11 @@ def test_what_is_wrong_foreign_or_of_another_version_is_refused_and_everything_c
 
 def wanted(version: int, *filters: object, deleted: bool = False) -> str:
     """What the cloud says that it wants."""
-    data = None if deleted else uplink_interest_data(filters)
-    attributes = {"id": f"interest-{version}", "source": "/operations", "type": UPLINK_INTEREST_TYPE}
+    event = uplink_interest_event(
+        None if deleted else filters, id=f"interest-{version}", time="2026-01-01T00:00:00Z", device="*"
+    )
     return stamped(
-        write_event(attributes, data).json,
+        event.json,
         kind=Downlink.STATE,
         key=UPLINK_KEY,
         uid="",
