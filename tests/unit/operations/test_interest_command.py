@@ -39,7 +39,7 @@ def dynamodb(plane: Plane) -> Any:
 
 def sent(plane: Plane) -> list[Envelope]:
     """What came into the outbox of operations."""
-    url = plane.urls[f"eventplane-{ENVIRONMENT}-operations-outbox"]
+    url = plane.urls["operations-outbox"]
     answer = plane.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)
     return [parse_event(each["Body"]) for each in answer.get("Messages", [])]
 
