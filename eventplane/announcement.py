@@ -15,15 +15,10 @@ from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import read_filter
 from eventplane.errors import EventPlaneError
 from eventplane.filters import Any, Filter
+from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS
 
 VERSION: Final = 1
 """Of the message's own format. Another one is refused: half understood, it would hold back events."""
-
-MAX_ANNOUNCED_FILTERS: Final = 100
-"""Most filters of an announcement. Ours: whoever handles more kinds handles everything."""
-
-MAX_ANNOUNCED_BYTES: Final = 16 * 1024
-"""Longest announcement, bytes of canonical JSON. Ours: routers hold those of all participants."""
 
 
 class AnnouncementError(EventPlaneError):

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from eventplane.announcement import (
-    MAX_ANNOUNCED_BYTES,
-    MAX_ANNOUNCED_FILTERS,
     VERSION,
     AnnouncementError,
     new_announcement,
     read_announcement,
     write_announcement,
 )
+from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS
 
 RINGS: dict[str, Any] = {"exact": {"type": "org.example.ring.v1"}}
 BATTERY: dict[str, Any] = {"sql": "type LIKE '%.battery.v1' AND percent < 10"}
