@@ -44,7 +44,7 @@ def with_expectations(cases: DataFrame, history: ContractHistory) -> DataFrame:
     one = sf.split(_routes_by(history, sf.get("versions", sf.lit(0))), " ")
     due = sf.when(sf.col("in_tap"), sf.when(sf.size("versions") == 1, one).otherwise(many))
     cases = cases.withColumn("due", sf.coalesce(due, sf.array().cast("array<string>")))
-    forwarded, unwanted = parted(sf.col("due"))
+    forwarded, unwanted = parted(sf.col("due"), history.contracts)
     cases = cases.withColumns({"unwanted": unwanted, "forwarded": forwarded})
     cases = cases.withColumn("due", sf.array_union("forwarded", "unwanted"))
     owed = sf.array_remove("due", NO_ROUTE)

@@ -5,6 +5,7 @@ The judgement of `eventplane.interest`, as Spark columns.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from pyspark.sql import Column
@@ -39,8 +40,11 @@ def always_wanted(contract: Contract, attributes: Attributes) -> Column:
     )
 
 
-def parted(routes: Column) -> tuple[Column, Column]:
+def parted(routes: Column, contracts: Iterable[Contract]) -> tuple[Column, Column]:
     """Of names of routes those to which an event was to be forwarded, and those to which it was not."""
+    if all(route.interest is None for contract in contracts for route in contract.routes):
+        # Most archives: nothing to tell apart, nothing to pay for.
+        return routes, sf.array().cast("array<string>")
     unwanted = sf.filter(routes, lambda each: each.startswith(UNWANTED))
     forwarded = sf.filter(routes, lambda each: ~each.startswith(UNWANTED))
     return forwarded, sf.transform(unwanted, lambda each: sf.substring(each, len(UNWANTED) + 1, 1_000))
