@@ -8,10 +8,8 @@ from aws_cdk import CfnOutput
 from constructs import Construct
 
 from eventplane.contract import Contract
-from eventplane.contract.subscription import TABLE
 from stacks.config import Environment, FunctionSize
-from stacks.constructs.client_tables import allow_subscriptions
-from stacks.constructs.contract_table import allow_read, table_name
+from stacks.constructs.contract_inputs import contract_inputs
 from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.iam_http_api import IamHttpApi
 from stacks.constructs.python_function import PythonFunction
@@ -29,6 +27,7 @@ class DiscoveryStack(PlaneStack):
 
     def __init__(self, scope: Construct, *, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment=environment, name="discovery")
+        inputs = contract_inputs(self, environment=environment)
         function = PythonFunction(
             self,
             "Function",
@@ -40,15 +39,8 @@ class DiscoveryStack(PlaneStack):
             layer=DependenciesLayer(self, "Dependencies", environment=environment).version,
             size=_SIZE,
             source=None,
-            statements=[
-                allow_read(self, environment=environment),
-                allow_subscriptions(self, environment=environment),
-            ],
-            variables={
-                "EVENTPLANE_CONTRACTS_TABLE": table_name(environment),
-                "EVENTPLANE_SUBSCRIPTIONS_TABLE": environment.resource_name(TABLE),
-                "EVENTPLANE_CONTRACT_REFRESH_S": str(environment.contract_refresh_s),
-            },
+            statements=inputs.statements,
+            variables=inputs.variables,
         ).function
         api = IamHttpApi(
             self,

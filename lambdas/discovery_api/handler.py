@@ -10,16 +10,12 @@ from urllib.parse import unquote
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 
 from lambdas.common.aws import client
-from lambdas.common.clock import system_clock
-from lambdas.common.contract_table import ContractTable
-from lambdas.common.contracts import load_contract
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
-from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.discovery_api.service import DiscoveryService, InForceRegistry, Request
-from lambdas.discovery_api.settings import read_settings
-from lambdas.router.in_force import InForce
+from lambdas.router.contract_settings import read_contract_settings
+from lambdas.router.wiring import contract_in_force
 
 
 @cache
@@ -28,17 +24,8 @@ def service() -> DiscoveryService:
 
     Raises `SettingsError`, and what `load_contract` raises of the contract that came with the code.
     """
-    settings = read_settings(os.environ)
-    dynamodb = client("dynamodb")
-    in_force = InForce(
-        bundled=load_contract(settings.root),
-        build=InForceRegistry,
-        table=ContractTable(dynamodb, settings.contracts_table),
-        subscriptions=SubscriptionTable(dynamodb, settings.subscriptions_table),
-        refresh_ms=1_000 * settings.refresh_s,
-        clock=system_clock,
-    )
-    return DiscoveryService(in_force.engine)
+    settings = read_contract_settings(os.environ)
+    return DiscoveryService(contract_in_force(settings, client("dynamodb"), InForceRegistry).engine)
 
 
 @logger.inject_lambda_context

@@ -15,7 +15,8 @@ from eventplane.contract.publication import Head, contract_item, head_item
 from eventplane.contract.subscription import new_subscription, subscription_item
 from lambdas.discovery_api import handler, service
 from lambdas.discovery_api.service import DiscoveryService, InForceRegistry, Request
-from tests.unit.lambdas.support import NOW_MS, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
+from lambdas.router import wiring
+from tests.unit.lambdas.support import INTEREST, NOW_MS, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
 
 HOST = "abc.execute-api.eu-central-1.amazonaws.com"
 SCHEMA = "/schemagroups/care-at-home/schemas/org.eventplane.home.message.v1"
@@ -66,12 +67,13 @@ def call(
     for name, value in {
         "EVENTPLANE_CONTRACTS_TABLE": TABLE,
         "EVENTPLANE_SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
+        "EVENTPLANE_INTEREST_TABLE": INTEREST,
         "EVENTPLANE_CONTRACT_REFRESH_S": str(REFRESH_S),
         "LAMBDA_TASK_ROOT": str(tmp_path),
         "POWERTOOLS_SERVICE_NAME": "function",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(handler, "system_clock", time)
+    monkeypatch.setattr(wiring, "system_clock", time)
     handler.service.cache_clear()
     yield send
     handler.service.cache_clear()

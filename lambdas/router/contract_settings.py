@@ -1,4 +1,4 @@
-"""What the function of the Discovery API is told by its environment."""
+"""Where a function finds the contract in force, by its environment."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from lambdas.common.settings import bundle_root, text, whole_number
 
 
 @dataclass(frozen=True, slots=True)
-class DiscoverySettings:
+class ContractSettings:
     """`contracts_table` has the published contracts, `subscriptions_table` the routes that participants
-    added; both are looked at every `refresh_s` seconds."""
+    added, `interest_table` what they announced that they handle; all are looked at every `refresh_s` seconds.
+    Beneath `root` lies the contract that came with the code.
+    """
 
     contracts_table: str
     subscriptions_table: str
+    interest_table: str
     refresh_s: int
     root: Path
 
 
-def read_settings(environment: Mapping[str, str]) -> DiscoverySettings:
+def read_contract_settings(environment: Mapping[str, str]) -> ContractSettings:
     """The settings in `environment`. Raises `SettingsError`."""
-    return DiscoverySettings(
+    return ContractSettings(
         contracts_table=text(environment, "EVENTPLANE_CONTRACTS_TABLE"),
         subscriptions_table=text(environment, "EVENTPLANE_SUBSCRIPTIONS_TABLE"),
+        interest_table=text(environment, "EVENTPLANE_INTEREST_TABLE"),
         refresh_s=whole_number(environment, "EVENTPLANE_CONTRACT_REFRESH_S"),
         root=bundle_root(environment),
     )
