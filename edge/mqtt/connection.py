@@ -16,6 +16,7 @@ from edge.errors import EdgeError
 from edge.messages import Disconnected, LinkName, Message
 from edge.mqtt.dial import dial
 from edge.mqtt.endpoint import Endpoint
+from edge.mqtt.hosts import place
 from edge.mqtt.line import CHUNK_BYTES, Line
 from edge.mqtt.session import Session
 from edge.mqtt.waker import Waker
@@ -98,7 +99,7 @@ class Connection:
             password = login.password() if login else None
             line = dial(self._endpoint, self._wait)
         except (OSError, EdgeError) as error:
-            where = f"{self._endpoint.host}:{self._endpoint.port}"
+            where = place(self._endpoint.host, self._endpoint.port)
             with self._lock:
                 self._session.end(f"cannot connect to {where}: {self._explain(error)}")
             return
