@@ -27,8 +27,11 @@ from eventplane.topics import basic_ingest_topic, device_topic
 class LocalSettings:
     """The home's own broker."""
 
-    host: str = text("127.0.0.1")
+    host: str = text("127.0.0.1")  # or the path of a Unix socket
     port: int = whole(1883, 1, 65_535, "TCP port")
+    # Mosquitto's own profile: where it leads the forwarder goes, also when it changes. Host and port then
+    # count only until it could be read.
+    profile: Path | None = path(None, "a path; Mosquitto's profile")
     client_id: str = text("eventplane-forwarder")
     # For a broker that keeps services apart (docs/device.md): who the forwarder is to it.
     username: str | None = word(

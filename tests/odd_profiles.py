@@ -106,7 +106,7 @@ ODD_PROFILES = (
     ),
     leads(
         "who has a password takes the first",
-        "per_listener_settings true\nlistener OTHER 127.0.0.1\nlistener PORT 127.0.0.1\nallow_anonymous true\n",
+        "per_listener_settings true\nlistener OTHER 127.0.0.1\nlistener PORT 127.0.0.1\nallow_anonymous 1\n",
         "127.0.0.1:OTHER",
         has_login=True,
         runs=False,

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from edge.discovery.errors import NoListenerError
 from edge.discovery.profile import Listener
-from edge.mqtt.hosts import is_on_this_device, is_socket, place
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """Where a broker listens: `host` and `port`, or a Unix socket's path as `host`.
-
-    `certificate` is what the broker there has to show; None: it speaks without TLS.
-    """
-
-    host: str
-    port: int
-    certificate: Path | None = None
-
-    def __str__(self) -> str:
-        return f"{place(self.host, self.port)}{' with TLS' if self.certificate else ''}"
+from edge.mqtt.address import BrokerAddress, is_on_this_device, is_socket
+from edge.mqtt.pinned_certificate import PinnedCertificate
 
 
 class Candidate(NamedTuple):
@@ -60,8 +45,8 @@ def judge(listeners: Sequence[Listener], *, has_login: bool) -> Iterator[Candida
         if reason is not None:
             yield Refused(each, reason)
             continue
-        certificate = Path(each.certificate) if each.certificate else None
-        address = BrokerAddress(_host(each), each.port, certificate)
+        tls = PinnedCertificate(Path(each.certificate)) if each.certificate else None
+        address = BrokerAddress(_host(each), each.port, tls)
         yield Candidate((not (each.anonymous or has_login), _rank(address)), each, address)
 
 
@@ -99,7 +84,7 @@ def _host(listener: Listener) -> str:
 def _rank(address: BrokerAddress) -> int:
     """The loopback interface first, which asks for no rights to a file; what may lead elsewhere last."""
     if not is_on_this_device(address.host):
-        return 3 if address.certificate else 4
-    if address.certificate:
+        return 3 if address.tls else 4
+    if address.tls:
         return 2
     return 1 if is_socket(address.host) else 0

@@ -14,9 +14,9 @@ from typing import Final
 
 from edge.errors import EdgeError
 from edge.messages import Disconnected, LinkName, Message
+from edge.mqtt.address import place
 from edge.mqtt.dial import dial
 from edge.mqtt.endpoint import Endpoint
-from edge.mqtt.hosts import place
 from edge.mqtt.line import CHUNK_BYTES, Line
 from edge.mqtt.session import Session
 from edge.mqtt.waker import Waker

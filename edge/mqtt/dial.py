@@ -10,8 +10,8 @@ from select import POLLOUT
 from time import monotonic
 from typing import Any
 
+from edge.mqtt.address import is_socket
 from edge.mqtt.endpoint import Endpoint
-from edge.mqtt.hosts import is_socket
 from edge.mqtt.line import Line
 
 _ALPN_OF_AWS = "x-amzn-mqtt-ca"

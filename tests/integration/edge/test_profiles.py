@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from edge.discovery.choice import BrokerAddress, choose
+from edge.discovery.choice import choose
 from edge.discovery.profile_files import load_profile
 from edge.messages import Connected
-from edge.mqtt import PinnedCertificate
+from edge.mqtt.address import BrokerAddress
 from local.ports import free_port
 from local.process import Supervisor
 from tests.integration.edge.certificates import Authority
@@ -48,8 +48,7 @@ def write_profile(odd: Odd, folder: Path) -> tuple[Path, Callable[[str], str]]:
 
 def is_answered(address: BrokerAddress) -> bool:
     """Whether a broker takes the connection and a subscription, within the test's patience."""
-    pinned = PinnedCertificate(address.certificate) if address.certificate else None
-    line = Line(address.port, host=address.host, tls=pinned)
+    line = Line(address.port, host=address.host, tls=address.tls)
     report = line.reports.get(timeout=60)
     line.connection.close(10)
     return isinstance(report, Connected)
