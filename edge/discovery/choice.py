@@ -50,6 +50,16 @@ def judge(listeners: Sequence[Listener], *, has_login: bool) -> Iterator[Candida
         yield Candidate((not (each.anonymous or has_login), _rank(address)), each, address)
 
 
+def is_every_address(host: str) -> bool:
+    """Whether it stands for all addresses of its family."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            return not any(socket.inet_pton(family, host))
+        except (OSError, ValueError):
+            continue
+    return False
+
+
 def _refusal(listener: Listener, has_login: bool) -> str | None:
     """Why a listener is not for us, None when it is."""
     if listener.protocol != "mqtt":
@@ -72,12 +82,8 @@ def _host(listener: Listener) -> str:
     """Where to knock for a listener that waits at all addresses, or at one."""
     if listener.host is None or listener.interface == "lo":
         return "::1" if listener.family == "ipv6" else "127.0.0.1"
-    for family, loopback in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-        try:
-            if not any(socket.inet_pton(family, listener.host)):
-                return loopback
-        except (OSError, ValueError):
-            continue
+    if is_every_address(listener.host):
+        return "::1" if ":" in listener.host else "127.0.0.1"
     return listener.host
 
 

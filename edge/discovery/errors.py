@@ -27,3 +27,18 @@ class NoListenerError(DiscoveryError):
     def __init__(self, subject: str, reasons: Sequence[str]) -> None:
         super().__init__(subject, "; ".join(reasons), "add the line `listener 1883 127.0.0.1`")
         self.reasons = tuple(reasons)
+
+
+class InterfaceError(DiscoveryError):
+    """A network interface, the `subject`, is none to announce a broker on."""
+
+
+class UnreachableError(DiscoveryError):
+    """Nobody in the home reaches the broker of the profile, the `subject`."""
+
+
+class LibraryMissingError(DiscoveryError):
+    """What announcing and finding need is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("DNS-SD", "there is no zeroconf among Python's packages", "install python3-zeroconf")
