@@ -38,7 +38,7 @@ from edge.link import Backoff
 from edge.local_link import link_to_broker
 from edge.mailbox import Mailbox
 from edge.messages import Connected, Disconnected, LinkName, Message, Received, Stop
-from edge.mqtt import Connection, Endpoint, Login
+from edge.mqtt import Connection, Endpoint, Login, PinnedCertificate
 from edge.mqtt.address import BrokerAddress
 from edge.outbox_window import OutboxMessage, OutboxWindow
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
@@ -82,6 +82,7 @@ class ServiceClient:
         host, port: the home's broker; the path of a Unix socket as host has no port.
         profile: Mosquitto's profile, which says where the broker is, also when it changes. Host and port then
             count only until it could be read.
+        certificate: the certificate of a broker with TLS, a PEM file: no other is trusted.
         on_event: called with every event of the inbox, one after the other, in a thread of its own; at least
             once each. When it returns, the receipt goes out. It raises `RefusedError` for an event that can
             never be handled; after any other exception the event comes again if the contract gives the inbox
@@ -104,6 +105,7 @@ class ServiceClient:
         port: int = 1883,
         *,
         profile: Path | None = None,
+        certificate: Path | None = None,
         on_event: EventHandler | None = None,
         on_delivery: DeliveryHandler | None = None,
         on_refused: RefusalHandler | None = None,
@@ -124,7 +126,7 @@ class ServiceClient:
         self._early: deque[Received] = deque()
         self._callbacks = CallbackThread(f"{service}-callbacks")
         self._link = link_to_broker(
-            BrokerAddress(host, port),
+            BrokerAddress(host, port, PinnedCertificate(certificate) if certificate else None),
             profile,
             partial(self._dial, client_id, login),
             _BACKOFF,

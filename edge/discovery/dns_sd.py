@@ -10,10 +10,13 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from zeroconf import IPVersion, ServiceBrowser, ServiceInfo, ServiceListener, Zeroconf
+from zeroconf import IPVersion, ServiceBrowser, ServiceInfo, ServiceListener, Zeroconf, __version__
 
 from edge.discovery.announcement import PLAIN, SECURE, Service
 from edge.discovery.interfaces import Interface
+
+if tuple(map(int, __version__.split(".")[:2])) < (0, 131):
+    raise ImportError(f"zeroconf {__version__} does not let its sockets be bound to an interface")
 
 _MOST_LABEL_BYTES = 63
 _RESOLVE_MS = 3_000
@@ -102,7 +105,7 @@ class _Heard(ServiceListener):
             info = self._line.get_service_info(kind, name, _RESOLVE_MS)
             if info is not None and info.port:
                 hosts = tuple(info.parsed_scoped_addresses())
-                thing = (info.decoded_properties.get("thing") or "") if info.properties else ""
+                thing = (info.properties.get(b"thing") or b"").decode("utf-8", "replace")
                 yield Announced(name.removesuffix(f".{kind}"), thing, hosts, info.port, kind == SECURE)
 
 

@@ -38,7 +38,8 @@ class UnreachableError(DiscoveryError):
 
 
 class LibraryMissingError(DiscoveryError):
-    """What announcing and finding need is not installed."""
+    """What announcing and finding take is not installed, or too old."""
 
     def __init__(self) -> None:
-        super().__init__("DNS-SD", "there is no zeroconf among Python's packages", "install python3-zeroconf")
+        problem = "there is no zeroconf of version 0.131 or later among Python's packages"
+        super().__init__("DNS-SD", problem, "install python3-zeroconf")

@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from edge.messages import Disconnected
+from edge.mqtt import PinnedCertificate
+from edge.service import ServiceClient
 from eventplane_client import ClientSettings, Mode, connect
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
 from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import CloudBroker, Home, start_home, wait_for
+from tests.integration.edge.line import Line
 from tests.integration.edge.test_operations import event, health, problems
 from tests.integration.edge.test_profiles import MOSQUITTO
 
@@ -85,6 +89,21 @@ def test_a_broker_that_starts_again_elsewhere_is_found(
     )
     service.put(event(2), 60)
     wait_for(lambda: cloud.has({"e1", "e2"}))
+
+
+def test_a_service_trusts_the_certificate_it_was_given_and_no_other(
+    movable: Movable, cloud: CloudBroker, authority: Authority
+) -> None:
+    movable.home.broker.child.stop()
+    port, server = free_port(), authority.issue("broker.home")
+    movable.rewrite(f"{port} 127.0.0.1\ncertfile {server.certificate}\nkeyfile {server.key}")
+    movable.start_broker("moved", lambda: is_listening(port))
+    with ServiceClient("health-service", "127.0.0.1", port, certificate=server.certificate) as service:
+        service.put(event(1), 60)
+    wait_for(lambda: cloud.has({"e1"}))
+    stranger = authority.issue("stranger")
+    refused = Line(port, tls=PinnedCertificate(stranger.certificate)).next(Disconnected).reason
+    assert "certificate verify failed" in refused
 
 
 def test_the_client_library_finds_the_broker_too(movable: Movable, cloud: CloudBroker) -> None:
