@@ -275,3 +275,18 @@ def test_no_password_leaves_the_device(tmp_path: Path) -> None:
     (it,) = problems(tmp_path, {**COMPLETE, **login, "local.host": "10.0.0.1"})
     assert it.setting == "local.host"
     assert it.problem.startswith("10.0.0.1 is not on this device")
+    for here in ("::1", "127.0.0.9", "/run/mosquitto/mqtt.sock"):
+        assert load(tmp_path, {**COMPLETE, **login, "local.host": here}).local.host == here
+
+
+def test_an_announcement_is_of_what_a_profile_says(tmp_path: Path) -> None:
+    announced = {**COMPLETE, "announcement.interfaces": "eth0,wlan0.7"}
+    (it,) = problems(tmp_path, announced)
+    assert (it.setting, it.problem) == ("local.profile", "it is missing")
+    settings = load(tmp_path, {**announced, "local.profile": "mosquitto.conf"})
+    assert settings.announcement is not None
+    assert settings.announcement.names == ("eth0", "wlan0.7")
+    assert settings.local.profile == tmp_path / "mosquitto.conf"
+    assert load(tmp_path, COMPLETE).announcement is None
+    (it,) = problems(tmp_path, {**announced, "local.profile": "p", "announcement.interfaces": "eth0, wlan0"})
+    assert it.setting == "announcement.interfaces"
