@@ -54,37 +54,15 @@ class _Draft:
         return self.options.get(name) == "true"
 
 
-_FLAGS: Final = frozenset(
-    {
-        "allow_anonymous",
-        "per_listener_settings",
-        "require_certificate",
-        "use_identity_as_username",
-        "use_subject_as_username",
-        "use_username_as_clientid",
-    }
-)
-_WORDS: Final = frozenset(
-    {
-        "bind_interface",
-        "cafile",
-        "capath",
-        "certfile",
-        "ciphers",
-        "ciphers_tls1.3",
-        "crlfile",
-        "dhparamfile",
-        "keyfile",
-        "max_connections",
-        "max_qos",
-        "password_file",
-        "protocol",
-        "psk_file",
-        "psk_hint",
-        "socket_domain",
-        "tls_engine",
-    }
-)
+_FLAGS: Final = frozenset({
+    "allow_anonymous", "per_listener_settings", "require_certificate", "use_identity_as_username",
+    "use_subject_as_username", "use_username_as_clientid",
+})  # fmt: skip
+_WORDS: Final = frozenset({
+    "bind_interface", "cafile", "capath", "certfile", "ciphers", "ciphers_tls1.3", "crlfile", "dhparamfile",
+    "keyfile", "max_connections", "max_qos", "password_file", "protocol", "psk_file", "psk_hint",
+    "socket_domain", "tls_engine",
+})  # fmt: skip
 """What is kept of a listener: what the answer needs, and what makes the default one come into being."""
 
 _FLAG_VALUES: Final = {"true": "true", "1": "true", "false": "false", "0": "false"}

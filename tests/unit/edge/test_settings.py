@@ -9,7 +9,7 @@ import pytest
 
 from edge.errors import SettingProblem, SettingsError
 from edge.mqtt import Login
-from edge.settings import TABLES, Settings, load_settings
+from edge.settings import OPTIONAL, TABLES, Settings, load_settings
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 
 COMPLETE: dict[str, Any] = {
@@ -92,8 +92,9 @@ OUT_OF_RANGE = [
 def load(directory: Path, values: dict[str, Any], environment: dict[str, str] | None = None) -> Settings:
     """Settings of a file with `values`, by dotted name."""
     lines: dict[str, list[str]] = {"": [], "local": [], "cloud": [], "health": []}
-    if any(name.startswith("provisioning.") for name in values):
-        lines["provisioning"] = []
+    for table in OPTIONAL:
+        if any(name.startswith(f"{table}.") for name in values):
+            lines[table] = []
     for name, value in values.items():
         table, _, key = name.rpartition(".")
         text = f'"{value}"' if isinstance(value, str) else str(value).lower()
