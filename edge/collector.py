@@ -46,7 +46,8 @@ class LinkWatch:
 
     def state(self, now: float) -> LinkState:
         """The link's figures."""
-        return LinkState(self._link.name, bool(self._standing), now - self._since, self._link.connects)
+        link = self._link
+        return LinkState(link.name, bool(self._standing), now - self._since, link.connects, link.complaint)
 
 
 class Collector:

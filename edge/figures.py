@@ -25,12 +25,16 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """Whether the line to a broker stands, for how many seconds it has been so, and how often it was made."""
+    """Whether the line to a broker stands, for how many seconds it has been so, and how often it was made.
+
+    `complaint` is what is wrong with how the way to the broker was found.
+    """
 
     name: LinkName
     up: bool
     for_s: float
     connects: int
+    complaint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from eventplane_client.ports import Mode
 PREFIX = "EVENTPLANE_CLIENT_"
 """What the variables start with; the setting's name in capitals follows."""
 
-_TRANSPORTS = ("memory:NAME", "mqtt://HOST:PORT", "sqs:ENVIRONMENT")
+_TRANSPORTS = ("memory:NAME", "mqtt://HOST:PORT", "mqtt-profile:PATH", "sqs:ENVIRONMENT")
 _STATES = ("memory:", "sqlite:PATH", "dynamodb:TABLE", "dynamodb-log:TABLE")
 
 
@@ -22,7 +22,8 @@ class ClientSettings:
     """`participant` is the contract's name of who takes part.
 
     Attributes:
-        transport: `memory:NAME`, `mqtt://HOST:PORT` or `sqs:ENVIRONMENT`.
+        transport: `memory:NAME`, `mqtt://HOST:PORT`, where a Unix socket's path may stand for host and port,
+            `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is) or `sqs:ENVIRONMENT`.
         state: where it is remembered which events were handed out: `memory:`, `sqlite:PATH`,
             `dynamodb:TABLE`, `dynamodb-log:TABLE`. Needed for `exactly_once` over MQTT; for SQS the
             environment's table is the default, in memory it is memory.
@@ -92,8 +93,14 @@ def _parts(setting: str, value: str, known: tuple[str, ...]) -> tuple[str, str]:
 
 
 def host_and_port(address: str, default_port: int) -> tuple[str, int]:
-    """The parts of `//HOST:PORT`. Raises `ClientSettingsError`."""
-    host, _, port = address.removeprefix("//").partition(":")
+    """The parts of `//HOST:PORT`, `//[IPV6]:PORT` or `//PATH`. Raises `ClientSettingsError`."""
+    address = address.removeprefix("//")
+    if address.startswith("/"):
+        return address, default_port
+    host, _, port = address.partition(":")
+    if address.startswith("["):
+        host, _, port = address.removeprefix("[").partition("]")
+        port = port.removeprefix(":")
     if not host or (port and not (port.isascii() and port.isdigit())):
         raise ClientSettingsError("transport", f"{address!r} is no address", "write mqtt://HOST:PORT")
     return host, int(port) if port else default_port
