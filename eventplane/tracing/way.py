@@ -92,9 +92,13 @@ def way(
 
 
 def inbox_context(context: TraceContext, event: Envelope, route: str | None) -> TraceContext:
-    """Where the reader of an inbox goes on: after the delivery over `route`, None where it was not told."""
+    """Where the reader of an inbox goes on: after the delivery over `route`.
+
+    On a device (`route` None) nobody draws what was before, so it follows its producer, and of an event
+    without a trace the device, whose span there is once the event is in the cloud.
+    """
     if route is None:
-        return context
+        return context if context.parent_id else replace(context, parent_id=span_id(event, Hop.DEVICE))
     return replace(context, parent_id=span_id(event, Hop.SEND, route))
 
 

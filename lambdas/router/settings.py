@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lambdas.common.settings import bundle_root, text, text_mapping, whole_number
+from lambdas.common.tracing_settings import TracingSettings, read_tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class RouterSettings:
     """`source` is the address of the channel whose queue feeds the function; `queues` has a URL an inbox.
 
     `contracts_table` has the published contracts, `subscriptions_table` the routes that participants added;
-    both are looked at every `refresh_s` seconds.
+    both are looked at every `refresh_s` seconds. `tracing` is None where nobody shall be told of spans.
     """
 
     source: str
@@ -24,6 +25,7 @@ class RouterSettings:
     contracts_table: str
     subscriptions_table: str
     refresh_s: int
+    tracing: TracingSettings | None
     root: Path
 
 
@@ -37,5 +39,6 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
         contracts_table=text(environment, "EVENTPLANE_CONTRACTS_TABLE"),
         subscriptions_table=text(environment, "EVENTPLANE_SUBSCRIPTIONS_TABLE"),
         refresh_s=whole_number(environment, "EVENTPLANE_CONTRACT_REFRESH_S"),
+        tracing=read_tracing(environment),
         root=bundle_root(environment),
     )

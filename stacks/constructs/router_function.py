@@ -56,6 +56,7 @@ class RouterFunction(Construct):
             layer=layer,
             size=size,
             source=source_queue,
+            draws_spans=True,
             statements=[
                 allow_send(environment=environment, queues=list(destinations.values())),
                 allow_read(self, environment=environment),
