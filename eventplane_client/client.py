@@ -14,6 +14,7 @@ from eventplane_client.inbox import Inbox
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
 from eventplane_client.reader import Doubt
+from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 if TYPE_CHECKING:
     from cloudevents.core.base import BaseCloudEvent
@@ -47,6 +48,7 @@ class Client:
         mode: Mode = Mode.EXACTLY_ONCE,
         gap_timeout_s: float | None = None,
         on_notice: Listener = log_notice,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.participant = participant
         self._transport = transport
@@ -56,6 +58,7 @@ class Client:
         self._mode = mode
         self._gap_timeout_s = gap_timeout_s
         self._on_notice = on_notice
+        self._telemetry = telemetry or NoTelemetry()
         self._inboxes: list[Inbox] = []
         self._put: OrderedDict[bytes, None] = OrderedDict()
         self._closed = False
@@ -80,7 +83,8 @@ class Client:
         key = digest(envelope)
         if key in self._put:
             return
-        self._transport.put(envelope, timeout_s, durable=self._mode is not Mode.AT_MOST_ONCE)
+        with self._telemetry.putting(self.participant, envelope) as sent:
+            self._transport.put(sent, timeout_s, durable=self._mode is not Mode.AT_MOST_ONCE)
         self._put[key] = None
         if len(self._put) > _REMEMBERED_PUTS:
             self._put.popitem(last=False)
@@ -108,6 +112,7 @@ class Client:
             gap_timeout_s=self._gap_timeout_s,
             on_notice=self._on_notice,
             on_doubt=on_doubt,
+            telemetry=self._telemetry,
         )
         self._inboxes.append(inbox)
         return inbox

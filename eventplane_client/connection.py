@@ -19,6 +19,7 @@ from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode
 from eventplane_client.settings import ClientSettings, host_and_port, state_path
 from eventplane_client.subscription import NoSubscriptions
+from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 _planes: dict[str, MemoryPlane] = {}
 _lock = threading.Lock()
@@ -51,6 +52,7 @@ def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
+        telemetry=_telemetry(settings),
     )
 
 
@@ -71,6 +73,7 @@ def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
+        telemetry=_telemetry(settings),
     )
 
 
@@ -98,7 +101,24 @@ def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Cli
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
+        telemetry=_telemetry(settings),
     )
+
+
+def _telemetry(settings: ClientSettings) -> Telemetry:
+    if settings.telemetry == "none":
+        return NoTelemetry()
+    if settings.telemetry != "opentelemetry":
+        raise ClientSettingsError(
+            "telemetry", f"{settings.telemetry!r} is not known", "use none or opentelemetry"
+        )
+    try:
+        from eventplane_client.otel import OpenTelemetry
+    except ImportError as error:
+        raise ClientSettingsError(
+            "telemetry", str(error), "install opentelemetry-api, or use none"
+        ) from error
+    return OpenTelemetry(settings.trace_share)
 
 
 def _dynamodb(
