@@ -31,18 +31,24 @@ def memory_plane(name: str = "") -> MemoryPlane:
         return _planes.setdefault(name, MemoryPlane())
 
 
-def connect(settings: ClientSettings | None = None, *, on_notice: Listener = log_notice) -> Client:
-    """The client of `settings`, or of the environment. `on_notice` is told what is no event.
+def connect(
+    settings: ClientSettings | None = None,
+    *,
+    on_notice: Listener = log_notice,
+    telemetry: Telemetry | None = None,
+) -> Client:
+    """The client of `settings`, or of the environment. `on_notice` is told what is no event, and `telemetry`,
+    by default that of the settings, what the client does.
 
     Raises `ClientSettingsError`, `UnavailableError`.
     """
     settings = settings or ClientSettings.read(os.environ)
     kind, place = settings.transport_parts()
     make = {"memory": _memory, "mqtt": _mqtt, "sqs": _sqs}[kind]
-    return make(settings, place, on_notice)
+    return make(settings, place, on_notice, telemetry or _telemetry(settings))
 
 
-def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
+def _memory(settings: ClientSettings, name: str, on_notice: Listener, telemetry: Telemetry) -> Client:
     plane = memory_plane(name)
     return Client(
         settings.participant,
@@ -52,11 +58,11 @@ def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
-        telemetry=_telemetry(settings),
+        telemetry=telemetry,
     )
 
 
-def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client:
+def _mqtt(settings: ClientSettings, address: str, on_notice: Listener, telemetry: Telemetry) -> Client:
     from eventplane_client.mqtt import DEFAULT_PORT, MqttTransport
 
     if settings.mode is Mode.EXACTLY_ONCE and not settings.state:
@@ -73,11 +79,11 @@ def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
-        telemetry=_telemetry(settings),
+        telemetry=telemetry,
     )
 
 
-def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
+def _sqs(settings: ClientSettings, environment: str, on_notice: Listener, telemetry: Telemetry) -> Client:
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
     from eventplane_client.sqs import SqsTransport
@@ -101,7 +107,7 @@ def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Cli
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
-        telemetry=_telemetry(settings),
+        telemetry=telemetry,
     )
 
 
