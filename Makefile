@@ -42,10 +42,12 @@ lint: setup ## Check style, formatting and the borders between packages
 	ruff format --check .
 	lint-imports
 	python tools/tables.py --check
+	python tools/dashboards.py --check
 	python tools/figures.py --check
 
-tables: setup ## Write the generated tables of the docs
+tables: setup ## Write the generated tables of the docs, and the dashboard of the devices
 	python tools/tables.py
+	python tools/dashboards.py
 
 types: setup ## Check types
 	mypy $(TYPED)
