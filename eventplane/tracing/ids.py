@@ -20,7 +20,7 @@ SPAN_ID_BYTES: Final = 8
 
 
 class Hop(StrEnum):
-    """Where an event is on its way."""
+    """Where an event is on its way; what comes after these, its consumer draws."""
 
     DEVICE = "device"
     """From its recording to its acceptance by IoT Core."""
@@ -29,14 +29,12 @@ class Hop(StrEnum):
     ROUTER = "router"
     SEND = "send"
     """One route: the decision, and the delivery to the inbox."""
-    INBOX = "inbox"
-    """In the inbox, until somebody takes it."""
-    CONSUMER = "consumer"
 
 
 def trace_id(event: Envelope) -> str:
     """The trace of an event that carries none: the same for each copy of it, wherever it is computed."""
-    return _digest(TRACE_ID_BYTES, "trace", *event.key)
+    # Of every event that carries none, drawn or not. A source has no line end, so no two keys have one text.
+    return _digest(TRACE_ID_BYTES, "\n".join(event.key))
 
 
 def span_id(event: Envelope, hop: Hop, *place: str) -> str:
@@ -44,13 +42,13 @@ def span_id(event: Envelope, hop: Hop, *place: str) -> str:
 
     A copy that was replayed, or sent on by a service, goes its own way and has spans of its own.
     """
-    copy = (str(event.attributes.get(REPLAYED_TIME, "")), str(hops_of(event)))
-    return _digest(SPAN_ID_BYTES, "span", *event.key, *copy, hop, *place)
-
-
-def _digest(size: int, *words: str) -> str:
+    copy = str(event.attributes.get(REPLAYED_TIME, "")), str(hops_of(event))
+    words = (*event.key, *copy, hop, *place)
     # With their lengths, so that no two lists of words have the same text.
-    text = "".join(f"{len(word)}:{word}" for word in words)
-    digest = hashlib.blake2b(text.encode(), digest_size=size).digest()
+    return _digest(SPAN_ID_BYTES, "".join([f"{len(word)}:{word}" for word in words]))
+
+
+def _digest(size: int, text: str) -> str:
+    digest = hashlib.blake2b(text.encode(), digest_size=size).hexdigest()
     # Ids of zeros alone are none (W3C Trace Context); no hash is expected to be one.
-    return digest.hex() if any(digest) else f"{1:0{2 * size}x}"
+    return digest if digest.strip("0") else f"{1:0{2 * size}x}"

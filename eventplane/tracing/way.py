@@ -5,8 +5,8 @@ The device exports nothing: that it had the event stands in the event and in the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from eventplane.delivery import Outcome
@@ -52,43 +52,26 @@ def way(
     invocation, in which many events were. An event that the router wrote itself, a dead letter, `is_own`: it
     came from nowhere.
     """
+    draw = _Draw(context, event, about(event), service)
     first = decisions[0].record
     ended_ms = max(ended_ms, began_ms)
     # Two clocks: what was accepted after it was taken was accepted then.
     entered_ms = max(0, min(first.entered_at_ms, began_ms))
-    channel, attributes = first.entered_by, about(event)
-
-    def span(hop: Hop, parent: str | None, start_ms: int, end_ms: int) -> Span:
-        return Span(
-            trace_id=context.trace_id,
-            span_id=span_id(event, hop),
-            parent_id=parent,
-            name=f"{hop} {channel}",
-            kind=Kind.CONSUMER,
-            service=service,
-            start_ms=start_ms,
-            end_ms=end_ms,
-            attributes=attributes,
-            state=context.state,
-        )
-
     parent = context.parent_id
     if first.client_id is not None and not is_own:
-        drawn = _device(span(Hop.DEVICE, parent, entered_ms, entered_ms), event, first)
-        yield drawn
-        parent = drawn.span_id
+        device = draw.device(parent, entered_ms, first.client_id)
+        yield device
+        parent = device.span_id
     if not is_own:
-        waited = _waited(span(Hop.INGEST, parent, entered_ms, began_ms), first)
+        waited = draw.ingest(parent, entered_ms, began_ms, first)
         yield waited
         parent = waited.span_id
-    routed = replace(span(Hop.ROUTER, parent, began_ms, ended_ms), links=links)
-    yield replace(routed, attributes={**attributes, "eventplane.contract": first.contract_version})
+    router = draw.router(parent, began_ms, ended_ms, first, links)
+    yield router
     for record, outgoing in decisions:
-        if record.route is not None:
-            yield _sent(routed, record, outgoing)
-        elif record.outcome is not Outcome.DELIVERED:
-            # Refused or unrouted as a whole: there is no route to tell it.
-            yield _told(replace(routed, parent_id=routed.span_id, links=()), record, event)
+        # What was refused or unrouted as a whole has no route to tell it.
+        if record.route is not None or record.outcome is not Outcome.DELIVERED:
+            yield draw.decision(router, record, outgoing)
 
 
 def inbox_context(context: TraceContext, event: Envelope, route: str | None) -> TraceContext:
@@ -111,65 +94,101 @@ def about(event: Envelope) -> dict[str, AttributeValue]:
     }
 
 
-def _device(span: Span, event: Envelope, record: LedgerRecord) -> Span:
-    """From when the device says it recorded the event, as far as its clock can be believed."""
-    attributes = {**span.attributes, "device.id": str(record.client_id)}
-    time = event.attributes.get("recordedtime", event.attributes.get("time"))
-    start_ms = span.end_ms
-    if time is not None:
-        said_ms = timestamp_ms(str(time))
-        if span.end_ms - LONGEST_WAIT_MS <= said_ms <= span.end_ms:
-            start_ms = said_ms
-        else:
-            attributes["eventplane.implausible_time"] = str(time)
-    return replace(
-        span,
-        name=Hop.DEVICE.value,
-        kind=Kind.PRODUCER,
-        service=DEVICE_SERVICE,
-        start_ms=start_ms,
-        attributes=attributes,
-    )
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """Makes the spans of one `event`: `own` is what each of them says of it."""
 
+    context: TraceContext
+    event: Envelope
+    own: Mapping[str, AttributeValue]
+    service: str
 
-def _waited(span: Span, record: LedgerRecord) -> Span:
-    attributes = {
-        **span.attributes,
-        "messaging.message.id": record.message_id,
-        "messaging.destination.name": record.entered_by,
-        "eventplane.attempt": record.attempt,
-    }
-    return replace(span, attributes=attributes)
+    def device(self, parent: str | None, accepted_ms: int, client_id: str) -> Span:
+        """From when the device says it recorded the event, as far as its clock can be believed."""
+        told: dict[str, AttributeValue] = {"device.id": client_id}
+        time = self.event.attributes.get("recordedtime", self.event.attributes.get("time"))
+        start_ms = accepted_ms
+        if time is not None:
+            said_ms = timestamp_ms(str(time))
+            if accepted_ms - LONGEST_WAIT_MS <= said_ms <= accepted_ms:
+                start_ms = said_ms
+            else:
+                told["eventplane.implausible_time"] = str(time)
+        id = span_id(self.event, Hop.DEVICE)
+        return self._span(
+            id, parent, Hop.DEVICE.value, Kind.PRODUCER, start_ms, accepted_ms, told, service=DEVICE_SERVICE
+        )
 
+    def ingest(self, parent: str | None, entered_ms: int, began_ms: int, record: LedgerRecord) -> Span:
+        """In the queue before the router."""
+        told: dict[str, AttributeValue] = {
+            "messaging.message.id": record.message_id,
+            "messaging.destination.name": record.entered_by,
+            "eventplane.attempt": record.attempt,
+        }
+        id, name = span_id(self.event, Hop.INGEST), f"{Hop.INGEST} {record.entered_by}"
+        return self._span(id, parent, name, Kind.CONSUMER, entered_ms, began_ms, told)
 
-def _sent(router: Span, record: LedgerRecord, outgoing: Envelope) -> Span:
-    told = _told(replace(router, parent_id=router.span_id, links=()), record, outgoing)
-    destination = str(record.destination)
-    return replace(
-        told,
-        name=f"{Hop.SEND} {destination}",
-        kind=Kind.PRODUCER,
-        attributes={
-            **told.attributes,
-            "eventplane.route": str(record.route),
-            "messaging.destination.name": destination,
-        },
-    )
+    def router(
+        self,
+        parent: str | None,
+        began_ms: int,
+        ended_ms: int,
+        record: LedgerRecord,
+        links: tuple[tuple[str, str], ...],
+    ) -> Span:
+        """The router's work on the invocation in which the event was."""
+        id, name = span_id(self.event, Hop.ROUTER), f"{Hop.ROUTER} {record.entered_by}"
+        told = {"eventplane.contract": record.contract_version}
+        return self._span(id, parent, name, Kind.CONSUMER, began_ms, ended_ms, told, links=links)
 
-
-def _told(span: Span, record: LedgerRecord, event: Envelope) -> Span:
-    """The decision: its outcome, and as an error what did not arrive."""
-    why = record.reason or record.outcome.value
-    return replace(
-        span,
-        span_id=span_id(event, Hop.SEND, record.route or ""),
-        name=f"{Hop.SEND} none",
-        kind=Kind.INTERNAL,
-        start_ms=max(span.start_ms, min(record.decided_at_ms, span.end_ms)),
-        attributes={
-            **span.attributes,
+    def decision(self, router: Span, record: LedgerRecord, outgoing: Envelope) -> Span:
+        """What became of the event on one route; an error where it did not arrive."""
+        told: dict[str, AttributeValue] = {
             "eventplane.outcome": record.outcome.value,
             "eventplane.priority": record.priority,
-        },
-        error=None if record.outcome in _NO_ERROR else why,
-    )
+        }
+        if record.route is not None:
+            told |= {
+                "eventplane.route": record.route,
+                "messaging.destination.name": str(record.destination),
+            }
+        return self._span(
+            span_id(outgoing, Hop.SEND, record.route or ""),
+            router.span_id,
+            f"{Hop.SEND} {record.destination or 'none'}",
+            Kind.INTERNAL if record.route is None else Kind.PRODUCER,
+            max(router.start_ms, min(record.decided_at_ms, router.end_ms)),
+            router.end_ms,
+            told,
+            error=None if record.outcome in _NO_ERROR else record.reason or record.outcome.value,
+        )
+
+    def _span(
+        self,
+        id: str,
+        parent: str | None,
+        name: str,
+        kind: Kind,
+        start_ms: int,
+        end_ms: int,
+        told: Mapping[str, AttributeValue],
+        *,
+        service: str | None = None,
+        error: str | None = None,
+        links: tuple[tuple[str, str], ...] = (),
+    ) -> Span:
+        return Span(
+            trace_id=self.context.trace_id,
+            span_id=id,
+            parent_id=parent,
+            name=name,
+            kind=kind,
+            service=service or self.service,
+            start_ms=start_ms,
+            end_ms=end_ms,
+            attributes={**self.own, **told},
+            state=self.context.state,
+            error=error,
+            links=links,
+        )

@@ -63,6 +63,11 @@ class SpanExport:
         if sent < len(spans):
             count(Metric.SPANS_LOST, len(spans) - sent)
 
+    @staticmethod
+    def body(spans: Sequence[Span]) -> bytes:
+        """What is posted of `spans`, gzipped at the least effort: most of it are names."""
+        return gzip.compress(otlp_json(spans, NAMESPACE).encode(), 1)
+
     def _may_send(self, remaining_ms: Callable[[], int]) -> bool:
         is_busy = self._post is not None and self._post.is_alive()
         return not is_busy and self._now() >= self._rests_until and remaining_ms() >= RESERVE_MS
@@ -74,7 +79,7 @@ class SpanExport:
 
         def post() -> None:
             try:
-                self._exchange(gzip.compress(otlp_json(spans, NAMESPACE).encode(), 1))
+                self._exchange(self.body(spans))
                 is_done.set()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is not worth an event
                 failures.append(repr(error))
