@@ -25,7 +25,7 @@ LONGEST_WAIT_MS: Final = 31 * 86_400_000
 longer than a spool holds events, and short enough that a clock of 1970 draws no span of decades."""
 
 
-_NO_ERROR: Final = frozenset({Outcome.DELIVERED, Outcome.UNROUTED})
+_ERRORS: Final = frozenset({Outcome.DEAD_LETTERED, Outcome.DROPPED, Outcome.EXPIRED})
 
 
 class Decision(NamedTuple):
@@ -161,7 +161,7 @@ class _Draw:
             max(router.start_ms, min(record.decided_at_ms, router.end_ms)),
             router.end_ms,
             told,
-            error=None if record.outcome in _NO_ERROR else record.reason or record.outcome.value,
+            error=(record.reason or record.outcome.value) if record.outcome in _ERRORS else None,
         )
 
     def _span(

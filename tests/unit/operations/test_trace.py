@@ -60,8 +60,6 @@ def test_a_delivered_event_has_all_its_stations_in_order(plane: Plane, run: Run)
 def test_an_event_s_trace_is_named(
     plane: Plane, run: Run, run_json: RunJson, carried: dict[str, str]
 ) -> None:
-    plane: Plane, run: Run, run_json: RunJson, carried: dict[str, str]
-) -> None:
     sent = event("17", **carried)
     plane.archive("tap", [tap_line(sent.json)])
     plane.archive("ledger", [ledger_line(sent, Outcome.DELIVERED, route=ROUTE)])
