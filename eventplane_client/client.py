@@ -36,7 +36,10 @@ class Subscriptions(Protocol):
 
 
 class Client:
-    """Takes part as `participant`; see `connect`. Use it in a `with` block."""
+    """Takes part as `participant`; see `connect`. Use it in a `with` block.
+
+    `telemetry` is told what it does; set it before anything else.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,6 @@ class Client:
         mode: Mode = Mode.EXACTLY_ONCE,
         gap_timeout_s: float | None = None,
         on_notice: Listener = log_notice,
-        telemetry: Telemetry | None = None,
     ) -> None:
         self.participant = participant
         self._transport = transport
@@ -58,7 +60,7 @@ class Client:
         self._mode = mode
         self._gap_timeout_s = gap_timeout_s
         self._on_notice = on_notice
-        self._telemetry = telemetry or NoTelemetry()
+        self.telemetry: Telemetry = NoTelemetry()
         self._inboxes: list[Inbox] = []
         self._put: OrderedDict[bytes, None] = OrderedDict()
         self._closed = False
@@ -83,7 +85,7 @@ class Client:
         key = digest(envelope)
         if key in self._put:
             return
-        with self._telemetry.putting(self.participant, envelope) as sent:
+        with self.telemetry.putting(self.participant, envelope) as sent:
             self._transport.put(sent, timeout_s, durable=self._mode is not Mode.AT_MOST_ONCE)
         self._put[key] = None
         if len(self._put) > _REMEMBERED_PUTS:
@@ -112,7 +114,7 @@ class Client:
             gap_timeout_s=self._gap_timeout_s,
             on_notice=self._on_notice,
             on_doubt=on_doubt,
-            telemetry=self._telemetry,
+            telemetry=self.telemetry,
         )
         self._inboxes.append(inbox)
         return inbox

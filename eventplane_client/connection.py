@@ -43,12 +43,31 @@ def connect(
     Raises `ClientSettingsError`, `UnavailableError`.
     """
     settings = settings or ClientSettings.read(os.environ)
+    telemetry = telemetry or _telemetry(settings)
     kind, place = settings.transport_parts()
     make = {"memory": _memory, "mqtt": _mqtt, "sqs": _sqs}[kind]
-    return make(settings, place, on_notice, telemetry or _telemetry(settings))
+    client = make(settings, place, on_notice)
+    client.telemetry = telemetry
+    return client
 
 
-def _memory(settings: ClientSettings, name: str, on_notice: Listener, telemetry: Telemetry) -> Client:
+def _telemetry(settings: ClientSettings) -> Telemetry:
+    if settings.telemetry == "none":
+        return NoTelemetry()
+    if settings.telemetry != "opentelemetry":
+        raise ClientSettingsError(
+            "telemetry", f"{settings.telemetry!r} is not known", "use none or opentelemetry"
+        )
+    try:
+        from eventplane_client.otel import OpenTelemetry
+    except ImportError as error:
+        raise ClientSettingsError(
+            "telemetry", str(error), "install opentelemetry-api, or use none"
+        ) from error
+    return OpenTelemetry(settings.trace_share)
+
+
+def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
     plane = memory_plane(name)
     return Client(
         settings.participant,
@@ -58,11 +77,10 @@ def _memory(settings: ClientSettings, name: str, on_notice: Listener, telemetry:
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
-        telemetry=telemetry,
     )
 
 
-def _mqtt(settings: ClientSettings, address: str, on_notice: Listener, telemetry: Telemetry) -> Client:
+def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client:
     from eventplane_client.mqtt import DEFAULT_PORT, MqttTransport
 
     if settings.mode is Mode.EXACTLY_ONCE and not settings.state:
@@ -79,11 +97,10 @@ def _mqtt(settings: ClientSettings, address: str, on_notice: Listener, telemetry
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
-        telemetry=telemetry,
     )
 
 
-def _sqs(settings: ClientSettings, environment: str, on_notice: Listener, telemetry: Telemetry) -> Client:
+def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
     from eventplane_client.sqs import SqsTransport
@@ -107,24 +124,7 @@ def _sqs(settings: ClientSettings, environment: str, on_notice: Listener, teleme
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
-        telemetry=telemetry,
     )
-
-
-def _telemetry(settings: ClientSettings) -> Telemetry:
-    if settings.telemetry == "none":
-        return NoTelemetry()
-    if settings.telemetry != "opentelemetry":
-        raise ClientSettingsError(
-            "telemetry", f"{settings.telemetry!r} is not known", "use none or opentelemetry"
-        )
-    try:
-        from eventplane_client.otel import OpenTelemetry
-    except ImportError as error:
-        raise ClientSettingsError(
-            "telemetry", str(error), "install opentelemetry-api, or use none"
-        ) from error
-    return OpenTelemetry(settings.trace_share)
 
 
 def _dynamodb(

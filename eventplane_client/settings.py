@@ -41,9 +41,9 @@ class ClientSettings:
     mode: Mode = Mode.EXACTLY_ONCE
     window: int | None = None
     gap_timeout_s: float | None = None
-    max_receives: int = 5
     telemetry: str = "none"
     trace_share: float = DEFAULT_SHARE
+    max_receives: int = 5
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> ClientSettings:
@@ -77,9 +77,9 @@ class ClientSettings:
             mode=mode,
             window=int(number("window", str(WINDOW))) if window else None,
             gap_timeout_s=number("gap_timeout_s", "1") if gap else None,
-            max_receives=int(number("max_receives", "5")),
             telemetry=text("telemetry", "none"),
             trace_share=_share(text("trace_share", str(DEFAULT_SHARE))),
+            max_receives=int(number("max_receives", "5")),
         )
 
     def transport_parts(self) -> tuple[str, str]:

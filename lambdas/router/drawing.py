@@ -9,6 +9,8 @@ from typing import Protocol
 from eventplane.tracing import Decision, Span, context_of, way
 from lambdas.common.invocation_trace import invocation_links
 from lambdas.common.log import logger
+from lambdas.common.span_export import SpanExport
+from lambdas.common.tracing_settings import TracingSettings
 from lambdas.router.planner import DEAD_LETTER_SOURCE, Step
 
 
@@ -58,6 +60,13 @@ class Drawing:
                     is_own=event.source == DEAD_LETTER_SOURCE,
                     links=links,
                 )
+
+
+def drawing_of(tracing: TracingSettings | None) -> Drawing | None:
+    """As the function's settings have it; None where nobody shall be told."""
+    if tracing is None:
+        return None
+    return Drawing(SpanExport(tracing.endpoint), tracing.service, tracing.share)
 
 
 def _by_event(facts: Sequence[Step]) -> Iterator[list[Step]]:

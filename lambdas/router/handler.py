@@ -17,12 +17,10 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
-from lambdas.common.span_export import SpanExport
 from lambdas.common.sqs import SqsSender
 from lambdas.common.subscription_table import SubscriptionTable
-from lambdas.common.tracing_settings import TracingSettings
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.drawing import Drawing
+from lambdas.router.drawing import drawing_of
 from lambdas.router.engine import Engine, build_engine
 from lambdas.router.in_force import InForce
 from lambdas.router.service import RouterService
@@ -63,15 +61,9 @@ def service() -> Wired:
         dispatch=Dispatch(SqsSender(sqs), settings.queues),
         archive=Archive(client("s3"), settings.archive_bucket),
         clock=system_clock,
-        drawing=_drawing(settings.tracing),
+        drawing=drawing_of(settings.tracing),
     )
     return Wired(router, Redelivery(sqs, settings.source_queue))
-
-
-def _drawing(tracing: TracingSettings | None) -> Drawing | None:
-    if tracing is None:
-        return None
-    return Drawing(SpanExport(tracing.endpoint), tracing.service, tracing.share)
 
 
 @logger.inject_lambda_context

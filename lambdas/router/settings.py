@@ -12,10 +12,11 @@ from lambdas.common.tracing_settings import TracingSettings, read_tracing
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
-    """`source` is the address of the channel whose queue feeds the function; `queues` has a URL an inbox.
+    """`source` is the address of the channel whose queue feeds the function; `queues` has a URL an inbox;
+    `tracing` is None where nobody shall be told of spans.
 
     `contracts_table` has the published contracts, `subscriptions_table` the routes that participants added;
-    both are looked at every `refresh_s` seconds. `tracing` is None where nobody shall be told of spans.
+    both are looked at every `refresh_s` seconds.
     """
 
     source: str

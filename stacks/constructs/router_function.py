@@ -52,11 +52,11 @@ class RouterFunction(Construct):
             environment=environment,
             name=f"{FOLDER}-{name}",
             folder=FOLDER,
+            draws_spans=True,
             code=code,
             layer=layer,
             size=size,
             source=source_queue,
-            draws_spans=True,
             statements=[
                 allow_send(environment=environment, queues=list(destinations.values())),
                 allow_read(self, environment=environment),

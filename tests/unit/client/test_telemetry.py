@@ -47,14 +47,15 @@ class Told:
 
     def client(self, name: str, **options: Any) -> Client:
         subscriptions: Subscriptions = MemorySubscriptions(self.plane, name)
-        return Client(
+        client = Client(
             name,
             MemoryTransport(self.plane, name),
             lambda: MemoryFilter(Memory(), 100),
             subscriptions,
-            telemetry=self.telemetry,
             **options,
         )
+        client.telemetry = self.telemetry
+        return client
 
     @property
     def spans(self) -> dict[str, ReadableSpan]:
