@@ -8,9 +8,11 @@ from typing import Final
 
 from eventplane.tracing import DEFAULT_SHARE
 from stacks.setting_error import EnvironmentSettingError
-from stacks.webhook_url import url_problem
 
-_OWN_MACHINE: Final = re.compile(r"http://(localhost|127\.0\.0\.1):\d{1,5}/?")
+_URL: Final = re.compile(
+    r"(http://(localhost|127\.0\.0\.1):\d{1,5}|https://[A-Za-z0-9][A-Za-z0-9.-]*(:\d{1,5})?)(/[\w.~-]+)*/?",
+    re.ASCII,
+)
 _LAYER: Final = re.compile(r"arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:layer:[A-Za-z0-9_-]+:\d+")
 
 
@@ -30,10 +32,11 @@ class TracingSettings:
     collector_layer: str | None = None
 
     def __post_init__(self) -> None:
-        if not _OWN_MACHINE.fullmatch(self.endpoint):
-            problem = url_problem(self.endpoint, is_emulated=False)
-            if problem:
-                raise EnvironmentSettingError("tracing.endpoint", problem)
+        if not _URL.fullmatch(self.endpoint):
+            # It is not repeated, since it may hold a password.
+            raise EnvironmentSettingError(
+                "tracing.endpoint", "is neither https:// without credentials nor http://localhost:PORT"
+            )
         if not 0 <= self.share <= 1:
             raise EnvironmentSettingError("tracing.share", f"is {self.share}, not within 0 to 1")
         if self.collector_layer is not None and not _LAYER.fullmatch(self.collector_layer):

@@ -56,19 +56,6 @@ def test_a_delivered_event_has_all_its_stations_in_order(plane: Plane, run: Run)
     assert "delivered" in delivered
 
 
-@pytest.mark.parametrize("carried", [{}, {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}])
-def test_an_event_s_trace_is_named(
-    plane: Plane, run: Run, run_json: RunJson, carried: dict[str, str]
-) -> None:
-    sent = event("17", **carried)
-    plane.archive("tap", [tap_line(sent.json)])
-    plane.archive("ledger", [ledger_line(sent, Outcome.DELIVERED, route=ROUTE)])
-
-    trace_id = "a" * 32 if carried else context_of(sent).trace_id
-    assert run("trace", SOURCE, "17")[1].splitlines()[0].endswith(f", trace {trace_id}")
-    assert run_json("trace", SOURCE, "17")["trace_id"] == trace_id
-
-
 def test_an_expired_event_says_so(plane: Plane, run_json: RunJson) -> None:
     sent = event("17")
     plane.archive("tap", [tap_line(sent.json)])
@@ -276,3 +263,16 @@ def test_an_escape_for_a_plain_letter_hides_nothing() -> None:
 
     assert written.id == "ab"
     assert in_tap(("/s", "ab"))(tap_line(written.json).encode()) is not None
+
+
+@pytest.mark.parametrize("carried", [{}, {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}])
+def test_an_event_s_trace_is_named(
+    plane: Plane, run: Run, run_json: RunJson, carried: dict[str, str]
+) -> None:
+    sent = event("17", **carried)
+    plane.archive("tap", [tap_line(sent.json)])
+    plane.archive("ledger", [ledger_line(sent, Outcome.DELIVERED, route=ROUTE)])
+
+    trace_id = "a" * 32 if carried else context_of(sent).trace_id
+    assert run("trace", SOURCE, "17")[1].splitlines()[0].endswith(f", trace {trace_id}")
+    assert run_json("trace", SOURCE, "17")["trace_id"] == trace_id
