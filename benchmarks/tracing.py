@@ -27,7 +27,8 @@ from eventplane.contract import Contract
 from eventplane.contract.publication import cloud_inboxes
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
-from eventplane.tracing import DEFAULT_SHARE, Span, context_of
+from eventplane.trace_context import DEFAULT_SHARE
+from eventplane.tracing import Span, context_of
 from eventplane_client import Inbox
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter

@@ -17,7 +17,8 @@ from opentelemetry.trace.span import TraceState
 
 from eventplane.envelope import Envelope
 from eventplane.limits import MAX_EVENT_BYTES
-from eventplane.tracing import DEFAULT_SHARE, TraceContext, context_of, inbox_context, traceparent
+from eventplane.trace_context import DEFAULT_SHARE
+from eventplane.tracing import TraceContext, context_of, inbox_context, traceparent
 from eventplane.tracing.way import about
 from eventplane_client.ports import Message
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from eventplane.tracing import DEFAULT_SHARE
+from eventplane.trace_context import DEFAULT_SHARE
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.memory_filter import WINDOW
 from eventplane_client.ports import Mode

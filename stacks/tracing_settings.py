@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from eventplane.tracing import DEFAULT_SHARE
+from eventplane.trace_context import DEFAULT_SHARE
 from stacks.setting_error import EnvironmentSettingError
 
 _URL: Final = re.compile(

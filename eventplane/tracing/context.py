@@ -8,9 +8,6 @@ from typing import Final
 from eventplane.envelope import Envelope
 from eventplane.tracing.ids import trace_id
 
-DEFAULT_SHARE: Final = 0.01
-"""Of the events that carry no trace, so many are drawn. Ours: a thousand events a second make ten traces."""
-
 _SAMPLED: Final = 0x01
 _RANDOM_DIGITS: Final = 14
 """Hexadecimal digits at a trace id's end that are random (W3C Trace Context, level 2)."""
