@@ -76,6 +76,7 @@ def test_the_router_tells_a_collector_of_its_spans_where_it_is_told_to(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = frame(event("1").json.encode())
+    monkeypatch.setattr("lambdas.common.span_export.PATIENCE_S", 60.0)  # on a busy machine
     with otlp_receiver() as receiver:
         monkeypatch.setenv("EVENTPLANE_OTLP_ENDPOINT", receiver.url)
         monkeypatch.setenv("EVENTPLANE_TRACE_SHARE", "1")

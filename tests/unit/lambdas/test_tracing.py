@@ -32,6 +32,12 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 Route = Callable[..., frozenset[str]]
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no fault of the collector's."""
+    monkeypatch.setattr(span_export, "PATIENCE_S", 60.0)
+
+
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     with otlp_receiver() as it:
