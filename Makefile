@@ -17,7 +17,7 @@ export EVENTPLANE_SHARED ?= ../shared
 ENV ?= dev
 TYPED := contract edge eventplane eventplane_client glue_jobs lambdas local operations stacks
 
-.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain audit lock tables \
+.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
   bench-downlink bench-tracing device-image device-image-check chaos fuzz figures clean
 
@@ -73,6 +73,9 @@ destroy: setup ## Delete the stacks of ENV; what is retained stays
 
 contract: setup ## Check the contract, print its summary and its warnings
 	@python -m contract compile
+
+catalogue: setup ## Write the event catalogue, a page of the contract for people: build/catalogue.html
+	@python -m contract catalogue
 
 explain: setup ## Tell which routes an event takes, and why not the others: EVENT=event.json PLACE=cloud JSON=1
 	@mkdir -p build

@@ -217,6 +217,11 @@ class Contract:
         """The channel called `participant.box`. Raises KeyError for an address no participant has."""
         return self._channels[address]
 
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The channels of all participants."""
+        return tuple(self._channels.values())
+
     def of_kind(self, kind: ParticipantKind) -> Iterator[Participant]:
         """The participants of one kind."""
         return (each for each in self.participants.values() if each.kind is kind)

@@ -19,6 +19,8 @@ class Metric(StrEnum):
 
     MESSAGES = "Messages"
     """Messages of the source queue."""
+    REQUESTS = "Requests"
+    """Requests that an API answered, refused ones included."""
     RETRIED = "Retried"
     """Messages that went back to it."""
     DELIVERED = "Delivered"

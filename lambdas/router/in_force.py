@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -13,10 +14,19 @@ from lambdas.common.contract_table import ContractTable
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.subscription_table import SubscriptionTable
-from lambdas.router.engine import Engine
 
 
-class InForce:
+class MadeOfContract(Protocol):
+    """What a function goes by, a router's engine for one, and the contract that it is made of."""
+
+    @property
+    def contract(self) -> Contract: ...
+
+
+Engine = TypeVar("Engine", bound=MadeOfContract)
+
+
+class InForce(Generic[Engine]):
     """Keeps the engine of the contract in force, at most `refresh_ms` older than the tables.
 
     `build` makes the engine of a contract, or raises where it cannot be used: then an earlier one stays.
