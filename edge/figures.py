@@ -45,6 +45,8 @@ class Figures:
     contract_version: str
     uptime_s: float
     rss_bytes: int
+    cpu_s: float
+    """Computing time of the process, seconds."""
     epoch: str
     birth: str
     arrivals: int
@@ -68,6 +70,8 @@ class Figures:
     published_events: int = 0
     published_bytes: int = 0
     acknowledged: int = 0
+    acknowledge_s: float = 0.0
+    """From these publishes to their acknowledgements, seconds in all."""
     slowdowns: int = 0
     in_flight: int = 0
     reloads: int = 0

@@ -22,6 +22,7 @@ from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode
 from eventplane_client.settings import ClientSettings, host_and_port, state_path
 from eventplane_client.subscription import NoSubscriptions
+from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 _planes: dict[str, MemoryPlane] = {}
 _lock = threading.Lock()
@@ -33,15 +34,40 @@ def memory_plane(name: str = "") -> MemoryPlane:
         return _planes.setdefault(name, MemoryPlane())
 
 
-def connect(settings: ClientSettings | None = None, *, on_notice: Listener = log_notice) -> Client:
-    """The client of `settings`, or of the environment. `on_notice` is told what is no event.
+def connect(
+    settings: ClientSettings | None = None,
+    *,
+    on_notice: Listener = log_notice,
+    telemetry: Telemetry | None = None,
+) -> Client:
+    """The client of `settings`, or of the environment. `on_notice` is told what is no event, and `telemetry`,
+    by default that of the settings, what the client does.
 
     Raises `ClientSettingsError`, `UnavailableError`.
     """
     settings = settings or ClientSettings.read(os.environ)
+    telemetry = telemetry or _telemetry(settings)
     kind, place = settings.transport_parts()
     make = {"memory": _memory, "mqtt": _mqtt, "mqtt-profile": _mqtt_profile, "sqs": _sqs}[kind]
-    return make(settings, place, on_notice)
+    client = make(settings, place, on_notice)
+    client.telemetry = telemetry
+    return client
+
+
+def _telemetry(settings: ClientSettings) -> Telemetry:
+    if settings.telemetry == "none":
+        return NoTelemetry()
+    if settings.telemetry != "opentelemetry":
+        raise ClientSettingsError(
+            "telemetry", f"{settings.telemetry!r} is not known", "use none or opentelemetry"
+        )
+    try:
+        from eventplane_client.otel import OpenTelemetry
+    except ImportError as error:
+        raise ClientSettingsError(
+            "telemetry", str(error), "install opentelemetry-api, or use none"
+        ) from error
+    return OpenTelemetry(settings.trace_share)
 
 
 def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from eventplane.trace_context import DEFAULT_SHARE
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.memory_filter import WINDOW
 from eventplane_client.ports import Mode
@@ -31,6 +32,8 @@ class ClientSettings:
         window: events that are remembered; with DynamoDB seconds.
         gap_timeout_s: hold events that came before their predecessors by `sequence` for so long; None: not.
         max_receives: deliveries before a dead letter, where the transport does not know the limit.
+        telemetry: `none`, or `opentelemetry`: tell the program's SDK of traces and metrics.
+        trace_share: of the events without a trace so many are drawn, 0 to 1: as the plane's functions do.
     """
 
     participant: str
@@ -39,6 +42,8 @@ class ClientSettings:
     mode: Mode = Mode.EXACTLY_ONCE
     window: int | None = None
     gap_timeout_s: float | None = None
+    telemetry: str = "none"
+    trace_share: float = DEFAULT_SHARE
     max_receives: int = 5
 
     @classmethod
@@ -73,6 +78,8 @@ class ClientSettings:
             mode=mode,
             window=int(number("window", str(WINDOW))) if window else None,
             gap_timeout_s=number("gap_timeout_s", "1") if gap else None,
+            telemetry=text("telemetry", "none"),
+            trace_share=_share(text("trace_share", str(DEFAULT_SHARE))),
             max_receives=int(number("max_receives", "5")),
         )
 
@@ -83,6 +90,16 @@ class ClientSettings:
     def state_parts(self, default: str) -> tuple[str, str]:
         """The state's kind and its place. Raises `ClientSettingsError`."""
         return _parts("state", self.state or default, _STATES)
+
+
+def _share(value: str) -> float:
+    try:
+        share = float(value)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ClientSettingsError("trace_share", f"{value!r} is no share", "write a number from 0 to 1")
+    return share
 
 
 def _parts(setting: str, value: str, known: tuple[str, ...]) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from eventplane.errors import EventPlaneError
 from eventplane.presence import BUCKETS
 from stacks.archive_settings import JobSize, Retention
 from stacks.setting_error import EnvironmentSettingError
+from stacks.tracing_settings import TracingSettings
 from stacks.webhook_url import url_problem
 
 PROJECT: Final = resource_names.PROJECT
@@ -209,6 +210,7 @@ class Environment:
         urgent_age_alarm_s, age_alarm_s: how old an urgent, or another, message may become in a queue before
             somebody is told.
         certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
+        tracing: where the functions tell the spans of events to (docs/tracing.md); None: nowhere.
     """
 
     name: str
@@ -238,6 +240,7 @@ class Environment:
     urgent_age_alarm_s: int = 60
     age_alarm_s: int = 900
     certificate_grace_s: int = 900
+    tracing: TracingSettings | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

@@ -61,6 +61,7 @@ class Letters:
             original=original.encode("utf-8", "surrogatepass"),
             contract_version=self._contract.version,
             attempt=attempt,
+            event=event,
         )
         return self._send(self._outbox, letter)
 
