@@ -11,9 +11,10 @@ from typing import Any
 from eventplane.contract.model import Channel, Contract, Downlink, EventType, Participant, Route
 from eventplane.filters import to_document
 
-FORMAT = 4
+FORMAT = 5
 """The newest version of the document's own format, compiled or written by people."""
 
+_WITH_DOWNLINK = 4
 _WITH_WEBHOOK = 3
 _WITHOUT_EITHER = 2
 
@@ -56,11 +57,13 @@ def whole_document(
 
 def _format(participants: Mapping[str, Participant], event_types: Mapping[str, EventType]) -> int:
     """The lowest that says it all: devices in the field go on reading what concerns them."""
+    if any(each.asks for each in participants.values()):
+        return FORMAT
     inboxes = [each.inbox for each in participants.values()]
     if any(each.downlink is Downlink.STATE for each in inboxes):
-        return FORMAT
+        return _WITH_DOWNLINK
     if any(each.downlink for each in event_types.values()):
-        return FORMAT
+        return _WITH_DOWNLINK
     return _WITH_WEBHOOK if any(each.webhook for each in inboxes) else _WITHOUT_EITHER
 
 
@@ -75,6 +78,8 @@ def _participant(participant: Participant) -> dict[str, Any]:
     if participant.retired:
         # Left out otherwise: devices whose software has never heard of it go on reading their contract.
         document["retired"] = True
+    if participant.asks:
+        document["asks"] = list(participant.asks)
     return document
 
 
