@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eventplane.contract import Channel, Contract, ParticipantKind
-from eventplane.topics import local_topic, receipt_topic, state_topic
+from eventplane.topics import handlers_topic, local_topic, receipt_topic, state_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,23 @@ class StateQuestions:
     channel: Channel
 
 
-def local_topics(contract: Contract) -> dict[str, Outbox | InboxReceipts | StateQuestions]:
+@dataclass(frozen=True, slots=True)
+class HandlersQuestions:
+    """On this topic the service with this inbox asks who handles an event."""
+
+    channel: Channel
+
+
+Role = Outbox | InboxReceipts | StateQuestions | HandlersQuestions
+
+
+def local_topics(contract: Contract) -> dict[str, Role]:
     """The topics to subscribe to, with what they carry."""
-    topics: dict[str, Outbox | InboxReceipts | StateQuestions] = {}
+    topics: dict[str, Role] = {}
     for service in contract.of_kind(ParticipantKind.DEVICE_SERVICE):
         topics[local_topic(service.name, service.outbox.box)] = Outbox(service.outbox)
         topics[state_topic(service.name)] = StateQuestions(service.inbox)
+        topics[handlers_topic(service.name)] = HandlersQuestions(service.inbox)
         if service.inbox.receipts:
             topics[receipt_topic(service.name, service.inbox.box)] = InboxReceipts(service.inbox)
     return topics

@@ -70,7 +70,7 @@ class ParticipantPolicy(Construct):
     def _asking(
         self, environment: Environment, read: Sequence[str], replies: Sequence[str]
     ) -> Iterator[iam.PolicyStatement]:
-        """Who asks reads the replies, and who is expected to give them: the contract and all subscriptions."""
+        """Who asks reads the replies, and who shall give them: the contract and all subscriptions."""
         yield allow(read, replies)
         yield allow_read(self, environment=environment)
         yield allow_subscriptions(self, environment=environment)
