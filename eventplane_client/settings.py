@@ -29,6 +29,7 @@ class ClientSettings:
         mode: how often an event comes out.
         window: events that are remembered; with DynamoDB seconds.
         gap_timeout_s: hold events that came before their predecessors by `sequence` for so long; None: not.
+        contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it.
         max_receives: deliveries before a dead letter, where the transport does not know the limit.
     """
 
@@ -39,6 +40,7 @@ class ClientSettings:
     window: int | None = None
     gap_timeout_s: float | None = None
     max_receives: int = 5
+    contract: str = ""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> ClientSettings:
@@ -73,6 +75,7 @@ class ClientSettings:
             window=int(number("window", str(WINDOW))) if window else None,
             gap_timeout_s=number("gap_timeout_s", "1") if gap else None,
             max_receives=int(number("max_receives", "5")),
+            contract=text("contract", ""),
         )
 
     def transport_parts(self) -> tuple[str, str]:

@@ -40,7 +40,7 @@ _SENT = (Status.HANDLED, Status.FAILED, Status.UNHANDLED)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The `kind` of an error (a class or a reason word) and its `text` for people, cut to a bound."""
+    """The `kind` of an error (a class or a reason word) and its `text` for people; cut where it is sent."""
 
     kind: str
     text: str
@@ -48,7 +48,7 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         """What is told of `error`."""
-        return cls(type(error).__name__, str(error)[:MAX_DETAIL_CHARACTERS])
+        return cls(type(error).__name__, str(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def read_reply(event: Envelope) -> tuple[str, Reply]:
     try:
         status = Status(data["status"])
         failure = data["failure"]
-        found = None if failure is None else Failure(_text(failure["kind"]), _text(failure["text"]))
+        found = None if failure is None else _failure(failure["kind"], failure["text"])
         thing = data["thing"]
         replier = Replier(_text(data["participant"]), None if thing is None else _text(thing))
     except (KeyError, TypeError, ValueError) as error:
@@ -139,8 +139,20 @@ def _data(reply: Reply) -> dict[str, Any]:
         "thing": reply.replier.thing,
         "status": reply.status,
         "answer": reply.answer,
-        "failure": None if failure is None else {"kind": failure.kind, "text": failure.text},
+        "failure": None
+        if failure is None
+        else {
+            "kind": failure.kind[:MAX_DETAIL_CHARACTERS],
+            "text": failure.text[:MAX_DETAIL_CHARACTERS],
+        },
     }
+
+
+def _failure(kind: object, text: object) -> Failure:
+    # The text of an error may well be empty.
+    if not isinstance(kind, str) or not isinstance(text, str):
+        raise TypeError(f"{kind!r:.100} or {text!r:.100} is no text")
+    return Failure(kind, text)
 
 
 def _text(value: object) -> str:

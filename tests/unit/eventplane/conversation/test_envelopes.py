@@ -88,9 +88,11 @@ def test_an_answer_that_cannot_be_sent_is_told(answer: object) -> None:
 
 
 def test_an_error_is_cut() -> None:
-    failure = Failure.of(ValueError("x" * 10_000))
-    assert failure.kind == "ValueError"
-    assert len(failure.text) == 500
+    long = Reply(LAMP, Status.FAILED, None, Failure.of(ValueError("x" * 10_000)))
+    _, reply = read_reply(write_reply(request(), long, NOW))
+    assert reply.failure == Failure("ValueError", "x" * 500)
+    silent = Reply(LAMP, Status.FAILED, None, Failure.of(ValueError()))
+    assert read_reply(write_reply(request(), silent, NOW)) == ("c1", silent)
 
 
 def test_who_answers_names_the_device_that_it_was_asked_on() -> None:
