@@ -19,7 +19,7 @@ TYPED := contract edge eventplane eventplane_client glue_jobs lambdas local oper
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
-  bench-downlink device-image device-image-check chaos fuzz figures clean
+  bench-downlink bench-conversation device-image device-image-check chaos fuzz figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,9 @@ bench-cost: setup ## Count what a run would be billed for, and price it; writes 
 
 bench-downlink: setup ## Measure the way down to devices in the local cloud; writes build/bench/downlink.json (minutes)
 	@python -m benchmarks.downlink
+
+bench-conversation: setup ## Measure request and reply; writes build/bench/conversation.json (some minutes)
+	@python -m benchmarks.conversation
 
 bench-scale: setup ## Compute what fleets mean from the newest figures of the two (docs/scale.md)
 	@python -m benchmarks.scale
