@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from eventplane.contract import Contract, ParticipantKind, Place
+from collections.abc import Callable
+
+from eventplane.contract import Contract, ParticipantKind, Place, Route
 from eventplane.contract.replies import REPLIES
 from eventplane.conversation.errors import NotAskingError, NotOneDeviceError
 from eventplane.conversation.reply import Replier
@@ -12,11 +14,16 @@ from eventplane.own_services import OWN_SERVICES
 from eventplane.router import Router
 
 
-class Handlers:
-    """Of events under one `contract`."""
+Expects = Callable[[Route, Envelope], bool]
+"""Whether who reads the route's destination, and did not say otherwise, handles the event."""
 
-    def __init__(self, contract: Contract) -> None:
+
+class Handlers:
+    """Of events under one `contract`; `expects` is asked of each route that takes one."""
+
+    def __init__(self, contract: Contract, expects: Expects = lambda _route, _event: True) -> None:
         self._contract = contract
+        self._expects = expects
         self._device = Router(contract, Place.DEVICE)
         self._cloud = Router(contract, Place.CLOUD)
 
@@ -46,7 +53,8 @@ class Handlers:
 
     def _readers(self, router: Router, event: Envelope) -> set[str]:
         """Whose channel `router` leads the event to; the device stands for the way to the other place."""
-        channels = (self._contract.channel(route.destination) for route in router.route(event))
+        routes = (each for each in router.route(event) if self._expects(each, event))
+        channels = (self._contract.channel(each.destination) for each in routes)
         return {each.participant for each in channels if each.box != REPLIES and each.webhook is None}
 
 

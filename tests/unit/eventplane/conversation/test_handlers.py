@@ -46,3 +46,10 @@ def test_only_who_asks_may_ask() -> None:
     for asker, event in (("lamp", ask()), ("button", other), ("nobody", ask())):
         with pytest.raises(NotAskingError, match=f"participants.{asker}"):
             names(event, asker)
+
+
+def test_who_said_that_it_handles_something_else_is_not_expected() -> None:
+    handlers = Handlers(plane(), lambda route, event: route.destination != f"{event.attributes['not']}.inbox")
+    for other, expected in (("lamp", {"chime"}), ("chime", {"lamp"}), ("device", {"lamp", "chime"})):
+        found = handlers.of(ask(loud=True, **{"not": other}), "button")
+        assert {str(each) for each in found} == expected
