@@ -13,7 +13,6 @@ from eventplane.envelope import Envelope
 from eventplane.own_services import OWN_SERVICES
 from eventplane.router import Router
 
-
 Expects = Callable[[Route, Envelope], bool]
 """Whether who reads the route's destination, and did not say otherwise, handles the event."""
 

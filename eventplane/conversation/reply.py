@@ -15,6 +15,7 @@ from eventplane.conversation.attributes import (
     REPLY_TYPE,
 )
 from eventplane.conversation.errors import ReplyError
+from eventplane.downlink.wire import KIND
 from eventplane.envelope import Envelope, EnvelopeError, write_event
 from eventplane.limits import MAX_DETAIL_CHARACTERS
 
@@ -105,9 +106,9 @@ def write_reply(request: Envelope, reply: Reply, time: str) -> Envelope:
 
 
 def replier_to(request: Envelope, participant: str) -> Replier:
-    """`participant` as it answers `request`: on a device it names that if the request was sent to it."""
-    thing = request.attributes.get("todevice")
-    return Replier(participant, None if thing is None or REPLY_DEVICE in request.attributes else str(thing))
+    """`participant` as it answers `request`: on a device it names that if the request came down to it."""
+    came_down = KIND in request.attributes and REPLY_DEVICE not in request.attributes
+    return Replier(participant, str(request.attributes.get("todevice")) if came_down else None)
 
 
 def read_reply(event: Envelope) -> tuple[str, Reply]:

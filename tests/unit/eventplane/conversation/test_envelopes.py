@@ -96,8 +96,11 @@ def test_an_error_is_cut() -> None:
 
 
 def test_who_answers_names_the_device_that_it_was_asked_on() -> None:
-    assert replier_to(ask(todevice="home-7"), "lamp") == Replier("lamp", "home-7")
-    assert replier_to(request(ask(todevice="home-7")), "lamp") == Replier("lamp")
+    down = ask(todevice="home-7", downkind="command")
+    assert replier_to(down, "lamp") == Replier("lamp", "home-7")
+    # The same event in the cloud, and what a device asks.
+    assert replier_to(ask(todevice="home-7"), "desk") == Replier("desk")
+    assert replier_to(request(down), "lamp") == Replier("lamp")
     assert str(Replier("lamp", "home-7")) == "home-7/lamp"
 
 
