@@ -19,7 +19,7 @@ TYPED := contract edge eventplane eventplane_client glue_jobs lambdas local oper
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
-  bench-downlink bench-interest bench-tracing device-image device-image-check chaos fuzz figures clean
+  bench-downlink bench-interest bench-tracing bench-conversation device-image device-image-check chaos fuzz figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,6 +130,9 @@ bench-interest: setup ## Count the bytes not sent on real data; writes build/ben
 
 bench-tracing: setup ## Measure what tracing costs; writes build/bench/tracing.json (a minute)
 	@python -m benchmarks.tracing
+
+bench-conversation: setup ## Measure request and reply; writes build/bench/conversation.json (some minutes)
+	@python -m benchmarks.conversation
 
 bench-scale: setup ## Compute what fleets mean from the newest figures of the two (docs/scale.md)
 	@python -m benchmarks.scale

@@ -24,7 +24,7 @@ from typing import Any, Final
 from benchmarks.results import Figure, write
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
-from eventplane.contract.publication import cloud_inboxes
+from eventplane.contract.publication import cloud_destinations
 from eventplane.envelope import write_event
 from eventplane.ingest import IngestFrame, frame_text
 from stacks.bundling import compile_bytecode, copy_packages, installed
@@ -127,7 +127,7 @@ def _contract() -> Contract:
 def environment(code: Path, packages: Path, url: str, source: str | None = None) -> dict[str, str]:
     """What a function's process is started with, with its `code` and `packages`, and AWS at `url`."""
     contract = _contract()
-    inboxes = [each.address for each in cloud_inboxes(contract)]
+    inboxes = [each.address for each in cloud_destinations(contract)]
     queue = f"{url}/0/queue"
     return {
         "PATH": os.environ["PATH"],

@@ -6,7 +6,15 @@ Each on-device service is a user of its own name. What no line allows Mosquitto 
 from __future__ import annotations
 
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.topics import interest_topic, local_topic, receipt_topic, state_answer_topic, state_topic
+from eventplane.topics import (
+    handlers_answer_topic,
+    handlers_topic,
+    interest_topic,
+    local_topic,
+    receipt_topic,
+    state_answer_topic,
+    state_topic,
+)
 
 FORWARDER = "eventplane_forwarder"
 """The forwarder's user. With an underscore, which no participant's name has."""
@@ -25,6 +33,9 @@ def acl(contract: Contract) -> str:
         rights += [("read", local_topic(name, inbox)), ("write", receipt_topic(name, inbox))]
         rights += [("write", state_topic(name)), ("read", state_answer_topic(name))]
         rights += [("write", interest_topic(name))]
+        rights += [("write", handlers_topic(name)), ("read", handlers_answer_topic(name))]
+        if service.replies is not None:
+            rights.append(("read", local_topic(name, service.replies.box)))
         theirs += ["", f"user {name}", *(f"topic {right} {topic}" for right, topic in rights)]
         # The other end of each.
         ours += [f"topic {'read' if right == 'write' else 'write'} {topic}" for right, topic in rights]

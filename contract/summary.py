@@ -28,6 +28,8 @@ def summary(contract: Contract) -> str:
         description = f"(retired) {each.description}" if each.retired else each.description
         lines.append(f"  {each.kind:<15} {each.name:<18} {description}")
         lines += [f"{'':19}{box.box}: {said}" for box in (each.inbox, each.outbox) if (said := _special(box))]
+        if each.asks:
+            lines.append(f"{'':19}asks: {', '.join(each.asks)}")
     lines.append(f"event types: {len(contract.event_types)}")
     lines += [
         f"  {each.name}: payload checked ({each.schema_check})"

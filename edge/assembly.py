@@ -9,7 +9,6 @@ from typing import Protocol
 
 from edge.counts import Counts
 from edge.downlink.descent import Descent
-from edge.downlink.questions import Answer, Question
 from edge.downlink.uplink_interest import uplink_interest
 from edge.handover import Handover
 from edge.inbox import InboxPump
@@ -22,13 +21,13 @@ from edge.memory_lane import Fleeting
 from edge.options import Clock, ForwarderOptions
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
+from edge.questions.answers import Answers
 from edge.recent import RecentKeys
 from edge.reception import Reception
 from edge.reporter import Figures, Reporter, ReportOptions
 from edge.spool import Spool
 from edge.uplink import Uplink
-from eventplane.contract import Channel, Contract, Downlink, Forward, Place
-from eventplane.envelope import parse_event
+from eventplane.contract import Channel, Contract, Forward, Place
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +57,7 @@ class Assembly:
     uplink: Uplink
     intake: Intake
     reception: Reception
+    answers: Answers
 
     def __init__(self, around: Surroundings, spool: Spool, contract: Contract) -> None:
         self.spool = spool
@@ -101,14 +101,6 @@ class Assembly:
         for inbox in self.inboxes.values():
             inbox.rewind()
 
-    def answer(self, question: Question) -> Answer:
-        """The current state of a key, for a service that would be sent it."""
-        holding = self.spool.holding(Downlink.STATE, question.key)
-        if holding is None or not holding.json:
-            return Answer(question.id, None)
-        readers = self.intake.addresses(parse_event(holding.json))
-        return Answer(question.id, holding.json if question.inbox in readers else None)
-
     def send_fleeting(self, events: list[Fleeting]) -> None:
         """Hand over what nobody keeps, to lines that stand."""
         self._handover.hand_over(events, self._outgoing, self._is_up)
@@ -146,6 +138,7 @@ class Assembly:
             descent,
             around.interest,
         )
+        self.answers = Answers(contract, around.options.thing, self.spool, self.intake, around.interest)
         self.follow_uplink_interest()
         self._warn_of_strangers()
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eventplane.errors import EventPlaneError
+
+if TYPE_CHECKING:
+    # The forwarder raises none of those errors, and need not load what is in them.
+    from eventplane.conversation.open_requests import Replies
 
 
 class EdgeError(EventPlaneError):
@@ -131,6 +136,46 @@ class StateTimeoutError(EdgeError):
         self.service = service
         self.key = key
         self.timeout_s = timeout_s
+
+
+class RequestTimeoutError(EdgeError):
+    """`request` gave up: `missing` did not reply within `timeout_s` seconds; `replies` are those that came.
+
+    `missing` is None when nobody said who handles the event: then it was not sent.
+    """
+
+    def __init__(
+        self, service: str, timeout_s: float, replies: Replies, missing: Sequence[str] | None
+    ) -> None:
+        what = (
+            "nobody said who handles the event, and it was not sent; see whether the forwarder and the "
+            "local broker run"
+            if missing is None
+            else f"no reply of {', '.join(missing)}; see whether they run and are reachable"
+        )
+        super().__init__(f"{service}: after {timeout_s} s {what}")
+        self.service = service
+        self.timeout_s = timeout_s
+        self.replies = replies
+        self.missing = None if missing is None else tuple(missing)
+
+
+class RequestDroppedError(EdgeError):
+    """A request that is not `durable` could not be sent at once, and was dropped: `problem` says why."""
+
+    def __init__(self, service: str, problem: str) -> None:
+        super().__init__(f"{service}: the request was dropped: {problem}; ask again, or ask `durable`")
+        self.service = service
+        self.problem = problem
+
+
+class NotAskingError(EdgeError):
+    """The forwarder's contract does not let `service` ask with such an event: `problem`, with a remedy."""
+
+    def __init__(self, service: str, problem: str) -> None:
+        super().__init__(problem)
+        self.service = service
+        self.problem = problem
 
 
 class ClientClosedError(EdgeError):

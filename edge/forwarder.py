@@ -13,12 +13,13 @@ from contextlib import suppress
 
 from edge.assembly import Assembly, Surroundings
 from edge.counts import Counts
-from edge.downlink.questions import Question, write_answer
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.interest import Interest
 from edge.link import Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
 from edge.options import Clock, ForwarderOptions
+from edge.questions.handlers import HandlersQuestion
+from edge.questions.state import StateQuestion
 from edge.reporter import Figures
 from edge.spool import Spool
 from edge.turn import Turn
@@ -26,7 +27,7 @@ from edge.uplink import Settled, Uplink
 from eventplane.contract import Contract
 from eventplane.downlink.acknowledgements import OLDER, Result
 from eventplane.receipts import write_receipts
-from eventplane.topics import receipt_topic, state_answer_topic
+from eventplane.topics import receipt_topic
 
 _log = logging.getLogger(__name__)
 
@@ -130,12 +131,11 @@ class Forwarder:
         assembly.reception.close(turn)
         return assembly.keeper.keep(turn, assembly.reception, assembly.intake, now)
 
-    def _answer(self, questions: Sequence[Question]) -> None:
+    def _answer(self, questions: Sequence[StateQuestion | HandlersQuestion]) -> None:
         for each in questions:
-            answer = write_answer(self._assembly.answer(each))
+            topic, answer = self._assembly.answers.to(each)
             if self._local.up:
-                service = self._contract.channel(each.inbox).participant
-                self._local.publish(state_answer_topic(service), answer)
+                self._local.publish(topic, answer)
 
     def _send(self, now: float) -> None:
         assembly = self._assembly

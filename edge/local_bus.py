@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eventplane.contract import Channel, Contract, ParticipantKind
-from eventplane.topics import interest_topic, local_topic, receipt_topic, state_topic
+from eventplane.topics import handlers_topic, interest_topic, local_topic, receipt_topic, state_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,20 @@ class StateQuestions:
 
 
 @dataclass(frozen=True, slots=True)
+class HandlersQuestions:
+    """On this topic the service with this inbox asks who handles an event."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True)
 class Announcements:
     """On this topic the service with this inbox announces what it handles."""
 
     channel: Channel
 
 
-Role = Outbox | InboxReceipts | StateQuestions | Announcements
+Role = Outbox | InboxReceipts | StateQuestions | HandlersQuestions | Announcements
 
 
 def local_topics(contract: Contract) -> dict[str, Role]:
@@ -46,6 +53,7 @@ def local_topics(contract: Contract) -> dict[str, Role]:
         topics[local_topic(service.name, service.outbox.box)] = Outbox(service.outbox)
         topics[state_topic(service.name)] = StateQuestions(service.inbox)
         topics[interest_topic(service.name)] = Announcements(service.inbox)
+        topics[handlers_topic(service.name)] = HandlersQuestions(service.inbox)
         if service.inbox.receipts:
             topics[receipt_topic(service.name, service.inbox.box)] = InboxReceipts(service.inbox)
     return topics

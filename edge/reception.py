@@ -7,14 +7,15 @@ import re
 from collections.abc import Mapping
 
 from edge.downlink.descent import Descent
-from edge.downlink.questions import QuestionError, read_question
 from edge.inbox import InboxPump
 from edge.intake import Intake, Slot, Verdict
 from edge.interest import Interest
-from edge.local_bus import Announcements, InboxReceipts, StateQuestions, local_topics
+from edge.local_bus import Announcements, HandlersQuestions, InboxReceipts, StateQuestions, local_topics
 from edge.messages import LinkName, Received
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
+from edge.questions import handlers, state
+from edge.questions.wire import QuestionError
 from edge.recent import RecentKeys
 from edge.reports import NotStored
 from edge.spool import Waiting
@@ -86,8 +87,8 @@ class Reception:
         elif isinstance(role, Announcements):
             channel = role.channel
             self._interest.take(channel.participant, channel.address, message.payload, message.generation)
-        elif isinstance(role, StateQuestions):
-            self._take_question(message.payload, role.channel, turn)
+        elif isinstance(role, StateQuestions | HandlersQuestions):
+            self._take_question(message.payload, role, turn)
         else:
             channel = role.channel
             self._take_offer(
@@ -198,11 +199,12 @@ class Reception:
             refusal = Refusal(error.reason, error.detail)
             self._take_offer(Offer(payload, inbox.address, self._device.outbox, refusal), turn)
 
-    def _take_question(self, payload: bytes, channel: Channel, turn: Turn) -> None:
+    def _take_question(self, payload: bytes, role: StateQuestions | HandlersQuestions, turn: Turn) -> None:
+        read = state.read_question if isinstance(role, StateQuestions) else handlers.read_question
         try:
-            turn.questions.append(read_question(payload, channel.address))
+            turn.questions.append(read(payload, role.channel.address))
         except QuestionError as error:
-            _log.warning("a question of %s ignored: %s", channel.participant, error)
+            _log.warning("a question of %s ignored: %s", role.channel.participant, error)
 
     def _take_receipts(self, payload: bytes, channel: Channel, turn: Turn) -> None:
         inbox = self._inboxes.get(channel.address)

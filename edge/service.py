@@ -10,41 +10,53 @@ sent when the forwarder's receipt says that the spool has committed it, and is p
 from __future__ import annotations
 
 import logging
-import threading
-from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Self
 
+from edge.asker import Asker
 from edge.callbacks import CallbackThread
-from edge.downlink.open_questions import OpenQuestions
-from edge.downlink.questions import QuestionError, read_answer
 from edge.errors import (
     ClientClosedError,
     DeadLetteredError,
+    EdgeError,
     FlushTimeoutError,
     MessageTooLargeError,
     ReceiptTimeoutError,
-    RefusedError,
+    RequestDroppedError,
     StateTimeoutError,
     StoreFullError,
     WindowFullError,
 )
-from edge.link import Backoff
-from edge.local_link import link_to_broker
-from edge.mailbox import Mailbox
-from edge.messages import Connected, Disconnected, LinkName, Message, Received, Stop
-from edge.mqtt import Connection, Endpoint, Login, PinnedCertificate, Will
+from edge.inbox_handler import EventHandler, InboxHandler
+from edge.messages import Received
+from edge.mqtt import Endpoint, Login, PinnedCertificate, Will
 from edge.mqtt.address import BrokerAddress
 from edge.outbox_window import OutboxMessage, OutboxWindow
+from edge.questions import handlers, state
+from edge.questions.handlers import HandlersAnswer
+from edge.questions.open_questions import OpenQuestions
+from edge.questions.state import StateAnswer
+from edge.service_loop import CLOSE_S, ServiceLoop
 from eventplane.announcement import new_announcement, write_announcement
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts, write_receipts
-from eventplane.topics import interest_topic, local_topic, receipt_topic, state_answer_topic, state_topic
+from eventplane.conversation.circuit import Circuit
+from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.peers import PeerChanged, PeerListener
+from eventplane.envelope import Envelope, parse_event
+from eventplane.receipts import SPOOL_FULL, Receipt, digest
+from eventplane.topics import (
+    handlers_answer_topic,
+    handlers_topic,
+    interest_topic,
+    local_topic,
+    receipt_topic,
+    state_answer_topic,
+    state_topic,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -54,32 +66,14 @@ larger is dropped in silence: no receipt would ever come."""
 
 _KEEPALIVE_S = 30
 _CONNECT_TIMEOUT_S = 5.0
-_BACKOFF = Backoff(first_s=0.1, max_s=2.0)
-_CLOSE_S = 1.0
 
-EventHandler = Callable[[Envelope], None]
+_REPLY_S = 30.0
+"""How long a handler's thread waits until its reply is kept, seconds."""
+
+_HANDLERS_S = 5.0
+
 DeliveryHandler = Callable[[bytes, Callable[[], None]], None]
 RefusalHandler = Callable[[bytes, str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Wake:
-    """Something new stands in the window."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Announce:
-    """Let the broker keep `payload` as what the service handles; an empty one ends that."""
-
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Handled:
-    """The handler is through with `received`; `receipt` is None when it failed and shall get it again."""
-
-    received: Received
-    receipt: Receipt | None
 
 
 class ServiceClient:
@@ -94,12 +88,15 @@ class ServiceClient:
         on_event: called with every event of the inbox, one after the other, in a thread of its own; at least
             once each. When it returns, the receipt goes out. It raises `RefusedError` for an event that can
             never be handled; after any other exception the event comes again if the contract gives the inbox
-            `receipts` (otherwise the broker's acknowledgement has ended its delivery).
+            `receipts` (otherwise the broker's acknowledgement has ended its delivery). What it returns is the
+            answer to a request.
         on_delivery: in place of `on_event`, for a reader with several events in hand: called with the payload
             of each message of the inbox and a function that confirms it, which any thread may call, once it
             is dealt with. Called by the client's own thread: it must not wait; a payload may be no event.
         on_refused: called with the payload and the reason of a message of `send` that became a dead letter,
             or (`spool_full`) that the device has no room for: nobody else keeps it then.
+        on_peer: told when the circuit of a peer changes (see `peers`); it is logged otherwise. Called by the
+            thread that noticed: it must not ask.
         handles: filters of the events that the service handles, announced from the first connection on; see
             `announce`.
         clean_session: whether the broker forgets the service when its connection ends: what comes meanwhile
@@ -121,6 +118,7 @@ class ServiceClient:
         on_event: EventHandler | None = None,
         on_delivery: DeliveryHandler | None = None,
         on_refused: RefusalHandler | None = None,
+        on_peer: PeerListener | None = None,
         handles: Iterable[object] | None = None,
         clean_session: bool = False,
         window: int = 200,
@@ -129,29 +127,56 @@ class ServiceClient:
         login: Login | None = None,
     ) -> None:
         self.service = service
-        self._on_event = on_event
         self._on_delivery = on_delivery
         self._on_refused = on_refused
-        self._outbox = local_topic(service, "outbox")
-        self._inbox = local_topic(service, "inbox")
-        self._clean_session = clean_session
-        self._announced = None if handles is None else self._announcement(handles)
+        self._handler = (
+            InboxHandler(service, on_event, self._keep_reply, self._comes_again) if on_event else None
+        )
         self._window = OutboxWindow(window, receipt_timeout_s)
-        self._questions = OpenQuestions(receipt_timeout_s)
-        self._mailbox: Mailbox[Message | _Wake | _Announce | _Handled] = Mailbox()
-        self._early: deque[Received] = deque()
+        self._states = OpenQuestions(
+            state_topic(service), receipt_timeout_s, state.write_question, state.read_answer
+        )
+        self._handlers = OpenQuestions(
+            handlers_topic(service), receipt_timeout_s, handlers.write_question, handlers.read_answer
+        )
+        self._asker = Asker(service, self._ask_handlers, on_peer or self._log_peer)
         self._callbacks = CallbackThread(f"{service}-callbacks")
-        self._link = link_to_broker(
-            BrokerAddress(host, port, PinnedCertificate(certificate) if certificate else None),
-            profile,
-            partial(self._dial, client_id, login),
-            _BACKOFF,
-            _CONNECT_TIMEOUT_S,
-            has_login=login is not None,
+        replies = local_topic(service, "replies")
+        questions: dict[str, OpenQuestions[str, StateAnswer] | OpenQuestions[Envelope, HandlersAnswer]] = {
+            state_answer_topic(service): self._states,
+            handlers_answer_topic(service): self._handlers,
+        }
+        topics = [receipt_topic(service, "outbox"), *questions, replies]
+        if on_event or on_delivery:
+            topics.append(local_topic(service, "inbox"))
+        address = BrokerAddress(host, port, PinnedCertificate(certificate) if certificate else None)
+        endpoint = Endpoint(
+            host=host,
+            port=port,
+            client_id=client_id or f"eventplane-{service}",
+            clean_session=clean_session,
+            keepalive_s=_KEEPALIVE_S,
+            connect_timeout_s=_CONNECT_TIMEOUT_S,
+            subscriptions=tuple(topics),
+            login=login,
+            # A session that is only away goes on to have its interest: its events wait.
+            will=Will(interest_topic(service), b"", retain=True) if clean_session else None,
         )
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name=service, daemon=True)
-        self._thread.start()
+        self._loop = ServiceLoop(
+            service,
+            address,
+            profile,
+            endpoint,
+            self._window,
+            questions,
+            {replies: self._asker.take},
+            self._deliver,
+            self._tell_refused,
+        )
+        if handles is not None:
+            self.announce(handles)
+        self._loop.start()
 
     @property
     def waiting(self) -> int:
@@ -215,9 +240,9 @@ class ServiceClient:
             StateTimeoutError: nobody answered within `timeout_s` seconds.
             ClientClosedError: the client was closed.
         """
-        question = self._questions.ask(key)
-        self._mailbox.put(_Wake())
-        answer = self._questions.wait_answer(question, timeout_s)
+        question = self._states.ask(key)
+        self._loop.wake()
+        answer = self._states.wait_answer(question, timeout_s)
         if answer is None:
             raise (
                 ClientClosedError(self.service)
@@ -225,6 +250,41 @@ class ServiceClient:
                 else StateTimeoutError(self.service, key, timeout_s)
             )
         return None if answer.json is None else parse_event(answer.json)
+
+    def request(
+        self,
+        event: Envelope | bytes,
+        timeout_s: float = 300.0,
+        *,
+        durable: bool = True,
+        expires: bool = True,
+    ) -> Replies:
+        """Send an event and wait for what all who handle it, here and in the cloud, reply to it.
+
+        The replies are by participant. `not_awaited` is one whose circuit is open (see `peers`), `unhandled`
+        one that handles such events no more; nobody at all gives no replies. Without `durable` the event is
+        not kept: it is dropped where it cannot be sent at once. With `expires` nobody handles it after the
+        timeout; an alarm, which matters whoever waits, does not expire. Not from `on_event`, whose thread
+        the answers of this service would need.
+
+        Raises:
+            RequestTimeoutError: somebody did not reply within `timeout_s` seconds; it has the replies.
+            RequestDroppedError: without `durable`: no connection, or no room in the window.
+            NotAskingError: the contract does not let the service ask with such an event.
+            TooManyRequestsError: so many requests are open as there may be.
+            EnvelopeError: it is no event, or a request already.
+            MessageTooLargeError, WindowFullError, StoreFullError, DeadLetteredError, ClientClosedError:
+                as of `put`.
+        """
+        if not durable and not self._loop.up:
+            raise RequestDroppedError(self.service, "there is no connection")
+        asked = event if isinstance(event, Envelope) else parse_event(event)
+        send = self._put_request if durable else self._try_request
+        return self._asker.request(asked, timeout_s, send, expires=expires)
+
+    def peers(self) -> dict[str, Circuit]:
+        """The circuit of each peer that was asked: whether requests wait for it."""
+        return self._asker.peers()
 
     def announce(self, filters: Iterable[object]) -> None:
         """Say what the service handles: events that pass none of `filters` need not come.
@@ -235,20 +295,21 @@ class ServiceClient:
 
         Raises `AnnouncementError`.
         """
-        self._mailbox.put(_Announce(self._announcement(filters)))
+        self._loop.announce(write_announcement(new_announcement(self.service, filters)))
 
     def withdraw(self) -> None:
         """Take back what was announced: everything comes again."""
-        self._mailbox.put(_Announce(b""))
+        self._loop.announce(b"")
 
     def close(self) -> None:
         """End at once, without waiting for receipts (see `flush`)."""
         self._stopping = True
         self._window.close()
-        self._questions.close()
-        self._mailbox.put(Stop())
-        self._thread.join(2 * _CLOSE_S)
-        self._callbacks.close(_CLOSE_S)
+        self._states.close()
+        self._handlers.close()
+        self._asker.close()
+        self._loop.close()
+        self._callbacks.close(CLOSE_S)
 
     def __enter__(self) -> Self:
         return self
@@ -267,147 +328,61 @@ class ServiceClient:
             if self._stopping:
                 raise ClientClosedError(self.service)
             raise WindowFullError(self.service, len(self._window), timeout_s)
-        self._mailbox.put(_Wake())
+        self._loop.wake()
         return message
 
-    def _dial(
-        self, client_id: str | None, login: Login | None, address: BrokerAddress, generation: int
-    ) -> Connection:
-        subscriptions = [receipt_topic(self.service, "outbox"), state_answer_topic(self.service)]
-        if self._on_event or self._on_delivery:
-            subscriptions.append(self._inbox)
-        endpoint = Endpoint(
-            host=address.host,
-            port=address.port,
-            client_id=client_id or f"eventplane-{self.service}",
-            clean_session=self._clean_session,
-            keepalive_s=_KEEPALIVE_S,
-            connect_timeout_s=_CONNECT_TIMEOUT_S,
-            subscriptions=tuple(subscriptions),
-            tls=address.tls,
-            login=login,
-            # A session that is only away goes on to have its interest: its events wait.
-            will=Will(interest_topic(self.service), b"", retain=True) if self._clean_session else None,
-        )
-        return Connection(endpoint, LinkName.LOCAL, generation, self._mailbox.put)
+    def _put_request(self, event: Envelope, timeout_s: float) -> None:
+        # Without a receipt the replies are late as well, and that error says more.
+        with suppress(ReceiptTimeoutError):
+            self.put(event, timeout_s)
 
-    def _run(self) -> None:
-        while not self._stopping:
-            now = monotonic()
-            self._link.tick(now)
-            if self._link.up:
-                for payload in self._window.due(now):
-                    self._link.publish(self._outbox, payload)
-                for payload in self._questions.due(now):
-                    self._link.publish(state_topic(self.service), payload)
-            for message in self._mailbox.wait(self._patience()):
-                self._take(message)
-        for message in self._mailbox.wait(0):
-            if isinstance(message, _Handled | _Announce):  # what was said before the end still goes out
-                self._take(message)
-        if self._clean_session and self._announced and self._link.up:
-            self._announce(b"")  # after a farewell the broker publishes no will
-        self._link.close(_CLOSE_S)
-
-    def _patience(self) -> float | None:
-        if not self._link.up:
-            due = [self._link.deadline()]
-        else:
-            due = [self._window.deadline(), self._questions.deadline()]
-        deadline = min((each for each in due if each is not None), default=None)
-        return None if deadline is None else max(0.0, deadline - monotonic())
-
-    def _take(self, message: Message | _Wake | _Announce | _Handled) -> None:
-        match message:
-            case Received():
-                self._take_received(message)
-            case _Announce(payload):
-                self._announced = payload
-                if self._link.up:
-                    self._announce(payload)
-            case _Handled(received, receipt):
-                if receipt and self._link.up:
-                    self._link.publish(receipt_topic(self.service, "inbox"), write_receipts([receipt]))
-                self._link.acknowledge(received.generation, received.mid)
-            case Connected(_, generation):
-                if self._link.connected(generation, monotonic()):
-                    self._begin()
-            case Disconnected(_, generation, reason):
-                if self._link.disconnected(generation, reason, monotonic()):
-                    self._early.clear()  # they come again
-            case _:
-                pass  # a Stop or a wake-up has done its work; the broker's PUBACK proves nothing
-
-    def _take_received(self, message: Received) -> None:
-        if message.topic == self._inbox:
-            self._early.append(message)
-            self._take_early()
-        elif message.topic == state_answer_topic(self.service):
-            self._take_answer(message)
-        else:
-            self._take_receipts(message)
-
-    def _begin(self) -> None:
-        """A connection stands: the broker and the forwarder may have forgotten what was said over another."""
-        if self._announced is not None:
-            self._announce(self._announced)
-        self._window.resend()
-        self._questions.resend()
-        self._take_early()
-
-    def _announcement(self, filters: Iterable[object]) -> bytes:
-        return write_announcement(new_announcement(self.service, filters))
-
-    def _announce(self, payload: bytes) -> None:
-        self._link.publish(interest_topic(self.service), payload, retain=True)
-
-    def _take_early(self) -> None:
-        """A lasting session delivers before the connection stands; until then no receipt could go out."""
-        while self._early and self._link.up:
-            message = self._early.popleft()
-            if self._on_delivery:
-                self._on_delivery(message.payload, partial(self._confirm, message))
-            else:
-                self._callbacks.submit(partial(self._handle_event, message))
-
-    def _take_answer(self, message: Received) -> None:
-        self._link.acknowledge(message.generation, message.mid)
+    def _try_request(self, event: Envelope, timeout_s: float) -> None:  # noqa: ARG002 (now or never)
+        if not self._loop.up:
+            raise RequestDroppedError(self.service, "there is no connection")
         try:
-            self._questions.answered(read_answer(message.payload))
-        except QuestionError as error:
-            _log.warning("%s: an answer ignored: %s", self.service, error)
+            self.send(event, 0.0)
+        except WindowFullError as error:
+            raise RequestDroppedError(self.service, "the window has no room") from error
 
-    def _take_receipts(self, message: Received) -> None:
-        self._link.acknowledge(message.generation, message.mid)
+    def _ask_handlers(self, event: Envelope, timeout_s: float) -> HandlersAnswer | None:
+        question = self._handlers.ask(event)
+        self._loop.wake()
+        answer = self._handlers.wait_answer(question, timeout_s)
+        if answer is None and self._stopping:
+            raise ClientClosedError(self.service)
+        return answer
+
+    def _comes_again(self, event: Envelope) -> bool:
+        """Whether an event that failed does; when nobody says so, it is better to be silent."""
+        answer = self._ask_handlers(event, _HANDLERS_S)
+        return answer is None or answer.comes_again
+
+    def _keep_reply(self, reply: Envelope) -> None:
         try:
-            receipts = read_receipts(message.payload)
-        except ReceiptError as error:
-            _log.warning("%s: receipts ignored: %s", self.service, error)
-            return
-        for receipt in receipts:
-            confirmed = self._window.confirm(receipt)
-            if confirmed is None or receipt.refused is None or confirmed.awaited:
-                continue
-            if self._on_refused:
-                self._callbacks.submit(partial(self._on_refused, confirmed.payload, receipt.refused))
-            else:
-                _log.warning("%s: a message was refused: %s", self.service, receipt.refused)
+            self.put(reply, _REPLY_S)
+        except EdgeError as error:
+            # The work is done, and must not be done again for the sake of telling.
+            _log.warning("%s: a reply is lost: %s", self.service, error)
 
-    def _confirm(self, received: Received) -> None:
-        self._mailbox.put(_Handled(received, Receipt(digest(received.payload))))
+    def _log_peer(self, change: PeerChanged) -> None:
+        _log.warning("%s: the circuit of %s is %s", self.service, change.peer, change.circuit)
+
+    def _deliver(self, received: Received) -> None:
+        if self._on_delivery:
+            confirm = partial(self._loop.confirm, received, Receipt(digest(received.payload)))
+            self._on_delivery(received.payload, confirm)
+        else:
+            self._callbacks.submit(partial(self._handle_event, received))
 
     def _handle_event(self, received: Received) -> None:
         receipt = None
         try:
-            receipt = self._receipt_after(received.payload)
+            receipt = self._handler.handle(received.payload) if self._handler else None
         finally:
-            self._mailbox.put(_Handled(received, receipt))
+            self._loop.confirm(received, receipt)
 
-    def _receipt_after(self, payload: bytes) -> Receipt:
-        try:
-            event = parse_event(payload)
-            if self._on_event:
-                self._on_event(event)
-        except (EnvelopeError, RefusedError) as error:
-            return Receipt(digest(payload), error.reason)
-        return Receipt(digest(payload))
+    def _tell_refused(self, payload: bytes, reason: str) -> None:
+        if self._on_refused:
+            self._callbacks.submit(partial(self._on_refused, payload, reason))
+        else:
+            _log.warning("%s: a message was refused: %s", self.service, reason)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from edge.downlink.questions import Question
 from edge.memory_lane import Fleeting
 from edge.messages import Received
+from edge.questions.handlers import HandlersQuestion
+from edge.questions.state import StateQuestion
 from edge.reports import NotStored
 from edge.spool import Arrival, Delivery, Holding
 from eventplane.contract import Channel
@@ -65,7 +66,7 @@ class Turn:
     descended: Counter[str] = field(default_factory=Counter)
     contract_changed: bool = False
     uplink_interest_changed: bool = False
-    questions: list[Question] = field(default_factory=list)
+    questions: list[StateQuestion | HandlersQuestion] = field(default_factory=list)
 
     @property
     def sequence(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from eventplane.contract.model import Priority
+from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX
 from eventplane.envelope import Envelope
@@ -21,7 +22,7 @@ NO_INTEREST: Final = "no_interest"
 def is_wanted(interest: Filter | None, event: Envelope, priority: Priority) -> bool:
     """Whether to forward an `event` of this `priority` to a reader with this `interest` (None: unknown).
 
-    Urgent events, dead letters and what devices report of themselves are always wanted.
+    Urgent events, dead letters, what devices report of themselves and replies are always wanted.
     """
     if interest is None or priority is Priority.URGENT or is_always_wanted(event.type):
         return True
@@ -29,5 +30,5 @@ def is_wanted(interest: Filter | None, event: Envelope, priority: Priority) -> b
 
 
 def is_always_wanted(event_type: str) -> bool:
-    """Whether events of a type are forwarded for what they are: the plane's own word on what goes wrong."""
-    return event_type == DEAD_LETTER_TYPE or event_type.startswith(REPORT_PREFIX)
+    """Whether events of a type are forwarded for what they are: somebody waits for them or looks after us."""
+    return event_type in (DEAD_LETTER_TYPE, REPLY_TYPE) or event_type.startswith(REPORT_PREFIX)

@@ -43,6 +43,16 @@ def state_answer_topic(service: str) -> str:
     return f"{state_topic(service)}/answer"
 
 
+def handlers_topic(service: str) -> str:
+    """Where a service on the device asks who handles an event."""
+    return f"{LOCAL_PREFIX}/{service}/handlers"
+
+
+def handlers_answer_topic(service: str) -> str:
+    """Where the forwarder answers it."""
+    return f"{handlers_topic(service)}/answer"
+
+
 def device_topic(thing: str, box: str) -> str:
     """The topic of a device's `inbox` or `outbox` at IoT Core: beneath the thing's own prefix."""
     return f"devices/{thing}/{box}"

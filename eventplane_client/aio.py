@@ -14,6 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from eventplane.conversation.open_requests import Replies
 from eventplane.envelope import Envelope
 from eventplane_client.client import INBOX, Client
 from eventplane_client.errors import NothingThereError
@@ -53,9 +54,9 @@ class AsyncInbox:
         """The next event, to be settled by `ack` or `nack`. Raises what `Inbox.receive` raises."""
         return await self._client.run(lambda: self._inbox.receive(timeout_s))
 
-    async def ack(self, received: Received) -> None:
+    async def ack(self, received: Received, answer: object = None) -> None:
         """See `Received.ack`."""
-        await self._client.run(received.ack)
+        await self._client.run(lambda: received.ack(answer))
 
     async def nack(self, received: Received, error: BaseException | str = "nack") -> None:
         """See `Received.nack`."""
@@ -96,6 +97,19 @@ class AsyncClient:
     async def put(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
         """See `Client.put`."""
         await self.run(lambda: self._client.put(event, timeout_s))
+
+    async def request(
+        self,
+        event: Envelope | BaseCloudEvent | bytes | str,
+        timeout_s: float = 300.0,
+        *,
+        durable: bool = True,
+        expires: bool = True,
+    ) -> Replies:
+        """See `Client.request`; in a thread of its own, so that other calls go on while it waits."""
+        return await asyncio.to_thread(
+            self._client.request, event, timeout_s, durable=durable, expires=expires
+        )
 
     async def subscribe(
         self, filter: object = None, *, name: str = INBOX, on_doubt: Doubt | None = None

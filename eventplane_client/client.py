@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from eventplane.conversation import errors as conversation_errors
+from eventplane.conversation.circuit import Circuit
+from eventplane.conversation.open_requests import Replies
 from eventplane.envelope import Envelope
 from eventplane_client.cloud_event import envelope_of
-from eventplane_client.errors import ClosedError, UnavailableError
+from eventplane_client.conversation import Conversations, NoConversations
+from eventplane_client.errors import ClosedError, NotAskingError, TooManyRequestsError, UnavailableError
 from eventplane_client.inbox import Inbox
 from eventplane_client.interest import Interest, checked_announcement
 from eventplane_client.notices import Listener, log_notice
@@ -50,10 +54,12 @@ class Client:
         subscriptions: Subscriptions,
         *,
         interest: Interest | None = None,
+        conversations: Conversations | None = None,
         mode: Mode = Mode.EXACTLY_ONCE,
         gap_timeout_s: float | None = None,
         on_notice: Listener = log_notice,
     ) -> None:
+        self._conversations = conversations or NoConversations("nobody can be asked here", "use `connect`")
         self.participant = participant
         self._transport = transport
         self._open_filter = open_filter
@@ -93,6 +99,44 @@ class Client:
         self._put[key] = None
         if len(self._put) > _REMEMBERED_PUTS:
             self._put.popitem(last=False)
+
+    def request(
+        self,
+        event: Envelope | BaseCloudEvent | bytes | str,
+        timeout_s: float = 300.0,
+        *,
+        durable: bool = True,
+        expires: bool = True,
+    ) -> Replies:
+        """Send an event and wait for what all who handle it reply: their replies, by participant.
+
+        `not_awaited` is one whose circuit is open (see `peers`), `unhandled` one that handles such events no
+        more; nobody at all gives no replies. Without `durable` the event is dropped where it cannot be sent
+        at once. With `expires` nobody handles it after the timeout. Several threads may ask at once.
+
+        Raises:
+            RequestTimeoutError: somebody did not reply within `timeout_s` seconds; it has the replies.
+            RequestDroppedError: without `durable`: it could not be sent.
+            NotAskingError: the contract does not let the participant ask like this.
+            TooManyRequestsError: so many requests are open as there may be.
+            ClientSettingsError: the backend needs the contract to know who handles an event.
+            EnvelopeError: it is no event, or a request already.
+            NotConfirmedError, NoRoomError, RefusedError, UnavailableError, ClosedError: as of `put`.
+        """
+        if self._closed:
+            raise ClosedError(self.participant)
+        try:
+            return self._conversations.request(
+                envelope_of(event), timeout_s, durable=durable, expires=expires
+            )
+        except (conversation_errors.NotAskingError, conversation_errors.NotOneDeviceError) as error:
+            raise NotAskingError(self.participant, str(error)) from error
+        except conversation_errors.TooManyRequestsError as error:
+            raise TooManyRequestsError(self.participant, str(error)) from error
+
+    def peers(self) -> dict[str, Circuit]:
+        """The circuit of each peer that was asked: whether requests wait for it."""
+        return self._conversations.peers()
 
     def subscribe(self, filter: object = None, *, name: str = INBOX, on_doubt: Doubt | None = None) -> Inbox:
         """The participant's inbox; with a `filter` also a route of its own into it, called `name`.
@@ -157,6 +201,7 @@ class Client:
             self._interest.close()
         for inbox in self._inboxes:
             inbox.close(ClosedError(self.participant))
+        self._conversations.close()
         self._transport.close()
         if self._filter:
             self._filter.close()

@@ -6,11 +6,15 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eventplane.contract.interest import TABLE as INTEREST_TABLE
+from eventplane.contract.replies import REPLIES
 from eventplane.contract.subscription import TABLE as SUBSCRIPTIONS_TABLE
 from eventplane.resource_names import resource_name
+from eventplane_client.asker import QueueAsker
 from eventplane_client.client import Client
+from eventplane_client.conversation import Conversations, NoConversations, telling
 from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
 from eventplane_client.dynamodb_table import WINDOW_S
 from eventplane_client.errors import ClientSettingsError
@@ -23,6 +27,9 @@ from eventplane_client.ports import MessageFilter, Mode
 from eventplane_client.settings import ClientSettings, host_and_port, state_path
 from eventplane_client.subscription import NoSubscriptions
 from eventplane_client.telemetry import NoTelemetry, Telemetry
+
+if TYPE_CHECKING:
+    from eventplane_client.sqs import SqsTransport
 
 _planes: dict[str, MemoryPlane] = {}
 _lock = threading.Lock()
@@ -72,12 +79,17 @@ def _telemetry(settings: ClientSettings) -> Telemetry:
 
 def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
     plane = memory_plane(name)
+    transport = MemoryTransport(plane, settings.participant)
+    replies = MemoryTransport(plane, f"{settings.participant}.{REPLIES}")
     return Client(
         settings.participant,
-        MemoryTransport(plane, settings.participant),
+        transport,
         filter_of(settings, "memory:", on_notice),
         MemorySubscriptions(plane, settings.participant),
         interest=MemoryInterest(plane, settings.participant),
+        conversations=QueueAsker(
+            settings.participant, transport, replies, plane.handlers, telling(on_notice)
+        ),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
@@ -110,7 +122,12 @@ def _over_mqtt(
         )
     open_filter = filter_of(settings, "memory:", on_notice)
     transport = MqttTransport(
-        settings.participant, host, port, max_receives=settings.max_receives, profile=profile
+        settings.participant,
+        host,
+        port,
+        max_receives=settings.max_receives,
+        profile=profile,
+        on_peer=telling(on_notice),
     )
     return Client(
         settings.participant,
@@ -118,6 +135,7 @@ def _over_mqtt(
         open_filter,
         NoSubscriptions("a device routes by the contract of its image alone"),
         interest=transport.interest,
+        conversations=transport,
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
@@ -149,10 +167,37 @@ def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Cli
         interest=DynamoDbInterest(
             aws_client("dynamodb"), resource_name(environment, INTEREST_TABLE), settings.participant
         ),
+        conversations=_conversations(settings, environment, transport, on_notice),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
     )
+
+
+def _conversations(
+    settings: ClientSettings, environment: str, transport: SqsTransport, on_notice: Listener
+) -> Conversations:
+    """Who asks knows by the contract who handles an event; who does not ask needs none."""
+    from eventplane_client.aws import aws_client
+    from eventplane_client.contract_in_force import CONTRACTS_TABLE, ContractInForce, deployed_contract
+
+    if not settings.contract:
+        return NoConversations("it is missing", "name the file of the compiled contract that is deployed")
+    contract = deployed_contract(Path(settings.contract))
+    participant = contract.participants.get(settings.participant)
+    if participant is None or participant.replies is None:
+        return NoConversations(
+            f"{settings.participant} asks nothing", "give it `asks` in the contract, and deploy"
+        )
+    in_force = ContractInForce(
+        settings.participant,
+        contract,
+        aws_client("dynamodb"),
+        resource_name(environment, CONTRACTS_TABLE),
+        resource_name(environment, SUBSCRIPTIONS_TABLE),
+    )
+    replies = transport.for_replies(environment)
+    return QueueAsker(settings.participant, transport, replies, in_force.handlers, telling(on_notice))
 
 
 def _dynamodb(

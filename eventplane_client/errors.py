@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eventplane.contract import Problem
+from eventplane.conversation.open_requests import Replies
 from eventplane.errors import EventPlaneError
 
 
@@ -74,6 +75,54 @@ class UnavailableError(ClientError):
         super().__init__(
             f"{participant}: {problem}; see that it is reachable and that this program may use it"
         )
+        self.participant = participant
+        self.problem = problem
+
+
+class RequestTimeoutError(ClientError):
+    """`missing` did not reply within `timeout_s` seconds; `replies` are those that came.
+
+    `missing` is None when nobody said who handles the event: then it was not sent.
+    """
+
+    def __init__(
+        self, participant: str, timeout_s: float, replies: Replies, missing: Sequence[str] | None
+    ) -> None:
+        what = (
+            "nobody said who handles the event, and it was not sent; see whether the forwarder runs"
+            if missing is None
+            else f"no reply of {', '.join(missing)}; see whether they run and are reachable"
+        )
+        super().__init__(f"{participant}: after {timeout_s} s {what}")
+        self.participant = participant
+        self.timeout_s = timeout_s
+        self.replies = replies
+        self.missing = None if missing is None else tuple(missing)
+
+
+class RequestDroppedError(ClientError):
+    """A request that is not `durable` could not be sent at once, and was dropped: `problem` says why."""
+
+    def __init__(self, participant: str, problem: str) -> None:
+        super().__init__(f"{participant}: the request was dropped: {problem}; ask again, or ask `durable`")
+        self.participant = participant
+        self.problem = problem
+
+
+class NotAskingError(ClientError):
+    """The contract does not let `participant` ask like this: `problem`, with a remedy."""
+
+    def __init__(self, participant: str, problem: str) -> None:
+        super().__init__(problem)
+        self.participant = participant
+        self.problem = problem
+
+
+class TooManyRequestsError(ClientError):
+    """So many requests are open as there may be, `problem` says how many."""
+
+    def __init__(self, participant: str, problem: str) -> None:
+        super().__init__(f"{participant}: {problem}")
         self.participant = participant
         self.problem = problem
 

@@ -104,7 +104,8 @@ def handles_events(
     """Makes of a function of one event a handler of the batches of the inbox of `participant`.
 
     The event source mapping needs `ReportBatchItemFailures`. An exception brings the event back, and at the
-    queue's limit makes a dead letter of it with the exception as reason; in a FIFO queue what follows in its
+    queue's limit makes a dead letter of it with the exception as reason. What it returns is the answer to
+    whoever waits for a reply. In a FIFO queue what follows in its
     group waits. `wiring` gives transport and filter in the place of those of `environment`; it is called
     once, with the first batch. `telemetry` is told of each event.
     """
@@ -116,10 +117,11 @@ def handles_events(
             outbox, filter = wire()
             batch = BatchTransport(event, outbox)
 
-            def in_time(event: Envelope) -> None:
-                function(event)
+            def in_time(event: Envelope) -> object:
+                answer = function(event)
                 if context.get_remaining_time_in_millis() < RESERVE_MS:
                     inbox.stop()
+                return answer
 
             with Inbox(
                 participant,

@@ -25,9 +25,12 @@ class Received:
         self._inbox = inbox
         self._delivery = delivery
 
-    def ack(self) -> None:
-        """It is handled; on return that is remembered. Raises `AlreadySettledError`, `StateError`."""
-        self._inbox.settle(self._delivery)
+    def ack(self, answer: object = None) -> None:
+        """It is handled; on return that is remembered. If somebody waits for a reply, it is the `answer`.
+
+        Raises `AlreadySettledError`, `StateError`.
+        """
+        self._inbox.settle(self._delivery, answer)
 
     def traced(self) -> AbstractContextManager[None]:
         """What is put within belongs to the trace of this event, where the client tells of traces."""
@@ -86,7 +89,7 @@ class Inbox:
 
     def get_batch(self, most: int, timeout_s: float = LONG_POLL_S) -> list[Envelope]:
         """Up to `most` events, at least one; those before are handled. Raises what `get` raises."""
-        handled = [each for each in self._got if not each.is_settled]
+        handled = self._handled()
         self._got = self._next(most, timeout_s, handled)
         if not self._got:
             raise NothingThereError(self.participant, timeout_s)
@@ -116,6 +119,7 @@ class Inbox:
     def handle(self, handler: Callable[[Envelope], object], *, idle_s: float | None = None) -> None:
         """Call `handler` with each event. When it raises, the event comes again or is a dead letter at last.
 
+        What it returns is the answer to whoever waits for a reply; one that failed for good is told as well.
         Ends when the inbox is closed, after `stop`, or when nothing came for `idle_s` seconds.
         """
         while not (self._closed or self._stopping):
@@ -127,18 +131,19 @@ class Inbox:
                 continue
             try:
                 with received.traced():
-                    handler(received.event)
+                    answer = handler(received.event)
             except Exception as error:  # noqa: BLE001 (whatever it is, it is the reason)
                 received.nack(error)
             else:
-                received.ack()
+                received.ack(answer)
 
     def stop(self) -> None:
         """Let `handle` end after the event under way; also from a signal handler."""
         self._stopping = True
 
-    def settle(self, delivery: Delivery) -> None:
+    def settle(self, delivery: Delivery, answer: object = None) -> None:
         """See `Received.ack`."""
+        self._reader.reply_to(delivery, answer)
         self._reader.settle([delivery])
 
     def give_back(self, delivery: Delivery, error: BaseException | str) -> None:
@@ -154,7 +159,7 @@ class Inbox:
             return
         self._closed = True
         try:
-            got = [each for each in self._got if not each.is_settled]
+            got = self._handled() if error is None else [each for each in self._got if not each.is_settled]
             if error is None:
                 self._reader.settle(got)
             # Who was interrupted, or closed from outside, has not failed.
@@ -174,6 +179,12 @@ class Inbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close(error)
+
+    def _handled(self) -> list[Delivery]:
+        handled = [each for each in self._got if not each.is_settled]
+        for each in handled:
+            self._reader.reply_to(each, None)
+        return handled
 
     def _next(self, most: int, timeout_s: float, handled: list[Delivery]) -> list[Delivery]:
         if self._closed:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from time import monotonic
 
 from eventplane.contract import Priority
+from eventplane.contract.replies import REPLIES
+from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
+from eventplane.conversation.reply import Replier
 from eventplane.envelope import Envelope
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Filter
@@ -86,6 +89,19 @@ class MemoryPlane:
                     each is None or each.matches(event.attributes) for each in filters.values()
                 ) and self._is_wanted(participant, event):
                     self.deliver(participant, event)
+
+            if event.type == REPLY_TYPE:
+                self.deliver(f"{event.attributes.get(REPLY_TO)}.{REPLIES}", event)
+
+    def handlers(self, event: Envelope) -> frozenset[Replier]:
+        """Who is expected to answer a request: its subscribers, itself left out."""
+        with self._changed:
+            return frozenset(
+                Replier(participant)
+                for participant, filters in self._filters.items()
+                if participant != event.attributes.get(REPLY_TO)
+                and any(each is None or each.matches(event.attributes) for each in filters.values())
+            )
 
     def deliver(self, participant: str, event: Envelope) -> None:
         """Straight into one inbox, as a transport does that delivers twice."""

@@ -18,10 +18,23 @@ from edge.errors import (
     StoreFullError,
     WindowFullError,
 )
+from edge.errors import NotAskingError as NotAsking
+from edge.errors import RequestDroppedError as DroppedRequest
+from edge.errors import RequestTimeoutError as LateRequest
 from edge.service import ServiceClient
 from eventplane.announcement import Announcement
+from eventplane.conversation.circuit import Circuit
+from eventplane.conversation.open_requests import Replies
 from eventplane.envelope import Envelope
-from eventplane_client.errors import ClosedError, NoRoomError, NotConfirmedError, RefusedError
+from eventplane_client.errors import (
+    ClosedError,
+    NoRoomError,
+    NotAskingError,
+    NotConfirmedError,
+    RefusedError,
+    RequestDroppedError,
+    RequestTimeoutError,
+)
 from eventplane_client.ports import Message
 
 DEFAULT_PORT = 1883
@@ -79,6 +92,13 @@ class MqttTransport:
                 self._service.put(event, timeout_s)
             else:
                 self._service.send(event, timeout_s)
+
+    def request(self, event: Envelope, timeout_s: float, *, durable: bool, expires: bool) -> Replies:
+        with self._named_errors(timeout_s):
+            return self._service.request(event, timeout_s, durable=durable, expires=expires)
+
+    def peers(self) -> dict[str, Circuit]:
+        return self._service.peers()
 
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         give_up = monotonic() + timeout_s
@@ -139,5 +159,13 @@ class MqttTransport:
             raise RefusedError(self._participant, error.reason, "it was kept as a dead letter") from error
         except MessageTooLargeError as error:
             raise RefusedError(self._participant, "too_large", str(error)) from error
+        except LateRequest as error:
+            raise RequestTimeoutError(
+                self._participant, error.timeout_s, error.replies, error.missing
+            ) from error
+        except DroppedRequest as error:
+            raise RequestDroppedError(self._participant, error.problem) from error
+        except NotAsking as error:
+            raise NotAskingError(self._participant, error.problem) from error
         except ClientClosedError as error:
             raise ClosedError(self._participant) from error

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from eventplane.conversation.circuit import Circuit
+
 _log = logging.getLogger(__name__)
 
 
@@ -69,7 +71,17 @@ class DeadLettered:
     detail: str
 
 
-Notice = EpochChanged | SequenceGap | InDoubt | StateCreated | StateHealed | StateLost | DeadLettered
+@dataclass(frozen=True, slots=True)
+class PeerChanged:
+    """Requests wait for `peer` no more (`open`), to see whether it is back (`half_open`), or again."""
+
+    peer: str
+    circuit: Circuit
+
+
+Notice = (
+    EpochChanged | SequenceGap | InDoubt | StateCreated | StateHealed | StateLost | DeadLettered | PeerChanged
+)
 
 Listener = Callable[[Notice], None]
 

@@ -7,8 +7,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic
 
+from eventplane.conversation.reply import Failure, Reply, Status, replier_to, write_reply
+from eventplane.conversation.request import is_request
 from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane_client.conversation import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
 from eventplane_client.errors import AlreadySettledError, ClientError
@@ -101,6 +104,11 @@ class Reader:
             self._filter.claim((), [each.key for each in handled])
         self._end(handled)
 
+    def reply_to(self, handled: Delivery, answer: object) -> None:
+        """Before it is settled: after a crash in between the reply is repeated, and counts once."""
+        if not handled.is_settled:
+            self._reply(handled.event, Status.HANDLED, answer)
+
     def give_back(self, failed: Delivery, error: BaseException | str, *, is_failure: bool = True) -> None:
         """It comes again, or becomes a dead letter once the channel's limit is reached by failures."""
         _check_open([failed])
@@ -108,6 +116,7 @@ class Reader:
         message = failed.message
         if self._mode is Mode.AT_MOST_ONCE:
             self._end([failed])
+            self._reply(failed.event, Status.FAILED, failure=_failure(error))
             return
         is_last = is_failure and message.attempt >= self._transport.max_receives
         if is_last and failed.event.type != DEAD_LETTER_TYPE:
@@ -263,6 +272,18 @@ class Reader:
             else:
                 self._let_come(each, 0)
 
+    def _reply(
+        self, event: Envelope, status: Status, answer: object = None, failure: Failure | None = None
+    ) -> None:
+        if not is_request(event):
+            return
+        reply = Reply(replier_to(event, self._participant), status, answer, failure)
+        try:
+            self._transport.put(write_reply(event, reply, timestamp()), _PUT_S, durable=True)
+        except ClientError as error:
+            # The work is done, and must not be done again for the sake of telling.
+            _log.warning("%s: a reply is lost: %s", self._participant, error)
+
     def _bury(self, message: Message, delivery: Delivery | None, refusal: Refusal) -> bool:
         """Make a dead letter of what can never be handled; False, and nothing has changed, if that fails."""
         event = delivery.event if delivery else None
@@ -275,12 +296,17 @@ class Reader:
                 self._transport.release(message, _BUSY_S)
             return False
         if delivery:
+            self._reply(delivery.event, Status.FAILED, failure=Failure(refusal.reason, refusal.detail))
             self.settle([delivery])
         elif self._mode is not Mode.AT_MOST_ONCE:
             self._transport.acknowledge([message])
         source, id = event.key if event else ("", "")
         self._on_notice(DeadLettered(source, id, refusal.reason, refusal.detail))
         return True
+
+
+def _failure(error: BaseException | str) -> Failure:
+    return Failure(error, error) if isinstance(error, str) else Failure.of(error)
 
 
 def _check_open(deliveries: Sequence[Delivery]) -> None:

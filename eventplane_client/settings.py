@@ -31,6 +31,7 @@ class ClientSettings:
         mode: how often an event comes out.
         window: events that are remembered; with DynamoDB seconds.
         gap_timeout_s: hold events that came before their predecessors by `sequence` for so long; None: not.
+        contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it.
         max_receives: deliveries before a dead letter, where the transport does not know the limit.
         telemetry: `none`, or `opentelemetry`: tell the program's SDK of traces and metrics.
         trace_share: of the events without a trace so many are drawn, 0 to 1: as the plane's functions do.
@@ -45,6 +46,7 @@ class ClientSettings:
     telemetry: str = "none"
     trace_share: float = DEFAULT_SHARE
     max_receives: int = 5
+    contract: str = ""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> ClientSettings:
@@ -81,6 +83,7 @@ class ClientSettings:
             telemetry=text("telemetry", "none"),
             trace_share=_share(text("trace_share", str(DEFAULT_SHARE))),
             max_receives=int(number("max_receives", "5")),
+            contract=text("contract", ""),
         )
 
     def transport_parts(self) -> tuple[str, str]:

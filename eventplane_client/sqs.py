@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.contract.replies import REPLIES
 from eventplane.envelope import Envelope
 from eventplane.resource_names import queue_name
 from eventplane.sqs_binding import DATA_TYPE, HintsError, to_message
@@ -71,6 +72,20 @@ class SqsTransport:
             outbox=outbox,
             visibility_s=float(attributes["VisibilityTimeout"]),
             max_receives=int(redrive.get("maxReceiveCount", max_receives)),
+        )
+
+    def for_replies(self, environment: str) -> Self:
+        """The same participant reading the replies to what it asks. Raises `UnavailableError`."""
+        name = queue_name(environment, f"{self._participant}-{REPLIES}")
+        with unavailable(self._participant):
+            url = self._sqs.get_queue_url(QueueName=name)
+        return type(self)(
+            self._participant,
+            self._sqs,
+            inbox=str(url["QueueUrl"]),
+            outbox=self._outbox,
+            visibility_s=0,
+            max_receives=self.max_receives,
         )
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:  # noqa: ARG002 (boto3 has its own)

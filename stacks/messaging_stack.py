@@ -15,6 +15,7 @@ from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue
 from stacks.config import Environment, FunctionSize
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.queue_pair import QueuePair
+from stacks.constructs.reply_queue import ReplyQueue
 from stacks.constructs.webhook_secret import WebhookSecret
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
@@ -48,6 +49,11 @@ class MessagingStack(PlaneStack):
             pair = QueuePair(self, name, environment=environment, participant=participant)
             self._output(f"{name}Inbox", pair.inbox)
             self._output(f"{name}Outbox", pair.outbox)
+            if participant.replies is not None:
+                queue = ReplyQueue(
+                    self, f"{name}Replies", environment=environment, channel=participant.replies
+                )
+                CfnOutput(self, f"{name}RepliesUrl", value=queue.queue.queue_url)
             if participant.inbox.webhook:
                 secret = WebhookSecret(
                     self, f"{name}Webhook", environment=environment, participant=participant.name

@@ -52,6 +52,11 @@ class RoutingStack(PlaneStack):
         outboxes = {
             name: self._channel_queue(f"{name}Outbox", each.outbox) for name, each in services.items()
         }
+        destinations |= {
+            each.replies.address: self._channel_queue(f"{name}Replies", each.replies)
+            for name, each in services.items()
+            if each.replies is not None and not each.retired
+        }
         device = contract.device
         if DOWNLINK in contract.participants:
             destinations[device.inbox.address] = self._channel_queue("DeviceInbox", device.inbox)

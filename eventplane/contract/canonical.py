@@ -60,7 +60,7 @@ def _format(
     """The lowest that says it all: devices in the field go on reading what concerns them."""
     if any(each.interest is not None for each in routes):
         return FORMAT
-    if any(each.outbox.forward is not Forward.ALL for each in participants.values()):
+    if any(each.asks or each.outbox.forward is not Forward.ALL for each in participants.values()):
         return FORMAT
     inboxes = [each.inbox for each in participants.values()]
     if any(each.downlink is Downlink.STATE for each in inboxes):
@@ -81,6 +81,8 @@ def _participant(participant: Participant) -> dict[str, Any]:
     if participant.retired:
         # Left out otherwise: devices whose software has never heard of it go on reading their contract.
         document["retired"] = True
+    if participant.asks:
+        document["asks"] = list(participant.asks)
     return document
 
 

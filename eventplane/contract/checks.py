@@ -13,6 +13,7 @@ from eventplane.contract.loops import relay_loops, service_loops
 from eventplane.contract.model import Contract, Ordering, ParticipantKind, Place, Route
 from eventplane.contract.paths import taken, types_of
 from eventplane.contract.possibilities import Takes, can_match, of_type, possible
+from eventplane.contract.replies import reply_routes
 from eventplane.contract.sending import misnamed_sends, unsent_types
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
@@ -90,7 +91,10 @@ def _untaken_types(contract: Contract, takes: Takes) -> Iterator[Problem]:
 
 
 def _doubtful_filters(contract: Contract, takes: Takes) -> Iterator[Problem]:
+    ours = reply_routes(contract.participants)
     for route in contract.routes:
+        if route.name in ours:
+            continue
         path = f"routes.{route.name}.filter"
         yield from _lint(route.filter, path)
         if contract.event_types:

@@ -17,7 +17,8 @@ from eventplane.contract.event_type_reader import read_event_types
 from eventplane.contract.filter_reader import read_filter, read_interest
 from eventplane.contract.model import Contract, EventType, Participant, ParticipantKind, Place, Route
 from eventplane.contract.reader import Section
-from eventplane.contract.sends import read_sends
+from eventplane.contract.replies import REPLIES, replies_channel, with_reply_routes
+from eventplane.contract.sends import read_asks, read_sends
 
 
 def compile_contract(document: object, origin: str) -> Contract:
@@ -83,6 +84,7 @@ def _read(document: object, origin: str) -> _Parts:
         _read_route(each, section, participants)
         for each, section in sorted(top.section("routes").entries().items())
     )
+    routes = with_reply_routes(routes, participants, top)
     top.finish()
     _check_whole(top, participants, routes)
     if problems:
@@ -108,6 +110,7 @@ def _read_participant(name: str, section: Section) -> Participant:
         if section.raw("kind") is None:
             section.fault("kind", "it is missing", "say where the participant lives: device_service, ...")
         kind = ParticipantKind.CLOUD_SERVICE
+    asks = read_asks(section)
     participant = Participant(
         name=name,
         kind=kind,
@@ -116,7 +119,11 @@ def _read_participant(name: str, section: Section) -> Participant:
         outbox=read_channel(name, kind, section.section("outbox")),
         sends=read_sends(section),
         retired=section.boolean("retired", default=False),
+        asks=asks,
+        replies=replies_channel(name, kind) if asks else None,
     )
+    if asks and kind is ParticipantKind.DEVICE:
+        section.fault("asks", "a device asks nothing by itself", "let a service on it ask")
     if participant.retired and kind is not ParticipantKind.CLOUD_SERVICE:
         section.fault("retired", f"a {kind} has no queues that could hold events", "just remove it")
     section.finish()
@@ -141,6 +148,9 @@ def _place_of(destination: str, section: Section, participants: Mapping[str, Par
         section.fault("to", f"participant {participant!r} is unknown", f"declare it, or use one of: {known}")
         return Place.CLOUD
     writable = "outbox" if target.kind is ParticipantKind.DEVICE and box == "outbox" else "inbox"
+    if box == REPLIES and target.replies is not None:
+        # Whether it is the one that belongs there is checked once all routes are known.
+        return Place.CLOUD if target.kind is ParticipantKind.CLOUD_SERVICE else Place.DEVICE
     if box != writable:
         section.fault(
             "to",

@@ -155,7 +155,8 @@ class Participant:
     """Someone who sends through `outbox` and receives through `inbox`.
 
     `sends` are the types of its events, a prefix where one ends in `.*`; None where it does not say. One that
-    is `retired` still has its queues and may empty them, but no route leads to it.
+    is `retired` still has its queues and may empty them, but no route leads to it. `asks` are, likewise, the
+    types of its requests, whose replies come over `replies`; one that asks nothing has no such channel.
     """
 
     name: str
@@ -165,13 +166,27 @@ class Participant:
     outbox: Channel
     sends: tuple[str, ...] | None
     retired: bool = False
+    asks: tuple[str, ...] = ()
+    replies: Channel | None = None
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """All that it has."""
+        return (self.inbox, self.outbox) if self.replies is None else (self.inbox, self.outbox, self.replies)
 
     def may_send(self, event_type: str) -> bool:
         """Whether `sends` names the type; a participant that does not say counts as sending none."""
-        return any(
-            event_type.startswith(each[:-1]) if each.endswith(".*") else event_type == each
-            for each in self.sends or ()
-        )
+        return _names(self.sends or (), event_type)
+
+    def may_ask(self, event_type: str) -> bool:
+        """Whether `asks` names the type."""
+        return _names(self.asks, event_type)
+
+
+def _names(types: tuple[str, ...], event_type: str) -> bool:
+    return any(
+        event_type.startswith(each[:-1]) if each.endswith(".*") else event_type == each for each in types
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +237,7 @@ class Contract:
         channels = {
             channel.address: channel
             for participant in self.participants.values()
-            for channel in (participant.inbox, participant.outbox)
+            for channel in participant.channels
         }
         object.__setattr__(self, "_channels", MappingProxyType(channels))
 

@@ -88,7 +88,15 @@ def cloud_inboxes(contract: Contract) -> Iterator[Channel]:
         yield contract.device.inbox
 
 
-def unserved(contract: Contract, inboxes: Collection[str]) -> list[Route]:
-    """The routes of the cloud that lead elsewhere than to the `inboxes` there are queues for."""
-    reachable = {inbox.address for inbox in cloud_inboxes(contract)}.intersection(inboxes)
+def cloud_destinations(contract: Contract) -> Iterator[Channel]:
+    """All that routers in the cloud write to: those, and the channels for replies."""
+    yield from cloud_inboxes(contract)
+    for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
+        if service.replies is not None:
+            yield service.replies
+
+
+def unserved(contract: Contract, queues: Collection[str]) -> list[Route]:
+    """The routes of the cloud that lead elsewhere than to the channels that have one of the `queues`."""
+    reachable = {each.address for each in cloud_destinations(contract)}.intersection(queues)
     return [route for route in contract.routes_at(Place.CLOUD) if route.destination not in reachable]

@@ -7,18 +7,20 @@ from collections.abc import Iterator
 from eventplane.contract.channel_reader import is_default
 from eventplane.contract.errors import Problem
 from eventplane.contract.model import Contract, Participant, ParticipantKind
+from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.delivery import DEAD_LETTER_TYPE
 
 
 def misnamed_sends(contract: Contract) -> Iterator[Problem]:
-    """Types under `sends` that are none of the contract's. A family may still be without members."""
+    """Types under `sends` or `asks` that are none of the contract's. A family may be without members."""
     if not contract.event_types:
         return
     for participant in contract.participants.values():
-        for each in participant.sends or ():
+        named = [("sends", each) for each in participant.sends or ()]
+        for member, each in named + [("asks", each) for each in participant.asks]:
             if each not in contract.event_types and not each.endswith(".*"):
                 yield Problem(
-                    f"participants.{participant.name}.sends",
+                    f"participants.{participant.name}.{member}",
                     f"{each} is no event type of the contract",
                     "correct the type, or declare the event type",
                 )
@@ -32,8 +34,10 @@ def unsent_types(contract: Contract) -> Iterator[Problem]:
     if len(silent) == len(participants) or any(_is_sender(each, written) for each in silent):
         return
     for name in contract.event_types:
-        # Dead letters are the routers' own.
-        if name != DEAD_LETTER_TYPE and not any(each.may_send(name) for each in participants):
+        # Dead letters are the routers' own; everybody may reply.
+        if name not in (DEAD_LETTER_TYPE, REPLY_TYPE) and not any(
+            each.may_send(name) for each in participants
+        ):
             yield Problem(
                 f"event_types.{name}",
                 "no participant declares that it sends it",

@@ -22,7 +22,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from eventplane.contract import ContractError, load_compiled
-from eventplane.contract.publication import cloud_inboxes
+from eventplane.contract.publication import cloud_destinations
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import urgent_rule
 from lambdas.archive_writer.service import ArchiveWriterService
@@ -77,7 +77,7 @@ class Functions:
 
     def __init__(self, folder: Path) -> None:
         contract = load_compiled((folder / CONTRACT).read_bytes(), CONTRACT)
-        inboxes = cloud_inboxes(contract)
+        inboxes = cloud_destinations(contract)
         queues = {each.address: folder / ARRIVALS / f"{each.participant}.jsonl" for each in inboxes}
         archive = Archive(FileS3(folder), ARCHIVE)
         self._writer = ArchiveWriterService(archive=archive, clock=system_clock)

@@ -20,7 +20,7 @@ from stacks.findings import PLAIN_HTTP, accept
 DEAD_LETTER_RETENTION: Final = Duration.days(14)
 """The longest that SQS allows: whoever looks after the plane may be on holiday."""
 
-_DATA_KEY_REUSE: Final = Duration.hours(1)
+DATA_KEY_REUSE: Final = Duration.hours(1)
 """How long SQS goes on with one data key. Each queue asks the customer's key once in that time for each role
 that writes or reads it: a dozen queues at about $0.10 a month, where the default of 5 minutes costs $1."""
 
@@ -61,7 +61,7 @@ class DurableQueue(Construct):
             fifo=fifo,
             encryption=encryption,
             encryption_master_key=key,
-            data_key_reuse=_DATA_KEY_REUSE if key else None,
+            data_key_reuse=DATA_KEY_REUSE if key else None,
             enforce_ssl=not environment.is_emulated,
             removal_policy=environment.removal_policy,
             retention_period=DEAD_LETTER_RETENTION,
@@ -77,7 +77,7 @@ class DurableQueue(Construct):
             fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID if is_fifo else None,
             encryption=encryption,
             encryption_master_key=key,
-            data_key_reuse=_DATA_KEY_REUSE if key else None,
+            data_key_reuse=DATA_KEY_REUSE if key else None,
             enforce_ssl=not environment.is_emulated,
             removal_policy=environment.removal_policy,
             retention_period=retention,

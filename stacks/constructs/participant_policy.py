@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from eventplane.contract import Participant, interest, subscription
+from eventplane.contract import Channel, Participant, interest, subscription
 from stacks.config import Environment
-from stacks.constructs.client_tables import FILTER, allow_own_items
+from stacks.constructs.client_tables import FILTER, allow_own_items, allow_subscriptions
+from stacks.constructs.contract_table import allow_read
 from stacks.constructs.customer_key import allow_key
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.service_role import allow
@@ -34,6 +37,7 @@ class ParticipantPolicy(Construct):
             for box in (participant.inbox, participant.outbox)
         )
         name = participant.name
+        replies = [] if participant.replies is None else [self._replies(environment, participant.replies)]
         read, write = [*_READ], ["sqs:SendMessage"]
         if environment.is_emulated:
             # AWS asks for the actions above; the emulator asks for what was called.
@@ -44,7 +48,7 @@ class ParticipantPolicy(Construct):
             managed_policy_name=environment.resource_name(f"{name}-client"),
             description=f"What the program of {name} may do in the event plane.",
             statements=[
-                allow(["sqs:GetQueueUrl"], [inbox, outbox]),
+                allow(["sqs:GetQueueUrl"], [inbox, outbox, *replies]),
                 # A webhook's inbox has its reader in the plane.
                 *([] if participant.inbox.webhook else [allow(read, [inbox])]),
                 allow(write, [outbox]),
@@ -57,6 +61,18 @@ class ParticipantPolicy(Construct):
                     )
                     for table in (subscription.TABLE, interest.TABLE)
                 ),
+                *(self._asking(environment, read, replies) if replies else ()),
                 *allow_key(environment),
             ],
         )
+
+    def _replies(self, environment: Environment, channel: Channel) -> str:
+        return find_channel_queue(self, "Replies", environment=environment, channel=channel).queue_arn
+
+    def _asking(
+        self, environment: Environment, read: Sequence[str], replies: Sequence[str]
+    ) -> Iterator[iam.PolicyStatement]:
+        """Who asks reads the replies, and who shall give them: the contract and all subscriptions."""
+        yield allow(read, replies)
+        yield allow_read(self, environment=environment)
+        yield allow_subscriptions(self, environment=environment)

@@ -80,7 +80,7 @@ def test_the_replay_may_read_the_tap_and_write_inboxes_and_nothing_else(dev: Tem
         *("sqs:SendMessage", "sqs:ChangeMessageVisibility", "dynamodb:GetItem", "dynamodb:Scan"),
         *("s3:GetObject", "s3:PutObject", "s3:ListBucket"),
     }
-    assert all('-inbox"' in target for target in may["sqs:SendMessage"])
+    assert all('-inbox"' in target or '-replies"' in target for target in may["sqs:SendMessage"])
     folders = {
         action: {each.split("/")[-2] for each in may[action]} for action in ("s3:GetObject", "s3:PutObject")
     }
@@ -153,7 +153,7 @@ def test_a_router_may_write_inboxes_and_read_contracts_and_nothing_else(
         assert all("table/eventplane-dev-contracts" in target for target in granted["dynamodb:GetItem"])
         (source,) = granted["sqs:ChangeMessageVisibility"]
         assert source.endswith(('ingest"]]}', 'ingest-urgent"]]}', '-outbox"]]}'))
-        assert all('-inbox"' in target for target in granted["sqs:SendMessage"]), granted
+        assert all('-inbox"' in each or '-replies"' in each for each in granted["sqs:SendMessage"]), granted
 
 
 def test_a_participants_program_may_use_its_own_queues_and_items_and_nothing_else(
@@ -177,11 +177,17 @@ def test_a_participants_program_may_use_its_own_queues_and_items_and_nothing_els
                     "eventplane-dev-filter",
                     "eventplane-dev-subscriptions",
                     "eventplane-dev-interest",
+                    # Who asks has to know who is to answer.
+                    *(["eventplane-dev-contracts"] if contract.participants[participant].asks else []),
                 )
                 assert any(each in target for each in own), target
                 assert "*" not in target
-            if any(each.startswith("dynamodb:") for each in words(statement["Action"])):
-                assert "dynamodb:Scan" not in words(statement["Action"])
+            actions = words(statement["Action"])
+            if contract.participants[participant].asks and "Condition" not in statement:
+                may_read = {"dynamodb:GetItem", "dynamodb:Scan"}
+                assert {each for each in actions if each.startswith("dynamodb:")} <= may_read
+            elif any(each.startswith("dynamodb:") for each in actions):
+                assert "dynamodb:Scan" not in actions
                 keys += words(statement["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"])
         assert keys == [f"{participant}/*", participant, participant]
 

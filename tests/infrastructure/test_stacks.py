@@ -10,7 +10,7 @@ import pytest
 from aws_cdk import aws_s3 as s3
 
 from eventplane.contract import Contract
-from eventplane.contract.publication import cloud_inboxes
+from eventplane.contract.publication import cloud_destinations
 from stacks.application import build
 from stacks.config import environment
 from stacks.constructs.function_assets import architecture
@@ -153,7 +153,7 @@ def test_what_publishes_a_contract_finds_the_deployment(templates: Templates, co
             each if isinstance(each, str) else "x" for each in variables["EVENTPLANE_QUEUES"]["Fn::Join"][1]
         )
     )
-    assert set(queues) == {each.address for each in cloud_inboxes(contract)}
+    assert set(queues) == {each.address for each in cloud_destinations(contract)}
     assert table.find("PointInTimeRecoverySpecification", "PointInTimeRecoveryEnabled") is True
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from edge.downlink.questions import Answer, read_question, write_answer
 from edge.errors import (
     ClientClosedError,
     DeadLetteredError,
@@ -19,6 +18,7 @@ from edge.errors import (
     StoreFullError,
     WindowFullError,
 )
+from edge.questions.state import StateAnswer, read_question, write_answer
 from edge.service import MAX_MESSAGE_BYTES, ServiceClient
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
@@ -67,9 +67,9 @@ def test_a_question_for_a_state_is_asked_until_somebody_answers(broker: Broker) 
             asking.start()
             wait_for(lambda: len(forwarder.messages) >= 2)
             question = read_question(forwarder.messages[-1][1], "")
-            for payload in (b"garbage", write_answer(Answer("another", None))):
+            for payload in (b"garbage", write_answer(StateAnswer("another", None))):
                 assert forwarder.publish(answers, payload)
-            assert forwarder.publish(answers, write_answer(Answer(question.id, EVENT.json)))
+            assert forwarder.publish(answers, write_answer(StateAnswer(question.id, EVENT.json)))
             asking.join(SECONDS)
         assert found == [EVENT]
     with pytest.raises(ClientClosedError):

@@ -11,6 +11,7 @@ import pytest
 from contract.loader import load_contract
 from eventplane.batch import pack
 from eventplane.contract import ContractError
+from eventplane.contract.publication import cloud_destinations
 from eventplane.envelope import write_event
 from eventplane.topics import basic_ingest_topic
 from local.chaos.arrivals import Arrivals
@@ -66,7 +67,7 @@ def test_the_same_publish_is_the_same_message() -> None:
 
 def test_a_contract_that_changes_is_followed_and_a_broken_one_is_not(folder: Path) -> None:
     path = folder / CONTRACT
-    file = ContractFile(path, [f"{name}.inbox" for name in load_contract().participants])
+    file = ContractFile(path, [each.address for each in cloud_destinations(load_contract())])
     first = file.engine()
     other = changed(load_contract(), "batching_delay_ms", 100)
     path.write_bytes(other.canonical[:-100])

@@ -1,4 +1,4 @@
-"""docs/client.md says what is so: its examples run, its lists are complete."""
+"""docs/client.md and docs/conversations.md say what is so: examples run, lists are complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from eventplane_client.settings import PREFIX, ClientSettings
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "client.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+CONVERSATIONS = (ROOT / "docs" / "conversations.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE + CONVERSATIONS, re.DOTALL)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -31,6 +31,8 @@ GOLDEN_3 = Path(__file__).parent / "golden" / "format-3.json"
 GOLDEN_3_VERSION = "91c6dbd13b0a77f7"
 GOLDEN_4 = Path(__file__).parent / "golden" / "format-4.json"
 GOLDEN_4_VERSION = "adffaf63b554f751"
+GOLDEN_5 = Path(__file__).parent / "golden" / "format-5.json"
+GOLDEN_5_VERSION = "22046cd16ad10196"
 
 
 def test_a_contract_of_format_1_is_readable_for_ever() -> None:
@@ -80,6 +82,15 @@ def test_a_contract_of_format_4_is_readable_for_ever() -> None:
     assert contract.canonical == raw
     assert contract.device.inbox.downlink is Downlink.STATE
     assert contract.downlink("org.example.ring.v1") is Downlink.COMMAND
+
+
+def test_a_contract_of_format_5_is_readable_for_ever() -> None:
+    raw = GOLDEN_5.read_bytes()
+    contract = load_compiled(raw)
+    assert contract.version == GOLDEN_5_VERSION == hashlib.sha256(raw).hexdigest()[:16]
+    assert contract.canonical == raw
+    assert contract.participants["bell"].asks == ("org.example.ring.v1",)
+    assert "replies-to-bell" in {each.name for each in contract.routes}
 
 
 def test_a_file_of_format_1_is_read_and_compiled_to_todays_form(tmp_path: Path) -> None:

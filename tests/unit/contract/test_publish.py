@@ -23,7 +23,7 @@ from contract.publish import (
     find_deployment,
 )
 from eventplane.contract import Contract, compile_contract
-from eventplane.contract.publication import KEY, cloud_inboxes, contract_key, read_contract
+from eventplane.contract.publication import KEY, cloud_destinations, contract_key, read_contract
 
 TABLE = "contracts"
 
@@ -47,7 +47,7 @@ def dynamodb(aws: None) -> Any:
 
 @pytest.fixture
 def publisher(contract: Contract, dynamodb: Any) -> Publisher:
-    queues = {each.address: f"https://queue/{each.participant}" for each in cloud_inboxes(contract)}
+    queues = {each.address: f"https://queue/{each.participant}" for each in cloud_destinations(contract)}
     return Publisher(Deployment(contract.version, queues, TABLE), dynamodb)
 
 

@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from edge.downlink.questions import Answer, read_answer, write_question
 from edge.forwarder import Forwarder
 from edge.lane import Lane
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
 from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
+from edge.questions.state import StateAnswer, read_answer, write_question
 from edge.recent import key_digest
 from edge.spool import Arrival, Delivery, Spool
 from eventplane.announcement import new_announcement, write_announcement
@@ -361,7 +361,7 @@ class Device:
         topic = local_topic(service, "inbox")
         return [payload for _, to, payload in self.local.last.published if to == topic]
 
-    def answers(self, service: str) -> list[Answer]:
+    def answers(self, service: str) -> list[StateAnswer]:
         """What a service was told of the keys that it asked for."""
         topic = state_answer_topic(service)
         return [read_answer(payload) for _, to, payload in self.local.last.published if to == topic]

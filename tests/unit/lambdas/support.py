@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Contract, interest, subscription
-from eventplane.contract.publication import KEY, cloud_inboxes
+from eventplane.contract.publication import KEY, cloud_destinations
 from eventplane.envelope import Envelope, write_event
 from lambdas.common.queue import QueueMessage
 
@@ -95,7 +95,7 @@ class Cloud:
     queues: dict[str, str] = field(default_factory=dict)
 
     def create(self, contract: Contract) -> None:
-        for inbox in cloud_inboxes(contract):
+        for inbox in cloud_destinations(contract):
             created = self.sqs.create_queue(QueueName=inbox.participant)
             self.queues[inbox.address] = created["QueueUrl"]
         self.source = self.sqs.create_queue(QueueName="source")["QueueUrl"]

@@ -1,30 +1,52 @@
-"""A service's questions for the state of keys that have no answer yet. Thread-safe."""
+"""A service's questions of one kind that have no answer yet. Thread-safe."""
 
 from __future__ import annotations
 
 import secrets
 import threading
-
-from edge.downlink.questions import Answer, write_question
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 _ID_BYTES = 8
 
 
-class OpenQuestions:
-    """Asked again every `repeat_s` monotonic seconds, and over each new connection."""
+class _Answer(Protocol):
+    @property
+    def id(self) -> str: ...
 
-    def __init__(self, repeat_s: float) -> None:
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer", bound=_Answer)
+
+
+class OpenQuestions(Generic[Asked, Answer]):
+    """Asked on `topic` every `repeat_s` monotonic seconds and over each new connection, until answered.
+
+    `write` makes the payload of a question with its id, `read` gives what stands in an answer.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        repeat_s: float,
+        write: Callable[[str, Asked], bytes],
+        read: Callable[[bytes], Answer],
+    ) -> None:
+        self.topic = topic
         self._repeat_s = repeat_s
+        self._write = write
+        self._read = read
         self._changed = threading.Condition()
         self._open: dict[str, tuple[bytes, float]] = {}  # the payload, and when it is due (again)
         self._answers: dict[str, Answer] = {}
         self._closed = False
 
-    def ask(self, key: str) -> str:
+    def ask(self, about: Asked) -> str:
         """A new question; its id."""
         id = secrets.token_hex(_ID_BYTES)
+        payload = self._write(id, about)
         with self._changed:
-            self._open[id] = write_question(id, key), 0.0
+            self._open[id] = payload, 0.0
         return id
 
     def wait_answer(self, id: str, timeout_s: float) -> Answer | None:
@@ -51,8 +73,9 @@ class OpenQuestions:
         with self._changed:
             self._open = {id: (payload, 0.0) for id, (payload, _) in self._open.items()}
 
-    def answered(self, answer: Answer) -> None:
-        """An answer came; one that nobody waits for any more counts for nothing."""
+    def answered(self, payload: bytes) -> None:
+        """An answer came; one that nobody waits for any more counts for nothing. Raises `QuestionError`."""
+        answer = self._read(payload)
         with self._changed:
             if self._open.pop(answer.id, None) is not None:
                 self._answers[answer.id] = answer

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
-from eventplane.errors import EventPlaneError
-
-
-class QuestionError(EventPlaneError):
-    """A payload is no question, or no answer to one."""
+from edge.questions.wire import QuestionError, read_members, text
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StateQuestion:
     """What is the current state of `key`? `id` is the asker's; `inbox` is the address of its inbox."""
 
     id: str
@@ -26,7 +21,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StateAnswer:
     """To the question `id`: the text of its key's newest event, None when there is none for the asker."""
 
     id: str
@@ -38,42 +33,21 @@ def write_question(id: str, key: str) -> bytes:
     return json.dumps({"id": id, "key": key}).encode("ascii")
 
 
-def read_question(payload: bytes, inbox: str) -> Question:
+def read_question(payload: bytes, inbox: str) -> StateQuestion:
     """What the service with this `inbox` asks. Raises `QuestionError`."""
-    members = _members(payload)
-    return Question(_text(members, "id"), _text(members, "key"), inbox)
+    members = read_members(payload)
+    return StateQuestion(text(members, "id"), text(members, "key"), inbox)
 
 
-def write_answer(answer: Answer) -> bytes:
+def write_answer(answer: StateAnswer) -> bytes:
     """The payload that answers; the event stands in it as a text, so that it stays as its sender wrote it."""
     return json.dumps({"id": answer.id, "event": answer.json}, ensure_ascii=False).encode("utf-8")
 
 
-def read_answer(payload: bytes) -> Answer:
+def read_answer(payload: bytes) -> StateAnswer:
     """The answer in a payload. Raises `QuestionError`."""
-    members = _members(payload)
+    members = read_members(payload)
     event = members.get("event", members)
     if event is not None and not isinstance(event, str):
         raise QuestionError("`event` is neither text nor null; send what `write_answer` makes")
-    return Answer(_text(members, "id"), event)
-
-
-def _members(payload: bytes) -> dict[str, Any]:
-    try:
-        members = json.loads(payload)
-    except (ValueError, RecursionError) as error:
-        raise QuestionError(f"not JSON: {error}; send what `write_question` makes") from error
-    if not isinstance(members, dict):
-        raise QuestionError("no JSON object; send what `write_question` makes")
-    return members
-
-
-def _text(members: dict[str, Any], name: str) -> str:
-    value = members.get(name)
-    if not isinstance(value, str) or not 0 < len(value) <= _MOST_CHARACTERS:
-        raise QuestionError(f"`{name}` is no text of 1 to {_MOST_CHARACTERS} characters")
-    return value
-
-
-_MOST_CHARACTERS = 400
-"""A key has 302 at most."""
+    return StateAnswer(text(members, "id"), event)

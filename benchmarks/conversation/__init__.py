@@ -1,0 +1,1 @@
+"""Request and reply: on the device, from the cloud into a home, and from a home into the cloud."""

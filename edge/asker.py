@@ -1,0 +1,143 @@
+"""A service on the device asks: an event goes out, and the replies of all who handle it come back."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+
+from edge.errors import ClientClosedError, NotAskingError, RequestTimeoutError
+from edge.questions.handlers import HandlersAnswer
+from eventplane.conversation.circuit import Circuit
+from eventplane.conversation.errors import ReplyError
+from eventplane.conversation.open_requests import OpenRequests, Replies
+from eventplane.conversation.peers import PeerListener
+from eventplane.conversation.reply import Replier, read_reply
+from eventplane.conversation.request import write_request
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+
+_log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S = 5.0
+"""How often an asker looks whether those it waits for still handle the event, seconds."""
+
+_ID_BYTES = 16
+
+AskHandlers = Callable[[Envelope, float], HandlersAnswer | None]
+Send = Callable[[Envelope, float], None]
+
+
+class Asker:
+    """Asks as `service`. Thread-safe.
+
+    `ask_handlers` finds out who handles an event within so many seconds, None if nobody says so;
+    `on_change` is told when the circuit of a peer changes, and must not ask.
+    """
+
+    def __init__(self, service: str, ask_handlers: AskHandlers, on_change: PeerListener) -> None:
+        self._service = service
+        self._ask_handlers = ask_handlers
+        self._changed = threading.Condition()
+        self._requests = OpenRequests(on_change)
+        self._closed = False
+
+    def peers(self) -> dict[str, Circuit]:
+        """The circuit of each peer that was asked."""
+        with self._changed:
+            return self._requests.peers()
+
+    def request(self, event: Envelope, timeout_s: float, send: Send, *, expires: bool) -> Replies:
+        """Send `event` as a request by `send`, and wait for the replies. Raises what `ServiceClient` says."""
+        give_up = monotonic() + timeout_s
+        now = datetime.now(UTC)
+        id = secrets.token_hex(_ID_BYTES)
+        deadline = _timestamp(now + timedelta(seconds=timeout_s)) if expires else None
+
+        def written(device: str | None) -> Envelope:
+            return write_request(
+                event,
+                asker=self._service,
+                device=device,
+                correlation_id=id,
+                deadline=deadline,
+                now=_timestamp(now),
+            )
+
+        draft = written(None)
+        found = self._handlers(draft, timeout_s)
+        if found is None:
+            raise RequestTimeoutError(self._service, timeout_s, {}, None)
+        with self._changed:
+            self._requests.open(id, [Replier(each) for each in found.handlers])
+        try:
+            send(written(found.thing), max(0.0, give_up - monotonic()))
+            answered = self._wait(id, draft, give_up)
+        except BaseException:
+            with self._changed:
+                self._requests.end(id, timed_out=False)
+            raise
+        with self._changed:
+            replies, missing = self._requests.end(id, timed_out=not answered)
+        if missing:
+            raise RequestTimeoutError(self._service, timeout_s, replies, missing)
+        return replies
+
+    def take(self, payload: bytes) -> None:
+        """A message on the topic of replies."""
+        try:
+            correlation_id, reply = read_reply(parse_event(payload))
+        except (EnvelopeError, ReplyError) as error:
+            _log.warning("%s: a reply ignored: %s", self._service, error)
+            return
+        with self._changed:
+            self._requests.replied(correlation_id, reply)
+            self._changed.notify_all()
+
+    def left(self, participant: str) -> None:
+        """`participant` handles nothing any more: nobody waits for it."""
+        with self._changed:
+            self._requests.left(Replier(participant))
+            self._changed.notify_all()
+
+    def announced(self, participant: str) -> None:
+        """`participant` says anew what it handles: if its circuit is open, it is worth a probe."""
+        with self._changed:
+            self._requests.announced(Replier(participant))
+
+    def close(self) -> None:
+        """Wake whoever waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _wait(self, id: str, draft: Envelope, give_up: float) -> bool:
+        """Whether nobody is waited for any more, before `give_up`."""
+        while True:
+            left = give_up - monotonic()
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._closed or self._requests.is_answered(id), max(0.0, min(left, LOOK_AGAIN_S))
+                )
+                if self._requests.is_answered(id):
+                    return True
+                if self._closed:
+                    raise ClientClosedError(self._service)
+            left = give_up - monotonic()
+            if left <= 0:
+                return False
+            if found := self._handlers(draft, min(left, LOOK_AGAIN_S)):
+                with self._changed:
+                    self._requests.handlers_are(id, {Replier(each) for each in found.handlers})
+
+    def _handlers(self, draft: Envelope, timeout_s: float) -> HandlersAnswer | None:
+        found = self._ask_handlers(draft, timeout_s)
+        if found is not None and found.problem is not None:
+            raise NotAskingError(self._service, found.problem)
+        return found
+
+
+def _timestamp(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

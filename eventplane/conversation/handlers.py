@@ -1,0 +1,71 @@
+"""Who is expected to answer a request: whose inbox the routes lead it to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eventplane.contract import Contract, ParticipantKind, Place, Priority
+from eventplane.contract.replies import REPLIES
+from eventplane.conversation.errors import NotAskingError, NotOneDeviceError
+from eventplane.conversation.reply import Replier
+from eventplane.downlink.addressing import ALL
+from eventplane.envelope import Envelope
+from eventplane.interest import is_wanted
+from eventplane.own_services import OWN_SERVICES
+from eventplane.router import Router
+
+Wants = Callable[[str, Envelope, Priority], bool]
+"""Whether who reads the channel at an address handles an event, by what it announced."""
+
+
+class Handlers:
+    """Of events under one `contract`, with the interest in its routes, and where `wants` says so as well."""
+
+    def __init__(self, contract: Contract, wants: Wants = lambda _address, _event, _priority: True) -> None:
+        self._contract = contract
+        self._wants = wants
+        self._device = Router(contract, Place.DEVICE)
+        self._cloud = Router(contract, Place.CLOUD)
+
+    def of(self, event: Envelope, asker: str) -> frozenset[Replier]:
+        """Who handles `event` when `asker` sends it, itself left out.
+
+        For a service on a device: services there, and in the cloud. For one in the cloud: services there, and
+        on the device that the event names. Functions of the plane and webhooks do not answer. Raises
+        `NotAskingError`, `NotOneDeviceError`.
+        """
+        participant = self._contract.participants.get(asker)
+        if participant is None or not participant.may_ask(event.type):
+            raise NotAskingError(asker, event.type)
+        priority = self._contract.priority(event, participant.outbox)
+        on_device = self._readers(self._device, event, priority)
+        in_cloud = self._readers(self._cloud, event, priority)
+        device = self._contract.device.name
+        found: set[Replier] = set()
+        if participant.kind is ParticipantKind.DEVICE_SERVICE:
+            found.update(Replier(each) for each in on_device)
+            if device in on_device:
+                found.update(Replier(each) for each in in_cloud)
+        else:
+            found.update(Replier(each) for each in in_cloud)
+            if device in in_cloud:
+                thing = _thing(event, asker)
+                found.update(Replier(each, thing) for each in on_device)
+        return frozenset(each for each in found if each.participant not in {asker, device, *OWN_SERVICES})
+
+    def _readers(self, router: Router, event: Envelope, priority: Priority) -> set[str]:
+        """Whose channel `router` leads the event to; the device stands for the way to the other place."""
+        addresses = (
+            each.destination
+            for each in router.route(event)
+            if is_wanted(each.interest, event, priority) and self._wants(each.destination, event, priority)
+        )
+        channels = map(self._contract.channel, addresses)
+        return {each.participant for each in channels if each.box != REPLIES and each.webhook is None}
+
+
+def _thing(event: Envelope, asker: str) -> str:
+    thing = event.attributes.get("todevice")
+    if not isinstance(thing, str) or thing == ALL:
+        raise NotOneDeviceError(asker)
+    return thing

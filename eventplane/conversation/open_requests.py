@@ -1,0 +1,107 @@
+"""The requests of one asker that wait for replies: a state machine without clock, thread or network."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from eventplane.conversation.circuit import Circuit
+from eventplane.conversation.errors import TooManyRequestsError
+from eventplane.conversation.peers import PeerListener, Peers
+from eventplane.conversation.reply import Replier, Reply, Status
+
+MAX_OPEN: Final = 1_000
+"""Most requests that one asker has open at once. Ours: each has its replies in memory until it ends."""
+
+Replies = dict[str, Reply]
+"""What became of a request at each participant that handles it, by the participant's name."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """`waits` has whom it waits for, and whether as a probe."""
+
+    waits: dict[Replier, bool]
+    replies: dict[Replier, Reply] = field(default_factory=dict)
+
+
+class OpenRequests:
+    """At most `most` at once. `on_change` is told when the circuit of a peer changes."""
+
+    def __init__(self, on_change: PeerListener = lambda _: None, most: int = MAX_OPEN) -> None:
+        self._peers = Peers(on_change)
+        self._most = most
+        self._open: dict[str, _Open] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def peers(self) -> dict[str, Circuit]:
+        """The circuit of each peer that was asked, by its name."""
+        return self._peers.states()
+
+    def open(self, correlation_id: str, expected: Iterable[Replier]) -> None:
+        """A new request, which waits for those of `expected` whose circuit lets it.
+
+        Raises `TooManyRequestsError`.
+        """
+        if len(self._open) >= self._most:
+            raise TooManyRequestsError(self._most)
+        request = self._open[correlation_id] = _Open({})
+        for peer in expected:
+            is_probe = self._peers.admit(peer)
+            if is_probe is None:
+                request.replies[peer] = Reply(peer, Status.NOT_AWAITED)
+            else:
+                request.waits[peer] = is_probe
+
+    def replied(self, correlation_id: str, reply: Reply) -> None:
+        """A reply came. The first of each peer counts; a late or uncalled one is a sign of life."""
+        request, peer = self._open.get(correlation_id), reply.replier
+        if request is not None and peer in request.waits:
+            self._peers.answered(peer, is_probe=request.waits.pop(peer))
+            request.replies[peer] = reply
+            return
+        self._peers.heard(peer)
+        known = request.replies.get(peer) if request else None
+        if request is not None and (known is None or known.status is Status.NOT_AWAITED):
+            request.replies[peer] = reply
+
+    def handlers_are(self, correlation_id: str, handlers: Collection[Replier]) -> None:
+        """Only `handlers` handle the event by now: whoever else is waited for is waited for no more."""
+        request = self._open.get(correlation_id)
+        for peer in [each for each in request.waits if each not in handlers] if request else ():
+            self._release(correlation_id, peer)
+
+    def left(self, peer: Replier) -> None:
+        """`peer` handles nothing any more: nobody waits for it."""
+        for correlation_id, request in self._open.items():
+            if peer in request.waits:
+                self._release(correlation_id, peer)
+
+    def announced(self, peer: Replier) -> None:
+        """`peer` says anew what it handles: a sign of life."""
+        self._peers.heard(peer)
+
+    def is_answered(self, correlation_id: str) -> bool:
+        """Whether nobody is waited for any more."""
+        request = self._open.get(correlation_id)
+        return request is None or not request.waits
+
+    def end(self, correlation_id: str, *, timed_out: bool) -> tuple[Replies, list[str]]:
+        """Close the request: the replies, and who is missing.
+
+        Only if it `timed_out` that is held against those who are.
+        """
+        request = self._open.pop(correlation_id)
+        tell = self._peers.left_unanswered if timed_out else self._peers.released
+        for peer, is_probe in request.waits.items():
+            tell(peer, is_probe=is_probe)
+        replies = {peer.participant: reply for peer, reply in request.replies.items()}
+        return replies, sorted(str(each) for each in request.waits)
+
+    def _release(self, correlation_id: str, peer: Replier) -> None:
+        request = self._open[correlation_id]
+        self._peers.released(peer, is_probe=request.waits.pop(peer))
+        request.replies[peer] = Reply(peer, Status.UNHANDLED)

@@ -1,0 +1,162 @@
+"""A reply: what one participant says to a request, as an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from eventplane.conversation.attributes import (
+    CAUSATION_ID,
+    CORRELATION_ID,
+    EXPIRY_TIME,
+    REPLY_DEVICE,
+    REPLY_TO,
+    REPLY_TYPE,
+)
+from eventplane.conversation.errors import ReplyError
+from eventplane.downlink.wire import KIND
+from eventplane.envelope import Envelope, EnvelopeError, write_event
+from eventplane.limits import MAX_DETAIL_CHARACTERS
+
+SOURCE = "/eventplane/conversation/"
+"""What the `source` of replies starts with; the participant's name follows."""
+
+
+class Status(StrEnum):
+    """What became of a request at one participant."""
+
+    HANDLED = "handled"
+    """Its handler has returned."""
+    FAILED = "failed"
+    """Its handler failed, and will not be tried again."""
+    UNHANDLED = "unhandled"
+    """It does not handle such events, or no more."""
+    NOT_AWAITED = "not_awaited"
+    """It left so many requests unanswered that nobody waits for it (see `circuit`); never sent."""
+
+
+_SENT = (Status.HANDLED, Status.FAILED, Status.UNHANDLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The `kind` of an error (a class or a reason word) and its `text` for people; cut where it is sent."""
+
+    kind: str
+    text: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """What is told of `error`."""
+        return cls(type(error).__name__, str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class Replier:
+    """`participant`, on the device `thing` if the request went down to that."""
+
+    participant: str
+    thing: str | None = None
+
+    def __str__(self) -> str:
+        return self.participant if self.thing is None else f"{self.thing}/{self.participant}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What `replier` said: its handler's `answer`, or the `failure`.
+
+    A `handled` one has a failure as well when the answer itself could not be sent.
+    """
+
+    replier: Replier
+    status: Status
+    answer: Any = None
+    failure: Failure | None = None
+
+
+def write_reply(request: Envelope, reply: Reply, time: str) -> Envelope:
+    """The event that brings `reply` to who sent `request`; `time` is RFC 3339.
+
+    It is the same event each time, so that a handler that gets the request again does not answer twice. An
+    answer that is no JSON, or too large for an event, is left out, and the failure says so.
+    """
+    asked = request.attributes
+    attributes = {
+        "id": f"{asked[CORRELATION_ID]}.{reply.replier}",
+        "source": SOURCE + reply.replier.participant,
+        "type": REPLY_TYPE,
+        "time": time,
+        REPLY_TO: asked[REPLY_TO],
+        CORRELATION_ID: asked[CORRELATION_ID],
+        CAUSATION_ID: request.id,
+    }
+    if EXPIRY_TIME in asked:
+        attributes[EXPIRY_TIME] = asked[EXPIRY_TIME]
+    if REPLY_DEVICE in asked:
+        attributes["todevice"] = asked[REPLY_DEVICE]
+    for name in ("traceparent", "tracestate", "routerhops"):
+        if name in asked:
+            attributes[name] = asked[name]
+    try:
+        return write_event(attributes, _data(reply))
+    except (EnvelopeError, TypeError, ValueError, RecursionError) as error:
+        return write_event(attributes, _data(Reply(reply.replier, reply.status, None, Failure.of(error))))
+
+
+def replier_to(request: Envelope, participant: str) -> Replier:
+    """`participant` as it answers `request`: on a device it names that if the request came down to it."""
+    came_down = KIND in request.attributes and REPLY_DEVICE not in request.attributes
+    return Replier(participant, str(request.attributes.get("todevice")) if came_down else None)
+
+
+def read_reply(event: Envelope) -> tuple[str, Reply]:
+    """The correlation id of a reply, and what it says. Members that later versions add are ignored.
+
+    Raises `ReplyError`.
+    """
+    correlation = event.attributes.get(CORRELATION_ID)
+    data = event.data()
+    if event.type != REPLY_TYPE or correlation is None or not isinstance(data, dict):
+        raise ReplyError(f"type {event.type!r:.100}, {CORRELATION_ID} {correlation!r:.100}")
+    try:
+        status = Status(data["status"])
+        failure = data["failure"]
+        found = None if failure is None else _failure(failure["kind"], failure["text"])
+        thing = data["thing"]
+        replier = Replier(_text(data["participant"]), None if thing is None else _text(thing))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ReplyError(f"its data: {error!r:.200}") from error
+    if status not in _SENT:
+        raise ReplyError(f"status {status} is never sent")
+    return str(correlation), Reply(replier, status, data.get("answer"), found)
+
+
+def _data(reply: Reply) -> dict[str, Any]:
+    failure = reply.failure
+    return {
+        "participant": reply.replier.participant,
+        "thing": reply.replier.thing,
+        "status": reply.status,
+        "answer": reply.answer,
+        "failure": None
+        if failure is None
+        else {
+            "kind": failure.kind[:MAX_DETAIL_CHARACTERS],
+            "text": failure.text[:MAX_DETAIL_CHARACTERS],
+        },
+    }
+
+
+def _failure(kind: object, text: object) -> Failure:
+    # The text of an error may well be empty.
+    if not isinstance(kind, str) or not isinstance(text, str):
+        raise TypeError(f"{kind!r:.100} or {text!r:.100} is no text")
+    return Failure(kind, text)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{value!r:.100} is no text")
+    return value

@@ -1,0 +1,54 @@
+"""Requests over a backend: the interface, and what a backend without a channel for replies says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+from eventplane.conversation.circuit import Circuit
+from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.peers import PeerChanged as CircuitChanged
+from eventplane.envelope import Envelope
+from eventplane_client.errors import ClientSettingsError
+from eventplane_client.notices import Listener, PeerChanged
+
+
+class Conversations(Protocol):
+    """Asks for one participant. Thread-safe."""
+
+    def request(self, event: Envelope, timeout_s: float, *, durable: bool, expires: bool) -> Replies:
+        """See `Client.request`."""
+
+    def peers(self) -> dict[str, Circuit]:
+        """See `Client.peers`."""
+
+    def close(self) -> None:
+        """Wake whoever waits."""
+
+
+class NoConversations:
+    """`problem` and `remedy` say why there are none."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self._problem = problem
+        self._remedy = remedy
+
+    def request(self, event: Envelope, timeout_s: float, *, durable: bool, expires: bool) -> Replies:  # noqa: ARG002
+        raise ClientSettingsError("contract", self._problem, self._remedy)
+
+    def peers(self) -> dict[str, Circuit]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+def telling(on_notice: Listener) -> Callable[[CircuitChanged], None]:
+    """Makes a notice of each change."""
+    return lambda change: on_notice(PeerChanged(str(change.peer), change.circuit))
+
+
+def timestamp(time: datetime | None = None) -> str:
+    """RFC 3339 of `time`, or of now."""
+    return (time or datetime.now(UTC)).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,168 @@
+"""Conversations through the deployed plane: in the cloud, and between a home and the cloud, both ways."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from edge.service import ServiceClient
+from eventplane.conversation.reply import Replier, Reply, Status
+from eventplane.envelope import Envelope, write_event
+from eventplane_client import Client, ClientSettings, Inbox, connect, contract_in_force
+from eventplane_client.errors import RequestTimeoutError
+from eventplane_client.functions import handles_events
+from local.demo import plane as demo
+from local.process import Supervisor
+from tests.eventually import eventually
+from tests.integration.client.test_in_the_cloud import enter_as, program_of
+from tests.integration.downlink import MESSAGE, SECONDS, Home, Plane, running_home
+from tests.integration.test_downlink import command
+from tests.unit.lambdas.support import LambdaContext
+
+ALARM = "org.eventplane.alarm.keyword.v1"
+_NUMBERS = count(1)
+
+
+@pytest.fixture
+def home(plane: demo.Plane, supervisor: Supervisor, tmp_path: Path) -> Iterator[Home]:
+    name = f"conversation-{next(_NUMBERS)}"
+    seen = Plane(plane.cloud, plane.outputs)
+    command(seen, "fleet", "register", name)
+    with running_home(seen, supervisor, tmp_path / name, name) as it:
+        yield it
+
+
+@pytest.fixture
+def contract_file(tmp_path: Path) -> str:
+    file = tmp_path / "deployed.json"
+    file.write_bytes(load_contract().canonical)
+    return str(file)
+
+
+def enter(plane: demo.Plane, participant: str, monkeypatch: pytest.MonkeyPatch, contract: str = "") -> Client:
+    """The client of a cloud service, with its rights and no others."""
+    enter_as(program_of(plane, participant), monkeypatch)
+    return connect(ClientSettings(participant, "sqs:local", contract=contract))
+
+
+def message(home: Home) -> Envelope:
+    return write_event(
+        {"id": f"m{next(_NUMBERS)}", "source": "/carers", "type": MESSAGE, "todevice": home.name},
+        {"text": "Are you well?"},
+    )
+
+
+def test_the_cloud_asks_a_home_and_who_subscribed_in_the_cloud(
+    plane: demo.Plane, home: Home, monkeypatch: pytest.MonkeyPatch, contract_file: str
+) -> None:
+    family = enter(plane, "family-app", monkeypatch)
+    with enter(plane, "carers", monkeypatch, contract_file) as carers, family:
+        asked = message(home)
+        voice = Replier("voice-service", home.name)
+        # Its handler in the home returns nothing.
+        assert carers.request(asked, SECONDS) == {"voice-service": Reply(voice, Status.HANDLED)}
+        assert asked.id in {each.id for each in home.came}
+
+        monkeypatch.setattr(contract_in_force, "REFRESH_S", 0.0)
+        came: set[str] = set()
+
+        def is_in_force() -> bool:
+            # The routers look by themselves: before they have, a request would wait in vain.
+            told = message(home)
+            carers.put(told)
+            return eventually(lambda: told.id in came, 5)
+
+        inbox = family.subscribe({"exact": {"type": MESSAGE}}, name="messages")
+        with answering(inbox, partial(_answer, came)):
+            assert eventually(is_in_force, SECONDS)
+
+            def everybody_replies() -> bool:
+                asked = message(home)
+                try:
+                    found = carers.request(asked, SECONDS / 4)
+                except RequestTimeoutError:
+                    return False  # another instance of the router, which has not looked yet
+                return found == {
+                    "voice-service": Reply(voice, Status.HANDLED),
+                    "family-app": Reply(Replier("family-app"), Status.HANDLED, [asked.id]),
+                }
+
+            assert eventually(everybody_replies, SECONDS)
+        family.unsubscribe("messages")
+
+
+def _answer(came: set[str], event: Envelope) -> list[str]:
+    came.add(event.id)
+    return [event.id]
+
+
+def test_a_home_asks_the_cloud(plane: demo.Plane, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    alarm = write_event(
+        {"id": f"a{next(_NUMBERS)}", "source": f"/homes/{home.name}/voice-service", "type": ALARM},
+        {"keyword": "help"},
+    )
+    home.services["call-service"] = ServiceClient(
+        "call-service", port=home.broker.port, on_event=lambda event: f"called about {event.id}"
+    )
+    centre = enter(plane, "alarm-centre", monkeypatch)
+    inbox = centre.subscribe()
+    family = enter(plane, "family-app", monkeypatch)
+    with centre, family, invoked(plane, family), answering(inbox, lambda event: {"dispatched": event.id}):
+        found = home.services["voice-service"].request(alarm, SECONDS, expires=False)
+    assert found == {
+        "call-service": Reply(Replier("call-service"), Status.HANDLED, f"called about {alarm.id}"),
+        "alarm-centre": Reply(Replier("alarm-centre"), Status.HANDLED, {"dispatched": alarm.id}),
+        "family-app": Reply(Replier("family-app"), Status.HANDLED, f"seen by {alarm.id}"),
+    }
+
+
+@contextmanager
+def repeated(step: Callable[[], object]) -> Iterator[None]:
+    """Again and again in a thread, until the end of the block."""
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            step()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def answering(inbox: Inbox, handler: Callable[[Envelope], object]) -> AbstractContextManager[None]:
+    """Somebody handles what comes."""
+    return repeated(lambda: inbox.handle(handler, idle_s=1))
+
+
+def invoked(plane: demo.Plane, client: Client) -> AbstractContextManager[None]:
+    """A decorated function gets what comes into the inbox of the family's app, as Lambda does it."""
+    transport: Any = client._transport
+    sqs, url, filter = plane.cloud.client("sqs"), plane.outputs["FamilyAppInboxUrl"], client._open_filter()
+
+    @handles_events("family-app", "local", wiring=lambda: (transport, filter))
+    def handle(event: Envelope) -> str:
+        return f"seen by {event.id}"
+
+    def step() -> None:
+        answer = sqs.receive_message(
+            QueueUrl=url, WaitTimeSeconds=1, MessageSystemAttributeNames=["ApproximateReceiveCount"]
+        )
+        for each in answer.get("Messages", []):
+            record = {"messageId": each["MessageId"], "body": each["Body"], "attributes": each["Attributes"]}
+            if not handle({"Records": [record]}, LambdaContext())["batchItemFailures"]:
+                sqs.delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
+
+    return repeated(step)

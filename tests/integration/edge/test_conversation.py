@@ -1,0 +1,367 @@
+"""Services of a home ask each other: real Mosquitto, the forwarder as a process."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from edge import asker
+from edge.errors import (
+    ClientClosedError,
+    DeadLetteredError,
+    NotAskingError,
+    RefusedError,
+    RequestDroppedError,
+    RequestTimeoutError,
+)
+from edge.questions.handlers import HandlersAnswer, read_question, write_answer
+from edge.service import ServiceClient
+from eventplane.contract import Contract, Downlink, compile_contract
+from eventplane.conversation.circuit import OPENS_AFTER, Circuit
+from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.peers import PeerChanged
+from eventplane.conversation.reply import Failure, Replier, Reply, Status, write_reply
+from eventplane.device_reports import STARTED
+from eventplane.downlink.wire import stamped
+from eventplane.envelope import Envelope, write_event
+from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic
+from local.mosquitto import Broker
+from local.process import Supervisor
+from tests.integration.edge.certificates import Authority
+from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, start_home, wait_for
+from tests.integration.mqtt import TestClient
+from tests.unit.eventplane.conversation.worlds import ask, document, plane
+
+NOW = "2026-01-01T00:00:00Z"
+LAMP = Replier("lamp")
+
+
+@pytest.fixture
+def home(
+    supervisor: Supervisor,
+    mosquitto: Callable[[str], Broker],
+    tmp_path: Path,
+    cloud: CloudBroker,
+    authority: Authority,
+) -> Iterator[Home]:
+    it = start_home(supervisor, mosquitto("home"), tmp_path, cloud.port, authority, contract=plane())
+    yield it
+    it.close()
+
+
+def in_background(call: Callable[[], Replies]) -> Future[Replies]:
+    return ThreadPoolExecutor(1).submit(call)
+
+
+def bright(event: Envelope) -> dict[str, str]:
+    return {"lit_by": event.id}
+
+
+def test_everybody_who_handles_it_replies(home: Home) -> None:
+    def broken(event: Envelope) -> None:
+        raise ValueError(f"{event.id}: no sound")
+
+    home.service("lamp", on_event=bright)
+    home.service("chime", on_event=broken)
+    button = home.service("button")
+    assert button.request(ask("r1", loud=True), SECONDS) == {
+        "lamp": Reply(LAMP, Status.HANDLED, {"lit_by": "r1"}),
+        # Its inbox has no receipts: what it failed to handle does not come again.
+        "chime": Reply(Replier("chime"), Status.FAILED, None, Failure("ValueError", "r1: no sound")),
+    }
+    assert button.request(ask("r2"), SECONDS)["lamp"].answer == {"lit_by": "r2"}
+    assert button.peers() == {"lamp": Circuit.CLOSED, "chime": Circuit.CLOSED}
+
+
+def test_a_failure_that_comes_again_is_not_replied(home: Home) -> None:
+    attempts: list[str] = []
+
+    def third_time(event: Envelope) -> int:
+        attempts.append(event.id)
+        if len(attempts) < 3:
+            raise ValueError("not yet")
+        return len(attempts)
+
+    home.service("lamp", on_event=third_time)
+    assert home.service("button").request(ask(), SECONDS) == {"lamp": Reply(LAMP, Status.HANDLED, 3)}
+
+
+def test_what_can_never_be_handled_is_replied_as_a_failure(home: Home) -> None:
+    def never(event: Envelope) -> None:
+        raise RefusedError("no_bulb", "it has none")
+
+    home.service("lamp", on_event=never)
+    found = home.service("button").request(ask(), SECONDS)
+    assert found["lamp"].failure == Failure("no_bulb", "no_bulb: it has none")
+
+
+def test_no_reply_is_sent_before_the_work_is_done(home: Home) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(event: Envelope) -> str:
+        begun.set()
+        assert may_end.wait(SECONDS)
+        return event.id
+
+    home.service("lamp", on_event=slow)
+    button = home.service("button")
+    asking = in_background(lambda: button.request(ask("r"), SECONDS))
+    assert begun.wait(SECONDS)
+    assert not asking.done()
+    may_end.set()
+    assert asking.result(SECONDS)["lamp"].answer == "r"
+
+
+def test_the_error_says_who_did_not_answer_and_has_the_other_replies(home: Home) -> None:
+    home.service("lamp", on_event=bright)
+    button = home.service("button")
+    errors = (_late(button, timeout_s) for timeout_s in (1, 2, 4, 8, 16, 32))
+    late = next(each for each in errors if each.missing == ("chime",))
+    assert "no reply of chime" in str(late)
+    assert late.replies["lamp"].status is Status.HANDLED
+
+
+def _late(client: ServiceClient, timeout_s: float) -> RequestTimeoutError:
+    with pytest.raises(RequestTimeoutError) as caught:
+        client.request(ask(f"within-{timeout_s}", loud=True), timeout_s)
+    return caught.value
+
+
+def test_the_cloud_replies_as_well(home: Home, cloud: CloudBroker) -> None:
+    home.service("lamp", on_event=bright)
+    asking = in_background(lambda: home.service("button").request(ask("far", far=True), SECONDS))
+    wait_for(lambda: cloud.has({"far"}))
+    (request,) = {each.key: each for each in cloud.events if each.id == "far"}.values()
+    assert request.attributes["replydevice"] == THING
+    for order, name in enumerate(("desk", "porter"), 1):
+        reply = write_reply(request, Reply(Replier(name), Status.HANDLED, name), NOW)
+        assert reply.attributes["todevice"] == THING
+        cloud.send_down(
+            stamped(
+                reply.json,
+                kind=Downlink.COMMAND,
+                key=f"reply/{name}/x",
+                uid="",
+                version=1,
+                is_deleted=False,
+                order=order if name == "desk" else 1,
+                fence=1,
+            )
+        )
+    assert {name: each.answer for name, each in asking.result(SECONDS).items()} == {
+        "lamp": {"lit_by": "far"},
+        "desk": "desk",
+        "porter": "porter",
+    }
+
+
+def test_what_the_cloud_asks_goes_up_as_a_reply(home: Home, cloud: CloudBroker) -> None:
+    home.service("lamp", on_event=bright)
+    # Once its report is there, it is connected and has subscribed.
+    wait_for(lambda: any(each.type == STARTED for each in cloud.events))
+    request = ask("down", todevice=THING, replyto="desk", correlationid="c7")
+    cloud.send_down(
+        stamped(
+            request.json,
+            kind=Downlink.COMMAND,
+            key="ask/desk/x",
+            uid="",
+            version=1,
+            is_deleted=False,
+            order=1,
+            fence=1,
+        )
+    )
+    wait_for(lambda: cloud.has({f"c7.{THING}/lamp"}))
+    (reply,) = {each.key: each for each in cloud.events if each.id.startswith("c7.")}.values()
+    assert reply.data()["thing"] == THING
+    assert reply.attributes["replyto"] == "desk"
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("connected", [True, False])
+def test_the_guarantees(home: Home, durable: bool, connected: bool) -> None:
+    """Events are in tests/integration/edge/test_service.py and test_forwarder.py; these are the requests."""
+    home.service("lamp", on_event=bright)
+    button = home.service("button")
+    button.request(ask("first"), SECONDS)  # now it is connected
+    if not connected:
+        home.broker.child.stop()
+        wait_for(lambda: not button._loop.up)
+    if connected:
+        assert button.request(ask("r"), SECONDS, durable=durable)["lamp"].status is Status.HANDLED
+    elif durable:
+        with pytest.raises(RequestTimeoutError, match="was not sent") as late:
+            button.request(ask("r"), 0.2)
+        assert late.value.missing is None
+        home.broker.child.start()
+        assert button.request(ask("r"), SECONDS)["lamp"].status is Status.HANDLED
+    else:
+        with pytest.raises(RequestDroppedError, match="connection"):
+            button.request(ask("r"), SECONDS, durable=False)
+
+
+def test_a_full_window_keeps_a_request_waiting_and_drops_one_at_best_effort(home: Home) -> None:
+    home.service("lamp", on_event=bright)
+    button = home.service("button", window=1)
+    button.request(ask("first"), SECONDS)
+    home.forwarder.stop()  # nobody confirms
+    with TestClient("stand-in", "127.0.0.1", home.broker.port) as forwarder:
+        forwarder.subscribe(handlers_topic("button"))
+        button.send(ask("blocks"))
+        answers = threading.Thread(target=_answer, args=(forwarder, 2))
+        answers.start()
+        with pytest.raises(RequestDroppedError, match="room"):
+            button.request(ask("r"), SECONDS, durable=False)
+        waiting = in_background(lambda: button.request(ask("waits"), SECONDS))
+        answers.join(SECONDS)
+    home.forwarder.start()
+    assert waiting.result(SECONDS)["lamp"].answer == {"lit_by": "waits"}
+
+
+def _answer(forwarder: TestClient, times: int) -> None:
+    """Say that the lamp handles what is asked about, to so many questions."""
+    seen: set[str] = set()
+    while len(seen) < times:
+        wait_for(lambda: {read_question(each, "").id for _, each in forwarder.messages} > seen)
+        for _, payload in list(forwarder.messages):
+            id = read_question(payload, "").id
+            if id not in seen:
+                seen.add(id)
+                answer = write_answer(HandlersAnswer(id, THING, ("lamp",), comes_again=False))
+                assert forwarder.publish(handlers_answer_topic("button"), answer)
+
+
+def test_a_request_survives_the_broker_killed_in_its_midst(home: Home) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(event: Envelope) -> str:
+        begun.set()
+        assert may_end.wait(SECONDS)
+        return event.id
+
+    home.service("lamp", on_event=slow)
+    asking = in_background(lambda: home.service("button").request(ask("r"), SECONDS))
+    assert begun.wait(SECONDS)
+    home.broker.child.kill()
+    home.broker.child.start()
+    may_end.set()
+    assert asking.result(SECONDS)["lamp"].answer == "r"
+
+
+def test_a_handler_that_leaves_releases_who_waits(
+    home: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(asker, "LOOK_AGAIN_S", 0.2)
+    button = home.service("button")
+    asking = in_background(lambda: button.request(ask("r"), SECONDS))
+    wait_for(lambda: "lamp" in button.peers())
+    _put_in_force(home, _without_lamp(), tmp_path)
+    assert asking.result(SECONDS) == {"lamp": Reply(LAMP, Status.UNHANDLED)}
+
+
+def _without_lamp() -> Contract:
+    some = document()
+    del some["routes"]["to-lamp"]
+    return compile_contract(some, "talk")
+
+
+def _put_in_force(home: Home, contract: Contract, directory: Path) -> None:
+    (directory / "contract.json").write_bytes(contract.canonical)
+    home.forwarder.stop()
+    home.forwarder.start()
+
+
+def test_whom_nobody_hears_is_waited_for_no_more_until_it_is_heard(home: Home) -> None:
+    changes: list[PeerChanged] = []
+    button = home.service("button", on_peer=changes.append)
+    numbers = itertools.count()
+
+    def opens() -> bool:
+        with pytest.raises(RequestTimeoutError):
+            # So short that on a slow machine some are not even sent; those do not count.
+            button.request(ask(f"r{next(numbers)}"), 0.3, expires=False)
+        return button.peers() == {"lamp": Circuit.OPEN}
+
+    wait_for(opens)
+    assert next(numbers) >= OPENS_AFTER
+    assert button.request(ask("skipped"), SECONDS) == {"lamp": Reply(LAMP, Status.NOT_AWAITED)}
+    # Somebody handles what waits: its late replies are signs of life.
+    home.service("lamp", on_event=bright)
+    wait_for(lambda: button.peers() == {"lamp": Circuit.HALF_OPEN})
+    assert button.request(ask("probe"), SECONDS)["lamp"].status is Status.HANDLED
+    assert [each.circuit for each in changes] == [Circuit.OPEN, Circuit.HALF_OPEN, Circuit.CLOSED]
+
+
+def test_who_may_not_ask_is_told_why(home: Home) -> None:
+    with pytest.raises(NotAskingError, match=r"participants\.lamp"):
+        home.service("lamp").request(ask(), SECONDS)
+    other = write_event({"id": "1", "source": "/a", "type": "org.example.other.v1"})
+    with pytest.raises(NotAskingError, match="other"):
+        home.service("button").request(other, SECONDS)
+
+
+def test_a_request_that_nobody_handles_has_no_replies(
+    supervisor: Supervisor, mosquitto: Callable[[str], Broker], tmp_path: Path, authority: Authority
+) -> None:
+    some = document()
+    some["routes"]["nobody"] = {"filter": {"exact": {"type": "org.example.ask.v1"}}, "to": "button.inbox"}
+    del some["routes"]["to-lamp"]
+    it = start_home(
+        supervisor, mosquitto("home"), tmp_path, 1, authority, contract=compile_contract(some, "t")
+    )
+    try:
+        assert it.service("button").request(ask(), SECONDS) == {}
+    finally:
+        it.close()
+
+
+def test_a_request_that_the_plane_refuses_is_not_waited_for(home: Home) -> None:
+    with pytest.raises(DeadLetteredError):
+        home.service("button").request(ask(deviceepoch="mine"), SECONDS)
+
+
+def test_closing_ends_the_waiting(home: Home) -> None:
+    button = home.service("button")
+    asking = in_background(lambda: button.request(ask("r"), SECONDS))
+    wait_for(lambda: "lamp" in button.peers())
+    button.close()
+    with pytest.raises(ClientClosedError):
+        asking.result(SECONDS)
+
+
+def test_what_is_no_reply_or_of_another_version_is_ignored(home: Home) -> None:
+    home.service("lamp", on_event=bright)
+    button = home.service("button")
+    replies = local_topic("button", "replies")
+    request = ask("r", replyto="button", correlationid="c")
+    good = json.loads(write_reply(request, Reply(LAMP, Status.HANDLED), NOW).json)
+    wrong = [
+        b"",
+        b"{}",
+        ask().json.encode(),
+        json.dumps({**good, "type": "org.eventplane.conversation.reply.v2"}).encode(),
+        json.dumps({**good, "data": {**good["data"], "status": "postponed"}}).encode(),
+        json.dumps({**good, "correlationid": "nobody's"}).encode(),
+    ]
+    with TestClient("rude", "127.0.0.1", home.broker.port) as rude:
+        for payload in wrong:
+            assert rude.publish(replies, payload)
+        for payload in (b"", b"[]", b'{"id":"x"}'):
+            assert rude.publish(handlers_answer_topic("button"), payload)
+            assert rude.publish(handlers_topic("button"), payload)
+    assert button.request(ask("after"), SECONDS)["lamp"].answer == {"lit_by": "after"}
+
+
+def test_many_ask_at_once(home: Home) -> None:
+    home.service("lamp", on_event=bright)
+    button: ServiceClient = home.service("button")
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda each: button.request(ask(f"r{each}"), SECONDS), range(40)))
+    assert [each["lamp"].answer for each in found] == [{"lit_by": f"r{each}"} for each in range(40)]

@@ -1,0 +1,154 @@
+"""The requests of an asker against a model: each ends with every peer accounted for, and circuits follow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+
+from eventplane.conversation.circuit import OPENS_AFTER, Circuit
+from eventplane.conversation.errors import TooManyRequestsError
+from eventplane.conversation.open_requests import OpenRequests
+from eventplane.conversation.peers import PeerChanged, Peers
+from eventplane.conversation.reply import Replier, Reply, Status
+
+PEERS = [Replier(each) for each in "abc"]
+peers = st.sampled_from(PEERS)
+MOST = 5
+
+
+class Asking(RuleBasedStateMachine):
+    """The model of a peer is the tail of what became of the requests that waited for it."""
+
+    requests = Bundle("requests")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes: list[PeerChanged] = []
+        self.book = OpenRequests(self.changes.append, MOST)
+        self.number = 0
+        self.waits: dict[str, set[Replier]] = {}
+        self.probes: dict[Replier, str] = {}
+        self.expected: dict[str, set[Replier]] = {}
+        self.circuits = dict.fromkeys(PEERS, Circuit.CLOSED)
+        self.unanswered = dict.fromkeys(PEERS, 0)
+        self.asked: set[Replier] = set()
+
+    @precondition(lambda self: len(self.waits) < MOST)
+    @rule(target=requests, expected=st.sets(peers))
+    def ask(self, expected: set[Replier]) -> str:
+        self.number += 1
+        name = str(self.number)
+        self.book.open(name, sorted(expected, key=str))
+        self.expected[name], self.waits[name] = expected, set()
+        self.asked |= expected
+        for peer in expected:
+            if self.circuits[peer] is Circuit.CLOSED:
+                self.waits[name].add(peer)
+            elif self.circuits[peer] is Circuit.HALF_OPEN and peer not in self.probes:
+                self.waits[name].add(peer)
+                self.probes[peer] = name
+        return name
+
+    @precondition(lambda self: len(self.waits) == MOST)
+    @rule(expected=st.sets(peers))
+    def ask_too_much(self, expected: set[Replier]) -> None:
+        with pytest.raises(TooManyRequestsError):
+            self.book.open("more", expected)
+
+    @rule(name=requests, peer=peers, status=st.sampled_from([Status.HANDLED, Status.FAILED]))
+    def reply(self, name: str, peer: Replier, status: Status) -> None:
+        self.book.replied(name, Reply(peer, status))
+        if peer in self.waits.get(name, ()):
+            self.waits[name].remove(peer)
+            self.unanswered[peer] = 0
+            if self.probes.get(peer) == name:
+                del self.probes[peer]
+                self.circuits[peer] = Circuit.CLOSED
+                return
+        self.heard(peer)
+
+    @rule(peer=peers)
+    def late_reply(self, peer: Replier) -> None:
+        self.book.replied("of another process", Reply(peer, Status.HANDLED))
+        self.heard(peer)
+
+    @rule(peer=peers)
+    def announce(self, peer: Replier) -> None:
+        self.book.announced(peer)
+        self.heard(peer)
+
+    @rule(name=requests, handlers=st.sets(peers))
+    def look_again(self, name: str, handlers: set[Replier]) -> None:
+        self.book.handlers_are(name, handlers)
+        for peer in self.waits.get(name, set()) - handlers:
+            self.release(name, peer)
+
+    @rule(peer=peers)
+    def leave(self, peer: Replier) -> None:
+        self.book.left(peer)
+        for name in self.waits:
+            self.release(name, peer)
+
+    @rule(name=consumes(requests), timed_out=st.booleans())
+    def end(self, name: str, timed_out: bool) -> None:
+        assert self.book.is_answered(name) == (not self.waits[name])
+        replies, missing = self.book.end(name, timed_out=timed_out)
+        waits = self.waits.pop(name)
+        assert missing == sorted(str(each) for each in waits)
+        # Nobody is forgotten, nobody stands twice.
+        assert {*replies}.isdisjoint(missing)
+        assert {*replies, *missing} >= {each.participant for each in self.expected[name]}
+        for peer in waits:
+            is_probe = self.probes.get(peer) == name
+            if is_probe:
+                del self.probes[peer]
+            if timed_out and is_probe:
+                self.circuits[peer] = Circuit.OPEN
+            elif timed_out and self.circuits[peer] is Circuit.CLOSED:
+                self.unanswered[peer] += 1
+                if self.unanswered[peer] == OPENS_AFTER:
+                    self.circuits[peer] = Circuit.OPEN
+
+    @rule(peer=peers, times=st.integers(OPENS_AFTER - 1, OPENS_AFTER))
+    @precondition(lambda self: len(self.waits) < MOST)
+    def be_silent(self, peer: Replier, times: int) -> None:
+        for _ in range(times):
+            self.end(self.ask({peer}), timed_out=True)
+
+    @invariant()
+    def circuits_are_those_of_the_model(self) -> None:
+        assert self.book.peers() == {str(peer): self.circuits[peer] for peer in self.asked}
+        assert len(self.book) == len(self.waits)
+
+    @invariant()
+    def every_change_was_told(self) -> None:
+        told = dict.fromkeys(PEERS, Circuit.CLOSED)
+        for change in self.changes:
+            assert told[change.peer] is not change.circuit
+            told[change.peer] = change.circuit
+        assert told == self.circuits
+
+    def heard(self, peer: Replier) -> None:
+        if self.circuits[peer] is Circuit.OPEN and peer in self.asked:
+            self.circuits[peer] = Circuit.HALF_OPEN
+
+    def release(self, name: str, peer: Replier) -> None:
+        if peer in self.waits.get(name, ()):
+            self.waits[name].remove(peer)
+            if self.probes.get(peer) == name:
+                del self.probes[peer]
+
+
+Asking.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestAsking = Asking.TestCase
+
+
+def test_the_longest_unasked_peer_is_forgotten_first() -> None:
+    known = Peers(lambda _: None, most=2)
+    for each in ("a", "b", "a", "c"):
+        assert known.admit(Replier(each)) is False
+    assert [*known.states()] == ["a", "c"]
+    known.left_unanswered(Replier("b"), is_probe=False)  # forgotten: it changes nothing
+    assert [*known.states()] == ["a", "c"]

@@ -1,0 +1,397 @@
+"""Requests by the client library: in memory, and over queues that several processes share."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from eventplane.contract import Contract, compile_contract
+from eventplane.contract.publication import KEY, Head, contract_item, head_item
+from eventplane.contract.subscription import PARTITION, SORT, new_subscription, subscription_item
+from eventplane.conversation.circuit import OPENS_AFTER, Circuit
+from eventplane.conversation.errors import NotAskingError as NotAskingFromCore
+from eventplane.conversation.handlers import Handlers
+from eventplane.conversation.open_requests import MAX_OPEN, Replies
+from eventplane.conversation.reply import Failure, Replier, Reply, Status, write_reply
+from eventplane.conversation.request import write_request
+from eventplane.envelope import Envelope, parse_event
+from eventplane_client import Client, ClientSettings, Mode, asker, connect, contract_in_force
+from eventplane_client.asker import QueueAsker
+from eventplane_client.connection import memory_plane
+from eventplane_client.contract_in_force import ContractInForce
+from eventplane_client.errors import (
+    ClientSettingsError,
+    ClosedError,
+    NotAskingError,
+    RequestDroppedError,
+    RequestTimeoutError,
+    TooManyRequestsError,
+    UnavailableError,
+)
+from eventplane_client.memory import MemoryPlane, MemoryTransport
+from eventplane_client.notices import Notice, PeerChanged
+from tests.eventually import eventually
+from tests.unit.eventplane.conversation.worlds import ASK, ask, document, plane
+
+SECONDS = 30
+PORTER = Replier("porter")
+NOW = "2026-01-01T00:00:00Z"
+ASKED = {"exact": {"type": ASK}}
+
+
+class Talk:
+    """`desk` asks, and whoever answers subscribes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.notices: list[Notice] = []
+        self._open: list[Client] = []
+        self._pool = ThreadPoolExecutor(4)
+        self.desk = self.client("desk")
+
+    def client(self, participant: str, mode: Mode = Mode.EXACTLY_ONCE) -> Client:
+        settings = ClientSettings(participant, f"memory:{self.name}", mode=mode)
+        self._open.append(connect(settings, on_notice=self.notices.append))
+        return self._open[-1]
+
+    def answers(
+        self, participant: str, handler: Callable[[Envelope], object], mode: Mode = Mode.EXACTLY_ONCE
+    ) -> None:
+        """From now on, with `handler`."""
+        inbox = self.client(participant, mode).subscribe(ASKED)
+        threading.Thread(target=inbox.handle, args=(handler,), daemon=True).start()
+
+    def in_background(self, call: Callable[[], Replies]) -> Future[Replies]:
+        return self._pool.submit(call)
+
+    def close(self) -> None:
+        for each in self._open:
+            each.close()
+        self._pool.shutdown()
+
+
+@pytest.fixture
+def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
+    it = Talk(request.node.name)
+    yield it
+    it.close()
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_everybody_who_handles_it_replies(talk: Talk, mode: Mode) -> None:
+    def fail(event: Envelope) -> None:
+        raise KeyError(event.id)
+
+    memory_plane(talk.name).max_receives = 1
+    talk.answers("porter", lambda event: [event.id], mode)
+    talk.answers("cook", fail, mode)
+    found = talk.desk.request(ask("r"), SECONDS)
+    assert found["porter"] == Reply(PORTER, Status.HANDLED, ["r"])
+    assert found["cook"] == Reply(Replier("cook"), Status.FAILED, None, Failure("KeyError", "'r'"))
+
+
+def test_a_failure_that_comes_again_is_not_replied(talk: Talk) -> None:
+    tries: list[str] = []
+
+    def second_time(event: Envelope) -> int:
+        tries.append(event.id)
+        if len(tries) < 2:
+            raise ValueError
+        return len(tries)
+
+    talk.answers("porter", second_time)
+    assert talk.desk.request(ask(), SECONDS)["porter"] == Reply(PORTER, Status.HANDLED, 2)
+
+
+@pytest.mark.parametrize("by", ["ack", "get", "close"])
+def test_whoever_settles_an_event_replies(talk: Talk, by: str) -> None:
+    inbox = talk.client("porter").subscribe(ASKED)
+    asking = talk.in_background(lambda: talk.desk.request(ask(), SECONDS))
+    if by == "ack":
+        received = inbox.receive(SECONDS)
+        assert not asking.done()
+        received.ack({"at": "once"})
+        assert asking.result(SECONDS)["porter"].answer == {"at": "once"}
+        return
+    inbox.get(SECONDS)
+    assert not asking.done()
+    if by == "close":
+        inbox.close()
+    else:
+        memory_plane(talk.name).put(ask("next"))
+        inbox.get(SECONDS)
+    assert asking.result(SECONDS)["porter"] == Reply(PORTER, Status.HANDLED, None)
+
+
+def test_the_error_says_who_did_not_answer(talk: Talk) -> None:
+    talk.client("cook").subscribe(ASKED)
+    talk.answers("porter", lambda event: event.id)
+    errors = (_late(talk.desk, timeout_s) for timeout_s in (0.5, 1, 2, 4, 8, 16, 32))
+    late = next(each for each in errors if each.missing == ("cook",))
+    assert "no reply of cook" in str(late)
+    assert late.replies["porter"].status is Status.HANDLED
+
+
+def _late(client: Client, timeout_s: float) -> RequestTimeoutError:
+    with pytest.raises(RequestTimeoutError) as caught:
+        client.request(ask(f"within-{timeout_s}"), timeout_s)
+    return caught.value
+
+
+def test_who_leaves_releases_who_waits(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asker, "LOOK_AGAIN_S", 0.05)
+    porter = talk.client("porter")
+    porter.subscribe(ASKED)
+    asking = talk.in_background(lambda: talk.desk.request(ask(), SECONDS))
+    assert eventually(lambda: "porter" in talk.desk.peers(), SECONDS)
+    porter.unsubscribe()
+    assert asking.result(SECONDS) == {"porter": Reply(PORTER, Status.UNHANDLED)}
+
+
+def test_a_circuit_opens_is_probed_and_closes(talk: Talk) -> None:
+    talk.client("porter").subscribe(ASKED)
+    for number in range(OPENS_AFTER):
+        with pytest.raises(RequestTimeoutError):
+            talk.desk.request(ask(f"r{number}"), 0.0)
+    assert talk.desk.peers() == {"porter": Circuit.OPEN}
+    assert talk.desk.request(ask("skipped"), SECONDS) == {"porter": Reply(PORTER, Status.NOT_AWAITED)}
+    talk.answers("porter", lambda event: event.id)
+
+    numbers = itertools.count()
+
+    def is_probed() -> bool:
+        # Replies are read while somebody asks; one may come in time though nobody waited for it.
+        talk.desk.request(ask(f"probe-{next(numbers)}"), SECONDS)
+        return talk.desk.peers() == {"porter": Circuit.CLOSED}
+
+    assert eventually(is_probed, SECONDS)
+    changed = [each.circuit for each in talk.notices if isinstance(each, PeerChanged)]
+    assert changed == [Circuit.OPEN, Circuit.HALF_OPEN, Circuit.CLOSED]
+
+
+def test_nobody_is_asked_without_handlers_and_nobody_answers_itself(talk: Talk) -> None:
+    talk.desk.subscribe(ASKED)
+    assert talk.desk.request(ask(), SECONDS) == {}
+
+
+def test_closing_ends_the_waiting(talk: Talk) -> None:
+    talk.client("porter").subscribe(ASKED)
+    asking = talk.in_background(lambda: talk.desk.request(ask(), SECONDS))
+    assert eventually(lambda: "porter" in talk.desk.peers(), SECONDS)
+    talk.desk.close()
+    with pytest.raises(ClosedError):
+        asking.result(SECONDS)
+    with pytest.raises(ClosedError):
+        talk.desk.request(ask(), SECONDS)
+
+
+def test_no_more_are_open_than_there_may_be(talk: Talk) -> None:
+    conversations: Any = talk.desk._conversations
+    for each in range(MAX_OPEN):
+        conversations._requests.open(str(each), [])
+    with pytest.raises(TooManyRequestsError, match=str(MAX_OPEN)):
+        talk.desk.request(ask(), SECONDS)
+
+
+class Down:
+    """A transport that does not answer."""
+
+    def __init__(self, broken: str) -> None:
+        self._broken = broken
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._broken:
+            raise UnavailableError("desk", "down")
+        return lambda *_, **__: []
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_without_a_connection(durable: bool) -> None:
+    it = QueueAsker(
+        "desk",
+        Down("put"),
+        Down(""),
+        lambda _: frozenset([PORTER]),
+        lambda _: None,  # type: ignore[arg-type]
+    )
+    with pytest.raises(UnavailableError if durable else RequestDroppedError, match="down"):
+        it.request(ask(), SECONDS, durable=durable, expires=True)
+    assert it.peers() == {"porter": Circuit.CLOSED}  # it is not the peer's fault
+    it.close()
+
+
+class TestSharedQueue:
+    """Two processes of one participant, and what is in the queue besides."""
+
+    def asker(self, shared: MemoryPlane) -> QueueAsker:
+        return QueueAsker(
+            "desk",
+            MemoryTransport(shared, "desk"),
+            MemoryTransport(shared, "desk.replies"),
+            lambda _: frozenset([PORTER]),
+            lambda _: None,
+        )
+
+    def test_each_process_gets_the_replies_to_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(asker, "_OTHERS_S", 0.01)
+        shared = MemoryPlane()
+        shared.subscribe("porter", "all", None)
+        porter = MemoryTransport(shared, "porter")
+        done = threading.Event()
+
+        def answer() -> None:
+            while not done.is_set():
+                for message in porter.receive(10, 0.1):
+                    event = parse_event(message.body)
+                    if "replyto" in event.attributes and event.type == ASK:
+                        shared.put(write_reply(event, Reply(PORTER, Status.HANDLED, event.id), NOW))
+                    porter.acknowledge([message])
+
+        with ThreadPoolExecutor(8) as pool:
+            pool.submit(answer)
+            processes = [self.asker(shared), self.asker(shared)]
+            asking = {
+                f"r{n}": pool.submit(
+                    processes[n % 2].request, ask(f"r{n}"), SECONDS, durable=True, expires=True
+                )
+                for n in range(6)
+            }
+            found = {id: each.result(SECONDS)["porter"].answer for id, each in asking.items()}
+            done.set()
+        assert found == {id: id for id in asking}
+        for each in processes:
+            each.close()
+        assert shared.pending("desk.replies") == 0
+
+    def test_who_leaves_and_who_announces_itself(self) -> None:
+        it = self.asker(MemoryPlane())
+        with ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(it.request, ask("r"), SECONDS, durable=True, expires=True)
+            assert eventually(lambda: "porter" in it.peers(), SECONDS)
+            it.left(PORTER)
+            assert asking.result(SECONDS)["porter"].status is Status.UNHANDLED
+        for _ in range(OPENS_AFTER):
+            with pytest.raises(RequestTimeoutError):
+                it.request(ask(), 0.0, durable=True, expires=True)
+        assert it.peers() == {"porter": Circuit.OPEN}
+        it.announced(PORTER)
+        assert it.peers() == {"porter": Circuit.HALF_OPEN}
+        it.close()
+
+    def test_what_nobody_waits_for_goes_and_what_another_waits_for_stays(self) -> None:
+        shared = MemoryPlane()
+        others = write_request(
+            ask("o"), asker="desk", device=None, correlation_id="o", deadline="2999-01-01T00:00:00Z", now=NOW
+        )
+        late = write_request(ask("l"), asker="desk", device=None, correlation_id="l", deadline=NOW, now=NOW)
+        shared.deliver("desk.replies", ask())
+        shared.deliver_raw("desk.replies", b"garbage")
+        for each in (others, late):
+            shared.put(write_reply(each, Reply(PORTER, Status.HANDLED), NOW))
+        it = self.asker(shared)
+        with ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(it.request, ask("r"), SECONDS, durable=True, expires=True)
+            assert eventually(lambda: shared.pending("desk.replies") == 1, SECONDS)
+            it.close()
+            with pytest.raises(ClosedError):
+                asking.result(SECONDS)
+
+
+class TestContractInForce:
+    """The deployed contract, what is published, and what is subscribed."""
+
+    @pytest.fixture
+    def tables(self, aws: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+        monkeypatch.setattr(contract_in_force, "REFRESH_S", 0.0)
+        dynamodb = boto3.client("dynamodb")
+        for name, keys in (("contracts", [KEY]), ("subscriptions", [PARTITION, SORT])):
+            dynamodb.create_table(
+                TableName=name,
+                KeySchema=[
+                    {"AttributeName": each, "KeyType": kind}
+                    for each, kind in zip(keys, ("HASH", "RANGE"), strict=False)
+                ],
+                AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in keys],
+                BillingMode="PAY_PER_REQUEST",
+            )
+        return dynamodb
+
+    def names(self, in_force: ContractInForce) -> set[str]:
+        return {str(each) for each in in_force.handlers(ask())}
+
+    def test_it_follows_the_tables(self, tables: Any) -> None:
+        deployed = plane()
+        in_force = ContractInForce("desk", deployed, tables, "contracts", "subscriptions")
+        assert self.names(in_force) == {"porter"}
+        published = self.without_porter()
+        tables.put_item(TableName="contracts", Item=contract_item(published))
+        head = Head(deployed.version, published.version, None, NOW)
+        tables.put_item(TableName="contracts", Item=head_item(head))
+        assert self.names(in_force) == set()
+        subscription = new_subscription("porter", "mine", {"exact": {"type": ASK}}, NOW)
+        tables.put_item(TableName="subscriptions", Item=subscription_item(subscription))
+        tables.put_item(TableName="subscriptions", Item={PARTITION: {"S": "x"}, SORT: {"S": "broken"}})
+        assert self.names(in_force) == {"porter"}
+        with pytest.raises(NotAskingFromCore):
+            ContractInForce("porter", deployed, tables, "contracts", "subscriptions").handlers(ask())
+
+    def test_what_is_published_and_broken_replaces_nothing(self, tables: Any) -> None:
+        deployed = plane()
+        head = Head(deployed.version, "0123456789abcdef", None, NOW)
+        tables.put_item(TableName="contracts", Item=head_item(head))
+        in_force = ContractInForce("desk", deployed, tables, "contracts", "subscriptions")
+        assert self.names(in_force) == {"porter"}
+
+    def test_tables_that_do_not_answer_are_named(self, aws: None) -> None:
+        in_force = ContractInForce("desk", plane(), boto3.client("dynamodb"), "contracts", "subscriptions")
+        with pytest.raises(UnavailableError, match="desk"):
+            in_force.handlers(ask())
+
+    def without_porter(self) -> Contract:
+        some = document()
+        del some["routes"]["to-porter"]
+        return compile_contract(some, "talk")
+
+
+class TestOverSqs:
+    """What `connect` makes of the settings."""
+
+    @pytest.fixture(autouse=True)
+    def queues(self, aws: None) -> None:
+        for name in ("desk-inbox", "desk-outbox", "desk-replies", "porter-inbox", "porter-outbox"):
+            boto3.client("sqs").create_queue(QueueName=f"eventplane-test-{name}")
+
+    def test_who_asks_needs_the_contract(self, tmp_path: Path) -> None:
+        with connect(ClientSettings("desk", "sqs:test")) as desk, pytest.raises(ClientSettingsError):
+            desk.request(ask())
+        with pytest.raises(ClientSettingsError, match="contract compile"):
+            connect(ClientSettings("desk", "sqs:test", contract=str(tmp_path / "none.json")))
+        file = tmp_path / "contract.json"
+        file.write_bytes(plane().canonical)
+        with (
+            connect(ClientSettings("porter", "sqs:test", contract=str(file))) as porter,
+            pytest.raises(ClientSettingsError, match="asks"),
+        ):
+            porter.request(ask())
+        with connect(ClientSettings("desk", "sqs:test", contract=str(file))) as desk:
+            assert desk.peers() == {}
+            with pytest.raises(UnavailableError):  # there are no tables here
+                desk.request(ask(), 1.0)
+            with pytest.raises(RequestDroppedError):
+                desk.request(ask(), 1.0, durable=False)
+
+
+def test_who_may_not_ask_is_told_why(talk: Talk) -> None:
+
+    handlers = Handlers(plane())
+    it: Any = talk.desk._conversations
+    it._handlers = lambda event: handlers.of(event, "porter")
+    with pytest.raises(NotAskingError, match="asks"):
+        talk.desk.request(ask(), SECONDS)

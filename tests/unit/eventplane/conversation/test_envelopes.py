@@ -1,0 +1,141 @@
+"""Requests and replies as events."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventplane.conversation.errors import ReplyError
+from eventplane.conversation.reply import Failure, Replier, Reply, Status, read_reply, replier_to, write_reply
+from eventplane.conversation.request import is_request, write_request
+from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
+from tests.unit.eventplane.conversation.worlds import ask
+
+NOW, DEADLINE = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"
+LAMP = Replier("lamp")
+
+
+def request(event: Envelope | None = None, device: str | None = "home-1") -> Envelope:
+    return write_request(
+        event or ask(), asker="button", device=device, correlation_id="c1", deadline=DEADLINE, now=NOW
+    )
+
+
+def test_a_request_is_its_event_with_the_asker_in_front() -> None:
+    event = ask()
+    asked = request(event)
+    assert asked.json.endswith(event.json[1:])
+    assert asked.key == event.key
+    added = {name: each for name, each in asked.attributes.items() if name not in event.attributes}
+    assert added == {
+        "replyto": "button",
+        "replydevice": "home-1",
+        "correlationid": "c1",
+        "expirytime": DEADLINE,
+        "time": NOW,
+    }
+    assert is_request(asked)
+    assert not is_request(event)
+    assert parse_event(asked.json).attributes == asked.attributes
+
+
+def test_an_event_keeps_its_own_end_and_time() -> None:
+    assert request(ask(expirytime=NOW)).attributes["expirytime"] == NOW
+    assert request(ask(time="2020-01-01T00:00:00Z")).attributes["time"] == "2020-01-01T00:00:00Z"
+
+
+def test_a_request_asked_again_is_refused() -> None:
+    with pytest.raises(EnvelopeError, match="replyto"):
+        request(request())
+
+
+@given(
+    answer=st.recursive(
+        st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=20),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+        max_leaves=10,
+    ),
+    status=st.sampled_from([Status.HANDLED, Status.FAILED, Status.UNHANDLED]),
+    thing=st.none() | st.just("home-7"),
+    failure=st.none() | st.just(Failure("ValueError", "too loud")),
+)
+def test_a_reply_arrives_as_it_was_given(
+    answer: object, status: Status, thing: str | None, failure: Failure | None
+) -> None:
+    reply = Reply(Replier("lamp", thing), status, answer, failure)
+    event = parse_event(write_reply(request(), reply, NOW).json)
+    assert read_reply(event) == ("c1", reply)
+    assert (event.attributes["replyto"], event.attributes["causationid"]) == ("button", "1")
+    assert (event.attributes["expirytime"], event.attributes["todevice"]) == (DEADLINE, "home-1")
+    assert not is_request(event)
+
+
+def test_the_same_reply_is_the_same_event_and_each_replier_has_its_own() -> None:
+    first, again = (write_reply(request(), Reply(LAMP, Status.HANDLED, 1), each) for each in (NOW, DEADLINE))
+    other = write_reply(request(), Reply(Replier("chime"), Status.HANDLED, 1), NOW)
+    assert first.key == again.key != other.key
+
+
+@pytest.mark.parametrize("answer", [object(), "x" * 200_000, float("nan")])
+def test_an_answer_that_cannot_be_sent_is_told(answer: object) -> None:
+    _, reply = read_reply(write_reply(request(), Reply(LAMP, Status.HANDLED, answer), NOW))
+    assert reply.status is Status.HANDLED
+    assert reply.answer is None
+    assert reply.failure is not None
+
+
+def test_an_error_is_cut() -> None:
+    long = Reply(LAMP, Status.FAILED, None, Failure.of(ValueError("x" * 10_000)))
+    _, reply = read_reply(write_reply(request(), long, NOW))
+    assert reply.failure == Failure("ValueError", "x" * 500)
+    silent = Reply(LAMP, Status.FAILED, None, Failure.of(ValueError()))
+    assert read_reply(write_reply(request(), silent, NOW)) == ("c1", silent)
+
+
+def test_who_answers_names_the_device_that_it_was_asked_on() -> None:
+    down = ask(todevice="home-7", downkind="command")
+    assert replier_to(down, "lamp") == Replier("lamp", "home-7")
+    # The same event in the cloud, and what a device asks.
+    assert replier_to(ask(todevice="home-7"), "desk") == Replier("desk")
+    assert replier_to(request(down), "lamp") == Replier("lamp")
+    assert str(Replier("lamp", "home-7")) == "home-7/lamp"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "org.eventplane.conversation.reply.v2"},
+        {"correlationid": None},
+        {"data": None},
+        {"data": []},
+        {"data": {}},
+        {"status": "not_awaited"},
+        {"status": "postponed"},
+        {"participant": ""},
+        {"thing": 7},
+        {"failure": {"kind": "x"}},
+        {"failure": "x"},
+    ],
+)
+def test_what_is_no_reply_is_named(change: dict[str, object]) -> None:
+    event = json.loads(write_reply(request(), Reply(LAMP, Status.HANDLED, 1), NOW).json)
+    for name, value in change.items():
+        (event if name in event else event["data"])[name] = value
+    with pytest.raises(ReplyError, match="no reply"):
+        read_reply(parse_event(json.dumps(event)))
+
+
+def test_what_a_later_version_adds_is_ignored() -> None:
+    event = json.loads(write_reply(request(), Reply(LAMP, Status.HANDLED, 1), NOW).json)
+    event["data"]["mood"] = "good"
+    assert read_reply(parse_event(json.dumps(event))) == ("c1", Reply(LAMP, Status.HANDLED, 1))
+
+
+def test_a_reply_sent_on_carries_its_hops() -> None:
+    event = write_event(
+        {"id": "1", "source": "/a", "type": "t", "replyto": "b", "correlationid": "c", "routerhops": 2}
+    )
+    assert write_reply(event, Reply(LAMP, Status.HANDLED), NOW).attributes["routerhops"] == 2

@@ -1,0 +1,57 @@
+"""Who is expected to answer, by the contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventplane.conversation.errors import NotAskingError, NotOneDeviceError
+from eventplane.conversation.handlers import Handlers
+from eventplane.envelope import Envelope, write_event
+from tests.unit.eventplane.conversation.worlds import ask, plane
+
+
+def names(event: Envelope, asker: str) -> set[str]:
+    return {str(each) for each in Handlers(plane()).of(event, asker)}
+
+
+@pytest.mark.parametrize(
+    ("asker", "attributes", "expected"),
+    [
+        ("button", {}, {"lamp"}),
+        ("button", {"loud": True}, {"lamp", "chime"}),
+        # Across: functions of the plane and webhooks do not answer.
+        ("button", {"far": True}, {"lamp", "desk", "porter"}),
+        # What would go on to other devices is waited for by nobody.
+        ("button", {"far": True, "near": True}, {"lamp", "desk", "porter"}),
+        # Nobody answers itself.
+        ("desk", {}, {"porter"}),
+        ("desk", {"near": True, "todevice": "home-7"}, {"porter", "home-7/lamp"}),
+    ],
+)
+def test_who_handles_an_event_is_expected(
+    asker: str, attributes: dict[str, str | bool], expected: set[str]
+) -> None:
+    assert names(ask(**attributes), asker) == expected
+
+
+def test_a_request_goes_down_to_one_device() -> None:
+    for attributes in ({}, {"todevice": "*"}, {"togroup": "ward"}):
+        with pytest.raises(NotOneDeviceError, match="todevice"):
+            names(ask(near=True, **attributes), "desk")
+
+
+def test_only_who_asks_may_ask() -> None:
+    other = write_event({"id": "1", "source": "/a", "type": "org.example.other.v1"})
+    assert names(other, "desk") == set()
+    for asker, event in (("lamp", ask()), ("button", other), ("nobody", ask())):
+        with pytest.raises(NotAskingError, match=f"participants.{asker}"):
+            names(event, asker)
+
+
+def test_who_said_that_it_handles_something_else_is_not_expected() -> None:
+    handlers = Handlers(
+        plane(), lambda address, event, _priority: address != f"{event.attributes['not']}.inbox"
+    )
+    for other, expected in (("lamp", {"chime"}), ("chime", {"lamp"}), ("device", {"lamp", "chime"})):
+        found = handlers.of(ask(loud=True, **{"not": other}), "button")
+        assert {str(each) for each in found} == expected
