@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,7 @@ from eventplane.contract.model import Contract, ParticipantKind
 
 PARTITION: Final = "participant"
 SORT: Final = "name"
+DOCUMENT: Final = "document"
 
 TABLE: Final = "subscriptions"
 """What the environment's table is called, before `resource_name`."""
@@ -31,6 +33,12 @@ MAX_FILTER_BYTES: Final = 8_192
 MAX_SUBSCRIPTIONS: Final = 1_000
 """Most subscriptions of a plane. Ours: a router reads them all at each look, 1 MB at most."""
 
+MAX_OWN: Final = 50
+"""Most subscriptions of one participant. Ours: twenty participants can have so many each."""
+
+MAX_NAME: Final = 64
+"""Longest name of a subscription, characters. Ours: it stands in each line of the ledger."""
+
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 
 Item = dict[str, Any]
@@ -39,12 +47,16 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The route `name` of `participant`; `filter` is canonical JSON, `created_at` RFC 3339."""
+    """The route `name` of `participant`; `filter` is canonical JSON, `created_at` RFC 3339.
+
+    `document` is what the API was asked for, as canonical JSON; '' where the participant wrote it himself.
+    """
 
     participant: str
     name: str
     filter: str
     created_at: str
+    document: str = ""
 
     @property
     def route(self) -> str:
@@ -52,12 +64,23 @@ class Subscription:
         return f"{self.participant}-subscribes-{self.name}"
 
 
-def new_subscription(participant: str, name: str, filter: object, created_at: str) -> Subscription:
-    """One that is valid by itself. Raises `ContractError` with all that is wrong."""
-    problems: list[Problem] = []
+def name_problem(name: str) -> Problem | None:
+    """Why a subscription cannot be called `name`."""
+    if len(name) > MAX_NAME:
+        return Problem("name", f"it is longer than {MAX_NAME} characters", "shorten it")
     if not _NAME.fullmatch(name):
         remedy = "use lower-case letters, digits and single hyphens, a letter first"
-        problems.append(Problem("name", f"{name!r} is not a name", remedy))
+        return Problem("name", f"{name!r} is not a name", remedy)
+    return None
+
+
+def new_subscription(
+    participant: str, name: str, filter: object, created_at: str, document: str = ""
+) -> Subscription:
+    """One that is valid by itself. Raises `ContractError` with all that is wrong."""
+    problems: list[Problem] = []
+    if problem := name_problem(name):
+        problems.append(problem)
     read_filter(filter, "filter", problems)
     text = ""
     if not problems:
@@ -66,7 +89,7 @@ def new_subscription(participant: str, name: str, filter: object, created_at: st
             problems.append(Problem("filter", f"it is longer than {MAX_FILTER_BYTES} bytes", "simplify it"))
     if problems:
         raise ContractError(f"subscription {name!r}", problems)
-    return Subscription(participant, name, text, created_at)
+    return Subscription(participant, name, text, created_at, document)
 
 
 def subscription_key(participant: str, name: str) -> Item:
@@ -78,6 +101,7 @@ def subscription_item(subscription: Subscription) -> Item:
         **subscription_key(subscription.participant, subscription.name),
         "filter": {"S": subscription.filter},
         "created_at": {"S": subscription.created_at},
+        **({DOCUMENT: {"S": subscription.document}} if subscription.document else {}),
     }
 
 
@@ -86,7 +110,7 @@ def read_subscription(item: Item) -> Subscription:
     participant, name, filter, created_at = (
         item[each]["S"] for each in (PARTITION, SORT, "filter", "created_at")
     )
-    return Subscription(participant, name, filter, created_at)
+    return Subscription(participant, name, filter, created_at, item.get(DOCUMENT, {}).get("S", ""))
 
 
 def with_subscriptions(
@@ -99,15 +123,19 @@ def with_subscriptions(
     document = json.loads(contract.canonical)
     routes = document["routes"]
     refused: dict[Subscription, Problem] = {}
+    own: Counter[str] = Counter()
     added = 0
     for each in sorted(subscriptions, key=lambda each: (each.created_at, each.route)):
         if added == MAX_SUBSCRIPTIONS:
             refused[each] = Problem(each.route, f"more than {MAX_SUBSCRIPTIONS}", "put it into the contract")
+        elif own[each.participant] == MAX_OWN:
+            refused[each] = Problem(each.route, f"more than {MAX_OWN} of one participant", "delete one")
         elif problem := _problem(contract, each, routes):
             refused[each] = problem
         else:
             routes[each.route] = {"filter": json.loads(each.filter), "to": f"{each.participant}.inbox"}
             added += 1
+            own[each.participant] += 1
     if not added:
         return contract, refused
     return compile_contract(document, f"contract {contract.version} with {added} subscriptions"), refused

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import load_contract
-from eventplane.contract import ContractError, Place, load_compiled
+from eventplane.contract import Contract, ContractError, Place, compile_contract, load_compiled
 from eventplane.contract.subscription import (
     MAX_FILTER_BYTES,
+    MAX_NAME,
+    MAX_OWN,
     MAX_SUBSCRIPTIONS,
     Subscription,
     new_subscription,
@@ -33,6 +35,7 @@ def subscription(name: str = "news", participant: str = "family-app", filter: ob
     ("name", "filter", "path"),
     [
         ("Not A Name", NEWS, "name"),
+        ("n" * (MAX_NAME + 1), NEWS, "name"),
         ("news", {}, "filter"),
         ("news", {"exact": {"type": 5}}, "filter.exact.type"),
         ("news", {"sql": "type = ("}, "filter.sql"),
@@ -93,8 +96,29 @@ def test_a_name_is_taken_once() -> None:
     assert len(derived.routes) == len(CONTRACT.routes) + 1
 
 
+def crowded(services: int) -> Contract:
+    """The plane's contract with so many more services in the cloud."""
+    document = json.loads(CONTRACT.canonical)
+    service = {"kind": "cloud_service", "description": "One of many."}
+    document["participants"] |= {f"many{number}": service for number in range(services)}
+    return compile_contract(document, "test")
+
+
 def test_their_number_is_bounded() -> None:
-    many = [subscription(f"n{number}") for number in range(MAX_SUBSCRIPTIONS + 1)]
-    derived, refused = with_subscriptions(CONTRACT, many)
-    assert len(derived.routes) == len(CONTRACT.routes) + MAX_SUBSCRIPTIONS
-    assert len(refused) == 1
+    services = MAX_SUBSCRIPTIONS // MAX_OWN + 1
+    contract = crowded(services)
+    many = [
+        subscription(f"n{number}", f"many{service}")
+        for service in range(services)
+        for number in range(MAX_OWN)
+    ]
+    derived, refused = with_subscriptions(contract, many)
+    assert len(derived.routes) == len(contract.routes) + MAX_SUBSCRIPTIONS
+    assert len(refused) == MAX_OWN
+
+
+def test_nobody_takes_the_room_of_the_others() -> None:
+    own = [subscription(f"n{number}") for number in range(MAX_OWN + 1)]
+    derived, refused = with_subscriptions(CONTRACT, [*own, subscription(participant="carers")])
+    assert len(derived.routes) == len(CONTRACT.routes) + MAX_OWN + 1
+    assert {each.participant for each in refused} == {"family-app"}
