@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from eventplane.auditor import AUDITOR
+from eventplane.contract.subscription import SUBSCRIBERS
 from eventplane.presence import MONITOR
 
 DOWNLINK: Final = "downlink"
 """The participant that brings events to devices: its inbox takes what they answer, its outbox has the dead
 letters of what they rejected. Without it a contract has no way down."""
 
-OWN_SERVICES: Final = frozenset({AUDITOR, MONITOR, DOWNLINK})
+OWN_SERVICES: Final = frozenset({AUDITOR, MONITOR, DOWNLINK, SUBSCRIBERS})

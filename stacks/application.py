@@ -47,6 +47,7 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     routing.add_stack_dependency(downlink)
     fleet.add_stack_dependency(registry)
     fleet.add_stack_dependency(routing)
+    subscriptions.add_stack_dependency(archive)
     subscriptions.add_stack_dependency(clients)
     subscriptions.add_stack_dependency(messaging)
     audit.add_stack_dependency(archive)

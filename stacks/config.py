@@ -13,9 +13,9 @@ from aws_cdk import aws_logs as logs
 from eventplane import resource_names
 from eventplane.errors import EventPlaneError
 from eventplane.presence import BUCKETS
+from eventplane.webhook_url import url_problem
 from stacks.archive_settings import JobSize, Retention
 from stacks.setting_error import EnvironmentSettingError
-from stacks.webhook_url import url_problem
 
 PROJECT: Final = resource_names.PROJECT
 """What all names of resources start with."""

@@ -9,6 +9,7 @@ from aws_cdk import CfnOutput, Duration
 from constructs import Construct
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
+from eventplane.contract.subscription import SUBSCRIBERS
 from eventplane.own_services import DOWNLINK
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue
@@ -48,7 +49,7 @@ class MessagingStack(PlaneStack):
             pair = QueuePair(self, name, environment=environment, participant=participant)
             self._output(f"{name}Inbox", pair.inbox)
             self._output(f"{name}Outbox", pair.outbox)
-            if participant.inbox.webhook:
+            if participant.inbox.webhook or participant.name == SUBSCRIBERS:
                 secret = WebhookSecret(
                     self, f"{name}Webhook", environment=environment, participant=participant.name
                 )

@@ -39,6 +39,13 @@ MAX_OWN: Final = 50
 MAX_NAME: Final = 64
 """Longest name of a subscription, characters. Ours: it stands in each line of the ledger."""
 
+SUBSCRIBERS: Final = "subscribers"
+"""The participant that stands for all HTTPS endpoints: its inbox takes the events of their subscriptions."""
+
+HTTP: Final = "HTTP"
+SQS: Final = "SQS"
+"""Protocols of a subscription's delivery: to an HTTPS endpoint, or into the participant's own inbox."""
+
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 
 Item = dict[str, Any]
@@ -62,6 +69,26 @@ class Subscription:
     def route(self) -> str:
         """What the route is called in the contract."""
         return f"{self.participant}-subscribes-{self.name}"
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """What the `document` says; nothing where it says nothing that can be read."""
+        try:
+            document = json.loads(self.document or "{}")
+        except (ValueError, RecursionError):
+            return {}
+        return document if isinstance(document, dict) else {}
+
+    @property
+    def endpoint(self) -> str | None:
+        """The URL that its events are posted to; None where they go into the participant's inbox."""
+        properties = self.properties
+        return str(properties.get("sink")) if properties.get("protocol") == HTTP else None
+
+    @property
+    def destination(self) -> str:
+        """The channel that its route leads to."""
+        return f"{SUBSCRIBERS if self.endpoint else self.participant}.inbox"
 
 
 def name_problem(name: str) -> Problem | None:
@@ -133,7 +160,7 @@ def with_subscriptions(
         elif problem := _problem(contract, each, routes):
             refused[each] = problem
         else:
-            routes[each.route] = {"filter": json.loads(each.filter), "to": f"{each.participant}.inbox"}
+            routes[each.route] = {"filter": json.loads(each.filter), "to": each.destination}
             added += 1
             own[each.participant] += 1
     if not added:
@@ -148,6 +175,8 @@ def _problem(contract: Contract, subscription: Subscription, routes: Item) -> Pr
     if subscription.route in routes:
         return Problem("name", f"there is a route {subscription.route!r}", "use another name")
     try:
+        if subscription.endpoint and SUBSCRIBERS not in contract.participants:
+            return Problem("protocol", f"there is no participant {SUBSCRIBERS!r}", "add it to the contract")
         new_subscription(
             subscription.participant,
             subscription.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from functools import cache
@@ -19,16 +20,25 @@ from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
 from lambdas.common.queue import Context
+from lambdas.common.subscriber_keys import subscription_key
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.subscriptions_api import errors
+from lambdas.subscriptions_api.consent import Consents
 from lambdas.subscriptions_api.document import PROTOCOLS
 from lambdas.subscriptions_api.service import Conditions, Found, SubscriptionService
 from lambdas.subscriptions_api.settings import read_settings
+from lambdas.webhook.keys import SigningKeyError, SigningKeys
 
 COLLECTION: Final = "/participants/<participant>/subscriptions"
 SUBSCRIPTION: Final = f"{COLLECTION}/<id>"
 
-METHODS: Final = {COLLECTION: ("GET", "POST", "OPTIONS"), SUBSCRIPTION: ("GET", "PUT", "DELETE", "OPTIONS")}
+KEY: Final = f"{SUBSCRIPTION}/signing-key"
+
+METHODS: Final = {
+    COLLECTION: ("GET", "POST", "OPTIONS"),
+    SUBSCRIPTION: ("GET", "PUT", "DELETE", "OPTIONS"),
+    KEY: ("GET", "OPTIONS"),
+}
 """What each path has; any other method is answered with 405."""
 
 _ALL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -44,8 +54,16 @@ def service() -> SubscriptionService:
     return SubscriptionService(
         table=SubscriptionTable(client("dynamodb"), settings.table),
         inboxes=settings.inboxes,
+        consent=Consents(settings.origin, system_clock).ask,
+        is_emulated=settings.is_emulated,
         clock=system_clock,
     )
+
+
+@cache
+def keys() -> SigningKeys:
+    """What the keys of all subscriptions are drawn from."""
+    return SigningKeys(client("secretsmanager"), read_settings(os.environ).secret, system_clock)
 
 
 @app.get(COLLECTION)
@@ -86,6 +104,18 @@ def delete(participant: str, id: str) -> Response[str]:
     return _json(HTTPStatus.OK, found.document)
 
 
+@app.get(KEY)
+def signing_key(participant: str, id: str) -> Response[str]:
+    """What the sink checks requests with, newest first, in base64."""
+    route = service().signed_route(participant, id)
+    try:
+        drawn = [subscription_key(each, route) for each in keys().get()]
+    except SigningKeyError as error:
+        logger.error("there is no key", error=str(error))
+        raise errors.UnavailableError("there is no key to sign with; try again later") from error
+    return _json(HTTPStatus.OK, {"keys": [base64.b64encode(each).decode() for each in drawn]})
+
+
 @app.route(COLLECTION, method="OPTIONS")
 def collection_features(participant: str) -> Response[str]:  # noqa: ARG001 - they are everybody's
     """What the API can do."""
@@ -98,6 +128,12 @@ def subscription_features(participant: str, id: str) -> Response[str]:  # noqa: 
     return _features(SUBSCRIPTION)
 
 
+@app.route(KEY, method="OPTIONS")
+def key_features(participant: str, id: str) -> Response[str]:  # noqa: ARG001
+    """What the API can do."""
+    return _features(KEY)
+
+
 @app.route(COLLECTION, method=[each for each in _ALL_METHODS if each not in METHODS[COLLECTION]])
 def no_collection_method(participant: str) -> Response[str]:  # noqa: ARG001
     """The path has no such method."""
@@ -108,6 +144,12 @@ def no_collection_method(participant: str) -> Response[str]:  # noqa: ARG001
 def no_subscription_method(participant: str, id: str) -> Response[str]:  # noqa: ARG001
     """The path has no such method."""
     return _no_method(SUBSCRIPTION)
+
+
+@app.route(KEY, method=[each for each in _ALL_METHODS if each not in METHODS[KEY]])
+def no_key_method(participant: str, id: str) -> Response[str]:  # noqa: ARG001
+    """The path has no such method."""
+    return _no_method(KEY)
 
 
 @app.exception_handler(errors.ApiError)  # type: ignore[untyped-decorator]

@@ -23,6 +23,12 @@ from lambdas.subscriptions_api.errors import (
     QuotaError,
 )
 
+AsksConsent = Callable[[str, int | None], int | None]
+"""Asks the endpoint at a URL for consent to so many requests a minute (None: no limit); how many it allows.
+
+Raises `InvalidError` where it does not consent.
+"""
+
 ATTEMPTS: Final = 5
 """How often a writer without a condition tries again; writers of one subscription are rare."""
 
@@ -58,18 +64,25 @@ class Found:
 
 
 class SubscriptionService:
-    """Those in `table`; `inboxes` has the ARN of the inbox of each participant that may subscribe."""
+    """Those in `table`; `inboxes` has the ARN of the inbox of each participant that may subscribe.
+
+    Before events are posted to a new sink, its `consent` is asked for.
+    """
 
     def __init__(
         self,
         *,
         table: SubscriptionTable,
         inboxes: Mapping[str, str],
+        consent: AsksConsent,
+        is_emulated: bool,
         clock: Clock,
         new_id: Callable[[], str] = lambda: f"s{secrets.token_hex(8)}",
     ) -> None:
         self._table = table
         self._inboxes = inboxes
+        self._consent = consent
+        self._is_emulated = is_emulated
         self._clock = clock
         self._new_id = new_id
 
@@ -78,7 +91,7 @@ class SubscriptionService:
 
         Raises `InvalidError`, `NotFoundError`, `QuotaError`, `ConflictError`.
         """
-        proposal = read_proposal(proposed, self._inbox(participant))
+        proposal = self._consented(self._proposal(participant, proposed))
         for _ in range(ATTEMPTS):
             subscription = self._new(participant, self._new_id(), proposal)
             if self._add(subscription):
@@ -102,12 +115,17 @@ class SubscriptionService:
 
         Raises `InvalidError`, `NotFoundError`, `QuotaError`, `ConflictError`, `PreconditionError`.
         """
-        proposal = read_proposal(proposed, self._inbox(participant))
+        proposal = self._proposal(participant, proposed)
         if isinstance(proposed, dict) and proposed.get("id", id) != id:
             raise InvalidError(f"`id` in the body is not {id!r} of the path; leave it out")
+        # Before anybody is asked for consent: what is no name, and what cannot be compiled.
+        self._new(participant, id, proposal)
+        is_consented = False
         for _ in range(ATTEMPTS):
             before = self._table.get(participant, id)
             conditions.check(self._found(before).tag if before else None)
+            if not is_consented and (before is None or before.endpoint != proposal.endpoint):
+                proposal, is_consented = self._consented(proposal), True
             if before is None:
                 subscription = self._new(participant, id, proposal)
                 if self._add(subscription):
@@ -128,6 +146,26 @@ class SubscriptionService:
             if self._table.remove(before):
                 return found
         raise _contended(id)
+
+    def signed_route(self, participant: str, id: str) -> str:
+        """The route of the subscription `id`, which its key is drawn from.
+
+        Raises `NotFoundError`, also for one whose events are not posted.
+        """
+        self._inbox(participant)
+        subscription = self._get(participant, id)
+        if subscription.endpoint is None:
+            raise NotFoundError(f"{id!r} is not posted anywhere, so nothing is signed")
+        return subscription.route
+
+    def _proposal(self, participant: str, proposed: object) -> Proposal:
+        return read_proposal(proposed, self._inbox(participant), is_emulated=self._is_emulated)
+
+    def _consented(self, proposal: Proposal) -> Proposal:
+        """What the sink agrees to, if it is an endpoint. Raises `InvalidError`."""
+        if proposal.endpoint is None:
+            return proposal
+        return proposal.at_most(self._consent(proposal.endpoint, proposal.rate))
 
     def _inbox(self, participant: str) -> str:
         try:

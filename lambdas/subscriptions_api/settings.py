@@ -10,10 +10,22 @@ from lambdas.common.settings import text, text_mapping
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionsApiSettings:
-    """`table` is called so; `inboxes` has the ARN of the inbox queue of each participant in use."""
+    """`table` is called so; `inboxes` has the ARN of the inbox queue of each participant in use.
+
+    `origin` says who sends, `secret` names the plane's signing keys, `sinks` says where endpoints may be: on
+    the `internet`, or `anywhere`.
+    """
 
     table: str
     inboxes: Mapping[str, str]
+    origin: str
+    secret: str
+    sinks: str
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether endpoints may be anywhere."""
+        return self.sinks == "anywhere"
 
 
 def read_settings(environment: Mapping[str, str]) -> SubscriptionsApiSettings:
@@ -21,4 +33,7 @@ def read_settings(environment: Mapping[str, str]) -> SubscriptionsApiSettings:
     return SubscriptionsApiSettings(
         table=text(environment, "EVENTPLANE_SUBSCRIPTIONS_TABLE"),
         inboxes=text_mapping(environment, "EVENTPLANE_INBOXES"),
+        origin=text(environment, "EVENTPLANE_WEBHOOK_ORIGIN"),
+        secret=text(environment, "EVENTPLANE_WEBHOOK_SECRET"),
+        sinks=text(environment, "EVENTPLANE_SINKS"),
     )

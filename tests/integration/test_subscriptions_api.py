@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -27,7 +28,9 @@ from eventplane.ingest import IngestFrame, frame_text
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
+from tests.endpoint import EndpointServer, answer, silence
 from tests.eventually import eventually
+from tests.integration.test_webhook import verify
 
 SECONDS = 60
 DOCUMENT = Path(__file__).parents[2] / "docs" / "subscriptions-api.openapi.yaml"
@@ -86,17 +89,22 @@ def test_only_who_signs_and_has_the_participants_policy_comes_in(plane: Plane, c
     assert SignedHttp(api_url(plane), liar).request("GET", "/participants/carers/subscriptions").status == 403
 
 
+def enter(plane: Plane) -> None:
+    """News, as the ingest rule hands them over."""
+    event = write_event({"id": f"s{next(_NUMBERS)}", "source": "/news", "type": NEWS})
+    frame = IngestFrame(event.json.encode(), "devices/a/outbox", "a", "", time.time_ns() // 1_000_000)
+    plane.cloud.client("sqs").send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=frame_text(frame))
+
+
 def test_events_come_while_it_lasts(plane: Plane, carers: Call) -> None:
     sqs = plane.cloud.client("sqs")
     queue = plane.inboxes["carers"]
     found: list[str] = []
 
     def arrives() -> bool:
-        event = write_event({"id": f"s{next(_NUMBERS)}", "source": "/news", "type": NEWS})
-        sent = frame_text(IngestFrame(event.json.encode(), "devices/a/outbox", "a", "", 1_767_225_600_000))
-        sqs.send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=sent)
-        answer = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=2, MaxNumberOfMessages=10)
-        for each in answer.get("Messages", []):
+        enter(plane)
+        got = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=2, MaxNumberOfMessages=10)
+        for each in got.get("Messages", []):
             sqs.delete_message(QueueUrl=queue, ReceiptHandle=each["ReceiptHandle"])
             if parse_event(each["Body"]).type == NEWS:
                 found.append(each["Body"])
@@ -111,6 +119,35 @@ def test_events_come_while_it_lasts(plane: Plane, carers: Call) -> None:
         return not arrives()
 
     assert eventually(has_ended, SECONDS)
+
+
+def test_an_endpoint_that_consents_gets_events_and_another_that_is_down_does_not_hold_them_up(
+    plane: Plane, carers: Call
+) -> None:
+    origin = "eventplane-local"
+    consents = answer(200, webhook_allowed_origin=origin)
+    with EndpointServer(consents) as good, EndpointServer(consents, *[silence] * 100) as bad:
+        for name, server in (("good", good), ("bad", bad)):
+            sink = {"types": [NEWS], "protocol": "HTTP", "sink": server.url()}
+            created = carers("PUT", f"carers/subscriptions/{name}", sink)
+            assert created.status == 201, created.document
+        (key,) = carers("GET", "carers/subscriptions/good/signing-key").document["keys"]
+        assert carers("GET", "family-app/subscriptions/good/signing-key").status == 403
+
+        def arrives() -> bool:
+            enter(plane)
+            return len(good.received) > 3
+
+        assert eventually(arrives, SECONDS)
+        asked, *events = good.received
+        assert asked.method == "OPTIONS"
+        for each in events:
+            assert each.headers["webhook-request-origin"] == origin
+            assert verify.is_genuine([key], each.headers, each.body)
+        for name in ("good", "bad"):
+            assert carers("DELETE", f"carers/subscriptions/{name}").status == 200
+    refused = carers("PUT", "carers/subscriptions/none", {"protocol": "HTTP", "sink": good.url()})
+    assert (refused.status, refused.document["problems"][0]["path"]) == (400, "sink")
 
 
 def test_of_racing_subscribers_each_is_told_how_it_ended(plane: Plane, carers: Call) -> None:
@@ -153,13 +190,17 @@ FUZZED = "family-app"
 
 openapi.format("cesql", st.sampled_from(["TRUE", "type LIKE 'org.%'", "EXISTS subject", "LENGTH(id) = 3"]))
 openapi.format("participant", st.just(FUZZED))
-openapi.format("own-sink", st.just(f"arn:aws:sqs:us-east-1:000000000000:eventplane-local-{FUZZED}-inbox"))
+openapi.format("own-inbox", st.just(f"arn:aws:sqs:us-east-1:000000000000:eventplane-local-{FUZZED}-inbox"))
+openapi.format("endpoint", st.just("http://127.0.0.1:9/nobody"))
 openapi.format("event-source", st.sampled_from(["/homes/1", "https://example.org/a?b", "urn:x:1"]))
 openapi.format("entity-tag", st.just("*"))
 
 document = yaml.safe_load(DOCUMENT.read_text())
 # Every request is signed below; that it has to be is the first test.
 del document["security"]
+# An endpoint has to consent: its tests are above.
+inbox_only = document["components"]["schemas"]["ProposedSubscription"]
+inbox_only["oneOf"] = inbox_only["oneOf"][:1]
 # A condition that does not hold says nothing against the data.
 statuses = {"expected-statuses": ["2xx", "404", "409", "412"]}
 rejections = {"expected-statuses": ["400", "403", "404", "405", "412", "415"]}

@@ -36,11 +36,15 @@ def call(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
     for name, value in {
         "EVENTPLANE_SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
         "EVENTPLANE_INBOXES": json.dumps(INBOXES),
+        "EVENTPLANE_WEBHOOK_ORIGIN": "eventplane-dev",
+        "EVENTPLANE_WEBHOOK_SECRET": "webhook",
+        "EVENTPLANE_SINKS": "anywhere",
         "POWERTOOLS_SERVICE_NAME": "function",
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(handler, "system_clock", lambda: NOW_MS)
     handler.service.cache_clear()
+    handler.keys.cache_clear()
 
     def call(
         method: str, id: str | None = None, body: Any = None, *, participant: str = "carers", **headers: str

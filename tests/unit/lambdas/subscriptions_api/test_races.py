@@ -40,7 +40,11 @@ def service(cloud: Cloud) -> Callable[..., SubscriptionService]:
 
     def make(*others: Callable[[], object]) -> SubscriptionService:
         return SubscriptionService(
-            table=Interrupted(cloud, list(others)), inboxes=INBOXES, clock=lambda: NOW_MS
+            table=Interrupted(cloud, list(others)),
+            inboxes=INBOXES,
+            consent=lambda _url, rate: rate,
+            is_emulated=True,
+            clock=lambda: NOW_MS,
         )
 
     return make
