@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from eventplane.contract.subscription import TABLE as SUBSCRIPTIONS_TABLE
 from eventplane.resource_names import resource_name
-from eventplane_client.client import Client
+from eventplane_client.client import Client, Subscriptions
 from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
 from eventplane_client.dynamodb_table import WINDOW_S
 from eventplane_client.errors import ClientSettingsError
@@ -76,7 +76,6 @@ def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client
 
 def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
     from eventplane_client.aws import aws_client
-    from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
     from eventplane_client.sqs import SqsTransport
 
     transport = SqsTransport.find(
@@ -92,13 +91,24 @@ def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Cli
         settings.participant,
         transport,
         open_filter,
-        DynamoDbSubscriptions(
-            aws_client("dynamodb"), resource_name(environment, SUBSCRIPTIONS_TABLE), settings.participant
-        ),
+        _subscriptions(settings, environment, transport.inbox_arn),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
     )
+
+
+def _subscriptions(settings: ClientSettings, environment: str, inbox: str) -> Subscriptions:
+    if settings.subscriptions:
+        from eventplane_client.api_subscriptions import ApiSubscriptions
+        from eventplane_client.signed_http import SignedHttp
+
+        return ApiSubscriptions(SignedHttp(settings.subscriptions), settings.participant, inbox)
+    from eventplane_client.aws import aws_client
+    from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
+
+    table = resource_name(environment, SUBSCRIPTIONS_TABLE)
+    return DynamoDbSubscriptions(aws_client("dynamodb"), table, settings.participant)
 
 
 def _dynamodb(

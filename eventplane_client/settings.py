@@ -30,6 +30,7 @@ class ClientSettings:
         window: events that are remembered; with DynamoDB seconds.
         gap_timeout_s: hold events that came before their predecessors by `sequence` for so long; None: not.
         max_receives: deliveries before a dead letter, where the transport does not know the limit.
+        subscriptions: for SQS the URL of the Subscriptions API; '' writes the environment's table instead.
     """
 
     participant: str
@@ -39,6 +40,7 @@ class ClientSettings:
     window: int | None = None
     gap_timeout_s: float | None = None
     max_receives: int = 5
+    subscriptions: str = ""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> ClientSettings:
@@ -73,6 +75,7 @@ class ClientSettings:
             window=int(number("window", str(WINDOW))) if window else None,
             gap_timeout_s=number("gap_timeout_s", "1") if gap else None,
             max_receives=int(number("max_receives", "5")),
+            subscriptions=text("subscriptions", ""),
         )
 
     def transport_parts(self) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
 from eventplane.contract.errors import ContractError, Problem
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import Contract, ParticipantKind
+from eventplane.contract.model import Contract, ParticipantKind, Route
 
 PARTITION: Final = "participant"
 SORT: Final = "name"
@@ -46,6 +46,9 @@ HTTP: Final = "HTTP"
 SQS: Final = "SQS"
 """Protocols of a subscription's delivery: to an HTTPS endpoint, or into the participant's own inbox."""
 
+_SUBSCRIBES: Final = "-subscribes-"
+"""What stands in the names of subscriptions' routes between participant and name."""
+
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 
 Item = dict[str, Any]
@@ -68,7 +71,7 @@ class Subscription:
     @property
     def route(self) -> str:
         """What the route is called in the contract."""
-        return f"{self.participant}-subscribes-{self.name}"
+        return f"{self.participant}{_SUBSCRIBES}{self.name}"
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -138,6 +141,11 @@ def read_subscription(item: Item) -> Subscription:
         item[each]["S"] for each in (PARTITION, SORT, "filter", "created_at")
     )
     return Subscription(participant, name, filter, created_at, item.get(DOCUMENT, {}).get("S", ""))
+
+
+def subscribed_routes(contract: Contract) -> tuple[Route, ...]:
+    """The routes of `contract` that were subscriptions when it was made."""
+    return tuple(each for each in contract.routes if _SUBSCRIBES in each.name)
 
 
 def with_subscriptions(

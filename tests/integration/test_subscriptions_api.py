@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import urllib.error
@@ -25,11 +26,14 @@ from schemathesis import openapi
 
 from eventplane.envelope import parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane_client import ClientSettings, Mode, connect
+from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
 from tests.endpoint import EndpointServer, answer, silence
 from tests.eventually import eventually
+from tests.integration.client.test_in_the_cloud import enter_as
 from tests.integration.test_webhook import verify
 
 SECONDS = 60
@@ -148,6 +152,30 @@ def test_an_endpoint_that_consents_gets_events_and_another_that_is_down_does_not
             assert carers("DELETE", f"carers/subscriptions/{name}").status == 200
     refused = carers("PUT", "carers/subscriptions/none", {"protocol": "HTTP", "sink": good.url()})
     assert (refused.status, refused.document["problems"][0]["path"]) == (400, "sink")
+
+
+def test_the_client_library_subscribes_by_the_api_without_rights_on_the_table(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = caller(plane, "carers")
+    user = cloud.client("sts").get_caller_identity()["Arn"].rpartition("/")[2]
+    arns = [inbox(plane), inbox(plane).replace("-inbox", "-outbox")]
+    allowed = {"Effect": "Allow", "Action": ["sqs:GetQueueUrl", "sqs:GetQueueAttributes"], "Resource": arns}
+    plane.cloud.client("iam").put_user_policy(
+        UserName=user,
+        PolicyName="queues",
+        PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}),
+    )
+    enter_as(cloud, monkeypatch)
+    given = {"mode": Mode.AT_LEAST_ONCE, "subscriptions": api_url(plane)}
+    with connect(ClientSettings("carers", "sqs:local", **given)) as client:
+        client.subscribe({"exact": {"type": NEWS}}, name="by-client")
+        client.subscribe({"exact": {"type": NEWS}}, name="by-client")
+        with pytest.raises(AlreadySubscribedError):
+            client.subscribe({"exact": {"type": "other"}}, name="by-client")
+        client.unsubscribe("by-client")
+        with pytest.raises(NotSubscribedError):
+            client.unsubscribe("by-client")
 
 
 def test_of_racing_subscribers_each_is_told_how_it_ended(plane: Plane, carers: Call) -> None:
