@@ -18,7 +18,7 @@ from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
 from eventplane.contract.errors import ContractError, Problem
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import Contract, ParticipantKind, Route
+from eventplane.contract.model import Contract, Participant, ParticipantKind, Route
 
 PARTITION: Final = "participant"
 SORT: Final = "name"
@@ -177,13 +177,12 @@ def with_subscriptions(
 
 
 def _problem(contract: Contract, subscription: Subscription, routes: Item) -> Problem | None:
-    participant = contract.participants.get(subscription.participant)
-    if participant is None or participant.kind is not ParticipantKind.CLOUD_SERVICE or participant.retired:
+    if not _is_in_use(contract.participants.get(subscription.participant)):
         return Problem("participant", "it is no cloud service that is in use", "name one of the contract")
     if subscription.route in routes:
         return Problem("name", f"there is a route {subscription.route!r}", "use another name")
     try:
-        if subscription.endpoint and SUBSCRIBERS not in contract.participants:
+        if subscription.endpoint and not _is_in_use(contract.participants.get(SUBSCRIBERS)):
             return Problem("protocol", f"there is no participant {SUBSCRIBERS!r}", "add it to the contract")
         new_subscription(
             subscription.participant,
@@ -196,3 +195,12 @@ def _problem(contract: Contract, subscription: Subscription, routes: Item) -> Pr
     except (ValueError, RecursionError) as error:
         return Problem("filter", f"not JSON: {error}", "subscribe again")
     return None
+
+
+def _is_in_use(participant: Participant | None) -> bool:
+    """Whether it is a cloud service, whose inbox a route may lead to."""
+    return (
+        participant is not None
+        and participant.kind is ParticipantKind.CLOUD_SERVICE
+        and not participant.retired
+    )

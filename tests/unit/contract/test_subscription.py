@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from eventplane.contract.subscription import (
     Subscription,
     new_subscription,
     read_subscription,
+    subscribed_routes,
     subscription_item,
     with_subscriptions,
 )
@@ -122,3 +124,34 @@ def test_nobody_takes_the_room_of_the_others() -> None:
     derived, refused = with_subscriptions(CONTRACT, [*own, subscription(participant="carers")])
     assert len(derived.routes) == len(CONTRACT.routes) + MAX_OWN + 1
     assert {each.participant for each in refused} == {"family-app"}
+
+
+ENDPOINT = new_subscription(
+    "carers", "posted", NEWS, NOW, json.dumps({"protocol": "HTTP", "sink": "https://example.org/"})
+)
+
+
+def test_an_endpoints_route_leads_to_the_subscribers() -> None:
+    derived, _ = with_subscriptions(CONTRACT, [ENDPOINT, subscription()])
+    assert {each.name: each.destination for each in subscribed_routes(derived)} == {
+        "carers-subscribes-posted": "subscribers.inbox",
+        "family-app-subscribes-news": "family-app.inbox",
+    }
+
+
+@pytest.mark.parametrize("is_retired", [True, False])
+def test_without_the_subscribers_only_their_routes_are_left_out(is_retired: bool) -> None:
+    document = json.loads(CONTRACT.canonical)
+    if is_retired:
+        document["participants"]["subscribers"]["retired"] = True
+    else:
+        del document["participants"]["subscribers"]
+    derived, refused = with_subscriptions(compile_contract(document, "test"), [ENDPOINT, subscription()])
+    assert list(refused) == [ENDPOINT]
+    assert [each.name for each in subscribed_routes(derived)] == ["family-app-subscribes-news"]
+
+
+@pytest.mark.parametrize("document", ["{", "[]", "null", "5", "[" * 9_000])
+def test_a_document_that_says_nothing_leads_to_the_own_inbox(document: str) -> None:
+    odd = replace(subscription(), document=document)
+    assert (odd.properties, odd.destination) == ({}, "family-app.inbox")
