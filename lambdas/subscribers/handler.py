@@ -62,14 +62,7 @@ def service() -> SubscriberService:
         archive=archive,
         clock=system_clock,
     )
-    return SubscriberService(
-        sinks=sinks,
-        contract=contract,
-        address=channel.address,
-        archive=archive,
-        clock=system_clock,
-        threads=_BATCH,
-    )
+    return SubscriberService(sinks=sinks, threads=_BATCH)
 
 
 @logger.inject_lambda_context

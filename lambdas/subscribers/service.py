@@ -10,36 +10,22 @@ from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.contract import Contract
-from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.handover import HANDOVERS, HandoverRecord, to_line
-from lambdas.common.archive import Archive
-from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
 from lambdas.subscribers.sinks import Sinks
 from lambdas.webhook.delivery import RESERVE_MS
 from lambdas.webhook.service import WebhookService
 
-UNSUBSCRIBED: Final = "unsubscribed"
-"""Why an event was dropped: its subscription ended before it was delivered."""
-
 SINK_MS: Final = 15_000
 """How long one sink may keep an invocation, milliseconds, the last attempt apart; the rest comes again."""
 
 
 class SubscriberService:
-    """Hands over what is in the inbox of `contract` called `address` to `sinks`."""
+    """Hands over what is in the inbox to `sinks`, to as many of them at a time as there are `threads`."""
 
-    def __init__(
-        self, *, sinks: Sinks, contract: Contract, address: str, archive: Archive, clock: Clock, threads: int
-    ) -> None:
+    def __init__(self, *, sinks: Sinks, threads: int) -> None:
         self._sinks = sinks
-        self._version = contract.version
-        self._address = address
-        self._archive = archive
-        self._clock = clock
         self._pool = ThreadPoolExecutor(threads)
 
     def process(
@@ -60,11 +46,11 @@ class SubscriberService:
             return min(remaining_ms(), round(1_000 * (ended - monotonic())))
 
         def hand_over(at: int, route: str, service: WebhookService | None) -> frozenset[str]:
+            if service is None:
+                self._drop(by_route[route])
+                return frozenset()
             # A name of its own for the records of each: the archive has one object a name.
             name = f"{invocation_id}-{at}"
-            if service is None:
-                self._drop(by_route[route], name)
-                return frozenset()
             return service.process(by_route[route], invocation_id=name, remaining_ms=left_ms)
 
         waiting = [
@@ -73,33 +59,17 @@ class SubscriberService:
         ]
         return frozenset().union(*(each.result() for each in waiting))
 
-    def _drop(self, messages: Sequence[QueueMessage], name: str) -> None:
-        now_ms = self._clock()
-        lines = [to_line(self._record(each, now_ms)) for each in messages]
-        logger.info(
-            "dropped: nobody subscribes by the route", route=messages[0].route, messages=len(messages)
-        )
-        try:
-            self._archive.put_lines(HANDOVERS, name, now_ms, lines)
-        except (ClientError, BotoCoreError):
-            logger.exception("handovers could not be archived", records=lines)
-
-    def _record(self, message: QueueMessage, now_ms: int) -> HandoverRecord:
-        event = _event(message)
-        return HandoverRecord(
-            decided_at_ms=now_ms,
-            entered_at_ms=message.sent_at_ms,
-            channel=self._address,
-            contract_version=self._version,
-            source=event.source if event else "",
-            id=event.id if event else "",
-            type=event.type if event else "",
-            outcome=Outcome.DROPPED,
-            reason=UNSUBSCRIBED,
-            status=None,
-            attempt=message.attempt,
-            message_id=message.id,
-        )
+    def _drop(self, messages: Sequence[QueueMessage]) -> None:
+        # Not a handover: the audit has no word for it, and the events were delivered to where the route led.
+        for message in messages:
+            event = _event(message)
+            logger.warning(
+                "dropped: its subscription has ended",
+                route=message.route,
+                event_source=event.source if event else None,
+                event_id=event.id if event else None,
+                message_id=message.id,
+            )
 
 
 def _event(message: QueueMessage) -> Envelope | None:
