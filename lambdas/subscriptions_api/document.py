@@ -54,6 +54,11 @@ class Proposal:
         rate: int | None = self.document.get("protocolsettings", {}).get(RATE)
         return rate
 
+    def has_consent_of(self, known: Subscription) -> bool:
+        """Whether `known` leads to the same place at the same rate, which was consented to."""
+        names = ("protocol", "sink", "protocolsettings")
+        return all(self.document.get(each) == known.properties.get(each) for each in names)
+
     def at_most(self, rate: int | None) -> Proposal:
         """The same with at most `rate` requests a minute; None sets no limit."""
         if rate is None or (self.rate is not None and self.rate <= rate):

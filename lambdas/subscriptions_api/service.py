@@ -124,7 +124,7 @@ class SubscriptionService:
         for _ in range(ATTEMPTS):
             before = self._table.get(participant, id)
             conditions.check(self._found(before).tag if before else None)
-            if not is_consented and (before is None or before.endpoint != proposal.endpoint):
+            if not is_consented and not (before and proposal.has_consent_of(before)):
                 proposal, is_consented = self._consented(proposal), True
             if before is None:
                 subscription = self._new(participant, id, proposal)

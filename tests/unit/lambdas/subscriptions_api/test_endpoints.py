@@ -50,6 +50,20 @@ def test_the_endpoint_says_how_much_it_takes(call: Call) -> None:
         assert [each.headers.get("webhook-request-rate") for each in server.received] == [None, "30", "90"]
 
 
+def test_who_wants_more_than_was_allowed_is_asked_again(call: Call) -> None:
+    allowed = answer(200, webhook_allowed_origin="*", webhook_allowed_rate="60")
+    with EndpointServer(allowed, allowed) as server:
+        rate = {"protocolsettings": {"requests_per_minute": 60}}
+        call("PUT", "a", wanted(server.url()))
+        assert (
+            call("PUT", "a", wanted(server.url(), **rate)).body["protocolsettings"]
+            == rate["protocolsettings"]
+        )
+        assert len(server.received) == 1
+        assert call("PUT", "a", wanted(server.url())).body["protocolsettings"] == rate["protocolsettings"]
+        assert len(server.received) == 2
+
+
 @pytest.mark.parametrize(
     "play",
     [
