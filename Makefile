@@ -17,9 +17,9 @@ export EVENTPLANE_SHARED ?= ../shared
 ENV ?= dev
 TYPED := contract edge eventplane eventplane_client glue_jobs lambdas local operations stacks
 
-.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract explain audit lock tables \
+.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
-  bench-downlink device-image device-image-check chaos fuzz figures clean
+  bench-downlink bench-interest device-image device-image-check chaos fuzz figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ destroy: setup ## Delete the stacks of ENV; what is retained stays
 contract: setup ## Check the contract, print its summary and its warnings
 	@python -m contract compile
 
+catalogue: setup ## Write the event catalogue, a page of the contract for people: build/catalogue.html
+	@python -m contract catalogue
+
 explain: setup ## Tell which routes an event takes, and why not the others: EVENT=event.json PLACE=cloud JSON=1
 	@mkdir -p build
 	@python -m contract compile --output build/contract.json > build/contract.txt
@@ -119,6 +122,9 @@ bench-cost: setup ## Count what a run would be billed for, and price it; writes 
 
 bench-downlink: setup ## Measure the way down to devices in the local cloud; writes build/bench/downlink.json (minutes)
 	@python -m benchmarks.downlink
+
+bench-interest: setup ## Count the bytes not sent on real data; writes build/bench/interest.json (half a minute)
+	@python -m benchmarks.interest
 
 bench-scale: setup ## Compute what fleets mean from the newest figures of the two (docs/scale.md)
 	@python -m benchmarks.scale

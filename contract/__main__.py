@@ -1,4 +1,4 @@
-"""`python -m contract [compile | diagram | diff OTHER | acl | publish --env NAME]`: check, show, use it."""
+"""`python -m contract [compile | diagram | catalogue | diff OTHER | acl | publish]`: check, show, use it."""
 
 from __future__ import annotations
 
@@ -41,6 +41,15 @@ def _diagram(contract: Contract, _: argparse.Namespace) -> str:
     return diagram(contract)
 
 
+def _catalogue(contract: Contract, options: argparse.Namespace) -> str:
+    # Only here: the other commands need no templates.
+    from contract.catalogue import catalogue
+
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(catalogue(contract), encoding="utf-8")
+    return str(options.output)
+
+
 def _diff(contract: Contract, options: argparse.Namespace) -> str:
     return diff_text(load_any(options.other), contract)
 
@@ -74,6 +83,9 @@ def _parser() -> argparse.ArgumentParser:
     compiling.set_defaults(run=_compile)
     drawing = commands.add_parser("diagram", help="draw the plane as a mermaid flowchart")
     drawing.set_defaults(run=_diagram)
+    listing = commands.add_parser("catalogue", help="write the event catalogue, a page for people")
+    listing.add_argument("--output", type=Path, default=Path("build/catalogue.html"), help="the page's file")
+    listing.set_defaults(run=_catalogue)
     comparing = commands.add_parser("diff", help="show what changed against another version")
     comparing.add_argument("other", type=Path, help="the earlier version: YAML, or compiled (.json)")
     comparing.set_defaults(run=_diff)
@@ -84,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     publishing.add_argument("--dry-run", action="store_true", help="only check it against what is deployed")
     publishing.add_argument("--withdraw", action="store_true", help="go back to the deployed contract")
     publishing.set_defaults(run=_publish)
-    for each in (compiling, drawing, comparing, allowing, publishing):
+    for each in (compiling, drawing, listing, comparing, allowing, publishing):
         each.add_argument(
             "--contract", type=Path, default=CONTRACT_FILE, metavar="FILE", help="instead of the plane's own"
         )

@@ -6,7 +6,7 @@ Each on-device service is a user of its own name. What no line allows Mosquitto 
 from __future__ import annotations
 
 from eventplane.contract import Contract, ParticipantKind
-from eventplane.topics import local_topic, receipt_topic, state_answer_topic, state_topic
+from eventplane.topics import interest_topic, local_topic, receipt_topic, state_answer_topic, state_topic
 
 FORWARDER = "eventplane_forwarder"
 """The forwarder's user. With an underscore, which no participant's name has."""
@@ -24,6 +24,7 @@ def acl(contract: Contract) -> str:
         rights = [("write", local_topic(name, outbox)), ("read", receipt_topic(name, outbox))]
         rights += [("read", local_topic(name, inbox)), ("write", receipt_topic(name, inbox))]
         rights += [("write", state_topic(name)), ("read", state_answer_topic(name))]
+        rights += [("write", interest_topic(name))]
         theirs += ["", f"user {name}", *(f"topic {right} {topic}" for right, topic in rights)]
         # The other end of each.
         ours += [f"topic {'read' if right == 'write' else 'write'} {topic}" for right, topic in rights]

@@ -99,6 +99,13 @@ def _unusable(schema: dict[str, Any], registry: SchemaRegistry) -> _Fault | None
     resource = DRAFT202012.create_resource(schema)
     for reference in _dead_references(resource, registry.resolver_with_root(resource)):
         return f"`$ref` {reference} leads nowhere", "refer to this schema, or to another of the contract's"
+    validator = jsonschema.Draft202012Validator(schema, registry=registry)
+    for number, example in enumerate(schema.get("examples", ())):
+        if error := jsonschema.exceptions.best_match(validator.iter_errors(example)):
+            return (
+                f"examples[{number}] at {error.json_path}: {error.message}",
+                "correct the example, or the schema",
+            )
     return None
 
 

@@ -10,9 +10,11 @@ from typing import Protocol
 from edge.counts import Counts
 from edge.downlink.descent import Descent
 from edge.downlink.questions import Answer, Question
+from edge.downlink.uplink_interest import uplink_interest
 from edge.handover import Handover
 from edge.inbox import InboxPump
 from edge.intake import RECENT_EVENTS, Intake
+from edge.interest import Interest
 from edge.keeper import Keeper
 from edge.link import Link
 from edge.local_bus import local_topics
@@ -25,7 +27,7 @@ from edge.reception import Reception
 from edge.reporter import Figures, Reporter, ReportOptions
 from edge.spool import Spool
 from edge.uplink import Uplink
-from eventplane.contract import Channel, Contract, Downlink, Place
+from eventplane.contract import Channel, Contract, Downlink, Forward, Place
 from eventplane.envelope import parse_event
 
 _log = logging.getLogger(__name__)
@@ -47,6 +49,7 @@ class Surroundings:
     clock: Clock
     figures: Figures
     counts: Counts
+    interest: Interest
 
 
 class Assembly:
@@ -94,6 +97,7 @@ class Assembly:
 
     def rewind_inboxes(self) -> None:
         """The home's broker is gone."""
+        self._around.interest.forget()
         for inbox in self.inboxes.values():
             inbox.rewind()
 
@@ -109,6 +113,15 @@ class Assembly:
         """Hand over what nobody keeps, to lines that stand."""
         self._handover.hand_over(events, self._outgoing, self._is_up)
 
+    def follow_uplink_interest(self) -> None:
+        """Send up what the cloud wants from now on, where the contract has the device ask for that."""
+        uplink = self._contract.device.outbox
+        asks = uplink.forward is Forward.WANTED
+        wanted = uplink_interest(self.spool) if asks else None
+        if asks:
+            _log.info("what goes up: %s", "all" if wanted is None else "what the cloud wants")
+        self._around.interest.wanted_up(uplink.address, wanted)
+
     def abandon(self) -> None:
         """Other parts take over: what was in memory is given up, and counted."""
         self._outgoing.clear()
@@ -117,13 +130,23 @@ class Assembly:
         around = self._around
         self._contract = contract
         self._make_inboxes(_local_inboxes(contract))
-        self.intake = Intake(contract, around.options.thing, self.spool.epoch, around.clock.now, self._recent)
+        self.intake = Intake(
+            contract, around.options.thing, self.spool.epoch, around.clock.now, self._recent, around.interest
+        )
         descent = Descent(
             contract, around.options.thing, self.spool, self.intake, self._pressure, self._outgoing
         )
         self.reception = Reception(
-            contract, self.intake, self.inboxes, self._pressure, self._recent, self._outgoing, descent
+            contract,
+            self.intake,
+            self.inboxes,
+            self._pressure,
+            self._recent,
+            self._outgoing,
+            descent,
+            around.interest,
         )
+        self.follow_uplink_interest()
         self._warn_of_strangers()
 
     def _make_uplink(self, channel: Channel) -> None:

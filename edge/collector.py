@@ -106,6 +106,7 @@ class Collector:
             discards={(str(outcome), reason): count for (outcome, reason), count in counts.discards.items()},
             refused=counts.refused,
             sent_unstored=counts.sent_unstored,
+            unwanted=counts.unwanted,
             publishes=counts.published,
             published_events=counts.published_events,
             published_bytes=counts.published_bytes,

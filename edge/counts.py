@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from edge.reports import NotStored
 from edge.spool import Discard
 from eventplane.delivery import Outcome
+from eventplane.interest import NO_INTEREST
 
 MOST_KINDS = 100
 """Different kinds of events that are told apart in `not_stored`; a report of them has to fit an event."""
@@ -22,11 +23,12 @@ OTHER_TYPES = "(other types)"
 @dataclass(slots=True)
 class Counts:
     """`dead_letters` by reason, `descended` (what came down from the cloud) by answer or reason, `discards`
-    by outcome and reason, `refused` for want of room, `sent_unstored` deliveries made of such events.
+    by outcome and reason, `refused` for want of room, `sent_unstored` deliveries made of such events,
+    `unwanted` deliveries that a reader without interest was spared.
     Publishes to the cloud are `published`, with their events and payload bytes, repetitions included, and
     `acknowledged`.
 
-    `not_stored` is what the next report has to tell, `untold` how much of it and of the discards there is.
+    `not_stored` is what the next report has to tell, `untold` how much of it and of the discards is a loss.
     """
 
     dead_letters: Counter[str] = field(default_factory=Counter)
@@ -34,6 +36,7 @@ class Counts:
     discards: Counter[tuple[Outcome, str]] = field(default_factory=Counter)
     refused: int = 0
     sent_unstored: int = 0
+    unwanted: int = 0
     published: int = 0
     published_events: int = 0
     published_bytes: int = 0
@@ -43,11 +46,20 @@ class Counts:
 
     def lost(self, kind: NotStored, count: int = 1) -> None:
         """Events never got a number."""
+        self._note(kind, count)
+        self.untold += count
+
+    def not_wanted(self, kinds: Mapping[NotStored, int]) -> None:
+        """Nobody handles them at a reader: told in time, and no loss."""
+        for kind, count in kinds.items():
+            self.unwanted += count
+            self._note(kind, count)
+
+    def _note(self, kind: NotStored, count: int) -> None:
         kind = kind._replace(channel=kind.channel[:MOST_CHARACTERS], type=kind.type[:MOST_CHARACTERS])
         if kind not in self.not_stored and len(self.not_stored) >= MOST_KINDS:
             kind = kind._replace(type=OTHER_TYPES)
         self.not_stored[kind] += count
-        self.untold += count
 
     def dropped(self, kind: NotStored) -> None:
         """An event that nobody promised to deliver was given up."""
@@ -75,4 +87,4 @@ class Counts:
         """A report is stored that tells of all discards before it, and of these."""
         self.not_stored.subtract(not_stored)
         self.not_stored = +self.not_stored
-        self.untold = self.not_stored.total()
+        self.untold = sum(n for kind, n in self.not_stored.items() if kind.reason != NO_INTEREST)

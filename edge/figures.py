@@ -58,6 +58,7 @@ class Figures:
     refused: int = 0
     """Messages that found the spool full; their senders keep them."""
     sent_unstored: int = 0
+    unwanted: int = 0
     """Deliveries of urgent ones among them that were made from memory."""
     publishes: int = 0
     published_events: int = 0

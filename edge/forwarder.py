@@ -15,6 +15,7 @@ from edge.assembly import Assembly, Surroundings
 from edge.counts import Counts
 from edge.downlink.questions import Question, write_answer
 from edge.errors import SpoolCorruptError, SpoolError
+from edge.interest import Interest
 from edge.link import Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
 from edge.options import Clock, ForwarderOptions
@@ -40,7 +41,8 @@ class Forwarder:
     """Joins the home's broker (`local`), the `spool` and the `cloud`'s broker under a `contract`.
 
     `wait` gives the messages reported so far, after at most the seconds it is given (None: for ever).
-    `figures` are what a heartbeat tells; `contract_came` is called when another contract has come down. A
+    `figures` are what a heartbeat tells; `contract_came` is called when another contract has come down,
+    `interest_ended` with the name of a service that withdrew what it had announced, or whose session ended. A
     damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError` from
     `run` when the disk fails otherwise; what was not committed was not acknowledged.
     """
@@ -56,6 +58,7 @@ class Forwarder:
         clock: Clock | None = None,
         figures: Figures = dict,
         contract_came: Callable[[], None] = lambda: None,
+        interest_ended: Callable[[str], None] = lambda service: None,  # noqa: ARG005
     ) -> None:
         self.counts = Counts()
         self._clock = clock or Clock()
@@ -65,7 +68,9 @@ class Forwarder:
         self._wait = wait
         self._contract_came = contract_came
         self._contract = contract
-        self._around = Surroundings(options, local, cloud, self._clock, figures, self.counts)
+        self._around = Surroundings(
+            options, local, cloud, self._clock, figures, self.counts, Interest(interest_ended)
+        )
         self._given_spool = spool
         self._assembly = self._assemble(spool)
         self._next_contract: Contract | None = None
@@ -225,6 +230,8 @@ class Forwarder:
         for outcome, count in turn.descended.items():
             level = logging.DEBUG if outcome in (Result.STORED, OLDER) else logging.WARNING
             _log.log(level, "%d event(s) came down: %s", count, outcome)
+        if turn.uplink_interest_changed:
+            self._assembly.follow_uplink_interest()
         if turn.contract_changed:
             self._contract_came()
 

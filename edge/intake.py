@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from edge.interest import Interest
 from edge.lifetimes import expires_ms, lifetime_ms
 from edge.memory_lane import UNSTORED_RANK, Fleeting
 from edge.recent import RecentKeys, key_digest
@@ -37,7 +38,8 @@ class Verdict:
     """What becomes of a message: `arrival` to store, `fleeting` to send without, `refused` reason or None.
 
     `key` is what to remember once that is done; a repetition has none, and nothing is to be done for it.
-    `unstored` is what to send of an urgent event for whose arrival there is no room.
+    `unstored` is what to send of an urgent event for whose arrival there is no room. `unwanted` are addresses
+    to which it is not forwarded, because the reader there handles other events.
     """
 
     key: bytes | None = None
@@ -46,16 +48,21 @@ class Verdict:
     refused: str | None = None
     type: str = ""
     unstored: tuple[Fleeting, ...] = ()
+    unwanted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Descended:
-    """An event of the cloud on its way into the home: `expiries` by address, `fleeting` to others."""
+    """An event of the cloud on its way into the home: `expiries` by address, `fleeting` to others.
+
+    `unwanted` are addresses to which it is not forwarded, as for a `Verdict`.
+    """
 
     event: Envelope
     rank: int
     expiries: Mapping[str, int | None]
     fleeting: tuple[Fleeting, ...]
+    unwanted: tuple[str, ...]
 
     @property
     def is_stored(self) -> bool:
@@ -71,7 +78,7 @@ class Intake:
     """Decides for the device `thing`, under `contract`, in the spool's `epoch`.
 
     `now` tells the wall-clock time, only for time stamps. `recent` knows what was stored before; the caller
-    adds to it.
+    adds to it. `interest` says what need not be forwarded.
     """
 
     def __init__(
@@ -81,6 +88,7 @@ class Intake:
         epoch: str,
         now: Callable[[], datetime],
         recent: RecentKeys,
+        interest: Interest,
     ) -> None:
         self._contract = contract
         self._router = Router(contract, Place.DEVICE)
@@ -89,6 +97,7 @@ class Intake:
         self._epoch = epoch
         self._now = now
         self._recent = recent
+        self._interest = interest
 
     def accept(self, payload: bytes, channel: Channel, slot: Slot) -> Verdict:
         """The verdict on a message that came over `channel`; `slot` is what an event gets."""
@@ -100,10 +109,11 @@ class Intake:
             stamped = stamp(event, self._epoch, slot.sequence)
         except EnvelopeError as error:
             return self.refuse(payload, channel.address, channel, Refusal(error.reason, error.detail), slot)
-        destinations = self._destinations(event)
-        if not destinations:
+        ways = self._destinations(event)
+        if not ways:
             refusal = Refusal("unrouted", f"no route of the device takes type {event.type!r}")
             return self.refuse(payload, channel.address, channel, refusal, slot)
+        destinations, unwanted = self._parted(ways, event, channel)
         promised = [each for each in destinations if _is_promised(channel) and _is_promised(each)]
         fleeting = tuple(
             Fleeting(each.address, event.type, event.json, key)
@@ -118,7 +128,7 @@ class Intake:
             unstored = tuple(
                 Fleeting(each.address, event.type, event.json, key, UNSTORED_RANK) for each in destinations
             )
-        return Verdict(key, arrival, fleeting, None, event.type, unstored)
+        return Verdict(key, arrival, fleeting, None, event.type, unstored, unwanted)
 
     def descend(self, event: Envelope, channel: Channel, slot: Slot) -> Descended:
         """Where an `event` goes that came down over `channel`: never up again, whatever the routes say.
@@ -126,6 +136,7 @@ class Intake:
         It gets no number of the device: the numbers are for what comes up.
         """
         ways = [each for each in self._destinations(event) if each.address != self._uplink.address]
+        ways, unwanted = self._parted(ways, event, channel)
         promised = [each for each in ways if _is_promised(channel) and _is_promised(each)]
         lifetime = lifetime_ms(event)
         return Descended(
@@ -137,6 +148,7 @@ class Intake:
                 for each in ways
                 if each not in promised
             ),
+            unwanted,
         )
 
     def refuse(
@@ -166,7 +178,7 @@ class Intake:
         return self._kept(report, self._uplink, slot, lifetime)
 
     def addresses(self, event: Envelope) -> list[str]:
-        """Where the routes of the device lead `event`."""
+        """Where the routes of the device lead `event`, whatever is wanted there."""
         return [each.address for each in self._destinations(event)]
 
     @property
@@ -193,6 +205,14 @@ class Intake:
     def _destinations(self, event: Envelope) -> list[Channel]:
         addresses: Iterable[str] = dict.fromkeys(route.destination for route in self._router.route(event))
         return [self._contract.channel(each) for each in addresses]
+
+    def _parted(
+        self, ways: list[Channel], event: Envelope, channel: Channel
+    ) -> tuple[list[Channel], tuple[str, ...]]:
+        """Of `ways` those to forward to, and the addresses of the others."""
+        priority = self._contract.priority(event, channel)
+        wanted = [each for each in ways if self._interest.wants(each.address, event, priority)]
+        return wanted, tuple(each.address for each in ways if each not in wanted)
 
     def _arrival(
         self, event: Envelope, key: bytes, channel: Channel, slot: Slot, expiries: Mapping[str, int | None]

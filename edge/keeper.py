@@ -77,6 +77,7 @@ class Keeper:
             self._owed = [*turn.done, *turn.replaced]
         reception.kept(turn)
         self._counts.turned_away(turn.turned_away)
+        self._counts.not_wanted(turn.not_wanted)
         self._reporter.stored(made, now)
         return turn
 

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 class Wire(Protocol):
     """One connection; see `edge.mqtt.Connection`."""
 
-    def publish(self, topic: str, payload: bytes) -> int: ...
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int: ...
 
     def ping(self) -> int: ...
 
@@ -108,9 +108,12 @@ class Link:
             self._wire.abandon()
             self._drop(reason, now)
 
-    def publish(self, topic: str, payload: bytes) -> int:
-        """Send at QoS 1 over the standing connection; its packet id. Only while `up`."""
-        return self._standing().publish(topic, payload)
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
+        """Send at QoS 1 over the standing connection; its packet id. Only while `up`.
+
+        With `retain` the broker keeps it for who subscribes later; an empty payload ends that.
+        """
+        return self._standing().publish(topic, payload, retain=retain)
 
     def ping(self) -> int:
         """Ask the broker for an answer, which is reported like that to a publish. Only while `up`."""

@@ -10,7 +10,8 @@ from edge.downlink.descent import Descent
 from edge.downlink.questions import QuestionError, read_question
 from edge.inbox import InboxPump
 from edge.intake import Intake, Slot, Verdict
-from edge.local_bus import InboxReceipts, StateQuestions, local_topics
+from edge.interest import Interest
+from edge.local_bus import Announcements, InboxReceipts, StateQuestions, local_topics
 from edge.messages import LinkName, Received
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
@@ -23,7 +24,9 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.wire import received
 from eventplane.envelope import EnvelopeError, parse_event
+from eventplane.interest import NO_INTEREST
 from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts
+from eventplane.topics import is_interest_topic
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +44,7 @@ _WORD = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 class Reception:
     """Takes messages of both brokers into a `Turn`: services' events, questions and receipts for `inboxes`,
-    and what came down, which `descent` judges.
+    what they announce to `interest`, and what came down, which `descent` judges.
 
     `pressure` says what finds room, `recent` remembers what did, `outgoing` ends what cannot be kept.
     """
@@ -55,6 +58,7 @@ class Reception:
         recent: RecentKeys,
         outgoing: Outgoing,
         descent: Descent,
+        interest: Interest,
     ) -> None:
         self._topics = local_topics(contract)
         self._device = contract.device
@@ -64,6 +68,7 @@ class Reception:
         self._recent = recent
         self._outgoing = outgoing
         self._descent = descent
+        self._interest = interest
 
     def take(self, message: Received, turn: Turn) -> None:
         """Whatever the message is, it is acknowledged once the turn is committed."""
@@ -72,10 +77,15 @@ class Reception:
             self._take_descent(message.payload, turn)
             return
         role = self._topics.get(message.topic)
-        if role is None:
+        if role is None and is_interest_topic(message.topic):
+            _log.warning("an announcement on %s refused: the contract has no such service", message.topic)
+        elif role is None:
             self._take_offer(self._stray(message), turn)
         elif isinstance(role, InboxReceipts):
             self._take_receipts(message.payload, role.channel, turn)
+        elif isinstance(role, Announcements):
+            channel = role.channel
+            self._interest.take(channel.participant, channel.address, message.payload, message.generation)
         elif isinstance(role, StateQuestions):
             self._take_question(message.payload, role.channel, turn)
         else:
@@ -158,6 +168,8 @@ class Reception:
 
     def _keep(self, verdict: Verdict, turn: Turn) -> None:
         turn.fleeting.extend(verdict.fleeting)
+        for address in verdict.unwanted:
+            turn.not_wanted[NotStored(address, verdict.type, NO_INTEREST)] += 1
         if verdict.arrival is not None:
             turn.arrivals.append(verdict.arrival)
         if verdict.key is not None:

@@ -99,7 +99,9 @@ class Reporter:
         if self._started_due:
             made.started = True
             add(lambda heading: reports.started(heading, self._spool.birth))
-        if self._has_losses and now >= self._losses_due_at():
+        # What nobody wanted is no loss: it is told with the next one, or with what the device stored.
+        is_time = now >= self._manifest_at and bool(self._counts.not_stored)
+        if is_time or (self._has_losses and now >= self._losses_due_at()):
             made.losses, made.not_stored = True, dict(self._counts.not_stored)
             add(lambda heading: reports.discarded(heading, self._spool.discards(), made.not_stored))
         if now >= self._manifest_at:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -36,11 +36,12 @@ from edge.errors import (
 from edge.link import Backoff, Link
 from edge.mailbox import Mailbox
 from edge.messages import Connected, Disconnected, LinkName, Message, Received, Stop
-from edge.mqtt import Connection, Endpoint, Login
+from edge.mqtt import Connection, Endpoint, Login, Will
 from edge.outbox_window import OutboxMessage, OutboxWindow
+from eventplane.announcement import new_announcement, write_announcement
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts, write_receipts
-from eventplane.topics import local_topic, receipt_topic, state_answer_topic, state_topic
+from eventplane.topics import interest_topic, local_topic, receipt_topic, state_answer_topic, state_topic
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +62,13 @@ RefusalHandler = Callable[[bytes, str], None]
 @dataclass(frozen=True, slots=True)
 class _Wake:
     """Something new stands in the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Announce:
+    """Let the broker keep `payload` as what the service handles; an empty one ends that."""
+
+    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,10 @@ class ServiceClient:
             is dealt with. Called by the client's own thread: it must not wait; a payload may be no event.
         on_refused: called with the payload and the reason of a message of `send` that became a dead letter,
             or (`spool_full`) that the device has no room for: nobody else keeps it then.
+        handles: filters of the events that the service handles, announced from the first connection on; see
+            `announce`.
+        clean_session: whether the broker forgets the service when its connection ends: what comes meanwhile
+            is lost to it, and what it announced ends.
         window: most messages without a receipt.
         receipt_timeout_s: seconds without a receipt, or an answer, after which a message is published again.
         client_id: the MQTT client id; two clients of one service need different ones.
@@ -101,6 +113,8 @@ class ServiceClient:
         on_event: EventHandler | None = None,
         on_delivery: DeliveryHandler | None = None,
         on_refused: RefusalHandler | None = None,
+        handles: Iterable[object] | None = None,
+        clean_session: bool = False,
         window: int = 200,
         receipt_timeout_s: float = 5.0,
         client_id: str | None = None,
@@ -112,9 +126,11 @@ class ServiceClient:
         self._on_refused = on_refused
         self._outbox = local_topic(service, "outbox")
         self._inbox = local_topic(service, "inbox")
+        self._clean_session = clean_session
+        self._announced = None if handles is None else self._announcement(handles)
         self._window = OutboxWindow(window, receipt_timeout_s)
         self._questions = OpenQuestions(receipt_timeout_s)
-        self._mailbox: Mailbox[Message | _Wake | _Handled] = Mailbox()
+        self._mailbox: Mailbox[Message | _Wake | _Announce | _Handled] = Mailbox()
         self._early: deque[Received] = deque()
         self._callbacks = CallbackThread(f"{service}-callbacks")
         self._link = Link(
@@ -197,6 +213,21 @@ class ServiceClient:
             )
         return None if answer.json is None else parse_event(answer.json)
 
+    def announce(self, filters: Iterable[object]) -> None:
+        """Say what the service handles: events that pass none of `filters` need not come.
+
+        Filters are as a contract writes them; without any, only what is urgent comes. The announcement is
+        made again over each connection. It lasts until `withdraw`, also while the service is away; with a
+        clean session it ends with the connection. A service has one announcement, whichever client made it.
+
+        Raises `AnnouncementError`.
+        """
+        self._mailbox.put(_Announce(self._announcement(filters)))
+
+    def withdraw(self) -> None:
+        """Take back what was announced: everything comes again."""
+        self._mailbox.put(_Announce(b""))
+
     def close(self) -> None:
         """End at once, without waiting for receipts (see `flush`)."""
         self._stopping = True
@@ -236,11 +267,13 @@ class ServiceClient:
             host=host,
             port=port,
             client_id=client_id or f"eventplane-{self.service}",
-            clean_session=False,
+            clean_session=self._clean_session,
             keepalive_s=_KEEPALIVE_S,
             connect_timeout_s=_CONNECT_TIMEOUT_S,
             subscriptions=tuple(subscriptions),
             login=login,
+            # A session that is only away goes on to have its interest: its events wait.
+            will=Will(interest_topic(self.service), b"", retain=True) if self._clean_session else None,
         )
         return Connection(endpoint, LinkName.LOCAL, generation, self._mailbox.put)
 
@@ -256,8 +289,10 @@ class ServiceClient:
             for message in self._mailbox.wait(self._patience()):
                 self._take(message)
         for message in self._mailbox.wait(0):
-            if isinstance(message, _Handled):  # what was confirmed before the end still goes out
+            if isinstance(message, _Handled | _Announce):  # what was said before the end still goes out
                 self._take(message)
+        if self._clean_session and self._announced and self._link.up:
+            self._announce(b"")  # after a farewell the broker publishes no will
         self._link.close(_CLOSE_S)
 
     def _patience(self) -> float | None:
@@ -268,29 +303,49 @@ class ServiceClient:
         deadline = min((each for each in due if each is not None), default=None)
         return None if deadline is None else max(0.0, deadline - monotonic())
 
-    def _take(self, message: Message | _Wake | _Handled) -> None:
+    def _take(self, message: Message | _Wake | _Announce | _Handled) -> None:
         match message:
-            case Received() if message.topic == self._inbox:
-                self._early.append(message)
-                self._take_early()
-            case Received() if message.topic == state_answer_topic(self.service):
-                self._take_answer(message)
             case Received():
-                self._take_receipts(message)
+                self._take_received(message)
+            case _Announce(payload):
+                self._announced = payload
+                if self._link.up:
+                    self._announce(payload)
             case _Handled(received, receipt):
                 if receipt and self._link.up:
                     self._link.publish(receipt_topic(self.service, "inbox"), write_receipts([receipt]))
                 self._link.acknowledge(received.generation, received.mid)
             case Connected(_, generation):
                 if self._link.connected(generation, monotonic()):
-                    self._window.resend()
-                    self._questions.resend()
-                    self._take_early()
+                    self._begin()
             case Disconnected(_, generation, reason):
                 if self._link.disconnected(generation, reason, monotonic()):
                     self._early.clear()  # they come again
             case _:
                 pass  # a Stop or a wake-up has done its work; the broker's PUBACK proves nothing
+
+    def _take_received(self, message: Received) -> None:
+        if message.topic == self._inbox:
+            self._early.append(message)
+            self._take_early()
+        elif message.topic == state_answer_topic(self.service):
+            self._take_answer(message)
+        else:
+            self._take_receipts(message)
+
+    def _begin(self) -> None:
+        """A connection stands: the broker and the forwarder may have forgotten what was said over another."""
+        if self._announced is not None:
+            self._announce(self._announced)
+        self._window.resend()
+        self._questions.resend()
+        self._take_early()
+
+    def _announcement(self, filters: Iterable[object]) -> bytes:
+        return write_announcement(new_announcement(self.service, filters))
+
+    def _announce(self, payload: bytes) -> None:
+        self._link.publish(interest_topic(self.service), payload, retain=True)
 
     def _take_early(self) -> None:
         """A lasting session delivers before the connection stands; until then no receipt could go out."""

@@ -40,8 +40,9 @@ class Turn:
 
     `offers` and `keys` (what is remembered as stored) allow for taking the turn again when the disk is full.
     `receipts` are by service, `refused` counts dead letters by channel address and reason, `turned_away` what
-    found no room. `descents` came from the cloud, `descended` counts what became of them, `new_keys` and
-    `new_characters` what is held in addition; `questions` of services are answered from what is committed.
+    found no room, `not_wanted` what its reader does not handle. `descents` came from the cloud, `descended`
+    counts what became of them, `new_keys` and `new_characters` what is held in addition; `questions` of
+    services are answered from what is committed.
     """
 
     first_sequence: int
@@ -54,6 +55,7 @@ class Turn:
     receipts: dict[str, list[Receipt]] = field(default_factory=dict)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     turned_away: Counter[NotStored] = field(default_factory=Counter)
+    not_wanted: Counter[NotStored] = field(default_factory=Counter)
     offers: list[Offer] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
     descents: list[Incoming] = field(default_factory=list)
@@ -62,6 +64,7 @@ class Turn:
     new_characters: int = 0
     descended: Counter[str] = field(default_factory=Counter)
     contract_changed: bool = False
+    uplink_interest_changed: bool = False
     questions: list[Question] = field(default_factory=list)
 
     @property

@@ -48,6 +48,7 @@ MEANINGS: Final = {
     "lost": "missing for no reason that is known, and no time left",
     "pending": "missing, and too young to be judged",
     "unrouted": "events that no route takes, and recorded so",
+    "no_interest": "not forwarded, because the reader announced that it does not handle them",
     "misrouted": "recorded on a route that no contract in force gives",
     "unexplained": "recorded as coming from a device, unknown to the tap",
     "internal": "entered in the cloud; the ledger's own word is all there is",

@@ -196,7 +196,7 @@ FINDINGS_FOLDER: Final = Folder(
 
 AUDIT_ROUTES_FOLDER: Final = Folder(
     name=f"{AUDIT}/routes",
-    version=1,
+    version=2,
     row="one route on one day, its verdicts counted in events",
     written_by="delivery audit",
     form=Form.PARQUET,
@@ -204,7 +204,7 @@ AUDIT_ROUTES_FOLDER: Final = Folder(
         *_texts("route", "destination"),
         *_counts("expected", "delivered", "dead_lettered", "expired", "dropped", "lost", "pending"),
         *_counts("unrouted", "misrouted", "unexplained", "internal"),
-        *_counts("duplicated", "replayed", "events", "tap_copies"),
+        *_counts("duplicated", "replayed", "events", "tap_copies", "no_interest"),
     ),
     partitions=("date",),
     is_personal=False,

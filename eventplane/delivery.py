@@ -31,6 +31,8 @@ class Outcome(StrEnum):
     EXPIRED = "expired"
     DROPPED = "dropped"
     UNROUTED = "unrouted"
+    NO_INTEREST = "no_interest"
+    """Not forwarded: the route takes it, and its reader has announced that it handles other events."""
 
 
 @dataclass(frozen=True, slots=True)

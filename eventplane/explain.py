@@ -1,6 +1,7 @@
 """Why an event takes a route, or does not: the filter term by term, with the values it met.
 
-`explain` asks each filter itself whether it matches, as the router does; the terms below say why.
+`explain` asks each filter itself whether it matches, as the router does; the terms below say why. Where the
+reader of a route has announced what it handles, that is asked as well.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any as Json
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract, Place, Route
+from eventplane.contract import Contract, Place, Priority, Route
 from eventplane.envelope import Envelope
 from eventplane.filter_text import comparison_text
 from eventplane.filters import All, Any, Attributes, Filter, Not, Sql
+from eventplane.interest import is_wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,24 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Whether an event takes `route`, and the reasons."""
+    """Whether an event takes `route`, and the reasons.
+
+    `interest` is what its reader announced (None: nothing); what is not `wanted` is not forwarded.
+    """
 
     route: Route
     term: Term
+    interest: Term | None = None
+    wanted: bool = True
 
     @property
     def matched(self) -> bool:
         return self.term.matched
+
+    @property
+    def forwarded(self) -> bool:
+        """Whether the event goes to the route's destination, unless it has expired."""
+        return self.matched and self.wanted
 
     def document(self) -> dict[str, Json]:
         """The explanation as JSON."""
@@ -62,13 +74,27 @@ class Explanation:
             "to": self.route.destination,
             "matched": self.matched,
             "filter": self.term.document(),
+            "interest": self.interest and self.interest.document(),
+            "forwarded": self.forwarded,
         }
 
 
 def explain(contract: Contract, event: Envelope, place: Place | None = None) -> tuple[Explanation, ...]:
-    """Every route of `contract`, or of the router of one `place`, by name."""
+    """Every route of `contract`, or of the router of one `place`, by name.
+
+    How urgent an event is that does not say so itself, its channel decides: here the device's outbox.
+    """
     routes = contract.routes if place is None else contract.routes_at(place)
-    return tuple(Explanation(each, explain_filter(each.filter, event.attributes)) for each in routes)
+    priority = contract.priority(event, contract.device.outbox)
+    return tuple(_explanation(each, event, priority) for each in routes)
+
+
+def _explanation(route: Route, event: Envelope, priority: Priority) -> Explanation:
+    term = explain_filter(route.filter, event.attributes)
+    if route.interest is None:
+        return Explanation(route, term)
+    interest = explain_filter(route.interest, event.attributes)
+    return Explanation(route, term, interest, is_wanted(route.interest, event, priority))
 
 
 def explain_filter(filter: Filter, attributes: Attributes) -> Term:

@@ -16,14 +16,22 @@ def explanation_table(explanations: Sequence[Explanation]) -> str:
     if not explanations:
         return "no route is decided here"
     ordered = sorted(explanations, key=lambda each: not each.matched)
-    blocks = [(each, list(_rows(each.term, 0))) for each in ordered]
+    blocks = [(each, [*_rows(each.term, 0), *_interest(each)]) for each in ordered]
     width = min(_WIDEST, max(len(text) for _, rows in blocks for _, text, _ in rows))
     lines = []
     for each, rows in blocks:
         verdict = "MATCHES" if each.matched else "does not match"
+        if each.matched and each.interest:
+            verdict += ", forwarded" if each.wanted else ", NOT FORWARDED: no interest"
         lines.append(f"{each.route.name} -> {each.route.destination} ({each.route.place}): {verdict}")
         lines += [f"  {mark:<3}  {text:<{width}}  {why}".rstrip() for mark, text, why in rows]
     return "\n".join(lines)
+
+
+def _interest(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
+    if explanation.matched and explanation.interest:
+        yield "", "its reader announced", ""
+        yield from _rows(explanation.interest, 1)
 
 
 def _rows(term: Term, depth: int) -> Iterator[tuple[str, str, str]]:

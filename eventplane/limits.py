@@ -35,6 +35,13 @@ MAX_DETAIL_CHARACTERS = 500
 """Most characters of a dead letter's detail. Ours: it may quote the original, which is in the letter already,
 and at JSON's 6 bytes a character both must fit MAX_EVENT_BYTES."""
 
+MAX_ANNOUNCED_FILTERS = 100
+"""Most filters by which a reader announces what it handles. Ours: whoever handles more kinds handles
+everything."""
+
+MAX_ANNOUNCED_BYTES = 16 * 1024
+"""Longest announcement, bytes of canonical JSON. Ours: routers and devices hold those of all participants."""
+
 MAX_MQTT_STRING_BYTES = 65_535
 """Longest text of an MQTT user property, bytes of UTF-8 (MQTT 5.0, section 1.5.4)."""
 

@@ -24,6 +24,20 @@ def state_topic(service: str) -> str:
     return f"{LOCAL_PREFIX}/{service}/state"
 
 
+def interest_topic(service: str) -> str:
+    """Where a service on the device announces what it handles: the broker keeps the last word."""
+    return f"{LOCAL_PREFIX}/{service}/interest"
+
+
+def is_interest_topic(topic: str) -> bool:
+    """Whether somebody announces on `topic`, whoever that is."""
+    match topic.split("/"):
+        case [prefix, service, "interest"] if prefix == LOCAL_PREFIX and service:
+            return True
+        case _:
+            return False
+
+
 def state_answer_topic(service: str) -> str:
     """Where the forwarder answers it."""
     return f"{state_topic(service)}/answer"

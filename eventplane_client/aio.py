@@ -7,7 +7,7 @@ and an event that it got by then is handed out by the next `get`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
@@ -107,6 +107,14 @@ class AsyncClient:
     async def unsubscribe(self, name: str = INBOX) -> None:
         """See `Client.unsubscribe`."""
         await self.run(lambda: self._client.unsubscribe(name))
+
+    async def announce(self, filters: Iterable[object]) -> None:
+        """See `Client.announce`."""
+        await self.run(lambda: self._client.announce(filters))
+
+    async def withdraw(self) -> None:
+        """See `Client.withdraw`."""
+        await self.run(self._client.withdraw)
 
     async def close(self) -> None:
         """See `Client.close`."""

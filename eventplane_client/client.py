@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from eventplane.envelope import Envelope
 from eventplane_client.cloud_event import envelope_of
-from eventplane_client.errors import ClosedError
+from eventplane_client.errors import ClosedError, UnavailableError
 from eventplane_client.inbox import Inbox
+from eventplane_client.interest import Interest, checked_announcement
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
 from eventplane_client.reader import Doubt
@@ -44,6 +45,7 @@ class Client:
         open_filter: Callable[[], MessageFilter],
         subscriptions: Subscriptions,
         *,
+        interest: Interest | None = None,
         mode: Mode = Mode.EXACTLY_ONCE,
         gap_timeout_s: float | None = None,
         on_notice: Listener = log_notice,
@@ -53,6 +55,7 @@ class Client:
         self._open_filter = open_filter
         self._filter: MessageFilter | None = None
         self._subscriptions = subscriptions
+        self._interest = interest
         self._mode = mode
         self._gap_timeout_s = gap_timeout_s
         self._on_notice = on_notice
@@ -116,11 +119,35 @@ class Client:
         """End the participant's own route `name`; what is in the inbox stays. Raises `NotSubscribedError`."""
         self._subscriptions.unsubscribe(name)
 
+    def announce(self, filters: Iterable[object]) -> None:
+        """Say what this program handles: what passes none of `filters` need not come, until `withdraw`.
+
+        Filters are as for `subscribe`; without any, only what is urgent comes. It ends with the client. All
+        programs that read the inbox announce, or none does.
+
+        Raises `InterestError`, `UnavailableError`, `ClosedError`.
+        """
+        announcement = checked_announcement(self.participant, filters)
+        self._announcer().announce(announcement)
+
+    def withdraw(self) -> None:
+        """Take back what was announced: everything comes again. Raises as `announce`."""
+        self._announcer().withdraw()
+
+    def _announcer(self) -> Interest:
+        if self._closed:
+            raise ClosedError(self.participant)
+        if self._interest is None:
+            raise UnavailableError(self.participant, "its transport carries no interest")
+        return self._interest
+
     def close(self) -> None:
         """End, inboxes first; what they have in hand comes again."""
         if self._closed:
             return
         self._closed = True
+        if self._interest is not None:
+            self._interest.close()
         for inbox in self._inboxes:
             inbox.close(ClosedError(self.participant))
         self._transport.close()

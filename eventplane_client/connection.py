@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from eventplane.contract.interest import TABLE as INTEREST_TABLE
 from eventplane.contract.subscription import TABLE as SUBSCRIPTIONS_TABLE
 from eventplane.resource_names import resource_name
 from eventplane_client.client import Client, Subscriptions
@@ -14,6 +15,7 @@ from eventplane_client.dynamodb_table import WINDOW_S
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
+from eventplane_client.memory_interest import MemoryInterest
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode
@@ -48,6 +50,7 @@ def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
         MemoryTransport(plane, settings.participant),
         filter_of(settings, "memory:", on_notice),
         MemorySubscriptions(plane, settings.participant),
+        interest=MemoryInterest(plane, settings.participant),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
@@ -63,11 +66,13 @@ def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client
         )
     host, port = host_and_port(address, DEFAULT_PORT)
     open_filter = filter_of(settings, "memory:", on_notice)
+    transport = MqttTransport(settings.participant, host, port, max_receives=settings.max_receives)
     return Client(
         settings.participant,
-        MqttTransport(settings.participant, host, port, max_receives=settings.max_receives),
+        transport,
         open_filter,
         NoSubscriptions("a device routes by the contract of its image alone"),
+        interest=transport.interest,
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
@@ -76,6 +81,7 @@ def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client
 
 def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
     from eventplane_client.aws import aws_client
+    from eventplane_client.dynamodb_interest import DynamoDbInterest
     from eventplane_client.sqs import SqsTransport
 
     transport = SqsTransport.find(
@@ -92,6 +98,9 @@ def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Cli
         transport,
         open_filter,
         _subscriptions(settings, environment, transport.inbox_arn),
+        interest=DynamoDbInterest(
+            aws_client("dynamodb"), resource_name(environment, INTEREST_TABLE), settings.participant
+        ),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,

@@ -96,6 +96,15 @@ class AlreadySettledError(ClientError):
         self.id = id
 
 
+class InterestError(ClientError):
+    """What `participant` wanted to announce is not valid. `problems` are all that was found."""
+
+    def __init__(self, participant: str, problems: Sequence[Problem]) -> None:
+        super().__init__(f"interest of {participant}: " + "; ".join(str(each) for each in problems))
+        self.participant = participant
+        self.problems = tuple(problems)
+
+
 class SubscriptionError(ClientError):
     """A subscription is not valid. `problems` are all that was found."""
 

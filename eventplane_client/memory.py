@@ -8,8 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
+from eventplane.contract import Priority
 from eventplane.envelope import Envelope
+from eventplane.filters import Any as AnyOf
 from eventplane.filters import Filter
+from eventplane.interest import is_wanted
+from eventplane.severity import priority_of
 from eventplane_client.errors import ClosedError
 from eventplane_client.ports import Message
 
@@ -50,6 +54,7 @@ class MemoryPlane:
         self._clock = clock
         self._changed = threading.Condition()
         self._filters: dict[str, dict[str, Filter | None]] = {}
+        self._interest: dict[str, dict[object, Filter]] = {}
         self._inboxes: dict[str, list[_Entry]] = {}
         self._numbers = itertools.count(1)
         self.events: list[Envelope] = []
@@ -64,12 +69,22 @@ class MemoryPlane:
         with self._changed:
             return self._filters.get(participant, {}).pop(name, _NOTHING) is not _NOTHING
 
+    def announce(self, participant: str, announcer: object, interest: Filter | None) -> None:
+        """What `announcer`, a program of `participant`, handles from now on (None: it does not say)."""
+        with self._changed:
+            announced = self._interest.setdefault(participant, {})
+            announced.pop(announcer, None)
+            if interest is not None:
+                announced[announcer] = interest
+
     def put(self, event: Envelope) -> None:
-        """Into every inbox that a filter leads to, and once into each."""
+        """Into every inbox that a filter leads to and whose reader handles it, and once into each."""
         with self._changed:
             self.events.append(event)
             for participant, filters in self._filters.items():
-                if any(each is None or each.matches(event.attributes) for each in filters.values()):
+                if any(
+                    each is None or each.matches(event.attributes) for each in filters.values()
+                ) and self._is_wanted(participant, event):
                     self.deliver(participant, event)
 
     def deliver(self, participant: str, event: Envelope) -> None:
@@ -122,6 +137,14 @@ class MemoryPlane:
                 else:
                     entry.visible_at = self._clock() + visible_in_s
             self._changed.notify_all()
+
+    def _is_wanted(self, participant: str, event: Envelope) -> bool:
+        announced = self._interest.get(participant)
+        interest = AnyOf(tuple(announced.values())) if announced else None
+        severity = event.attributes.get("severitynumber")
+        # Without a contract nothing but the event itself says how urgent it is.
+        priority = Priority.NORMAL if severity is None else Priority(priority_of(int(severity)))
+        return is_wanted(interest, event, priority)
 
     def _message(self, entry: _Entry, now: float) -> Message:
         entry.attempt += 1

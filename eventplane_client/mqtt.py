@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from edge.errors import (
     WindowFullError,
 )
 from edge.service import ServiceClient
+from eventplane.announcement import Announcement
 from eventplane.envelope import Envelope
 from eventplane_client.errors import ClosedError, NoRoomError, NotConfirmedError, RefusedError
 from eventplane_client.ports import Message
@@ -34,6 +36,22 @@ class _Held:
     attempt: int = 0
     is_in_hand: bool = False
     visible_at: float = 0.0
+
+
+class MqttInterest:
+    """What the service announces to the forwarder, which learns it again over each connection."""
+
+    def __init__(self, service: ServiceClient) -> None:
+        self._service = service
+
+    def announce(self, announcement: Announcement) -> None:
+        self._service.announce(map(json.loads, announcement.filters))
+
+    def withdraw(self) -> None:
+        self._service.withdraw()
+
+    def close(self) -> None:
+        pass  # the session stays, and with it what it handles: nothing else shall wait for the service
 
 
 class MqttTransport:
@@ -53,6 +71,7 @@ class MqttTransport:
         self._held: dict[bytes, _Held] = {}
         self._closed = False
         self._service = ServiceClient(participant, host, port, on_delivery=self._deliver, **options)
+        self.interest = MqttInterest(self._service)
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
         with self._named_errors(timeout_s):

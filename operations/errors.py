@@ -29,6 +29,25 @@ class UnknownEnvironmentError(EventPlaneError):
         self.environment = environment
 
 
+class NoOutboxError(EventPlaneError):
+    """The environment has no queue for the outbox at `address`."""
+
+    def __init__(self, address: str, environment: str) -> None:
+        super().__init__(f"{environment} has no queue of {address}; name the deployed contract by --contract")
+        self.address = address
+
+
+class TooManyFiltersError(EventPlaneError):
+    """What the cloud wants takes `size` bytes, more than the `most` that go down to a device in one event."""
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(
+            f"the filters take {size} bytes, an event towards a device {most}; "
+            "withdraw (--withdraw), so that devices send up everything, or lead subscriptions into one route"
+        )
+        self.size = size
+
+
 class UnknownQueueError(EventPlaneError):
     """No dead-letter queue is called `name`; `known` are those there are."""
 

@@ -126,6 +126,14 @@ REASONS: Final = {
         "A contract that was sent to the device cannot follow the one it has; the detail says why.",
         "Compile it with the software that the device has, and send it with a higher `stateversion`.",
     ),
+    "interest_refused": Reason(
+        "What the cloud wants, sent down to a device, cannot be read there; what it had before stays.",
+        "Send it with `python -m eventplane interest --publish`, by the software that the device has.",
+    ),
+    "no_interest": Reason(
+        "A command was sent to a device whose service announced that it does not handle such events.",
+        "Correct what the service announces, or send what it handles.",
+    ),
     "bad_acknowledgement": Reason(
         "A device's answer to the downlink cannot be read.",
         "Compare the device's software with the cloud's; the event is sent again meanwhile.",

@@ -11,6 +11,7 @@ from stacks.audit_stack import AuditStack
 from stacks.client_stack import ClientStack
 from stacks.config import PROJECT, Environment
 from stacks.contract_stack import ContractStack
+from stacks.discovery_stack import DiscoveryStack
 from stacks.downlink_stack import DownlinkStack
 from stacks.fleet_stack import FleetStack
 from stacks.messaging_stack import MessagingStack
@@ -30,12 +31,13 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     presence = PresenceStack(app, environment=environment)
     registry = RegistryStack(app, environment=environment)
     downlink = DownlinkStack(app, environment=environment)
+    discovery = DiscoveryStack(app, environment=environment, contract=contract)
     routing = RoutingStack(app, environment=environment, contract=contract)
     fleet = FleetStack(app, environment=environment)
     subscriptions = SubscriptionsStack(app, environment=environment, contract=contract)
     audit = AuditStack(app, environment=environment, contract=contract)
     watched = [archive, messaging, published, clients, presence, routing, registry, downlink, fleet, audit]
-    watched.append(subscriptions)
+    watched += [discovery, subscriptions]
     monitoring = MonitoringStack(app, environment=environment, watched=watched)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     routing.add_stack_dependency(archive)
@@ -45,6 +47,8 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     routing.add_stack_dependency(presence)
     routing.add_stack_dependency(registry)
     routing.add_stack_dependency(downlink)
+    discovery.add_stack_dependency(published)
+    discovery.add_stack_dependency(clients)
     fleet.add_stack_dependency(registry)
     fleet.add_stack_dependency(routing)
     subscriptions.add_stack_dependency(archive)

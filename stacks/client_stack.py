@@ -21,5 +21,6 @@ class ClientStack(PlaneStack):
         tables = ClientTables(self, "Tables", environment=environment)
         CfnOutput(self, "FilterTable", value=tables.filter.table_name)
         CfnOutput(self, "SubscriptionsTable", value=tables.subscriptions.table_name)
+        CfnOutput(self, "InterestTable", value=tables.interest.table_name)
         for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
             ParticipantPolicy(self, pascal(service.name), environment=environment, participant=service)

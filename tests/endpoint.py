@@ -137,8 +137,8 @@ class EndpointServer:
 
 def _read(lines: Any) -> Received | None:
     first = lines.readline().decode("latin-1").split()
-    if len(first) != 3:
-        return None
+    if len(first) != 3 or not first[2].startswith("HTTP/"):
+        return None  # a TLS hello may well be three words
     headers = {}
     while head := lines.readline().strip():
         name, _, value = head.decode("latin-1").partition(":")

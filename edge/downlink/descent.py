@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from edge.downlink.answers import ANSWER_BYTES, answer_events
 from edge.downlink.contract_update import is_contract_update, why_refused
+from edge.downlink.uplink_interest import is_uplink_interest, why_interest_refused
 from edge.intake import Descended, Intake, Slot
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
@@ -21,6 +22,7 @@ from eventplane.delivery import Refusal
 from eventplane.downlink.acknowledgements import OLDER, Acknowledgement, rejected, stored
 from eventplane.downlink.reception import Verdict, held, receive
 from eventplane.downlink.wire import Incoming
+from eventplane.interest import NO_INTEREST
 from eventplane.receipts import SPOOL_FULL
 
 TOO_MANY_KEYS = "too_many_keys"
@@ -98,6 +100,7 @@ class Descent:
             incoming.kind, incoming.key, held(incoming), rank, sequence, text
         )
         turn.contract_changed |= is_contract_update(incoming)
+        turn.uplink_interest_changed |= is_uplink_interest(incoming)
         return stored(incoming)
 
     def _refusal(
@@ -105,7 +108,12 @@ class Descent:
     ) -> Refusal | None:
         if is_contract_update(incoming):
             return why_refused(incoming, self._contract.name)
+        if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):
+            return refusal
         if incoming.kind is Downlink.COMMAND and not (descended.is_stored or descended.fleeting):
+            if descended.unwanted:
+                readers = ", ".join(descended.unwanted)
+                return Refusal(NO_INTEREST, f"the reader of {readers} announced that it handles others")
             return Refusal(UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
         if _adds_key(incoming, before) and self._spool.held_keys() + turn.new_keys >= MOST_KEYS:
             return Refusal(TOO_MANY_KEYS, f"the device holds {MOST_KEYS} keys; delete some of them")

@@ -128,6 +128,12 @@ METRICS = (
         "Deliveries of urgent ones among them that were made from memory.",
         _plain(lambda figures: figures.sent_unstored),
     ),
+    Metric(
+        "eventplane_unwanted_total",
+        "counter",
+        "Deliveries spared because nobody at their end handles such events.",
+        _plain(lambda figures: figures.unwanted),
+    ),
     Metric("eventplane_dead_letters_total", "counter", "Messages that became dead letters.", _dead_letters),
     Metric(
         "eventplane_descended_total",

@@ -42,14 +42,15 @@ class Connection:
         self._thread = threading.Thread(target=self._run, name=f"mqtt-{link}-{generation}", daemon=True)
         self._thread.start()
 
-    def publish(self, topic: str, payload: bytes, qos: int = 1) -> int:
+    def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False) -> int:
         """Send; the packet id comes back in `Acknowledged`, unless the connection ends before.
 
-        The id is 0, which is none, at QoS 0, and when the connection does not stand (`Disconnected` is on its
-        way then). Raises `UnsendableError` for a topic or payload that MQTT has no place for.
+        With `retain` the broker keeps it for who subscribes later. The id is 0, which is none, at QoS 0, and
+        when the connection does not stand (`Disconnected` is on its way then). Raises `UnsendableError` for a
+        topic or payload that MQTT has no place for.
         """
         with self._lock:
-            mid = self._session.publish(topic, payload, qos)
+            mid = self._session.publish(topic, payload, qos, retain=retain)
             self._waker.wake()
         return mid
 

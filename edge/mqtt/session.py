@@ -67,7 +67,7 @@ class Session:
         self._pulse.sent(now)
         self._outgoing.append(_connect(self._endpoint, password))
 
-    def publish(self, topic: str, payload: bytes, qos: int = _QOS) -> int:
+    def publish(self, topic: str, payload: bytes, qos: int = _QOS, *, retain: bool = False) -> int:
         """Its packet id, 0 at QoS 0, and 0 when no connection stands. Raises `UnsendableError`."""
         if self.ended is not None or self._phase is not _Phase.UP:
             return 0
@@ -76,7 +76,7 @@ class Session:
         if qos and not mid:
             self.end(f"{window.MAX_ID} publishes without a PUBACK")
             return 0
-        packet = encode.publish(self._version, name, payload, mid)
+        packet = encode.publish(self._version, name, payload, mid, retain=retain)
         if len(packet) > self._max_packet_bytes:
             self._refuse(mid, f"{len(packet)} bytes, the broker takes {self._max_packet_bytes}")
         elif not mid or self._sent.may_go(packet):

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from eventplane.contract.model import Channel, Contract, Downlink, EventType, Participant, Route
+from eventplane.contract.model import Channel, Contract, Downlink, EventType, Forward, Participant, Route
+from eventplane.filters import Any as AnyOf
 from eventplane.filters import to_document
 
-FORMAT = 4
+FORMAT = 5
 """The newest version of the document's own format, compiled or written by people."""
 
+_WITH_DOWNLINK = 4
 _WITH_WEBHOOK = 3
 _WITHOUT_EITHER = 2
 
@@ -44,23 +46,27 @@ def whole_document(
 ) -> dict[str, Any]:
     """The parts of a contract as one document."""
     return {
-        "format": _format(participants, event_types),
+        "format": _format(participants, event_types, routes),
         "name": name,
         "participants": {each.name: _participant(each) for each in participants.values()},
         "event_types": {each.name: _event_type(each) for each in event_types.values()},
-        "routes": {
-            each.name: {"filter": to_document(each.filter), "to": each.destination} for each in routes
-        },
+        "routes": {each.name: _route(each) for each in routes},
     }
 
 
-def _format(participants: Mapping[str, Participant], event_types: Mapping[str, EventType]) -> int:
+def _format(
+    participants: Mapping[str, Participant], event_types: Mapping[str, EventType], routes: tuple[Route, ...]
+) -> int:
     """The lowest that says it all: devices in the field go on reading what concerns them."""
+    if any(each.interest is not None for each in routes):
+        return FORMAT
+    if any(each.outbox.forward is not Forward.ALL for each in participants.values()):
+        return FORMAT
     inboxes = [each.inbox for each in participants.values()]
     if any(each.downlink is Downlink.STATE for each in inboxes):
-        return FORMAT
+        return _WITH_DOWNLINK
     if any(each.downlink for each in event_types.values()):
-        return FORMAT
+        return _WITH_DOWNLINK
     return _WITH_WEBHOOK if any(each.webhook for each in inboxes) else _WITHOUT_EITHER
 
 
@@ -95,6 +101,8 @@ def _channel(channel: Channel) -> dict[str, Any]:
         document["webhook"] = asdict(channel.webhook)
     if channel.downlink is not Downlink.COMMAND:
         document["downlink"] = channel.downlink
+    if channel.forward is not Forward.ALL:
+        document["forward"] = channel.forward
     return document
 
 
@@ -107,4 +115,12 @@ def _event_type(event_type: EventType) -> dict[str, Any]:
     }
     if event_type.downlink:
         document["downlink"] = event_type.downlink
+    return document
+
+
+def _route(route: Route) -> dict[str, Any]:
+    document: dict[str, Any] = {"filter": to_document(route.filter), "to": route.destination}
+    if route.interest is not None:
+        parts = route.interest.filters if isinstance(route.interest, AnyOf) else (route.interest,)
+        document["interest"] = [to_document(each) for each in parts]
     return document

@@ -11,6 +11,7 @@ from eventplane.contract.model import (
     Channel,
     DeliveryGuarantee,
     Downlink,
+    Forward,
     Ordering,
     ParticipantKind,
     Priority,
@@ -45,6 +46,12 @@ _DOWNLINK = Word(
     "of a device's inbox, for types that do not say: of a `state` only the newest counts, "
     "each `command` is delivered ([downlink.md](downlink.md))",
 )
+_FORWARD = Word(
+    Forward,
+    Forward.ALL,
+    "of the device's outbox: `wanted` leaves on the device what the cloud said that nobody there wants "
+    "([interest.md](interest.md))",
+)
 
 WORDS: dict[str, Word[Any]] = {
     "delivery_guarantee": _GUARANTEE,
@@ -52,6 +59,7 @@ WORDS: dict[str, Word[Any]] = {
     "ordering": _ORDERING,
     "when_full": _WHEN_FULL,
     "downlink": _DOWNLINK,
+    "forward": _FORWARD,
 }
 
 NUMBERS = {
@@ -87,6 +95,9 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
             "only what goes to a device has a downlink",
             "set it on the inbox of the device, or on an event type",
         )
+    forward = _FORWARD.read("forward", section)
+    if forward is not Forward.ALL and (kind is not ParticipantKind.DEVICE or box != "outbox"):
+        section.fault("forward", "only devices ask what the cloud wants", "set it on the device's outbox")
     retention_s = _number("retention_s", section) or 0
     webhook = read_webhook(kind, box, retention_s, section)
     channel = Channel(
@@ -104,6 +115,7 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
         when_full=when_full,
         webhook=webhook,
         downlink=downlink,
+        forward=forward,
     )
     section.finish()
     return channel

@@ -5,12 +5,13 @@ A warning never stops a deploy. What the checks cannot know, they leave alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from eventplane.contract.channel_reader import is_default
 from eventplane.contract.errors import Problem
 from eventplane.contract.loops import relay_loops, service_loops
 from eventplane.contract.model import Contract, Ordering, ParticipantKind, Place, Route
+from eventplane.contract.paths import taken, types_of
 from eventplane.contract.possibilities import Takes, can_match, of_type, possible
 from eventplane.contract.sending import misnamed_sends, unsent_types
 from eventplane.contract.subscription import SUBSCRIBERS
@@ -20,8 +21,7 @@ from eventplane.filters import All, Any, Filter, Not, Sql, to_document
 
 def check(contract: Contract) -> tuple[Problem, ...]:
     """Every warning about a compiled `contract`: place, what is doubtful, what to do."""
-    # Asked once: with a thousand routes and hundreds of types it is what takes time here.
-    takes = {route.name: _types_of(route.filter, contract.event_types) for route in contract.routes}
+    takes = taken(contract)
     return (
         *_unreachable_channels(contract),
         *_lost_order(contract),
@@ -34,10 +34,6 @@ def check(contract: Contract) -> tuple[Problem, ...]:
         *relay_loops(contract, takes),
         *service_loops(contract, takes),
     )
-
-
-def _types_of(filter: Filter, types: Iterable[str]) -> frozenset[str]:
-    return frozenset(each for each in types if can_match(filter, of_type(each)))
 
 
 def _unreachable_channels(contract: Contract) -> Iterator[Problem]:
@@ -136,7 +132,7 @@ def _never_matching(filter: Filter, path: str, types: frozenset[str]) -> Iterato
     elif types and isinstance(filter, Any):
         for part_path, part in _parts(filter, path):
             # What a part takes, the whole takes as well.
-            yield from _never_matching(part, part_path, _types_of(part, types))
+            yield from _never_matching(part, part_path, types_of(part, types))
 
 
 def _excerpt(filter: Filter) -> str:

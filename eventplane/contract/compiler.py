@@ -14,7 +14,7 @@ from eventplane.contract.canonical import FORMAT, canonical_bytes, version_of, w
 from eventplane.contract.channel_reader import read_channel
 from eventplane.contract.errors import ContractError, ContractFormatError, Problem
 from eventplane.contract.event_type_reader import read_event_types
-from eventplane.contract.filter_reader import read_filter
+from eventplane.contract.filter_reader import read_filter, read_interest
 from eventplane.contract.model import Contract, EventType, Participant, ParticipantKind, Place, Route
 from eventplane.contract.reader import Section
 from eventplane.contract.sends import read_sends
@@ -127,8 +127,9 @@ def _read_route(name: str, section: Section, participants: Mapping[str, Particip
     destination = section.text("to")
     route_filter = read_filter(section.raw("filter"), f"{section.path}.filter", section.problems)
     section.raw("description")
+    interest = read_interest(section.raw("interest"), f"{section.path}.interest", section.problems)
     section.finish()
-    return Route(name, route_filter, destination, _place_of(destination, section, participants))
+    return Route(name, route_filter, destination, _place_of(destination, section, participants), interest)
 
 
 def _place_of(destination: str, section: Section, participants: Mapping[str, Participant]) -> Place:

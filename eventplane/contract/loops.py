@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventplane.contract.errors import Problem
-from eventplane.contract.model import Contract, Participant, ParticipantKind, Place, Route
+from eventplane.contract.model import Contract, Participant, Route
+from eventplane.contract.paths import paths, place_of
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type
 from eventplane.filters import All
 
@@ -68,38 +69,16 @@ def service_loops(contract: Contract, takes: Takes) -> Iterator[Problem]:
 
 def _hops(contract: Contract, sender: Participant, takes: Takes) -> Iterator[_Hop]:
     """One hop from `sender` to each of its readers."""
-    place = Place.CLOUD if sender.kind is ParticipantKind.CLOUD_SERVICE else Place.DEVICE
     types = [each for each in contract.event_types if sender.may_send(each)]
     types += [each for each in sender.sends or () if not each.endswith(".*") and each not in types]
     known: set[str] = set()
     for event_type in types:
-        for routes, reader in _readers(contract, event_type, place, takes):
-            if reader not in known:
+        for routes in paths(contract, event_type, place_of(sender), takes):
+            reader = contract.channel(routes[-1].destination).participant
+            # The device is no reader: it passes on what it gets.
+            if reader != contract.device.name and reader not in known:
                 known.add(reader)
                 yield _Hop(sender.name, event_type, routes, reader)
-
-
-def _readers(
-    contract: Contract, event_type: str, place: Place, takes: Takes, passed: tuple[Route, ...] = ()
-) -> Iterator[tuple[tuple[Route, ...], str]]:
-    """Whom an event can reach that enters at `place`, and by which routes."""
-    relays = {contract.device.outbox.address: Place.CLOUD, contract.device.inbox.address: Place.DEVICE}
-    for route in contract.routes_at(place):
-        routes = (*passed, route)
-        if not _can_pass(contract, event_type, routes, takes):
-            continue
-        if route.destination not in relays:
-            yield routes, contract.channel(route.destination).participant
-        elif not passed:
-            # A second relay leads back to where the event entered: that is the device's own loop.
-            yield from _readers(contract, event_type, relays[route.destination], takes, routes)
-
-
-def _can_pass(contract: Contract, event_type: str, routes: Sequence[Route], takes: Takes) -> bool:
-    if event_type in contract.event_types and event_type not in takes[routes[-1].name]:
-        return False
-    whole = All(tuple(each.filter for each in routes))
-    return can_match(whole, {**needed(whole), **of_type(event_type)})
 
 
 def _shortest_loop(start: str, hops: Mapping[str, Sequence[_Hop]]) -> list[_Hop] | None:

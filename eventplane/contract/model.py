@@ -88,6 +88,13 @@ class Downlink(StrEnum):
     COMMAND = "command"
 
 
+class Forward(StrEnum):
+    """What a device sends up of what its routes lead there: all, or what the cloud is known to want."""
+
+    ALL = "all"
+    WANTED = "wanted"
+
+
 class WebhookMode(StrEnum):
     """How a webhook carries an event (CloudEvents HTTP binding): all as body, or attributes as headers."""
 
@@ -118,7 +125,7 @@ class Channel:
     dead-letter queue; `receipts`: the reader confirms each event after handling it, not at reception;
     `when_full`: what happens to its new events when the device's store has no room for their priority;
     `webhook`: an HTTPS endpoint is the reader (None: somebody reads the queue); `downlink`: how a device's
-    inbox delivers events of types that do not say.
+    inbox delivers events of types that do not say; `forward`: what a device's outbox takes up.
     """
 
     participant: str
@@ -135,6 +142,7 @@ class Channel:
     when_full: WhenFull
     webhook: Webhook | None
     downlink: Downlink
+    forward: Forward = Forward.ALL
 
     @property
     def address(self) -> str:
@@ -185,12 +193,17 @@ class EventType:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A subscription: events that match `filter` go to the channel `destination`."""
+    """A subscription: events that match `filter` go to the channel `destination`.
+
+    `interest` is what the reader there announced that it handles (None: unknown): of what matches, the rest
+    is not forwarded. See `eventplane.interest`.
+    """
 
     name: str
     filter: Filter
     destination: str
     place: Place
+    interest: Filter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +229,11 @@ class Contract:
     def channel(self, address: str) -> Channel:
         """The channel called `participant.box`. Raises KeyError for an address no participant has."""
         return self._channels[address]
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The channels of all participants."""
+        return tuple(self._channels.values())
 
     def of_kind(self, kind: ParticipantKind) -> Iterator[Participant]:
         """The participants of one kind."""

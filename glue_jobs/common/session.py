@@ -22,6 +22,8 @@ SETTINGS = {
 }
 """What the results depend on; set on whichever session Glue hands us."""
 
+_PARTITIONS_OF_MUCH = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
+
 LOCAL_SETTINGS = {
     "spark.master": "local[2]",
     "spark.driver.memory": "2g",
@@ -29,6 +31,8 @@ LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     # Each partition is a task of some 10 ms; two cores have nothing to win from the default of 200.
     "spark.sql.shuffle.partitions": "8",
+    # Of millions of events a partition shall fit into memory; Spark puts together what is small.
+    _PARTITIONS_OF_MUCH: "64",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # The serial collector needs half of G1's memory and less of two cores.
@@ -84,6 +88,7 @@ def local_session(*, is_short: bool = False, **settings: str) -> SparkSession:
     chosen = {**LOCAL_SETTINGS, **SETTINGS}
     if is_short:
         chosen["spark.driver.extraJavaOptions"] += f" {SHORT}"
+        del chosen[_PARTITIONS_OF_MUCH]
     builder = SparkSession.builder.appName(APP_NAME)
     for name, value in chosen.items():
         builder = builder.config(name, value)

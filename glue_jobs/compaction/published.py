@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventplane.archive_layout import COMPACTED, PUBLISHED, Folder
+from eventplane.archive_layout import COMPACTED, Folder
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects
 
@@ -24,8 +24,3 @@ def published(objects: Objects, folder: Folder, hour: Hour) -> list[str]:
     body = objects.read(hour.published(folder.name)) or b""
     # By the part below the root: a copy of the archive lies elsewhere than its lines say.
     return [f"{COMPACTED}/{line.rpartition(f'/{COMPACTED}/')[2]}" for line in body.decode().split()]
-
-
-def has_published(objects: Objects, folder: Folder) -> bool:
-    """Whether anything of `folder` was ever compacted."""
-    return bool(objects.folders(f"{PUBLISHED}/{folder.name}"))

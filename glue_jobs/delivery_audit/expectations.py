@@ -9,12 +9,16 @@ from pyspark.sql import functions as sf
 
 from eventplane.delivery import Outcome
 from glue_jobs.delivery_audit.contracts import ContractHistory
+from glue_jobs.delivery_audit.interest import parted
 from glue_jobs.delivery_audit.route_filters import NO_ROUTE
 from glue_jobs.delivery_audit.verdicts import REPLAY, UNBACKED
 
 
 def with_expectations(cases: DataFrame, history: ContractHistory) -> DataFrame:
-    """Cases with what is to be known of all their routes; `expected` are those of the contracts in force."""
+    """Cases with what is to be known of all their routes; `expected` are those of the contracts in force.
+
+    Of these `forwarded` had to reach an inbox, and `unwanted` had not.
+    """
     cases = cases.withColumns(
         {
             # The copy accepted first; the others come from delivery at least once, and expect no more.
@@ -40,6 +44,9 @@ def with_expectations(cases: DataFrame, history: ContractHistory) -> DataFrame:
     one = sf.split(_routes_by(history, sf.get("versions", sf.lit(0))), " ")
     due = sf.when(sf.col("in_tap"), sf.when(sf.size("versions") == 1, one).otherwise(many))
     cases = cases.withColumn("due", sf.coalesce(due, sf.array().cast("array<string>")))
+    forwarded, unwanted = parted(sf.col("due"), history.contracts)
+    cases = cases.withColumns({"unwanted": unwanted, "forwarded": forwarded})
+    cases = cases.withColumn("due", sf.array_union("forwarded", "unwanted"))
     owed = sf.array_remove("due", NO_ROUTE)
     outcomes = sf.transform("decisions", lambda each: each["outcome"])
     # What was delivered though no route takes it has strayed. It has not vanished as well.

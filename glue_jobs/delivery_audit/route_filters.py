@@ -8,10 +8,11 @@ from operator import and_, or_
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from eventplane.contract import Contract, Place
+from eventplane.contract import Contract, Place, Route
 from eventplane.filters import All, Any, Exact, Filter, Not, Prefix, Sql, Suffix
 from glue_jobs.delivery_audit import cesql
 from glue_jobs.delivery_audit.attributes import NOT_ATTRIBUTES, Attributes
+from glue_jobs.delivery_audit.interest import UNWANTED, always_wanted
 
 NO_ROUTE = "(unrouted)"
 """What stands for a route where none matches. No route can be called so, or has a space in its name."""
@@ -50,9 +51,18 @@ def _compare(filter: Exact | Prefix | Suffix, held: Column) -> Column:
 def cloud_routes(contract: Contract, attributes: Attributes) -> Column:
     """The names of the cloud's routes that an event takes, parted by spaces; `NO_ROUTE` when it takes none.
 
-    A text: an array would be built for each event anew.
+    `UNWANTED` stands before those that do not forward it. A text: an array would be built for each event
+    anew.
     """
     routes = contract.routes_at(Place.CLOUD)
-    taken = [sf.when(to_column(route.filter, attributes), sf.lit(route.name)) for route in routes]
+    always = always_wanted(contract, attributes)
+
+    def name(route: Route) -> Column:
+        if route.interest is None:
+            return sf.lit(route.name)
+        wanted = always | to_column(route.interest, attributes)
+        return sf.when(wanted, sf.lit(route.name)).otherwise(sf.lit(UNWANTED + route.name))
+
+    taken = [sf.when(to_column(route.filter, attributes), name(route)) for route in routes]
     names = sf.concat_ws(" ", *taken)
     return sf.when(names == "", sf.lit(NO_ROUTE)).otherwise(names)

@@ -24,6 +24,7 @@ READ_ATTRIBUTES = (
     "deviceepoch",
     "devicesequence",
     "partitionkey",
+    "severitynumber",
     ROUTER_HOPS,
 )
 """What the audit itself wants to know of an event, besides what the filters look at."""
@@ -50,7 +51,8 @@ def tap_witness(raw: DataFrame, history: ContractHistory, window: Window) -> Dat
     null where a simple client sends without the device's numbers; `report` is the text of a device's report;
     `partition` is within what a FIFO queue keeps order, null for the source. An `item` is what is no event.
     """
-    filters = [route.filter for contract in history.contracts for route in contract.routes]
+    routes = [route for contract in history.contracts for route in contract.routes]
+    filters = [each for route in routes for each in (route.filter, route.interest) if each is not None]
     parsed, attributes = with_attributes(raw, filters, also=READ_ATTRIBUTES)
     texts = attributes.texts
     good, refused = sf.col("fault").isNull(), sf.col("refusal").isNotNull()

@@ -19,8 +19,8 @@ from glue_jobs.delivery_audit.watermark import Watermark
 class Verdict(StrEnum):
     """Exactly one for each event and route.
 
-    An expected delivery gets one of the first six. An event that no route matches must be recorded as
-    `unrouted`; without a record it is `lost` as well: no event vanishes.
+    An expected delivery gets one of the first six, one that its reader does not want the seventh. An event
+    that no route matches must be recorded as `unrouted`; without a record it is `lost`: no event vanishes.
     """
 
     DELIVERED = "delivered"
@@ -30,6 +30,8 @@ class Verdict(StrEnum):
     LOST = "lost"
     PENDING = "pending"
     """Without a record as well, but so young that one may still come (`watermark`)."""
+    NO_INTEREST = "no_interest"
+    """Not forwarded, because the contract in force says that its reader does not handle such events."""
     UNROUTED = "unrouted"
     MISROUTED = "misrouted"
     """Recorded on a route that no contract in force gives."""
@@ -74,9 +76,15 @@ def verdict(watermark: Watermark) -> Column:
     )
     expected = sf.array_contains("expected", sf.col("route"))
     judged = sf.when(~sf.col("in_tap"), unknown).when(~expected, sf.lit(Verdict.MISROUTED))
+    went = sf.exists("found", lambda each: each["outcome"] == Outcome.DELIVERED)
+    forwarded = sf.array_contains("forwarded", sf.col("route"))
+    judged = judged.when(went & ~forwarded, sf.lit(Verdict.MISROUTED))
     for outcome in _ENDS:
         recorded = _rightly_expired() if outcome is Outcome.EXPIRED else _rightly_ended(outcome)
         judged = judged.when(recorded, sf.lit(Verdict(outcome)))
+    held_back = sf.exists("found", lambda each: each["outcome"] == Outcome.NO_INTEREST)
+    unwanted = sf.array_contains("unwanted", sf.col("route"))
+    judged = judged.when(held_back & unwanted, sf.lit(Verdict.NO_INTEREST))
     unrouted = sf.exists("found", lambda each: each["outcome"] == Outcome.UNROUTED)
     judged = judged.when((sf.col("route") == NO_ROUTE) & unrouted, sf.lit(Verdict.UNROUTED))
     open_yet = watermark.is_open(sf.col("first.accepted_at_ms")) & sf.col("first_found").isNull()

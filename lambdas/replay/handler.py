@@ -7,26 +7,21 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from eventplane.contract import Contract
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
-from lambdas.common.contract_table import ContractTable
-from lambdas.common.contracts import load_contract
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
 from lambdas.common.sqs import SqsSender
-from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.replay.orders import Orders
 from lambdas.replay.planners import Planners
 from lambdas.replay.service import ReplayService
 from lambdas.replay.tap_file import TapFiles
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.engine import Engine, build_engine
-from lambdas.router.in_force import InForce
 from lambdas.router.settings import read_settings
+from lambdas.router.wiring import engine_in_force
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +39,8 @@ def service() -> Wired:
     Raises `SettingsError`, and what `build_engine` raises of the contract that came with the code.
     """
     settings = read_settings(os.environ)
-    sqs, s3, dynamodb = client("sqs"), client("s3"), client("dynamodb")
-
-    def build(contract: Contract) -> Engine:
-        return build_engine(contract, settings.source, settings.queues)
-
-    in_force = InForce(
-        bundled=load_contract(settings.root),
-        build=build,
-        table=ContractTable(dynamodb, settings.contracts_table),
-        subscriptions=SubscriptionTable(dynamodb, settings.subscriptions_table),
-        refresh_ms=1_000 * settings.refresh_s,
-        clock=system_clock,
-    )
+    sqs, s3 = client("sqs"), client("s3")
+    in_force = engine_in_force(settings, client("dynamodb"))
     bucket = settings.archive_bucket
     replay = ReplayService(
         engine=in_force.engine,

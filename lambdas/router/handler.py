@@ -7,23 +7,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from eventplane.contract import Contract
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
-from lambdas.common.contract_table import ContractTable
-from lambdas.common.contracts import load_contract
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
 from lambdas.common.sqs import SqsSender
-from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.engine import Engine, build_engine
-from lambdas.router.in_force import InForce
 from lambdas.router.service import RouterService
 from lambdas.router.settings import read_settings
+from lambdas.router.wiring import engine_in_force
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +37,7 @@ def service() -> Wired:
     """
     settings = read_settings(os.environ)
     sqs = client("sqs")
-
-    def build(contract: Contract) -> Engine:
-        return build_engine(contract, settings.source, settings.queues)
-
-    dynamodb = client("dynamodb")
-    in_force = InForce(
-        bundled=load_contract(settings.root),
-        build=build,
-        table=ContractTable(dynamodb, settings.contracts_table),
-        subscriptions=SubscriptionTable(dynamodb, settings.subscriptions_table),
-        refresh_ms=1_000 * settings.refresh_s,
-        clock=system_clock,
-    )
+    in_force = engine_in_force(settings, client("dynamodb"))
     router = RouterService(
         engine=in_force.engine,
         dispatch=Dispatch(SqsSender(sqs), settings.queues),

@@ -1,26 +1,42 @@
-"""The contract in force: the one that came with the code, or what was published since, with subscriptions."""
+"""The contract in force: the one that came with the code, or what was published since.
+
+With it go the routes that participants added and what they announced that they handle.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.announcement import Announcement
 from eventplane.contract import Contract
+from eventplane.contract.interest import Leased, with_interest
 from eventplane.contract.subscription import Subscription, with_subscriptions
 from lambdas.common.clock import Clock
 from lambdas.common.contract_table import ContractTable
+from lambdas.common.interest_table import InterestTable
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.subscription_table import SubscriptionTable
-from lambdas.router.engine import Engine
 
 
-class InForce:
+class MadeOfContract(Protocol):
+    """What a function goes by, a router's engine for one, and the contract that it is made of."""
+
+    @property
+    def contract(self) -> Contract: ...
+
+
+Engine = TypeVar("Engine", bound=MadeOfContract)
+
+
+class InForce(Generic[Engine]):
     """Keeps the engine of the contract in force, at most `refresh_ms` older than the tables.
 
     `build` makes the engine of a contract, or raises where it cannot be used: then an earlier one stays.
-    While a table cannot be read, what it said last stays as well.
+    While a table cannot be read, what it said last stays as well, announcements for as long as they hold.
     """
 
     def __init__(
@@ -30,6 +46,7 @@ class InForce:
         build: Callable[[Contract], Engine],
         table: ContractTable,
         subscriptions: SubscriptionTable,
+        interest: InterestTable,
         refresh_ms: int,
         clock: Clock,
     ) -> None:
@@ -39,8 +56,11 @@ class InForce:
         self._build = build
         self._table = table
         self._subscriptions = subscriptions
+        self._interest = interest
         self._subscribed: frozenset[Subscription] = frozenset()
-        self._derived_from = (self._published, self._subscribed)
+        self._leased: frozenset[Leased] = frozenset()
+        self._announced: frozenset[Announcement] = frozenset()
+        self._derived_from = (self._published, self._subscribed, self._announced)
         self._refresh_ms = refresh_ms
         self._clock = clock
         self._checked_ms: int | None = None
@@ -54,6 +74,11 @@ class InForce:
             self._checked_ms = now_ms
             self._look("contracts", self._refresh)
             self._look("subscriptions", self._refresh_subscriptions)
+            self._look("interest", self._refresh_interest)
+            # What is only renewed changes nothing: a lease is no part of a version.
+            self._announced = frozenset(
+                each.announcement for each in self._leased if 1_000 * each.until_s > now_ms
+            )
             self._derive()
         return self._engine
 
@@ -71,14 +96,23 @@ class InForce:
     def _refresh_subscriptions(self) -> None:
         self._subscribed = self._subscriptions.all()
 
+    def _refresh_interest(self) -> None:
+        self._leased = self._interest.all()
+
     def _derive(self) -> None:
-        """Route by the published contract with the subscriptions, where either has changed."""
-        if self._derived_from == (self._published, self._subscribed):
+        """Route by the published contract with subscriptions and interest, where one of them has changed."""
+        if self._derived_from == (self._published, self._subscribed, self._announced):
             return
-        self._derived_from = (self._published, self._subscribed)
+        self._derived_from = (self._published, self._subscribed, self._announced)
         contract, refused = with_subscriptions(self._published.contract, self._subscribed)
         for subscription, problem in refused.items():
             logger.warning("a subscription cannot be used", route=subscription.route, problem=str(problem))
+            count(Metric.SUBSCRIPTION_REFUSED)
+        contract, unusable = with_interest(contract, self._announced)
+        for announcement, problem in unusable.items():
+            logger.warning(
+                "an announcement cannot be used", participant=announcement.participant, problem=str(problem)
+            )
             count(Metric.SUBSCRIPTION_REFUSED)
         if contract is self._published.contract:
             self._engine = self._published
@@ -86,12 +120,15 @@ class InForce:
         try:
             self._engine = self._build(contract)
         except Exception:  # noqa: BLE001 - whatever is wrong with them, the contract's own routes stay
-            logger.exception("the subscriptions cannot be used", contract=self._published.contract.version)
+            logger.exception("what was added cannot be used", contract=self._published.contract.version)
             count(Metric.SUBSCRIPTION_REFUSED)
             self._engine = self._published
             return
         logger.info(
-            "subscriptions are in force", contract=contract.version, subscriptions=len(self._subscribed)
+            "subscriptions and interest are in force",
+            contract=contract.version,
+            subscriptions=len(self._subscribed),
+            announcements=len(self._announced),
         )
 
     def _refresh(self) -> None:

@@ -13,6 +13,7 @@ from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.expiry import why_expired
 from eventplane.hops import HOP_LIMIT, hops_of, sent_on
 from eventplane.ingest import Accepted, parse_frame
+from eventplane.interest import NO_INTEREST, is_wanted
 from eventplane.ledger import LedgerRecord
 from eventplane.router import Router
 from lambdas.common.queue import QueueMessage
@@ -136,9 +137,12 @@ class Planner:
         routes = self._router.route(event)
         if not routes:
             yield Step(self._record(entry, event, now_ms, None, Outcome.UNROUTED, "no_route"), event)
+        priority = self._contract.priority(event, self._channel)
         for route in routes:
             channels = self._channel, self._contract.channel(route.destination)
-            if why := why_expired(event, now_ms, since_ms, *channels):
+            if not is_wanted(route.interest, event, priority):
+                yield Step(self._record(entry, event, now_ms, route, Outcome.NO_INTEREST, NO_INTEREST), event)
+            elif why := why_expired(event, now_ms, since_ms, *channels):
                 yield Step(self._record(entry, event, now_ms, route, Outcome.EXPIRED, why), event)
             else:
                 record = self._record(entry, event, now_ms, route, Outcome.DELIVERED, None)

@@ -19,6 +19,7 @@ _METRICS: Final = {
     Outcome.EXPIRED: Metric.EXPIRED,
     Outcome.DROPPED: Metric.DROPPED,
     Outcome.UNROUTED: Metric.UNROUTED,
+    Outcome.NO_INTEREST: Metric.NOT_WANTED,
 }
 
 
@@ -42,8 +43,8 @@ def tell(facts: Sequence[Step]) -> Counter[Outcome]:
         if outcomes[outcome]:
             count(metric, outcomes[outcome])
     for step in facts:
-        # What was delivered stands in the ledger; a line for each would cost more than its routing.
-        if step.record.outcome is not Outcome.DELIVERED:
+        # What goes as it should stands in the ledger; a line for each would cost more than its routing.
+        if step.record.outcome not in (Outcome.DELIVERED, Outcome.NO_INTEREST):
             logger.info(step.record.outcome.value, **_correlation(step))
     return outcomes
 

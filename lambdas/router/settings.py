@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from lambdas.common.settings import bundle_root, text, text_mapping, whole_number
+from lambdas.common.settings import text, text_mapping
+from lambdas.router.contract_settings import ContractSettings, read_contract_settings
 
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
-    """`source` is the address of the channel whose queue feeds the function; `queues` has a URL an inbox.
-
-    `contracts_table` has the published contracts, `subscriptions_table` the routes that participants added;
-    both are looked at every `refresh_s` seconds.
-    """
+    """`source` is the address of the channel whose queue feeds the function; `queues` has a URL an inbox."""
 
     source: str
     source_queue: str
     queues: Mapping[str, str]
     archive_bucket: str
-    contracts_table: str
-    subscriptions_table: str
-    refresh_s: int
-    root: Path
+    contract: ContractSettings
 
 
 def read_settings(environment: Mapping[str, str]) -> RouterSettings:
@@ -34,8 +27,5 @@ def read_settings(environment: Mapping[str, str]) -> RouterSettings:
         source_queue=text(environment, "EVENTPLANE_SOURCE_QUEUE"),
         queues=text_mapping(environment, "EVENTPLANE_QUEUES"),
         archive_bucket=text(environment, "EVENTPLANE_ARCHIVE_BUCKET"),
-        contracts_table=text(environment, "EVENTPLANE_CONTRACTS_TABLE"),
-        subscriptions_table=text(environment, "EVENTPLANE_SUBSCRIPTIONS_TABLE"),
-        refresh_s=whole_number(environment, "EVENTPLANE_CONTRACT_REFRESH_S"),
-        root=bundle_root(environment),
+        contract=read_contract_settings(environment),
     )

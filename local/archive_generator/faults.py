@@ -12,6 +12,7 @@ from edge.stamps import EPOCH, SEQUENCE, stamp
 from eventplane.delivery import PAYLOAD_INVALID, Outcome
 from eventplane.envelope import Envelope, write_event
 from eventplane.expiry import BY_EVENT
+from eventplane.interest import NO_INTEREST
 from local.archive_generator.records import (
     ROUTER_LETTERS,
     WEBHOOK_LETTERS,
@@ -87,6 +88,14 @@ def _lost_as_dead_lettered(case: Case) -> list[Truth]:
     """The router says that it made a dead letter, and there is none."""
     row = case.ledger[-1]
     case.ledger[-1] = replace(row, outcome=Outcome.DEAD_LETTERED, reason="not_taken")
+    case.handovers = [each for each in case.handovers if each.channel != row.destination]
+    return [_of_row(case, Kind.LOST, Hop.ROUTER, row)]
+
+
+def _lost_for_no_interest(case: Case) -> list[Truth]:
+    """The router says that nobody handles it, and nobody has said so."""
+    row = case.ledger[-1]
+    case.ledger[-1] = replace(row, outcome=Outcome.NO_INTEREST, reason=NO_INTEREST)
     case.handovers = [each for each in case.handovers if each.channel != row.destination]
     return [_of_row(case, Kind.LOST, Hop.ROUTER, row)]
 
@@ -309,6 +318,7 @@ FAULTS: Final = (
     Fault("lost_without_a_word", _always, _lost_without_a_word),
     Fault("lost_as_expired", _is_routed, _lost_as_expired),
     Fault("lost_as_dead_lettered", _is_routed, _lost_as_dead_lettered),
+    Fault("lost_for_no_interest", _is_routed, _lost_for_no_interest),
     Fault("lost_behind_the_inbox", _is_handed_over, _lost_behind_the_inbox),
     Fault("misrouted_as_well", _is_routed, _misrouted_as_well),
     Fault("misrouted_instead", _is_routed, _misrouted_instead),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic, time
-from types import TracebackType
-from typing import Self
 
+from local.background import Background
 from local.chaos.faults import Fault
 from local.chaos.schedule import Strike
 from local.errors import LocalError
@@ -32,7 +30,7 @@ class Struck:
     ended: float
 
 
-class Injector:
+class Injector(Background):
     """Strikes as `strikes` say, counted from the start of its `with` block; `faults` by kind and home number.
 
     When the block ends early, what is broken is mended first. `struck` has what is over.
@@ -41,6 +39,7 @@ class Injector:
     def __init__(
         self, strikes: Sequence[Strike], homes: Sequence[str], faults: Mapping[tuple[str, int], Fault]
     ) -> None:
+        super().__init__("faults")
         self.struck: list[Struck] = []
         self.failure: InjectionError | None = None
         self._homes = homes
@@ -51,18 +50,6 @@ class Injector:
             key=lambda step: step[0],
         )
         self._began: dict[Strike, float] = {}
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="faults", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ending.set()
-        self._thread.join()
 
     def check(self) -> None:
         """Raises `InjectionError` when a fault could not be begun or ended."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import linear_regression
 from time import monotonic
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
+from local.background import Background
 from local.chaos.home import Home
 
 _EVERY_S: Final = 1.0
@@ -26,24 +25,13 @@ class Sample(NamedTuple):
     spool_mib: float
 
 
-class Probe:
+class Probe(Background):
     """Samples `homes` once a second while its `with` block runs."""
 
     def __init__(self, homes: Sequence[Home]) -> None:
+        super().__init__("probe")
         self.samples: list[Sample] = []
         self._homes = homes
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ending.set()
-        self._thread.join()
 
     def _run(self) -> None:
         began = monotonic()

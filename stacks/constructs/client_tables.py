@@ -1,4 +1,4 @@
-"""What the client library keeps in the cloud: which events a reader had, and its own subscriptions."""
+"""What the client library keeps in the cloud: which events a reader had, its own routes, its interest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from eventplane.contract import subscription
+from eventplane.contract import interest, subscription
 from stacks.config import Environment
 from stacks.constructs.durable_table import allow_table, durable_table, table_arn, text
 
@@ -21,7 +21,10 @@ _FILTER_EXPIRES: Final = "expires"
 
 
 class ClientTables(Construct):
-    """Both tables. The filters' items go by themselves; losing them means that events may come again."""
+    """The filters' items go by themselves; losing them means that events may come again.
+
+    Announcements go by themselves too; without them everything is forwarded.
+    """
 
     def __init__(self, scope: Construct, id: str, *, environment: Environment) -> None:
         super().__init__(scope, id)
@@ -43,11 +46,25 @@ class ClientTables(Construct):
             key=text(subscription.PARTITION),
             sort_key=text(subscription.SORT),
         )
+        self.interest = durable_table(
+            self,
+            "Interest",
+            environment=environment,
+            name=interest.TABLE,
+            key=text(interest.PARTITION),
+            sort_key=text(interest.SORT),
+            expires=interest.EXPIRES,
+        )
 
 
 def allow_subscriptions(scope: Construct, *, environment: Environment) -> iam.PolicyStatement:
     """A statement for a role in `scope` that may read every subscription."""
     return allow_table(scope, environment=environment, name=subscription.TABLE, actions=["dynamodb:Scan"])
+
+
+def allow_interest(scope: Construct, *, environment: Environment) -> iam.PolicyStatement:
+    """A statement for a role in `scope` that may read every announcement."""
+    return allow_table(scope, environment=environment, name=interest.TABLE, actions=["dynamodb:Scan"])
 
 
 def allow_own_items(

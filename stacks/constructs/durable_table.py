@@ -1,4 +1,4 @@
-"""The plane's DynamoDB tables: paid by request, restorable to any second, kept where the environment keeps data."""
+"""The plane's DynamoDB tables: paid by request, restorable to any second, kept where data is kept."""
 
 from __future__ import annotations
 

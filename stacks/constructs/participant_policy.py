@@ -1,12 +1,11 @@
-"""What a cloud service's program may do: read its inbox, write its outbox, keep its own state and routes."""
+"""What a cloud service's program may do: read its inbox, write its outbox, keep what is its own."""
 
 from __future__ import annotations
 
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from eventplane.contract import Participant
-from eventplane.contract.subscription import TABLE
+from eventplane.contract import Participant, interest, subscription
 from stacks.config import Environment
 from stacks.constructs.client_tables import FILTER, allow_own_items
 from stacks.constructs.customer_key import allow_key
@@ -52,8 +51,11 @@ class ParticipantPolicy(Construct):
                 allow_own_items(
                     self, environment=environment, table=FILTER, actions=_ITEMS, partitions=[f"{name}/*"]
                 ),
-                allow_own_items(
-                    self, environment=environment, table=TABLE, actions=_ITEMS, partitions=[name]
+                *(
+                    allow_own_items(
+                        self, environment=environment, table=table, actions=_ITEMS, partitions=[name]
+                    )
+                    for table in (subscription.TABLE, interest.TABLE)
                 ),
                 *allow_key(environment),
             ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from aws_cdk import aws_lambda as lambda_
@@ -11,14 +10,9 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel
-from eventplane.contract.subscription import TABLE
-from eventplane.ledger import CONTRACTS, LEDGER
 from stacks.config import Environment, FunctionSize
-from stacks.constructs.archive import allow_folders
-from stacks.constructs.client_tables import allow_subscriptions
-from stacks.constructs.contract_table import allow_read, table_name
-from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.router_inputs import router_inputs
 
 FOLDER = "router"
 
@@ -45,7 +39,9 @@ class RouterFunction(Construct):
         layer: lambda_.ILayerVersion,
     ) -> None:
         super().__init__(scope, id)
-        queues = {address: queue.queue_url for address, queue in destinations.items()}
+        inputs = router_inputs(
+            self, environment=environment, source=source, destinations=destinations, archive=archive
+        )
         self.function = PythonFunction(
             self,
             "Router",
@@ -56,24 +52,6 @@ class RouterFunction(Construct):
             layer=layer,
             size=size,
             source=source_queue,
-            statements=[
-                allow_send(environment=environment, queues=list(destinations.values())),
-                allow_read(self, environment=environment),
-                allow_subscriptions(self, environment=environment),
-                allow_folders(
-                    self,
-                    environment=environment,
-                    archive=archive,
-                    actions=["s3:PutObject"],
-                    folders=[LEDGER, CONTRACTS],
-                ),
-            ],
-            variables={
-                "EVENTPLANE_SOURCE": source.address,
-                "EVENTPLANE_QUEUES": json.dumps(queues),
-                "EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name,
-                "EVENTPLANE_CONTRACTS_TABLE": table_name(environment),
-                "EVENTPLANE_SUBSCRIPTIONS_TABLE": environment.resource_name(TABLE),
-                "EVENTPLANE_CONTRACT_REFRESH_S": str(environment.contract_refresh_s),
-            },
+            statements=inputs.statements,
+            variables=inputs.variables,
         ).function

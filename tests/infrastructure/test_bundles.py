@@ -132,6 +132,7 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
                 **dict.fromkeys(DOWNLINK_VARIABLES, "https://queue"),
                 "EVENTPLANE_CONTRACTS_TABLE": "contracts",
                 "EVENTPLANE_SUBSCRIPTIONS_TABLE": "subscriptions",
+                "EVENTPLANE_INTEREST_TABLE": "interest",
                 "EVENTPLANE_CONTRACT_REFRESH_S": "30",
                 "EVENTPLANE_CONTRACT": contract.version,
                 "EVENTPLANE_WAYS_IN": json.dumps(["https://queue"]),

@@ -137,12 +137,10 @@ def test_a_router_may_write_inboxes_and_read_contracts_and_nothing_else(
     # One a lane, one a cloud service.
     assert len(roles) == 2 + len(list(contract.of_kind(ParticipantKind.CLOUD_SERVICE)))
     for role in roles:
-        granted = {
-            action: words(statement["Resource"])
-            for statement in statements(role)
-            if "Resource" in statement
-            for action in words(statement["Action"])
-        }
+        granted: dict[str, list[str]] = {}
+        for statement in statements(role):
+            for action in words(statement["Action"]) if "Resource" in statement else ():
+                granted.setdefault(action, []).extend(words(statement["Resource"]))
         assert set(granted) == {
             "sqs:SendMessage",
             "sqs:ChangeMessageVisibility",
@@ -150,7 +148,9 @@ def test_a_router_may_write_inboxes_and_read_contracts_and_nothing_else(
             "dynamodb:GetItem",
             "dynamodb:Scan",
         }
-        assert all("table/eventplane-dev-subscriptions" in each for each in granted["dynamodb:Scan"])
+        subscriptions, interest = granted["dynamodb:Scan"]
+        assert "table/eventplane-dev-subscriptions" in subscriptions
+        assert "table/eventplane-dev-interest" in interest
         assert all("table/eventplane-dev-contracts" in target for target in granted["dynamodb:GetItem"])
         (source,) = granted["sqs:ChangeMessageVisibility"]
         assert source.endswith(('ingest"]]}', 'ingest-urgent"]]}', '-outbox"]]}'))
@@ -177,13 +177,14 @@ def test_a_participants_program_may_use_its_own_queues_and_items_and_nothing_els
                     f"eventplane-dev-{participant}-",
                     "eventplane-dev-filter",
                     "eventplane-dev-subscriptions",
+                    "eventplane-dev-interest",
                 )
                 assert any(each in target for each in own), target
                 assert "*" not in target
             if any(each.startswith("dynamodb:") for each in words(statement["Action"])):
                 assert "dynamodb:Scan" not in words(statement["Action"])
                 keys += words(statement["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"])
-        assert keys == [f"{participant}/*", participant]
+        assert keys == [f"{participant}/*", participant, participant]
 
 
 def test_only_the_emulator_gets_the_action_unknown_to_aws(templates: Templates, local: Templates) -> None:

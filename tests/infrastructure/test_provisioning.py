@@ -86,7 +86,7 @@ def test_the_hook_is_asked_in_every_environment_and_by_this_template_only(templa
     asked = template(templates).find("PreProvisioningHook")
     assert asked == {"PayloadVersion": "2020-04-01", "TargetArn": {"Fn::GetAtt": [hook.id, "Arn"]}}
     assert hook.find("Timeout") <= 5
-    (permission,) = (each for each in templates.of("AWS::Lambda::Permission") if each.stack == hook.stack)
+    (permission,) = [each for each in templates.of("AWS::Lambda::Permission") if each.stack == "fleet"]
     assert permission.find("FunctionName") == {"Ref": hook.id}
     assert permission.find("Principal") == "iot.amazonaws.com"
     assert permission.find("SourceAccount") == {"Ref": "AWS::AccountId"}

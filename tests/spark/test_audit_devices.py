@@ -73,6 +73,13 @@ def found(report: dict[str, Any]) -> set[tuple[str, str, int | None]]:
     return {(each["kind"], each["device"], each["sequence"]) for each in report["findings"]}
 
 
+def hour(device: str, report: dict[str, Any]) -> dict[str, int]:
+    """The figures of the one hour of `device`."""
+    (row,) = (each for each in report["hours"] if each["client_id"] == device)
+    assert row["hour"] == "2026-03-01T12"
+    return {name: row[name] for name in ("events", "lost", "late", "pending")}
+
+
 def test_each_fault_is_found_where_it_was_planted_and_pending_is_not_lost(
     archive: SmallArchive, audit: Audit
 ) -> None:
@@ -117,6 +124,10 @@ def test_each_fault_is_found_where_it_was_planted_and_pending_is_not_lost(
     assert details["lost", "local"].startswith("1 events; stated by manifest ")
     assert details["epoch_change", "reborn"] == "recovered; epoch before: e1"
     assert details["dropped", "gave-up"] == "7 not stored: spool_full, from voice.outbox"
+    # By the hour: what came, and what the manifests of the hour miss, first too young to be judged.
+    assert hour("holed", early) == {"events": 6, "lost": 0, "late": 0, "pending": 3}
+    assert hour("holed", report) == {"events": 6, "lost": 3, "late": 0, "pending": 0}
+    assert hour("whole", report)["lost"] == 0
 
 
 def test_what_a_device_states_on_one_day_may_have_come_on_the_day_before(

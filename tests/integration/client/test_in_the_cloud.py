@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import sqlite3
 import sys
@@ -15,6 +17,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane_client import ClientSettings, Mode, connect
@@ -165,6 +168,59 @@ def test_a_participant_subscribes_to_what_the_contract_does_not_lead_to_it(
         s3.get_object(Bucket=plane.outputs["ArchiveBucket"], Key=each["Key"])["Body"].read() for each in filed
     ]
     assert any(b'"carers-subscribes-news"' in each for each in bodies)
+
+
+def test_what_a_participant_does_not_handle_does_not_come_and_the_ledger_says_so(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter_as(program_of(plane, "family-app"), monkeypatch)
+    doors, motion = (f"org.eventplane.activity.{kind}.v1" for kind in ("door", "motion"))
+    with connect(ClientSettings("family-app", "sqs:local")) as family, family.subscribe() as inbox:
+
+        def round_of_both() -> tuple[set[str], set[str]]:
+            """A motion and then a door come in; which of them come out."""
+            number = next(_NUMBERS)
+            sent = {f"{kind}-{number}" for kind in ("motion", "door")}
+            for kind in (motion, doors):
+                id = f"{kind.split('.')[-2]}-{number}"
+                enter(plane, write_event({"id": id, "source": "/homes/1", "type": kind}, {"room": "hall"}))
+            found: set[str] = set()
+            while not found >= sent:
+                try:
+                    found.add(inbox.get(3).id)
+                except NothingThereError:
+                    break
+            return sent, found
+
+        sent, found = round_of_both()
+        assert found >= sent
+        family.announce([{"exact": {"type": doors}}])
+
+        def is_in_force() -> bool:
+            sent, found = round_of_both()
+            return {each for each in sent if each.startswith("door")} == found & sent
+
+        assert eventually(is_in_force, SECONDS)
+        family.withdraw()
+
+        def is_over() -> bool:
+            sent, found = round_of_both()
+            return found >= sent
+
+        assert eventually(is_over, SECONDS)
+    s3, bucket = plane.cloud.client("s3"), plane.outputs["ArchiveBucket"]
+    names = [
+        each["Key"]
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="ledger/")
+        for each in page["Contents"]
+    ]
+    lines = [
+        json.loads(line)
+        for name in names
+        for line in gzip.decompress(s3.get_object(Bucket=bucket, Key=name)["Body"].read()).splitlines()
+    ]
+    spared = [each for each in lines if each["outcome"] == Outcome.NO_INTEREST]
+    assert {(each["type"], each["route"]) for each in spared} == {(motion, "daily-life-to-family")}
 
 
 def test_a_participants_program_may_not_read_or_route_for_another(

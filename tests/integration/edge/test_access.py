@@ -17,7 +17,7 @@ from edge.mqtt import Login
 from edge.service import ServiceClient
 from eventplane.contract import ParticipantKind
 from eventplane.envelope import Envelope, write_event
-from eventplane.topics import local_topic
+from eventplane.topics import interest_topic, local_topic
 from local.mosquitto import Access, Broker, start_mosquitto
 from local.process import Supervisor
 from tests.integration.edge.certificates import Authority
@@ -169,3 +169,16 @@ def test_a_password_that_others_may_read_is_not_shown_to_anybody(guarded: Guarde
     login.password_file.chmod(0o644)
     reason = Line(guarded.broker.port, login=login).next(Disconnected).reason
     assert f"chmod 600 {login.password_file}" in reason
+
+
+def test_a_service_announces_its_own_interest_and_no_other_s(guarded: Guarded) -> None:
+    topics = tuple(interest_topic(name) for name in ("call-service", "voice-service"))
+    forwarder = line(guarded, FORWARDER, topics)
+    voice = line(guarded, "voice-service")
+    for topic in topics:
+        voice.connection.publish(topic, b"what it handles", retain=True)
+        voice.next(Acknowledged)
+    # Mosquitto keeps the order of one sender: what comes first is what comes at all.
+    assert forwarder.next(Received).topic == interest_topic("voice-service")
+    for each in (forwarder, voice):
+        each.close()

@@ -166,13 +166,13 @@ def test_the_access_rules_give_each_service_its_own_topics_and_the_forwarder_the
     services = [each.name for each in contract.of_kind(ParticipantKind.DEVICE_SERVICE)]
     assert list(rights) == [FORWARDER, *services]
     for name in services:
-        boxes = ("outbox", "outbox/receipts", "inbox", "inbox/receipts", "state", "state/answer")
+        boxes = ("outbox", "outbox/receipts", "inbox", "inbox/receipts", "state", "state/answer", "interest")
         topics = [f"eventplane/{name}/{box}" for box in boxes]
-        rule = list(zip(["write", "read", "read", "write", "write", "read"], topics, strict=True))
+        rule = list(zip(["write", "read", "read", "write", "write", "read", "write"], topics, strict=True))
         assert rights[name] == {f"{right} {topic}" for right, topic in rule}
         other = {"read": "write", "write": "read"}
         assert {f"{other[right]} {topic}" for right, topic in rule} <= rights[FORWARDER]
-    assert len(rights[FORWARDER]) == 6 * len(services)
+    assert len(rights[FORWARDER]) == 7 * len(services)
     assert not any(character in each for lines in rights.values() for each in lines for character in "+#")
 
 

@@ -57,6 +57,7 @@ def test_the_files_stand_in_the_contract_in_the_order_of_the_list(tmp_path: Path
         ({"$id": ID, "$ref": "#/$defs/none"}, "`$ref` #/$defs/none leads nowhere"),
         ({"$id": ID, "items": {"$ref": "https://elsewhere.example/x"}}, "leads nowhere"),
         ({"$id": ID, "not": {"anyOf": [{"$dynamicRef": "#none"}]}}, "#none leads nowhere"),
+        ({"$id": ID, "type": "object", "examples": [{}, 5]}, "examples[1] at $: 5 is not of type 'object'"),
         (True, "not a JSON Schema"),
         ([], "not of type 'object', 'boolean'"),
     ],

@@ -18,13 +18,21 @@ from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Messa
 from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
 from edge.recent import key_digest
 from edge.spool import Arrival, Delivery, Spool
+from eventplane.announcement import new_announcement, write_announcement
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
 from eventplane.device_reports import DISCARDED, HEARTBEAT
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, from_data
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.receipts import Receipt, read_receipts
-from eventplane.topics import device_topic, local_topic, receipt_topic, state_answer_topic, state_topic
+from eventplane.topics import (
+    device_topic,
+    interest_topic,
+    local_topic,
+    receipt_topic,
+    state_answer_topic,
+    state_topic,
+)
 
 READING = "org.eventplane.reading.v1"
 ALARM = "org.eventplane.alarm.v1"
@@ -91,7 +99,7 @@ class FakeWire:
     closed: bool = False
     abandoned: bool = False
 
-    def publish(self, topic: str, payload: bytes) -> int:
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         self.published.append((len(self.published) + 1, topic, payload))
         return len(self.published)
 
@@ -168,6 +176,7 @@ class Device:
         self.local, self.cloud = Wires(), Wires()
         self.inbound: list[Sequence[Message]] = []
         self.contracts_came = 0
+        self.interest_ended: list[str] = []
         self._limits = UplinkLimits(
             window, 128 * 1024, batch_events, 30, publishes_per_s=publishes_per_s, single=single
         )
@@ -206,6 +215,7 @@ class Device:
             self.time.clock(),
             figures=lambda: {"answer": 42},
             contract_came=self._count_contract,
+            interest_ended=self.interest_ended.append,
         )
         self.turn()
 
@@ -273,6 +283,15 @@ class Device:
         self._mid += 1
         question = write_question(id, key)
         return Received(LinkName.LOCAL, self.local_link.generation, self._mid, state_topic(service), question)
+
+    def announcement_of(self, service: str, *filters: object, payload: bytes | None = None) -> Received:
+        """A service announces what it handles, or with a `payload` whatever that says."""
+        self._mid += 1
+        if payload is None:
+            payload = write_announcement(new_announcement(service, filters))
+        return Received(
+            LinkName.LOCAL, self.local_link.generation, self._mid, interest_topic(service), payload
+        )
 
     def receipt_of(self, service: str, payload: bytes) -> Received:
         """A receipts message of a service's inbox."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from edge.intake import Intake, Slot
+from edge.interest import Interest
 from edge.memory_lane import Fleeting
 from edge.recent import RecentKeys, key_digest
 from eventplane.contract import Contract
@@ -15,7 +16,7 @@ READING = "org.eventplane.reading.v1"
 
 
 def made(plane: Contract, recent: RecentKeys | None = None) -> Intake:
-    return Intake(plane, "thing", "epoch", lambda: START, recent or RecentKeys(10))
+    return Intake(plane, "thing", "epoch", lambda: START, recent or RecentKeys(10), Interest())
 
 
 def test_the_rank_is_the_types_and_else_the_channels() -> None:

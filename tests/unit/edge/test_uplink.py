@@ -289,7 +289,7 @@ class TestPoison:
             device.disconnect(CLOUD)
             device.connect(CLOUD)
         for _ in range(20):
-            monkeypatch.setattr(device.cloud.last, "publish", lambda *_: 0)
+            monkeypatch.setattr(device.cloud.last, "publish", lambda *_, **__: 0)
             device.turn(device.puback(1))
             device.disconnect(CLOUD)
             device.connect(CLOUD)

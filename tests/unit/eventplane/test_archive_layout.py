@@ -25,6 +25,8 @@ KNOWN = {
     "archive_file at_ms detail",
     ("audit/routes", 1): "route destination expected delivered dead_lettered expired dropped lost pending "
     "unrouted misrouted unexplained internal duplicated replayed events tap_copies",
+    ("audit/routes", 2): "route destination expected delivered dead_lettered expired dropped lost pending "
+    "unrouted misrouted unexplained internal duplicated replayed events tap_copies no_interest",
     ("audit/devices", 1): "client_id epoch first last events gaps tap_copies stated missing explained lost "
     "pending not_stored skew_ms",
     ("audit/consumers", 1): "channel expected delivered dead_lettered pending lost duplicated",

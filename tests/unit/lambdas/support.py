@@ -12,9 +12,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract
+from eventplane.contract import Contract, interest, subscription
 from eventplane.contract.publication import KEY, cloud_inboxes
-from eventplane.contract.subscription import PARTITION, SORT
 from eventplane.envelope import Envelope, write_event
 from lambdas.common.queue import QueueMessage
 
@@ -25,6 +24,7 @@ NOW_MS = 1_767_225_600_000
 BUCKET = "archive"
 TABLE = "contracts"
 SUBSCRIPTIONS = "subscriptions"
+INTEREST = "interest"
 ALARM = "org.eventplane.alarm.keyword.v1"
 READING = "org.eventplane.health.reading.v1"
 
@@ -106,13 +106,14 @@ class Cloud:
             AttributeDefinitions=[{"AttributeName": KEY, "AttributeType": "S"}],
             BillingMode="PAY_PER_REQUEST",
         )
-        keys = {PARTITION: "HASH", SORT: "RANGE"}
-        self.dynamodb.create_table(
-            TableName=SUBSCRIPTIONS,
-            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        for table, of in {SUBSCRIPTIONS: subscription, INTEREST: interest}.items():
+            keys = {of.PARTITION: "HASH", of.SORT: "RANGE"}
+            self.dynamodb.create_table(
+                TableName=table,
+                KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+                AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
+                BillingMode="PAY_PER_REQUEST",
+            )
 
     def received(self, address: str) -> list[dict[str, Any]]:
         """All messages of an inbox."""

@@ -17,6 +17,7 @@ from lambdas.replay import handler as replay
 from lambdas.router import handler as router
 from tests.unit.lambdas.support import (
     BUCKET,
+    INTEREST,
     NOW_MS,
     SUBSCRIPTIONS,
     TABLE,
@@ -46,6 +47,7 @@ def deployed(
         "EVENTPLANE_ARCHIVE_BUCKET": BUCKET,
         "EVENTPLANE_CONTRACTS_TABLE": TABLE,
         "EVENTPLANE_SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
+        "EVENTPLANE_INTEREST_TABLE": INTEREST,
         "EVENTPLANE_CONTRACT_REFRESH_S": "30",
         "POWERTOOLS_SERVICE_NAME": "function",
     }.items():

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, compile_contract
+from eventplane.contract.interest import Leased, interest_item, interest_key
 from eventplane.contract.publication import (
     Head,
     contract_item,
@@ -22,10 +24,11 @@ from eventplane.contract.publication import (
 )
 from eventplane.contract.subscription import new_subscription, subscription_item, subscription_key
 from lambdas.common.contract_table import ContractTable
+from lambdas.common.interest_table import InterestTable
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.router.engine import build_engine
 from lambdas.router.in_force import InForce
-from tests.unit.lambdas.support import SUBSCRIPTIONS, TABLE, Cloud, Unwilling
+from tests.unit.lambdas.support import INTEREST, SUBSCRIPTIONS, TABLE, Cloud, Unwilling
 
 INTERVAL_MS = 30_000
 SOURCE = "device.outbox"
@@ -59,12 +62,13 @@ class Table:
     def withdraw(self) -> None:
         self.cloud.dynamodb.delete_item(TableName=TABLE, Key=head_key(self.base.version))
 
-    def in_force(self, client: Any = None, subscriptions: Any = None) -> InForce:
+    def in_force(self, client: Any = None, subscriptions: Any = None, interest: Any = None) -> InForce:
         return InForce(
             bundled=self.base,
             build=lambda contract: build_engine(contract, SOURCE, self.cloud.queues),
             table=ContractTable(client or self.cloud.dynamodb, TABLE),
             subscriptions=SubscriptionTable(subscriptions or self.cloud.dynamodb, SUBSCRIPTIONS),
+            interest=InterestTable(interest or self.cloud.dynamodb, INTEREST),
             refresh_ms=INTERVAL_MS,
             clock=lambda: self.now_ms,
         )
@@ -272,3 +276,68 @@ def test_while_the_subscriptions_cannot_be_read_the_last_ones_stay(table: Table,
     table.put(changed(contract, "new"))
     table.later(in_force)
     assert {"new", "family-app-subscribes-news"} <= routes(in_force)
+
+
+MOTION = {"exact": {"type": "org.eventplane.activity.motion.v1"}}
+
+
+def announce(table: Table, participant: str = "family-app", until_s: int = 10_000, by: str = "one") -> None:
+    leased = Leased(new_announcement(participant, [MOTION]), until_s)
+    table.cloud.dynamodb.put_item(TableName=INTEREST, Item=interest_item(leased, by))
+
+
+def interested(in_force: InForce) -> set[str]:
+    """The inboxes whose readers' interest is known."""
+    routes = in_force.engine().contract.routes
+    return {each.destination for each in routes if each.interest is not None}
+
+
+def test_announced_interest_is_in_force_after_the_interval_and_unknown_again_when_its_lease_is_over(
+    table: Table, contract: Contract
+) -> None:
+    in_force = table.in_force()
+    assert in_force.engine().contract is contract
+    announce(table, until_s=2 * INTERVAL_MS // 1_000)
+    derived = table.later(in_force)
+    assert derived != contract.version
+    assert interested(in_force) == {"family-app.inbox"}
+    assert table.in_force().engine().contract.version == derived  # every router comes to the same
+    assert table.later(in_force) == contract.version
+
+
+def test_a_renewed_announcement_makes_no_other_version(table: Table) -> None:
+    in_force = table.in_force()
+    announce(table)
+    derived = table.later(in_force)
+    announce(table, until_s=20_000)
+    announce(table, by="two")
+    assert table.later(in_force) == derived
+
+
+def test_interest_goes_along_with_subscriptions_of_the_same_participant(table: Table) -> None:
+    announce(table)
+    subscribe(table, "news", "org.example.news.v1")
+    routes = table.in_force().engine().contract.routes
+    concerned = {each.name for each in routes if each.interest is not None}
+    assert concerned == {"daily-life-to-family", "family-app-subscribes-news"}
+
+
+def test_an_announcement_that_is_wrong_takes_no_other_with_it(table: Table) -> None:
+    announce(table)
+    announce(table, participant="nobody")
+    table.cloud.dynamodb.put_item(TableName=INTEREST, Item=interest_key("carers", "empty"))
+    broken = {**interest_key("carers", "broken"), "filters": {"S": '[{"new":{}}]'}, "expires": {"N": "10000"}}
+    table.cloud.dynamodb.put_item(TableName=INTEREST, Item=broken)
+    assert interested(table.in_force()) == {"family-app.inbox"}
+
+
+def test_while_the_interest_cannot_be_read_what_was_announced_holds_for_its_lease(
+    table: Table, contract: Contract
+) -> None:
+    failing = Unwilling(table.cloud.dynamodb, "get_paginator")
+    willing = table.in_force()
+    announce(table, until_s=2 * INTERVAL_MS // 1_000)
+    derived = table.later(willing)
+    willing._interest = InterestTable(failing, INTEREST)
+    assert willing.engine().contract.version == derived
+    assert table.later(willing) == contract.version

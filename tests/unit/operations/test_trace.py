@@ -55,15 +55,20 @@ def test_a_delivered_event_has_all_its_stations_in_order(plane: Plane, run: Run)
     assert "delivered" in delivered
 
 
-def test_an_expired_event_says_so(plane: Plane, run_json: RunJson) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "reason"), [(Outcome.EXPIRED, "expirytime"), (Outcome.NO_INTEREST, "no_interest")]
+)
+def test_an_event_that_was_not_forwarded_says_so(
+    plane: Plane, run_json: RunJson, outcome: Outcome, reason: str
+) -> None:
     sent = event("17")
     plane.archive("tap", [tap_line(sent.json)])
-    plane.archive("ledger", [ledger_line(sent, Outcome.EXPIRED, route=ROUTE, reason="expirytime")])
+    plane.archive("ledger", [ledger_line(sent, outcome, route=ROUTE, reason=reason)])
 
     traced = run_json("trace", SOURCE, "17")
 
-    assert whats(traced) == ["accepted", "expired"]
-    assert traced["stations"][1]["reason"] == "expirytime"
+    assert whats(traced) == ["accepted", outcome]
+    assert traced["stations"][1]["reason"] == reason
     assert traced["missing"] == []
 
 

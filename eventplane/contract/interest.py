@@ -1,0 +1,118 @@
+"""Announced interest in the contract: beside the filter of a route, what the reader at its end handles.
+
+In the cloud announcements lie in a table, an item for each program, with a lease. As with subscriptions,
+what comes out is a contract with a version of its own, so that routers, ledger and audit go by the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eventplane.announcement import Announcement, AnnouncementError, new_announcement
+from eventplane.contract.canonical import canonical_bytes
+from eventplane.contract.compiler import compile_contract
+from eventplane.contract.errors import Problem
+from eventplane.contract.model import Contract, ParticipantKind, Place
+from eventplane.filters import to_document
+
+PARTITION: Final = "participant"
+SORT: Final = "announcer"
+EXPIRES: Final = "expires"
+"""The table's keys, and until when an item counts, Unix seconds: DynamoDB removes it some time after."""
+
+TABLE: Final = "interest"
+"""What the environment's table is called, before `resource_name`."""
+
+LEASE_S: Final = 300
+"""How long an announcement counts unless it is renewed, seconds. Ours: for so long a program that crashed may
+keep events from the next one, and a renewal costs a write."""
+
+Item = dict[str, Any]
+"""An item as DynamoDB's own API has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """An `announcement` that counts until `until_s`, Unix seconds."""
+
+    announcement: Announcement
+    until_s: int
+
+
+def interest_key(participant: str, announcer: str) -> Item:
+    """`announcer` is the program: of several that read one inbox each may handle something else."""
+    return {PARTITION: {"S": participant}, SORT: {"S": announcer}}
+
+
+def interest_item(leased: Leased, announcer: str) -> Item:
+    announcement = leased.announcement
+    return {
+        **interest_key(announcement.participant, announcer),
+        "filters": {"S": f"[{','.join(announcement.filters)}]"},
+        EXPIRES: {"N": str(leased.until_s)},
+    }
+
+
+def read_interest(item: Item) -> Leased:
+    """The announcement in `item`.
+
+    Raises KeyError, TypeError or ValueError where it is none, `AnnouncementError` for one that is wrong.
+    """
+    filters = json.loads(item["filters"]["S"])
+    if not isinstance(filters, list):
+        raise TypeError("`filters` is no list")
+    return Leased(new_announcement(item[PARTITION]["S"], filters), int(item[EXPIRES]["N"]))
+
+
+def with_interest(
+    contract: Contract, announcements: Iterable[Announcement]
+) -> tuple[Contract, dict[Announcement, Problem]]:
+    """`contract` with an `interest` on each route to an inbox that is announced for, and what is refused.
+
+    Several announcements of one participant add up. One that is wrong takes no other with it, and leaves the
+    participant's interest unknown. Without any the contract stays what it is.
+    """
+    document = json.loads(contract.canonical)
+    wanted: defaultdict[str, set[str]] = defaultdict(set)
+    refused: dict[Announcement, Problem] = {}
+    for each in announcements:
+        if problem := _problem(contract, each):
+            refused[each] = problem
+        else:
+            wanted[f"{each.participant}.inbox"].update(each.filters)
+    for each in refused:
+        wanted.pop(f"{each.participant}.inbox", None)
+    concerned = [each for each in document["routes"].values() if each["to"] in wanted]
+    for route in concerned:
+        route["interest"] = [json.loads(each) for each in sorted(wanted[route["to"]])]
+    if not concerned:
+        return contract, refused
+    return compile_contract(document, f"contract {contract.version} with announced interest"), refused
+
+
+def uplink_filters(contract: Contract) -> list[object]:
+    """What the cloud wants of its devices: what a route takes and its reader, as far as is known, handles."""
+    filters = set()
+    for route in contract.routes_at(Place.CLOUD):
+        wanted = to_document(route.filter)
+        if route.interest is not None:
+            wanted = {"all": [wanted, to_document(route.interest)]}
+        filters.add(canonical_bytes(wanted))
+    return [json.loads(each) for each in sorted(filters)]
+
+
+def _problem(contract: Contract, announcement: Announcement) -> Problem | None:
+    participant = contract.participants.get(announcement.participant)
+    if participant is None or participant.kind is ParticipantKind.DEVICE or participant.retired:
+        return Problem("participant", "it is no service that is in use", "name one of the contract")
+    try:
+        new_announcement(announcement.participant, map(json.loads, announcement.filters))
+    except AnnouncementError as error:
+        return error.problems[0]
+    except (ValueError, RecursionError) as error:
+        return Problem("filters", f"not JSON: {error}", "announce again")
+    return None

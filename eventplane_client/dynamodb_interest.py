@@ -1,0 +1,88 @@
+"""What this program handles, in the plane's table for the routers: with a lease, renewed while it lives."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+from time import time
+from typing import Any, Final
+
+from eventplane.announcement import Announcement
+from eventplane.contract.interest import LEASE_S, Leased, interest_item, interest_key
+from eventplane_client.aws import unavailable
+from eventplane_client.errors import UnavailableError
+
+_log = logging.getLogger(__name__)
+
+_SHARE: Final = 3
+"""Renewed so many times in a lease: one failure more does no harm."""
+
+
+class DynamoDbInterest:
+    """An item of `participant` in `table` through a boto3 DynamoDB client.
+
+    `lease_s` seconds is how long it counts unless it is renewed; `clock` gives Unix seconds.
+    """
+
+    def __init__(
+        self,
+        dynamodb: Any,
+        table: str,
+        participant: str,
+        *,
+        lease_s: float = LEASE_S,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._dynamodb = dynamodb
+        self._table = table
+        self._participant = participant
+        self._lease_s = lease_s
+        self._clock = clock
+        # Two programs of one participant, an old and a new one, may handle different things.
+        self._announcer = uuid.uuid4().hex
+        self._announced: Announcement | None = None
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def announce(self, announcement: Announcement) -> None:
+        with self._lock:
+            self._put(announcement)
+            self._announced = announcement
+            if self._thread is None:
+                name = f"{self._participant}-interest"
+                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._thread.start()
+
+    def withdraw(self) -> None:
+        with self._lock:
+            if self._announced is None:
+                return
+            key = interest_key(self._participant, self._announcer)
+            with unavailable(self._participant):
+                self._dynamodb.delete_item(TableName=self._table, Key=key)
+            self._announced = None
+
+    def close(self) -> None:
+        self._ending.set()
+        try:
+            self.withdraw()
+        except UnavailableError as error:
+            _log.warning("%s: the announcement ends with its lease: %s", self._participant, error)
+
+    def _put(self, announcement: Announcement) -> None:
+        leased = Leased(announcement, int(self._clock() + self._lease_s))
+        with unavailable(self._participant):
+            self._dynamodb.put_item(TableName=self._table, Item=interest_item(leased, self._announcer))
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._lease_s / _SHARE):
+            with self._lock:
+                if self._announced is None:
+                    continue
+                try:
+                    self._put(self._announced)
+                except UnavailableError as error:
+                    _log.warning("%s: its interest will be unknown: %s", self._participant, error)

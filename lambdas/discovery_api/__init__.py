@@ -1,0 +1,1 @@
+"""The Discovery API: the registry of the contract in force, over HTTP."""

@@ -1,0 +1,44 @@
+"""What every function needs that goes by the contract in force, from the settings they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eventplane.contract import Contract
+from lambdas.common.clock import system_clock
+from lambdas.common.contract_table import ContractTable
+from lambdas.common.contracts import load_contract
+from lambdas.common.interest_table import InterestTable
+from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.router import engine
+from lambdas.router.contract_settings import ContractSettings
+from lambdas.router.in_force import Engine, InForce
+from lambdas.router.settings import RouterSettings
+
+
+def contract_in_force(
+    settings: ContractSettings, dynamodb: Any, build: Callable[[Contract], Engine]
+) -> InForce[Engine]:
+    """What `build` makes of the contract in force, which the tables tell through a boto3 DynamoDB client.
+
+    Raises what `build` raises of the contract that came with the code.
+    """
+    return InForce(
+        bundled=load_contract(settings.root),
+        build=build,
+        table=ContractTable(dynamodb, settings.contracts_table),
+        subscriptions=SubscriptionTable(dynamodb, settings.subscriptions_table),
+        interest=InterestTable(dynamodb, settings.interest_table),
+        refresh_ms=1_000 * settings.refresh_s,
+        clock=system_clock,
+    )
+
+
+def engine_in_force(settings: RouterSettings, dynamodb: Any) -> InForce[engine.Engine]:
+    """The router's engine of the contract in force. Raises as `contract_in_force` does."""
+
+    def build(contract: Contract) -> engine.Engine:
+        return engine.build_engine(contract, settings.source, settings.queues)
+
+    return contract_in_force(settings.contract, dynamodb, build)

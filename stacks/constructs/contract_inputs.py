@@ -1,0 +1,38 @@
+"""What a function may do and is told that goes by the contract in force."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from eventplane.contract import interest, subscription
+from stacks.config import Environment
+from stacks.constructs.client_tables import allow_interest, allow_subscriptions
+from stacks.constructs.contract_table import allow_read, table_name
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """`statements` for the function's role and `variables` of its environment."""
+
+    statements: list[iam.PolicyStatement]
+    variables: dict[str, str]
+
+
+def contract_inputs(scope: Construct, *, environment: Environment) -> Inputs:
+    """Of a function in `scope` that follows what is published, subscribed and announced."""
+    return Inputs(
+        statements=[
+            allow_read(scope, environment=environment),
+            allow_subscriptions(scope, environment=environment),
+            allow_interest(scope, environment=environment),
+        ],
+        variables={
+            "EVENTPLANE_CONTRACTS_TABLE": table_name(environment),
+            "EVENTPLANE_SUBSCRIPTIONS_TABLE": environment.resource_name(subscription.TABLE),
+            "EVENTPLANE_INTEREST_TABLE": environment.resource_name(interest.TABLE),
+            "EVENTPLANE_CONTRACT_REFRESH_S": str(environment.contract_refresh_s),
+        },
+    )

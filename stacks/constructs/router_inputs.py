@@ -1,0 +1,49 @@
+"""What every function that routes may do and is told: where to, by which contract, into which archive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from eventplane.contract import Channel
+from eventplane.ledger import CONTRACTS, LEDGER
+from stacks.config import Environment
+from stacks.constructs.archive import allow_folders
+from stacks.constructs.contract_inputs import Inputs, contract_inputs
+from stacks.constructs.durable_queue import allow_send
+
+
+def router_inputs(
+    scope: Construct,
+    *,
+    environment: Environment,
+    source: Channel,
+    destinations: Mapping[str, sqs.IQueue],
+    archive: s3.IBucket,
+) -> Inputs:
+    """Of a function in `scope` that routes what came over `source` to inbox queues by their address."""
+    queues = {address: queue.queue_url for address, queue in destinations.items()}
+    of_contract = contract_inputs(scope, environment=environment)
+    return Inputs(
+        statements=[
+            allow_send(environment=environment, queues=list(destinations.values())),
+            *of_contract.statements,
+            allow_folders(
+                scope,
+                environment=environment,
+                archive=archive,
+                actions=["s3:PutObject"],
+                folders=[LEDGER, CONTRACTS],
+            ),
+        ],
+        variables={
+            "EVENTPLANE_SOURCE": source.address,
+            "EVENTPLANE_QUEUES": json.dumps(queues),
+            "EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name,
+            **of_contract.variables,
+        },
+    )

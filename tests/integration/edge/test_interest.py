@@ -1,0 +1,213 @@
+"""Announced interest, with a real Mosquitto at both ends and the forwarder as a process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from contract.loader import load_contract
+from eventplane.announcement import new_announcement, write_announcement
+from eventplane.contract import Contract, Downlink, compile_contract, contract_document
+from eventplane.contract.interest import uplink_filters
+from eventplane.downlink.wire import stamped
+from eventplane.envelope import Envelope, write_event
+from eventplane.topics import interest_topic
+from eventplane.uplink_interest import UPLINK_KEY, uplink_interest_event
+from local.mosquitto import Broker
+from local.process import Supervisor
+from tests.eventually import eventually
+from tests.integration.edge.certificates import Authority
+from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, start_home, wait_for
+from tests.integration.mqtt import TestClient
+
+MOTION = "org.eventplane.activity.motion.v1"
+DOOR = "org.eventplane.activity.door.v1"
+ALARM = "org.eventplane.alarm.keyword.v1"
+DOORS = {"exact": {"type": DOOR}}
+ANNOUNCED = "voice-service announced what it handles"
+ENDED = "voice-service announces nothing any more"
+
+SERVICE = """
+import sys, threading
+from edge.service import ServiceClient
+with ServiceClient("voice-service", port=int(sys.argv[1]), clean_session=True,
+                   on_event=print, handles=[{"exact": {"type": sys.argv[2]}}]):
+    threading.Event().wait()
+"""
+
+
+def plane() -> Contract:
+    """The shipped contract; the voice service reads activities too, and devices ask what the cloud wants."""
+    document = contract_document(load_contract())
+    document["participants"]["device"]["outbox"]["forward"] = "wanted"
+    document["routes"]["activities-to-voice"] = {
+        "filter": {"prefix": {"type": "org.eventplane.activity."}},
+        "to": "voice-service.inbox",
+    }
+    return compile_contract(document, "test")
+
+
+@pytest.fixture
+def home(
+    supervisor: Supervisor,
+    mosquitto: Callable[[str], Broker],
+    tmp_path: Path,
+    cloud: CloudBroker,
+    authority: Authority,
+) -> Iterator[Home]:
+    it = start_home(supervisor, mosquitto("home"), tmp_path, cloud.port, authority, contract=plane())
+    yield it
+    it.close()
+
+
+def event(id: str, type: str) -> Envelope:
+    return write_event({"id": id, "source": "/homes/1/activity", "type": type}, {"room": "hall"})
+
+
+def counted(home: Home, text: str) -> int:
+    """How often the forwarder's log says `text`."""
+    return home.log().count(text)
+
+
+def unwanted(home: Home) -> int:
+    """Deliveries that the forwarder spared, by its own figures."""
+    with urlopen(f"http://127.0.0.1:{home.health_port}/metrics", timeout=SECONDS) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(int(each.split()[1]) for each in lines if each.startswith("eventplane_unwanted_total "))
+
+
+def test_what_is_not_handled_does_not_come_until_it_is_withdrawn(home: Home, cloud: CloudBroker) -> None:
+    came: list[str] = []
+    voice = home.service("voice-service", on_event=lambda each: came.append(each.id), handles=[DOORS])
+    wait_for(lambda: counted(home, ANNOUNCED) == 1)
+    sensor = home.service("activity-service")
+    sensor.put(event("1", MOTION), SECONDS)
+    sensor.put(event("2", DOOR), SECONDS)
+    wait_for(lambda: came == ["2"])
+    wait_for(lambda: unwanted(home) == 1)
+    wait_for(lambda: cloud.has({"1", "2"}))
+    voice.withdraw()
+    wait_for(lambda: counted(home, ENDED) == 1)
+    sensor.put(event("3", MOTION), SECONDS)
+    wait_for(lambda: came == ["2", "3"])
+
+
+def test_it_is_known_again_after_the_broker_and_the_forwarder_were_killed(home: Home) -> None:
+    came: list[str] = []
+    home.service("voice-service", on_event=lambda each: came.append(each.id), handles=[DOORS])
+    wait_for(lambda: counted(home, ANNOUNCED) == 1)
+    sensor = home.service("activity-service")
+    for number, kill in enumerate((home.broker.child, home.forwarder), start=2):
+        known, connected = counted(home, ANNOUNCED), counted(home, "local broker connected")
+        kill.kill()
+        kill.start()
+        # Of the service over its own new connection, or of what the broker kept.
+        wait_for(lambda: counted(home, ANNOUNCED) > known)  # noqa: B023
+        wait_for(lambda: counted(home, "local broker connected") > connected)  # noqa: B023
+        sensor.put(event(f"motion-{number}", MOTION), SECONDS)
+        sensor.put(event(f"door-{number}", DOOR), SECONDS)
+        wait_for(lambda: f"door-{number}" in came)  # noqa: B023
+    assert not [each for each in came if each.startswith("motion")]
+
+
+def test_with_a_clean_session_the_announcement_ends_whether_it_is_closed_or_killed(
+    home: Home, supervisor: Supervisor
+) -> None:
+    child = supervisor.start(
+        "voice",
+        [sys.executable, "-c", SERVICE, str(home.broker.port), DOOR],
+        ready=lambda: counted(home, ANNOUNCED) == 1,
+    )
+    child.kill()  # its last will
+    wait_for(lambda: counted(home, ENDED) == 1)
+    voice = home.service("voice-service", clean_session=True, handles=[DOORS])
+    wait_for(lambda: counted(home, ANNOUNCED) == 2)
+    voice.close()
+    wait_for(lambda: counted(home, ENDED) == 2)
+
+
+def test_a_lasting_session_that_is_away_keeps_it(home: Home) -> None:
+    came: list[str] = []
+    voice = home.service("voice-service", on_event=lambda each: came.append(each.id), handles=[DOORS])
+    wait_for(lambda: counted(home, ANNOUNCED) == 1)
+    voice.close()
+    sensor = home.service("activity-service")
+    sensor.put(event("1", MOTION), SECONDS)
+    sensor.put(event("2", DOOR), SECONDS)
+    wait_for(lambda: unwanted(home) == 1)
+    assert counted(home, ENDED) == 0
+    home.service("voice-service", on_event=lambda each: came.append(each.id))
+    wait_for(lambda: came == ["2"])
+
+
+def test_what_is_wrong_foreign_or_of_another_version_is_refused_and_everything_comes(home: Home) -> None:
+    came: list[str] = []
+    home.service("voice-service", on_event=lambda each: came.append(each.id))
+    right = write_announcement(new_announcement("voice-service", [DOORS]))
+    foreign = write_announcement(new_announcement("call-service", [DOORS]))
+    wrong = [b"{", foreign, right.replace(b'"version":1', b'"version":2'), right.replace(b"exact", b"exakt")]
+    with TestClient("somebody", "127.0.0.1", home.broker.port) as somebody:
+        for number, payload in enumerate(wrong, start=1):
+            assert somebody.publish(interest_topic("voice-service"), payload)
+            wait_for(lambda: home.log().count("announcement of voice-service") == number)  # noqa: B023
+    home.service("activity-service").put(event("1", MOTION), SECONDS)
+    wait_for(lambda: came == ["1"])
+    assert counted(home, ANNOUNCED) == 0
+
+
+def wanted(version: int, *filters: object, deleted: bool = False) -> str:
+    """What the cloud says that it wants."""
+    event = uplink_interest_event(
+        None if deleted else filters, id=f"interest-{version}", time="2026-01-01T00:00:00Z", device="*"
+    )
+    return stamped(
+        event.json,
+        kind=Downlink.STATE,
+        key=UPLINK_KEY,
+        uid="",
+        version=version,
+        is_deleted=deleted,
+        order=0,
+        fence=1,
+    )
+
+
+def send_down(cloud: CloudBroker, text: str, version: int) -> None:
+    """Again and again, as the cloud does, until the device has answered."""
+
+    def answered() -> bool:
+        cloud.send_down(text)
+        return eventually(lambda: any(each.version == version for each in cloud.answers()), 1.0)
+
+    wait_for(answered)
+
+
+def test_the_device_sends_up_what_the_cloud_wants_and_what_is_urgent(home: Home, cloud: CloudBroker) -> None:
+    sensor, voice = home.service("activity-service"), home.service("voice-service")
+    sensor.put(event("1", MOTION), SECONDS)
+    wait_for(lambda: cloud.has({"1"}))  # while nobody knows
+    send_down(cloud, wanted(1, DOORS), 1)
+    sensor.put(event("2", MOTION), SECONDS)
+    voice.put(event("3", ALARM), SECONDS)
+    sensor.put(event("4", DOOR), SECONDS)
+    wait_for(lambda: cloud.has({"3", "4"}))
+    home.forwarder.kill()
+    home.forwarder.start()
+    wait_for(lambda: counted(home, "local broker connected") == 2)
+    sensor.put(event("5", MOTION), SECONDS)
+    sensor.put(event("6", DOOR), SECONDS)
+    wait_for(lambda: cloud.has({"6"}))
+    send_down(cloud, wanted(2, deleted=True), 2)
+    sensor.put(event("7", MOTION), SECONDS)
+    wait_for(lambda: cloud.has({"7"}))
+    # Of one source and priority the order is kept: what came neither before nor between was not sent.
+    assert not cloud.has({"2"})
+    assert not cloud.has({"5"})
+
+
+def test_what_all_of_the_cloud_s_routes_take_fits_one_event() -> None:
+    assert len(wanted(1, *uplink_filters(plane()))) < 8_192

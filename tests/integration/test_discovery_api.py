@@ -1,0 +1,138 @@
+"""The Discovery API over real HTTP: signatures, policies, and a walk by its links through the plane."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from eventplane.contract.subscription import new_subscription, subscription_item, subscription_key
+from local.cloud import CloudEndpoint
+from local.demo.plane import Plane
+from local.ports import LOOPBACK
+from tests.eventually import eventually
+
+SECONDS = 90
+MESSAGE = "org.eventplane.home.message.v1"
+_NUMBERS = count(1)
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: Any
+
+
+Get = Callable[..., Answer]
+
+
+def request(cloud: CloudEndpoint | None, url: str, *, method: str = "GET", **headers: str) -> Answer:
+    """The answer to a request that is signed with the credentials of `cloud`, or by nobody.
+
+    Names below `localhost` are not resolved everywhere: what tells the API is the header.
+    """
+    signed = AWSRequest(method, url, {name.replace("_", "-"): value for name, value in headers.items()})
+    if cloud is not None:
+        keys = Credentials(cloud.access_key_id, cloud.secret_access_key)
+        SigV4Auth(keys, "execute-api", cloud.region).add_auth(signed)
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(LOOPBACK, parts.port, timeout=SECONDS)
+    try:
+        path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+        connection.request(method, path, headers={**dict(signed.headers.items()), "Host": parts.netloc})
+        response = connection.getresponse()
+        text = response.read()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, found, json.loads(text) if text else None)
+    finally:
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def reader(plane: Plane) -> CloudEndpoint:
+    """The cloud as somebody may enter it who has the reader's policy alone."""
+    iam, user = plane.cloud.client("iam"), f"discovery-reader-{next(_NUMBERS)}"
+    iam.create_user(UserName=user)
+    arn = f"arn:aws:iam::{plane.cloud.account}:policy/eventplane-local-discovery-reader"
+    iam.attach_user_policy(UserName=user, PolicyArn=arn)
+    key = iam.create_access_key(UserName=user)["AccessKey"]
+    return replace(plane.cloud, access_key_id=key["AccessKeyId"], secret_access_key=key["SecretAccessKey"])
+
+
+@pytest.fixture
+def get(plane: Plane, reader: CloudEndpoint) -> Get:
+    """Asks the API for a path, or for a URL that it gave."""
+    base = plane.outputs["DiscoveryApiUrl"]
+    return lambda where, **asked: request(reader, where if "//" in where else base + where, **asked)
+
+
+def test_only_who_signs_and_has_the_policy_reads(plane: Plane, get: Get, reader: CloudEndpoint) -> None:
+    url = f"{plane.outputs['DiscoveryApiUrl']}/"
+    assert get("/").status == 200
+    assert request(None, url).status == 403
+    assert request(replace(reader, secret_access_key="wrong"), url).status == 403
+    iam, user = plane.cloud.client("iam"), f"nobody-{next(_NUMBERS)}"
+    iam.create_user(UserName=user)
+    key = iam.create_access_key(UserName=user)["AccessKey"]
+    nobody = replace(reader, access_key_id=key["AccessKeyId"], secret_access_key=key["SecretAccessKey"])
+    assert request(nobody, url).status == 403
+
+
+def test_by_its_links_one_finds_the_whole_plane(plane: Plane, get: Get) -> None:
+    contract, root = plane.contract, get("/").body
+    assert root["name"] == contract.name
+    for plural, names in (
+        ("participants", set(contract.participants)),
+        ("routes", {each.name for each in contract.routes}),
+    ):
+        found: set[str] = set()
+        link = f"{root[f'{plural}url']}?limit=5"
+        while link:
+            page = get(link)
+            assert len(page.body) <= 5
+            found |= {each["name"] for each in page.body.values()}
+            link = page.headers.get("link", "").partition(">")[0].removeprefix("<")
+        # Other tests may have subscribed meanwhile.
+        assert names <= found
+        assert all("-subscribes-" in each for each in found - names)
+    (group,) = get(root["messagegroupsurl"]).body.values()
+    messages = get(group["messagesurl"]).body
+    assert {each["name"] for each in messages.values()} == set(contract.event_types)
+    details = get(get("/").body["self"].rstrip("/") + messages[MESSAGE]["dataschemaxid"] + "$details").body
+    document = get(details["self"].removesuffix("$details"))
+    assert document.headers["content-type"] == "application/schema+json"
+    assert document.body == next(iter(contract.event_types[MESSAGE].schemas.values()))
+
+
+def test_what_one_has_is_not_sent_again_and_what_is_not_there_is_named(get: Get) -> None:
+    tag = get("/export").headers["etag"]
+    again = get("/export", if_none_match=tag)
+    assert (again.status, again.body) == (304, None)
+    missing = get("/participants/nobody")
+    assert (missing.status, missing.headers["content-type"]) == (404, "application/problem+json")
+    assert missing.body["type"].endswith("#not_found")
+    refused = get("/participants", method="DELETE")
+    assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_a_subscription_is_found_as_soon_as_it_is_in_force(plane: Plane, get: Get) -> None:
+    dynamodb, table = plane.cloud.client("dynamodb"), plane.outputs["SubscriptionsTable"]
+    new = new_subscription("carers", "discovered", {"exact": {"type": MESSAGE}}, "2026-01-01T00:00:00Z")
+    dynamodb.put_item(TableName=table, Item=subscription_item(new))
+    try:
+        path = f"/routes/{new.route}"
+        assert eventually(lambda: get(path).status == 200, SECONDS)
+        assert get(path).body["eventplane"]["to"] == "/endpoints/carers.inbox"
+    finally:
+        dynamodb.delete_item(TableName=table, Key=subscription_key("carers", "discovered"))
+    assert eventually(lambda: get(path).status == 404, SECONDS)

@@ -1,0 +1,111 @@
+"""What a program announces: in the table that routers read, in a plane in memory, and taken back with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boto3
+import pytest
+
+from contract import load_contract
+from eventplane.contract.interest import PARTITION, SORT, read_interest, with_interest
+from eventplane_client import ClientSettings, connect
+from eventplane_client.dynamodb_interest import DynamoDbInterest
+from eventplane_client.errors import ClosedError, InterestError, NothingThereError, UnavailableError
+from eventplane_client.interest import checked_announcement
+from tests.eventually import eventually
+from tests.unit.client.worlds import event
+
+ALARMS = {"prefix": {"type": "org.eventplane.alarm."}}
+DOORS = {"exact": {"type": "org.eventplane.activity.door.v1"}}
+
+
+@pytest.fixture
+def dynamodb(aws: None) -> Any:
+    client = boto3.client("dynamodb")
+    client.create_table(
+        TableName="interest",
+        KeySchema=[
+            {"AttributeName": PARTITION, "KeyType": "HASH"},
+            {"AttributeName": SORT, "KeyType": "RANGE"},
+        ],
+        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in (PARTITION, SORT)],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    return client
+
+
+def items(dynamodb: Any) -> list[Any]:
+    return [read_interest(each) for each in dynamodb.scan(TableName="interest")["Items"]]
+
+
+def test_what_it_writes_is_what_routers_read_and_goes_with_the_program(dynamodb: Any) -> None:
+    announcement = checked_announcement("family-app", [DOORS])
+    old, new = (DynamoDbInterest(dynamodb, "interest", "family-app", clock=lambda: 1_000) for _ in range(2))
+    old.announce(announcement)
+    new.announce(checked_announcement("family-app", [ALARMS]))
+    assert {each.until_s for each in items(dynamodb)} == {1_300}
+    derived, refused = with_interest(load_contract(), [each.announcement for each in items(dynamodb)])
+    assert refused == {}
+    (route,) = [each for each in derived.routes if each.interest is not None]
+    assert route.destination == "family-app.inbox"
+    assert route.interest is not None
+    assert all(
+        route.interest.matches({"type": f"org.eventplane.{t}.v1"}) for t in ("activity.door", "alarm.x")
+    )
+    new.close()
+    assert [each.announcement for each in items(dynamodb)] == [announcement]
+    old.withdraw()
+    assert items(dynamodb) == []
+
+
+def test_it_is_renewed_while_the_program_lives(dynamodb: Any) -> None:
+    seconds = iter(range(1_000, 100_000_000, 1_000))
+    own = DynamoDbInterest(dynamodb, "interest", "family-app", lease_s=0.03, clock=lambda: next(seconds))
+    own.announce(checked_announcement("family-app", [DOORS]))
+    assert eventually(lambda: items(dynamodb)[0].until_s > 2_000)
+    own.close()
+    assert items(dynamodb) == []
+
+
+def test_a_table_that_does_not_answer_is_named_and_does_not_keep_a_program_from_ending(dynamodb: Any) -> None:
+    own = DynamoDbInterest(dynamodb, "elsewhere", "family-app")
+    with pytest.raises(UnavailableError):
+        own.announce(checked_announcement("family-app", [DOORS]))
+    own.withdraw()  # nothing was announced
+    own.close()
+
+
+def test_in_memory_what_is_not_handled_does_not_come() -> None:
+    plane = "memory:interest"
+    with (
+        connect(ClientSettings("reader", plane)) as reader,
+        connect(ClientSettings("other-reader", plane)) as other,
+        connect(ClientSettings("sender", plane)) as sender,
+    ):
+        inbox, others = (
+            reader.subscribe({"prefix": {"type": "org."}}),
+            other.subscribe({"prefix": {"type": "org."}}),
+        )
+        reader.announce([DOORS])
+        sender.put(event("1"))
+        sender.put(event("2", type="org.eventplane.activity.door.v1"))
+        assert inbox.get(1).id == "2"
+        assert others.get(1).id == "1"
+        reader.withdraw()
+        sender.put(event("3"))
+        assert inbox.get(1).id == "3"
+        reader.announce([])
+        sender.put(event("4"))
+        with pytest.raises(NothingThereError):
+            inbox.get(0)
+
+
+def test_what_cannot_be_announced_is_named() -> None:
+    client = connect(ClientSettings("reader", "memory:wrong"))
+    with pytest.raises(InterestError) as wrong:
+        client.announce([{"sql": "type = ("}])
+    assert [each.path for each in wrong.value.problems] == ["filters[0].sql"]
+    client.close()
+    with pytest.raises(ClosedError):
+        client.announce([DOORS])

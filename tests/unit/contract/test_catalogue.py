@@ -1,0 +1,116 @@
+"""The catalogue's text: every part of the contract is in it, settings in words, arrows where events go."""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+
+import pytest
+
+from contract import load_contract
+from contract.__main__ import main
+from contract.catalogue import catalogue
+from contract.catalogue.picture import picture
+from contract.catalogue.words import duration, settings_text
+from eventplane.contract import Contract, compile_contract, contract_document
+from eventplane.filter_text import filter_text
+from eventplane.registry import flows
+
+CONTRACT = load_contract()
+
+
+def small(**bell: object) -> Contract:
+    """A plane of three, whose bell has these settings more."""
+    document = {
+        "format": 3,
+        "name": "small",
+        "participants": {
+            "home": {"kind": "device", "description": "d", "sends": []},
+            "bell": {"kind": "device_service", "description": "d", **bell},
+            "desk": {"kind": "cloud_service", "description": "d", "sends": [], "inbox": {"webhook": {}}},
+        },
+        "event_types": {"ring": {"description": "d"}, "lost": {"description": "Nobody takes it."}},
+        "routes": {
+            "up": {"filter": {"exact": {"type": "ring"}}, "to": "home.outbox"},
+            "to-desk": {"filter": {"exact": {"type": "ring"}}, "to": "desk.inbox"},
+        },
+    }
+    return compile_contract(document, "small")
+
+
+def test_the_command_writes_the_page_and_says_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "new" / "page.html"
+    assert main(["catalogue", "--output", str(output)]) == 0
+    assert capsys.readouterr().out == f"{output}\n"
+    assert output.read_text() == catalogue(CONTRACT)
+
+
+def test_it_has_all_that_the_contract_says() -> None:
+    page = html.unescape(catalogue(CONTRACT))
+    for participant in CONTRACT.participants.values():
+        assert f'id="participant-{participant.name}"' in page
+        assert participant.description in page
+        assert settings_text(participant.inbox) in page
+    for route in CONTRACT.routes:
+        assert f'id="route-{route.name}"' in page
+        assert filter_text(route.filter) in page
+    for event_type in CONTRACT.event_types.values():
+        assert f'id="type-{event_type.name}"' in page
+        assert event_type.description in page
+        for id, schema in event_type.schemas.items():
+            assert id in page
+            assert json.dumps(schema, indent=2, ensure_ascii=False) in page
+    assert "http" not in page.replace("https://schemas.eventplane.org", "").replace(
+        "https://json-schema.org", ""
+    ), "it needs nothing else"
+
+
+def test_every_payload_schema_of_the_plane_has_an_example() -> None:
+    assert "The schema has no example." not in catalogue(CONTRACT)
+
+
+def test_it_says_what_is_not_there() -> None:
+    page = catalogue(small(sends=None))
+    for said in (
+        "Nobody: no route takes it.",
+        "It does not say what.",
+        "No schema: the payload is anything.",
+        "HTTPS (a webhook), at least once",
+    ):
+        assert said in page
+
+
+def test_arrows_lead_where_events_go() -> None:
+    contract = small(sends=["ring"], outbox={"priority": "urgent"})
+    arrows = {
+        each.title: (each.style, each.x1 < each.x2) for each in picture(contract, flows(contract)).arrows
+    }
+    assert arrows == {
+        "bell sends: ring": ("urgent", True),
+        "uplink: up": ("normal", True),
+        "desk receives: ring": ("normal", True),
+    }
+
+
+def test_a_participant_that_gets_nothing_has_no_arrow() -> None:
+    document = contract_document(small(sends=[]))
+    document["routes"].pop("to-desk")
+    contract = compile_contract(document, "small")
+    assert [each.title for each in picture(contract, flows(contract)).arrows] == ["uplink: up"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(86_400, "1 d"), (7_200, "2 h"), (90, "90 s"), (300, "5 min"), (90_000, "25 h")]
+)
+def test_durations_are_exact(seconds: int, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_settings_are_said_in_words() -> None:
+    said = settings_text(CONTRACT.participants["climate-service"].outbox)
+    assert (
+        said == "MQTT in the home, at least once, priority low, expires after 7 d, drops the oldest when full"
+    )

@@ -1,0 +1,134 @@
+"""Interest in the contract: what is valid, the contract that it makes, and what the uplink has to carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract import load_contract
+from eventplane.announcement import Announcement, AnnouncementError, new_announcement
+from eventplane.contract import ContractError, Forward, Place, compile_contract, load_compiled
+from eventplane.contract.interest import Leased, interest_item, read_interest, uplink_filters, with_interest
+from eventplane.filters import Any as AnyOf
+from eventplane.filters import Exact
+
+CONTRACT = load_contract()
+MOTION: dict[str, Any] = {"exact": {"type": "org.eventplane.activity.motion.v1"}}
+DOOR: dict[str, Any] = {"exact": {"type": "org.eventplane.activity.door.v1"}}
+
+
+def test_without_any_the_contract_stays_what_it_is() -> None:
+    assert with_interest(CONTRACT, []) == (CONTRACT, {})
+
+
+def test_it_makes_a_contract_with_a_version_of_its_own_that_reads_back() -> None:
+    derived, refused = with_interest(CONTRACT, [new_announcement("family-app", [MOTION])])
+    assert refused == {}
+    assert derived.version != CONTRACT.version
+    assert load_compiled(derived.canonical) == derived
+    assert {each.name: each.interest for each in derived.routes if each.interest is not None} == {
+        "daily-life-to-family": AnyOf((Exact("type", "org.eventplane.activity.motion.v1"),))
+    }
+    assert [(each.name, each.filter) for each in derived.routes] == [
+        (each.name, each.filter) for each in CONTRACT.routes
+    ]
+
+
+@given(
+    st.permutations(
+        [new_announcement(who, [what]) for who in ("family-app", "call-service") for what in (MOTION, DOOR)]
+    )
+)
+def test_announcements_of_one_participant_add_up_in_any_order(announcements: list[Announcement]) -> None:
+    derived, _ = with_interest(CONTRACT, announcements)
+    both, _ = with_interest(
+        CONTRACT, [new_announcement(who, [DOOR, MOTION]) for who in ("call-service", "family-app")]
+    )
+    assert derived.version == both.version
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        new_announcement("nobody", [MOTION]),
+        new_announcement("device", [MOTION]),
+        Announcement("family-app", ("{",)),
+        Announcement("family-app", ('{"new":{}}',)),
+    ],
+)
+def test_one_that_is_wrong_takes_no_other_with_it_and_leaves_its_reader_s_interest_unknown(
+    wrong: Announcement,
+) -> None:
+    others = [new_announcement("carers", [MOTION]), new_announcement("family-app", [DOOR])]
+    derived, refused = with_interest(CONTRACT, [wrong, *others])
+    assert set(refused) == {wrong}
+    concerned = {each.destination for each in derived.routes if each.interest is not None}
+    assert concerned == {"carers.inbox", "family-app.inbox"} - {f"{wrong.participant}.inbox"}
+
+
+@pytest.mark.parametrize("filters", [[], [MOTION, DOOR]])
+def test_an_item_says_what_it_was_made_of(filters: list[object]) -> None:
+    leased = Leased(new_announcement("family-app", filters), 1_000)
+    assert read_interest(interest_item(leased, "program-1")) == leased
+
+
+@pytest.mark.parametrize(
+    ("item", "error"),
+    [
+        ({}, KeyError),
+        ({"participant": {"S": "a"}, "expires": {"N": "x"}, "filters": {"S": "[]"}}, ValueError),
+        ({"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "{}"}}, TypeError),
+        ({"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "["}}, ValueError),
+        ({"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "[1]"}}, AnnouncementError),
+    ],
+)
+def test_an_item_that_is_none_is_named(item: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        read_interest(item)
+
+
+def test_the_uplink_has_to_carry_what_some_route_takes_and_its_reader_wants() -> None:
+    derived, _ = with_interest(CONTRACT, [new_announcement("family-app", [DOOR])])
+    filters = uplink_filters(derived)
+    assert {"exact": {"type": "org.eventplane.device.heartbeat.v1"}} in filters
+    assert any(isinstance(each, dict) and {"any": [DOOR]} in each.get("all", []) for each in filters)
+    # Announced like any other interest, it is what any of the cloud's routes takes.
+    wanted = new_announcement("device", filters).interest
+    assert wanted.matches({"type": "org.eventplane.alarm.keyword.v1"})
+    assert wanted.matches({"type": "org.eventplane.climate.reading.v1"})
+    assert not wanted.matches({"type": "org.eventplane.climate.raw.v1"})
+
+
+def test_only_the_device_s_outbox_asks_what_is_wanted() -> None:
+    document = {
+        "format": 5,
+        "name": "doorbell",
+        "participants": {
+            "device": {"kind": "device", "outbox": {"forward": "wanted"}, "description": "A house."},
+            "bell": {"kind": "device_service", "outbox": {"forward": "wanted"}, "description": "A bell."},
+        },
+        "routes": {"up": {"filter": MOTION, "to": "device.outbox", "interest": "everything"}},
+    }
+    with pytest.raises(ContractError) as wrong:
+        compile_contract(document, "doorbell")
+    paths = [each.path for each in wrong.value.problems]
+    assert paths == ["participants.bell.outbox.forward", "routes.up.interest"]
+
+
+def test_a_contract_that_asks_what_is_wanted_says_so_and_one_that_does_not_is_as_before() -> None:
+    document: dict[str, Any] = {
+        "format": 5,
+        "name": "doorbell",
+        "participants": {"device": {"kind": "device", "description": "A house."}},
+        "routes": {"up": {"filter": MOTION, "to": "device.outbox"}},
+    }
+    plain = compile_contract(document, "doorbell")
+    assert b"forward" not in plain.canonical
+    assert plain.canonical.startswith(b'{"event_types":{},"format":2,')
+    document["participants"]["device"]["outbox"] = {"forward": "wanted"}
+    asking = load_compiled(compile_contract(document, "doorbell").canonical)
+    assert asking.device.outbox.forward is Forward.WANTED
+    assert asking.routes_at(Place.DEVICE) == plain.routes_at(Place.DEVICE)

@@ -1,0 +1,227 @@
+"""What a forwarder does not forward, because nobody at the other end handles it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from edge.messages import LinkName
+from edge.reports import NotStored
+from eventplane.device_reports import DISCARDED, MANIFEST
+from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Result
+from eventplane.envelope import Envelope, parse_event
+from eventplane.interest import NO_INTEREST
+from eventplane.topics import interest_topic
+from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from tests.unit.edge.downlink.descents import command, state
+from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
+
+LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
+SHOWN = {"exact": {"subject": "show"}}
+LOUD = {"exact": {"volume": "loud"}}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Device:
+    """Between two brokers, under a contract by which the device asks what the cloud wants."""
+    device = Device(tmp_path / "spool.db", forward="wanted", batching_delay_ms=0)
+    device.connect()
+    return device
+
+
+def shown(device: Device, service: str = "display") -> list[str]:
+    """The ids of what went to a service, over the newest connection."""
+    return [parse_event(each).id for each in device.delivered(service)]
+
+
+def up(device: Device) -> list[Envelope]:
+    """All that was published to the cloud, once it has acknowledged that."""
+    if device.cloud_link.up:
+        device.acknowledge_all()
+    published = (payload for wire in device.cloud.all for *_, payload in wire.published)
+    return [event for payload in published for event in device.unpacked(payload)]
+
+
+def wanted_up(number: int, *filters: object, **changes: object) -> str:
+    data = {"version": 1, "filters": list(filters)} | changes
+    return state(number, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, data=data)
+
+
+def test_what_a_service_does_not_handle_is_not_forwarded_to_it_and_counted(home: Device) -> None:
+    home.turn(home.announcement_of("display", LOUD))
+    home.turn(home.from_service(event("1", subject="show")))
+    home.turn(home.from_service(event("2", subject="show", volume="loud")))
+    assert shown(home) == ["2"]
+    assert home.not_stored() == {("display.inbox", NO_INTEREST): 1}
+    assert [each.id for each in up(home)] == ["1", "2"]  # the cloud gets both
+
+
+def test_what_nobody_at_all_wants_is_receipted_and_not_stored(home: Device) -> None:
+    home.turn(home.announcement_of("display", LOUD), home.from_cloud(wanted_up(1, LOUD)))
+    home.acknowledge_all()
+    before = home.spool.next_sequence
+    message = home.from_service(event("1", subject="show"))
+    home.turn(message, message)  # a repetition is known
+    assert home.spool.next_sequence == before
+    assert home.forwarder.counts.not_stored == {
+        NotStored(each, READING, NO_INTEREST): 1 for each in ("display.inbox", "device.outbox")
+    }
+    assert home.forwarder.counts.unwanted == 2
+    assert message.mid in home.local.last.acknowledged
+
+
+def test_an_urgent_event_is_always_forwarded(home: Device) -> None:
+    home.turn(home.announcement_of("call"), home.from_cloud(wanted_up(1)))
+    home.turn(home.from_service(event("1", ALARM)))
+    home.turn(home.from_service(event("2", subject="show", severitynumber=17)))
+    assert shown(home, "call") == ["1"]
+    assert shown(home)[-1:] == ["2"]
+    assert {"1", "2"} <= {each.id for each in up(home)}
+
+
+def test_dead_letters_and_reports_always_go_up(home: Device) -> None:
+    home.turn(home.from_cloud(wanted_up(1)))
+    home.turn(home.from_service(b"no event"))
+    # The answer to the state itself, too.
+    assert {DEAD_LETTER, ACKNOWLEDGED} <= {each.type for each in up(home)}
+
+
+@pytest.mark.parametrize("withdrawal", [b"", None])
+def test_what_is_withdrawn_is_unknown_and_said_once(home: Device, withdrawal: bytes | None) -> None:
+    home.turn(home.announcement_of("display", LOUD))
+    if withdrawal is None:
+        home.disconnect(LOCAL)
+        home.connect(LOCAL)
+        ended = []
+    else:
+        for _ in range(2):
+            home.turn(home.announcement_of("display", payload=withdrawal))
+        ended = ["display"]
+    home.turn(home.from_service(event("1", subject="show")))
+    assert shown(home) == ["1"]
+    assert home.interest_ended == ended
+
+
+def test_over_a_new_connection_the_broker_says_it_again(home: Device) -> None:
+    home.turn(home.announcement_of("display", LOUD))
+    home.disconnect(LOCAL)
+    # Mosquitto sends what it keeps before it confirms the subscription.
+    home.turn(home.announcement_of("display", SHOWN))
+    home.connect(LOCAL)
+    home.turn(home.from_service(event("1", subject="show")))
+    assert shown(home) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"garbage",
+        b'{"version":2,"participant":"display","filters":[]}',
+        b'{"version":1,"participant":"sensor","filters":[]}',
+        b'{"version":1,"participant":"display","filters":[{"new":{}}]}',
+    ],
+)
+def test_an_announcement_that_is_wrong_is_refused_and_everything_is_forwarded(
+    home: Device, payload: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    home.turn(home.announcement_of("display", LOUD))
+    with caplog.at_level(logging.WARNING, "edge.interest"):
+        home.turn(home.announcement_of("display", payload=payload))
+    assert "announcement of display" in caplog.text
+    home.turn(home.from_service(event("1", subject="show")))
+    assert shown(home) == ["1"]
+    assert home.interest_ended == []
+
+
+def test_a_stranger_s_announcement_is_refused_and_no_dead_letter(
+    home: Device, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "edge.reception"):
+        home.turn(home.announcement_of("stranger", LOUD))
+    assert interest_topic("stranger") in caplog.text
+    assert home.letters() == []
+
+
+def test_a_command_that_its_service_does_not_handle_is_rejected(home: Device) -> None:
+    home.turn(home.announcement_of("display", LOUD))
+    home.turn(home.from_cloud(command(1)), home.from_cloud(command(2, "command/app/loud", volume="loud")))
+    assert [(each.result, each.reason) for each in home.acknowledgements()] == [
+        (Result.REJECTED, NO_INTEREST),
+        (Result.STORED, ""),
+    ]
+    assert shown(home) == ["c2"]
+
+
+def test_a_state_that_its_service_does_not_handle_is_kept_for_its_question(home: Device) -> None:
+    home.turn(home.announcement_of("display", LOUD))
+    home.turn(home.from_cloud(state(1)))
+    assert shown(home) == []
+    home.turn(home.question_of("display", "q", "setting/climate/threshold"))
+    (answer,) = [payload for _, topic, payload in home.local.last.published if topic.endswith("answer")]
+    assert b"v1" in answer
+
+
+def test_what_the_cloud_wants_holds_after_a_crash_and_until_it_is_deleted(home: Device) -> None:
+    home.turn(home.from_cloud(wanted_up(1, LOUD)))
+    home.acknowledge_all()
+    home.crash()
+    home.start()
+    home.connect()
+    home.turn(home.from_service(event("1")))
+    assert "1" not in [each.id for each in up(home)]
+    home.turn(home.from_cloud(state(2, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, deleted=True)))
+    home.turn(home.from_service(event("2")))
+    assert "2" in [each.id for each in up(home)]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        wanted_up(2, version=2),
+        wanted_up(2, {"new": {}}),
+        wanted_up(2, filters="all"),
+        state(2, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, data={"version": 1}),
+        state(2, UPLINK_KEY, type=READING, data={"version": 1, "filters": []}),
+    ],
+)
+def test_a_broken_word_of_the_cloud_is_refused_and_the_one_before_stays(home: Device, broken: str) -> None:
+    home.turn(home.from_cloud(wanted_up(1, LOUD)))
+    home.turn(home.from_cloud(broken))
+    answers = [(each.result, each.reason) for each in home.acknowledgements()]
+    assert answers == [(Result.STORED, ""), (Result.REJECTED, "interest_refused")]
+    home.turn(home.from_service(event("1")), home.from_service(event("2", volume="loud")))
+    sent = [each.id for each in up(home)]
+    assert "1" not in sent
+    assert "2" in sent
+
+
+def test_without_the_contract_s_word_everything_goes_up(tmp_path: Path) -> None:
+    device = Device(tmp_path / "spool.db", batching_delay_ms=0)
+    device.connect()
+    device.turn(device.from_cloud(wanted_up(1)))
+    device.turn(device.from_service(event("1")))
+    assert "1" in [each.id for each in up(device)]
+    device.forwarder.reload(contract(forward="wanted", batching_delay_ms=0))
+    device.turn(after=61.0)
+    device.connect(CLOUD)
+    device.turn(device.from_service(event("2")))
+    assert "2" not in [each.id for each in up(device)]
+
+
+def test_what_was_not_wanted_is_told_with_the_next_manifest_and_never_hastens_a_report(
+    tmp_path: Path,
+) -> None:
+    device = Device(tmp_path / "spool.db", forward="wanted", batching_delay_ms=0, first_manifest_s=1_000)
+    device.connect()
+    device.turn(device.from_cloud(wanted_up(1)))
+    device.turn(*(device.from_service(event(str(number))) for number in range(3)))
+    device.acknowledge_all()
+    assert DISCARDED not in [each.type for each in up(device)]
+    device.turn(after=1_100)
+    told = {each.type: each.data() for each in up(device)}
+    assert MANIFEST in told
+    assert told[DISCARDED]["not_stored"] == [
+        {"channel": "device.outbox", "type": READING, "reason": NO_INTEREST, "count": 3}
+    ]

@@ -1,0 +1,83 @@
+"""Announcements: what can be announced, and what is refused of what comes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from eventplane.announcement import (
+    VERSION,
+    AnnouncementError,
+    new_announcement,
+    read_announcement,
+    write_announcement,
+)
+from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS
+
+RINGS: dict[str, Any] = {"exact": {"type": "org.example.ring.v1"}}
+BATTERY: dict[str, Any] = {"sql": "type LIKE '%.battery.v1' AND percent < 10"}
+
+
+@pytest.mark.parametrize("filters", [[], [RINGS], [RINGS, BATTERY, RINGS]])
+def test_it_reads_what_it_writes(filters: list[object]) -> None:
+    announcement = new_announcement("chime", filters)
+    assert read_announcement(write_announcement(announcement), "chime") == announcement
+
+
+def test_order_and_repetition_mean_nothing() -> None:
+    assert new_announcement("chime", [RINGS, BATTERY]) == new_announcement("chime", [BATTERY, RINGS, RINGS])
+
+
+def test_several_filters_add_up_and_none_want_nothing() -> None:
+    both = new_announcement("chime", [RINGS, BATTERY]).interest
+    assert both.matches({"type": "org.example.ring.v1"})
+    assert both.matches({"type": "org.example.battery.v1", "percent": 3})
+    assert not both.matches({"type": "org.example.battery.v1", "percent": 30})
+    assert not new_announcement("chime", []).interest.matches({"type": "org.example.ring.v1"})
+
+
+def test_an_empty_payload_withdraws() -> None:
+    assert read_announcement(b"", "chime") is None
+
+
+@pytest.mark.parametrize(
+    ("filters", "path"),
+    [
+        ([RINGS, {"exacd": {}}], "filters[1].exacd"),
+        ([{"sql": "type = ("}], "filters[0].sql"),
+        (["everything"], "filters[0]"),
+        ([{"exact": {"type": "\ud800"}}], "filters[0]"),
+        ([{"exact": {"type": f"t{at}"}} for at in range(MAX_ANNOUNCED_FILTERS + 1)], "filters"),
+        ([{"exact": {"type": "x" * MAX_ANNOUNCED_BYTES}}], "filters"),
+    ],
+)
+def test_what_cannot_be_announced_is_named(filters: list[object], path: str) -> None:
+    with pytest.raises(AnnouncementError) as wrong:
+        new_announcement("chime", filters)
+    assert [each.path for each in wrong.value.problems] == [path]
+
+
+@pytest.mark.parametrize(
+    ("members", "path"),
+    [
+        ({"version": VERSION + 1, "participant": "chime", "filters": []}, "version"),
+        ({"version": VERSION, "participant": "bell", "filters": []}, "participant"),
+        ({"version": VERSION, "participant": "chime", "filters": {}}, "filters"),
+        ({"version": VERSION, "participant": "chime", "filters": [{"new": {}}]}, "filters[0].new"),
+        ({"version": VERSION, "filters": []}, "(document)"),
+        ([], "(document)"),
+        (7, "(document)"),
+    ],
+)
+def test_what_comes_and_is_wrong_is_refused(members: object, path: str) -> None:
+    with pytest.raises(AnnouncementError) as wrong:
+        read_announcement(json.dumps(members).encode(), "chime")
+    assert [each.path for each in wrong.value.problems] == [path]
+
+
+@pytest.mark.parametrize("payload", [b"{", b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_json_is_refused(payload: bytes) -> None:
+    with pytest.raises(AnnouncementError):
+        read_announcement(payload, "chime")

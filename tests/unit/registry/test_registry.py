@@ -1,0 +1,178 @@
+"""What the registry says of the plane's own contract, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from eventplane.contract import compile_contract
+from eventplane.registry import (
+    Answer,
+    ApiNotFoundError,
+    BadFlagError,
+    NotFoundError,
+    build_registry,
+    look_up,
+)
+
+CONTRACT = load_contract()
+REGISTRY = build_registry(CONTRACT)
+BASE = "https://registry.example/v"
+MESSAGES = "/messagegroups/care-at-home/messages"
+KEYWORD = "org.eventplane.alarm.keyword.v1"
+SCHEMA = f"/schemagroups/care-at-home/schemas/{KEYWORD}"
+
+
+def get(path: str, **query: str) -> Answer:
+    return look_up(REGISTRY, path, query, BASE)
+
+
+def test_the_root_says_which_contract_it_is_and_leads_on() -> None:
+    root = get("/").body
+    assert root["registryid"] == "care-at-home"
+    assert root["labels"] == {"contractversion": CONTRACT.version}
+    assert root["endpointsurl"] == f"{BASE}/endpoints"
+    assert root["endpointscount"] == len(CONTRACT.channels)
+
+
+def test_a_message_says_who_sends_it_and_who_receives_it_by_which_routes() -> None:
+    said = get(f"{MESSAGES}/{KEYWORD}").body["eventplane"]
+    assert said["senders"] == ["/participants/voice-service"]
+    ways = {each["endpoint"]: each["routes"] for each in said["receivers"]}
+    assert ways["/endpoints/call-service.inbox"] == ["/routes/alarms-to-call-service"]
+    assert ways["/endpoints/family-app.inbox"] == [
+        "/routes/everything-to-cloud",
+        "/routes/daily-life-to-family",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("event_type", "every"), [(KEYWORD, True), ("org.eventplane.activity.motion.v1", False)]
+)
+def test_a_route_that_looks_at_more_than_the_type_does_not_promise_every_event(
+    event_type: str, every: bool
+) -> None:
+    receivers = get(f"{MESSAGES}/{event_type}").body["eventplane"]["receivers"]
+    (family,) = (each for each in receivers if each["participant"] == "/participants/family-app")
+    assert family["every_event"] is every
+
+
+def test_a_schema_is_the_document_and_its_metadata_are_beside_it() -> None:
+    document, details = get(SCHEMA), get(f"{SCHEMA}$details").body
+    assert document.content_type == "application/schema+json"
+    assert document.body == next(iter(CONTRACT.event_types[KEYWORD].schemas.values()))
+    assert document.headers["xRegistry-schemaid"] == KEYWORD
+    assert document.headers["xRegistry-self"] == details["self"] == f"{BASE}{SCHEMA}$details"
+    assert details["name"] == document.body["$id"]
+    assert "schema" not in details
+    assert get(f"{SCHEMA}/versions/1").body == document.body
+
+
+def endpoint(of: str, **box: Any) -> dict[str, Any]:
+    """The endpoint of `of`, a channel of a small plane, whose settings are `box`."""
+    name, _, side = of.partition(".")
+    kinds = {"home": "device", "bell": "device_service", "desk": "cloud_service"}
+    participants: dict[str, Any] = {each: {"kind": kind, "description": "d"} for each, kind in kinds.items()}
+    participants[name][side] = box
+    small = compile_contract(
+        {
+            "format": 4,
+            "name": "small",
+            "participants": participants,
+            "event_types": {},
+            "routes": {"up": {"filter": {"prefix": {"type": "a"}}, "to": "home.outbox"}},
+        },
+        "small",
+    )
+    found: dict[str, Any] = look_up(build_registry(small), f"/endpoints/{of}", {}, BASE).body
+    return found
+
+
+@pytest.mark.parametrize(
+    ("of", "box", "usage", "protocol", "options"),
+    [
+        ("bell.outbox", {}, "producer", "MQTT/3.1.1", {"topic": "eventplane/bell/outbox", "qos": 1}),
+        (
+            "bell.inbox",
+            {"delivery_guarantee": "best_effort"},
+            "consumer",
+            "MQTT/3.1.1",
+            {"topic": "eventplane/bell/inbox", "qos": 0},
+        ),
+        (
+            "home.outbox",
+            {},
+            "producer",
+            "MQTT/3.1.1",
+            {"topic": "$aws/rules/{rule}/devices/{thing}/outbox", "qos": 1},
+        ),
+        ("home.inbox", {}, "consumer", "MQTT/3.1.1", {"topic": "devices/{thing}/inbox", "qos": 1}),
+        ("desk.inbox", {"transport": "sqs_fifo"}, "consumer", "SQS", {"fifo": True}),
+        ("desk.outbox", {}, "producer", "SQS", {"fifo": False}),
+        ("desk.inbox", {"webhook": {}}, "producer", "HTTP", {"method": "POST"}),
+    ],
+)
+def test_a_channel_is_an_endpoint_of_its_transport(
+    of: str, box: dict[str, Any], usage: str, protocol: str, options: dict[str, Any]
+) -> None:
+    found = endpoint(of, **box)
+    assert (found["usage"], found["protocol"]) == ([usage], protocol)
+    assert found["protocoloptions"] == {"deployed": False, **options}
+
+
+def test_an_endpoint_has_the_settings_of_its_channel() -> None:
+    settings = get("/endpoints/climate-service.outbox").body["eventplane"]["settings"]
+    assert (settings["expiry_s"], settings["when_full"]) == (604_800, "drop_oldest")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nothing",
+        "/endpoints/device.outbox/nothing",
+        f"{MESSAGES}/{KEYWORD}/nothing",
+        f"{MESSAGES}/{KEYWORD}/versions/1/more",
+        f"{SCHEMA}/meta$details",
+        "/export/more",
+    ],
+)
+def test_a_path_that_no_model_has_is_refused_by_name(path: str) -> None:
+    with pytest.raises(ApiNotFoundError) as caught:
+        get(path)
+    assert caught.value.subject == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/endpoints/nobody.inbox",
+        "/messagegroups/other",
+        "/messagegroups/other/messages",
+        f"{MESSAGES}/org.example.v1",
+        f"{MESSAGES}/org.example.v1/versions",
+        f"{SCHEMA}/versions/7",
+        f"{SCHEMA.upper()}",
+    ],
+)
+def test_an_entity_that_is_not_there_is_refused_by_name(path: str) -> None:
+    with pytest.raises((NotFoundError, ApiNotFoundError)) as caught:
+        get(path)
+    assert caught.value.status == 404
+
+
+def test_a_collection_comes_in_pages() -> None:
+    first = get("/routes", limit="3")
+    total = len(CONTRACT.routes)
+    last = list(first.body)[-1]
+    assert first.headers["Link"] == f'<{BASE}/routes?limit=3&after={last}>;rel="next";count={total}'
+    rest = get("/routes", limit="100", after=last)
+    assert rest.headers == {}
+    assert {*first.body, *rest.body} == {each.name for each in CONTRACT.routes}
+
+
+@pytest.mark.parametrize("limit", ["", "0", "101", "-1", "1.5", "many", "²", "9" * 5_000])
+def test_a_limit_that_means_nothing_is_refused(limit: str) -> None:
+    with pytest.raises(BadFlagError, match="ask for 1 to 100"):
+        get("/routes", limit=limit)
