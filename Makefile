@@ -19,7 +19,7 @@ TYPED := contract edge eventplane eventplane_client glue_jobs lambdas local oper
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
-  bench-downlink bench-interest device-image device-image-check chaos fuzz figures clean
+  bench-downlink bench-interest bench-tracing device-image device-image-check chaos fuzz figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,10 +42,12 @@ lint: setup ## Check style, formatting and the borders between packages
 	ruff format --check .
 	lint-imports
 	python tools/tables.py --check
+	python tools/dashboards.py --check
 	python tools/figures.py --check
 
-tables: setup ## Write the generated tables of the docs
+tables: setup ## Write the generated tables of the docs, and the dashboard of the devices
 	python tools/tables.py
+	python tools/dashboards.py
 
 types: setup ## Check types
 	mypy $(TYPED)
@@ -125,6 +127,9 @@ bench-downlink: setup ## Measure the way down to devices in the local cloud; wri
 
 bench-interest: setup ## Count the bytes not sent on real data; writes build/bench/interest.json (half a minute)
 	@python -m benchmarks.interest
+
+bench-tracing: setup ## Measure what tracing costs; writes build/bench/tracing.json (a minute)
+	@python -m benchmarks.tracing
 
 bench-scale: setup ## Compute what fleets mean from the newest figures of the two (docs/scale.md)
 	@python -m benchmarks.scale

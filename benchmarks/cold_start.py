@@ -146,6 +146,7 @@ def environment(code: Path, packages: Path, url: str, source: str | None = None)
         "EVENTPLANE_QUEUES": json.dumps(dict.fromkeys(inboxes, queue)),
         "EVENTPLANE_ARCHIVE_BUCKET": "archive",
         "EVENTPLANE_CONTRACTS_TABLE": "contracts",
+        "EVENTPLANE_SUBSCRIPTIONS_TABLE": "subscriptions",
         "EVENTPLANE_CONTRACT_REFRESH_S": "30",
         "EVENTPLANE_CONTRACT": contract.version,
         "EVENTPLANE_WEBHOOK_URL": f"{url}/hook",
@@ -165,14 +166,10 @@ def figures(repeats: int) -> list[Figure]:
     found: list[Figure] = []
     with tempfile.TemporaryDirectory() as directory, aws() as url:
         for function in FUNCTIONS:
-            code = Path(directory) / function
-            code.mkdir()
-            copy_packages(code, "eventplane", "lambdas/common", f"lambdas/{function}")
-            (code / CONTRACT_FILE).write_bytes(_contract().canonical)
-            compile_bytecode(code, str(code))
+            code = unpack(function, Path(directory))
             source = "alarm-centre.inbox" if function == "webhook" else None
             variables = environment(code, packages, url, source)
-            runs = [_run(function, variables) for _ in range(repeats + 1)][1:]
+            runs = [run(function, variables) for _ in range(repeats + 1)][1:]
             for part, values in zip(PARTS, zip(*runs, strict=True), strict=True):
                 name, _, unit = part.rpartition("_")
                 aim = AIM_MS if (function, part) == ("router", "all_ms") else None
@@ -186,7 +183,18 @@ def main(repeats: int) -> None:
     write("cold-start", figures(repeats), f"python -m benchmarks.cold_start {repeats}", CLOCK)
 
 
-def _run(function: str, variables: dict[str, str]) -> list[float]:
+def unpack(function: str, directory: Path) -> Path:
+    """The code of `function` in a folder below `directory`, as a deployment bundles it."""
+    code = directory / function
+    code.mkdir()
+    copy_packages(code, "eventplane", "lambdas/common", f"lambdas/{function}")
+    (code / CONTRACT_FILE).write_bytes(_contract().canonical)
+    compile_bytecode(code, str(code))
+    return code
+
+
+def run(function: str, variables: dict[str, str]) -> list[float]:
+    """The figures of one process, by `PARTS`."""
     command = [sys.executable, "-S", "-c", _CHILD, function, _batch(function)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     figures: list[float] = json.loads(done.stderr.splitlines()[-1])

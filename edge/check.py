@@ -9,12 +9,15 @@ from pathlib import Path
 from shutil import which
 
 from edge.certificate import read_validity
+from edge.discovery.choice import choose
+from edge.discovery.errors import DiscoveryError
+from edge.discovery.profile_files import load_profile
 from edge.errors import SettingProblem
 from edge.health.verdict import EXPIRES_SOON_S
 from edge.mqtt import Login
 from edge.mqtt.errors import PasswordFileError
 from edge.private_file import is_private
-from edge.settings import CloudSettings, ProvisioningSettings, Settings
+from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
 
 
 class _NoPassphraseError(Exception):
@@ -23,7 +26,7 @@ class _NoPassphraseError(Exception):
 
 def file_problems(settings: Settings, now: datetime) -> list[SettingProblem]:
     """What is wrong with the files that the settings name, at `now`, the wall clock's time."""
-    found = list(_password(settings.local.login))
+    found = [*_password(settings.local.login), *_profile(settings.local)]
     files = settings.cloud.identity
     if files is None:
         return found
@@ -68,6 +71,14 @@ def _password(login: Login | None) -> Iterator[SettingProblem]:
             login.password()
         except PasswordFileError as error:
             yield SettingProblem("local.password_file", f"{error.path}: {error.problem}", error.remedy)
+
+
+def _profile(local: LocalSettings) -> Iterator[SettingProblem]:
+    if local.profile is not None:
+        try:
+            choose(load_profile(local.profile), has_login=local.login is not None, name=str(local.profile))
+        except DiscoveryError as error:
+            yield SettingProblem("local.profile", f"{error.subject}: {error.problem}", error.remedy)
 
 
 def _claim(provisioning: ProvisioningSettings, now: datetime) -> Iterator[SettingProblem]:

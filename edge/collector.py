@@ -7,6 +7,7 @@ destination and priority that has a backlog, the rest is in memory.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,7 +47,8 @@ class LinkWatch:
 
     def state(self, now: float) -> LinkState:
         """The link's figures."""
-        return LinkState(self._link.name, bool(self._standing), now - self._since, self._link.connects)
+        link = self._link
+        return LinkState(link.name, bool(self._standing), now - self._since, link.connects, link.complaint)
 
 
 class Collector:
@@ -92,6 +94,7 @@ class Collector:
             contract_version=self.contract.version,
             uptime_s=now - self._started,
             rss_bytes=_rss_bytes(),
+            cpu_s=time.process_time(),
             epoch=spool.epoch,
             birth=spool.birth.kind,
             arrivals=spool.next_sequence - 1,
@@ -111,6 +114,7 @@ class Collector:
             published_events=counts.published_events,
             published_bytes=counts.published_bytes,
             acknowledged=counts.acknowledged,
+            acknowledge_s=uplink.acknowledge_s,
             slowdowns=uplink.slowed,
             in_flight=uplink.unacknowledged,
             reloads=self.reloads,

@@ -25,12 +25,16 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """Whether the line to a broker stands, for how many seconds it has been so, and how often it was made."""
+    """Whether the line to a broker stands, for how many seconds it has been so, and how often it was made.
+
+    `complaint` is what is wrong with how the way to the broker was found.
+    """
 
     name: LinkName
     up: bool
     for_s: float
     connects: int
+    complaint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class Figures:
     contract_version: str
     uptime_s: float
     rss_bytes: int
+    cpu_s: float
+    """Computing time of the process, seconds."""
     epoch: str
     birth: str
     arrivals: int
@@ -64,6 +70,8 @@ class Figures:
     published_events: int = 0
     published_bytes: int = 0
     acknowledged: int = 0
+    acknowledge_s: float = 0.0
+    """From these publishes to their acknowledgements, seconds in all."""
     slowdowns: int = 0
     in_flight: int = 0
     reloads: int = 0

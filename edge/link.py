@@ -70,6 +70,11 @@ class Link:
         self._act_at = 0.0
         self._last_reason = ""
 
+    @property
+    def complaint(self) -> str | None:
+        """What is wrong with how the way to the broker was found, whether the line stands or not."""
+        return None
+
     def deadline(self) -> float | None:
         """When `tick` has something to do, None for never."""
         return None if self.up or self._closed else self._act_at
@@ -107,6 +112,11 @@ class Link:
         if self._wire is not None:
             self._wire.abandon()
             self._drop(reason, now)
+
+    def leave(self) -> None:
+        """Cut the connection; its end is reported as if the broker had cut it."""
+        if self._wire is not None:
+            self._wire.abandon()
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """Send at QoS 1 over the standing connection; its packet id. Only while `up`.

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -33,10 +34,12 @@ from edge.errors import (
     StoreFullError,
     WindowFullError,
 )
-from edge.link import Backoff, Link
+from edge.link import Backoff
+from edge.local_link import link_to_broker
 from edge.mailbox import Mailbox
 from edge.messages import Connected, Disconnected, LinkName, Message, Received, Stop
-from edge.mqtt import Connection, Endpoint, Login, Will
+from edge.mqtt import Connection, Endpoint, Login, PinnedCertificate, Will
+from edge.mqtt.address import BrokerAddress
 from edge.outbox_window import OutboxMessage, OutboxWindow
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
@@ -84,7 +87,10 @@ class ServiceClient:
 
     Args:
         service: the participant's name in the contract.
-        host, port: the home's broker.
+        host, port: the home's broker; the path of a Unix socket as host has no port.
+        profile: Mosquitto's profile, which says where the broker is, also when it changes. Host and port then
+            count only until it could be read.
+        certificate: the certificate of a broker with TLS, a PEM file: no other is trusted.
         on_event: called with every event of the inbox, one after the other, in a thread of its own; at least
             once each. When it returns, the receipt goes out. It raises `RefusedError` for an event that can
             never be handled; after any other exception the event comes again if the contract gives the inbox
@@ -110,6 +116,8 @@ class ServiceClient:
         host: str = "127.0.0.1",
         port: int = 1883,
         *,
+        profile: Path | None = None,
+        certificate: Path | None = None,
         on_event: EventHandler | None = None,
         on_delivery: DeliveryHandler | None = None,
         on_refused: RefusalHandler | None = None,
@@ -133,8 +141,13 @@ class ServiceClient:
         self._mailbox: Mailbox[Message | _Wake | _Announce | _Handled] = Mailbox()
         self._early: deque[Received] = deque()
         self._callbacks = CallbackThread(f"{service}-callbacks")
-        self._link = Link(
-            LinkName.LOCAL, partial(self._dial, host, port, client_id, login), _BACKOFF, _CONNECT_TIMEOUT_S
+        self._link = link_to_broker(
+            BrokerAddress(host, port, PinnedCertificate(certificate) if certificate else None),
+            profile,
+            partial(self._dial, client_id, login),
+            _BACKOFF,
+            _CONNECT_TIMEOUT_S,
+            has_login=login is not None,
         )
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=service, daemon=True)
@@ -258,19 +271,20 @@ class ServiceClient:
         return message
 
     def _dial(
-        self, host: str, port: int, client_id: str | None, login: Login | None, generation: int
+        self, client_id: str | None, login: Login | None, address: BrokerAddress, generation: int
     ) -> Connection:
         subscriptions = [receipt_topic(self.service, "outbox"), state_answer_topic(self.service)]
         if self._on_event or self._on_delivery:
             subscriptions.append(self._inbox)
         endpoint = Endpoint(
-            host=host,
-            port=port,
+            host=address.host,
+            port=address.port,
             client_id=client_id or f"eventplane-{self.service}",
             clean_session=self._clean_session,
             keepalive_s=_KEEPALIVE_S,
             connect_timeout_s=_CONNECT_TIMEOUT_S,
             subscriptions=tuple(subscriptions),
+            tls=address.tls,
             login=login,
             # A session that is only away goes on to have its interest: its events wait.
             will=Will(interest_topic(self.service), b"", retain=True) if self._clean_session else None,

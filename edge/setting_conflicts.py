@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from edge.errors import SettingProblem
+from edge.mqtt.address import is_on_this_device
 from edge.settings_reader import variable_of
-
-_LOOPBACK = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
 
 
 def conflicts(
@@ -57,4 +55,4 @@ def _identity(cloud: Mapping[str, Any]) -> Iterator[SettingProblem]:
 
 def _is_elsewhere(host: Any) -> bool:
     """Of a host that is missing nothing is known."""
-    return isinstance(host, str) and not _LOOPBACK.fullmatch(host)
+    return isinstance(host, str) and not is_on_this_device(host)

@@ -1,7 +1,8 @@
 """The forwarder's settings: one typed place, each with its unit, range and default.
 
 A TOML file holds them, at the top level and in the tables `[local]`, `[cloud]`, `[health]` and, for a device
-that gets its certificate by itself, `[provisioning]`. The environment overrides it: `EVENTPLANE_THING`,
+that gets its certificate by itself, `[provisioning]`; for one whose broker others in the home shall find,
+`[announcement]`. The environment overrides it: `EVENTPLANE_THING`,
 `EVENTPLANE_CLOUD_HOST`, ... Relative paths start at the file's directory.
 """
 
@@ -27,8 +28,11 @@ from eventplane.topics import basic_ingest_topic, device_topic
 class LocalSettings:
     """The home's own broker."""
 
-    host: str = text("127.0.0.1")
+    host: str = text("127.0.0.1")  # or the path of a Unix socket
     port: int = whole(1883, 1, 65_535, "TCP port")
+    # Mosquitto's own profile: where it leads the forwarder goes, also when it changes. Host and port then
+    # count only until it could be read.
+    profile: Path | None = path(None, "a path; Mosquitto's profile")
     client_id: str = text("eventplane-forwarder")
     # For a broker that keeps services apart (docs/device.md): who the forwarder is to it.
     username: str | None = word(
@@ -138,6 +142,21 @@ class ProvisioningSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncementSettings:
+    """The broker, announced to the home by DNS-SD: by a program of its own, not by the forwarder."""
+
+    # Named one by one, so that the uplink is none of them by mistake.
+    interfaces: str = word(
+        r"[A-Za-z0-9_.-]{1,15}(,[A-Za-z0-9_.-]{1,15})*", "names of network interfaces with commas between"
+    )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The interfaces, one by one."""
+        return tuple(self.interfaces.split(","))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that `python -m edge` needs to know."""
 
@@ -145,6 +164,7 @@ class Settings:
     cloud: CloudSettings
     health: HealthSettings
     provisioning: ProvisioningSettings | None
+    announcement: AnnouncementSettings | None = None
     thing: str = word(r"[A-Za-z0-9:_-]{1,128}", "a thing's name")
     contract: Path = path()  # in its compiled form
     spool: Path = path()
@@ -163,8 +183,9 @@ TABLES = {
     "cloud": CloudSettings,
     "health": HealthSettings,
     "provisioning": ProvisioningSettings,
+    "announcement": AnnouncementSettings,
 }
-OPTIONAL = frozenset({"provisioning"})
+OPTIONAL = frozenset({"provisioning", "announcement"})
 """Tables that a file may leave out as a whole; otherwise what is required in them is missed."""
 
 
@@ -177,6 +198,10 @@ def load_settings(file: Path, environment: dict[str, str]) -> Settings:
     known = {each.setting for each in reader.problems}
     complete = {name: _with_defaults(kind, tables[name]) for name, kind in present.items()}
     found = conflicts(complete["local"], complete["cloud"], provisions="provisioning" in present)
+    if "announcement" in present and complete["local"]["profile"] is None:
+        reader.complain(
+            "local.profile", "it is missing", "an announcement says what Mosquitto's profile says"
+        )
     reader.problems += [each for each in found if each.setting not in known]
     if reader.problems:
         raise SettingsError(reader.problems)

@@ -45,7 +45,8 @@ class Settled:
 class Uplink:
     """Carries one `channel` (the device's outbox) over `link` to `topics`. Times are monotonic seconds.
 
-    It counts its publishes in `counts`, and itself `probes`, `overdue` PUBACKs and events `refused`.
+    It counts its publishes in `counts`, and itself `probes`, `overdue` PUBACKs, events `refused`, and the
+    seconds from publishes to their PUBACKs (`acknowledge_s`).
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Uplink:
         counts: Counts,
     ) -> None:
         self.probes = self.overdue = self.refused = 0
+        self.acknowledge_s = 0.0
         self._link = link
         self._topics = topics
         self._pace = Pace(limits.publishes_per_s, limits.bytes_per_s)
@@ -101,6 +103,8 @@ class Uplink:
         if publish is None:
             return Settled()
         self._heard_at = now
+        if publish.size:  # a ping is no publish
+            self.acknowledge_s += now - publish.sent_at
         if failure is None:
             self._suspicion.acknowledged(publish)
             return Settled(self._backlog.delivered(publish.deliveries))

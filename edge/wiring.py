@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from edge.link import Backoff, Link
 from edge.local_bus import local_topics
+from edge.local_link import link_to_broker
 from edge.messages import LinkName, Message
 from edge.mqtt import Connection, Endpoint
+from edge.mqtt.address import BrokerAddress
 from edge.options import ForwarderOptions, Topics, UplinkLimits
 from edge.settings import Settings
 from eventplane.contract import Contract
@@ -51,22 +52,28 @@ def local_link(settings: Settings, contract: Callable[[], Contract], emit: Emit)
     """The line to the home's broker; each connection subscribes to what the `contract` says then."""
     local = settings.local
 
-    def endpoint() -> Endpoint:
-        return Endpoint(
-            host=local.host,
-            port=local.port,
+    def dial(address: BrokerAddress, generation: int) -> Connection:
+        endpoint = Endpoint(
+            host=address.host,
+            port=address.port,
             client_id=local.client_id,
             # A lasting session: the broker keeps our messages while we restart.
             clean_session=False,
             keepalive_s=local.keepalive_s,
             connect_timeout_s=local.connect_timeout_s,
             subscriptions=tuple(local_topics(contract())),
+            tls=address.tls,
             login=local.login,
         )
+        return Connection(endpoint, LinkName.LOCAL, generation, emit)
 
-    backoff = Backoff(local.reconnect_min_s, local.reconnect_max_s)
-    return Link(
-        LinkName.LOCAL, partial(_dial, endpoint, LinkName.LOCAL, emit), backoff, local.connect_timeout_s
+    return link_to_broker(
+        BrokerAddress(local.host, local.port),
+        local.profile,
+        dial,
+        Backoff(local.reconnect_min_s, local.reconnect_max_s),
+        local.connect_timeout_s,
+        has_login=local.login is not None,
     )
 
 
@@ -74,29 +81,24 @@ def cloud_link(settings: Settings, emit: Emit) -> Link:
     """The line to IoT Core."""
     cloud = settings.cloud
     inbox = cloud.inbox_topic.replace("{thing}", settings.thing)
-
-    def endpoint() -> Endpoint:
-        return Endpoint(
-            host=cloud.host,
-            port=cloud.port,
-            client_id=settings.thing,
-            # The spool remembers what was sent, and the cloud what was not answered: no session to keep. One
-            # that is kept would bring states that newer ones have followed.
-            clean_session=True,
-            keepalive_s=cloud.keepalive_s,
-            connect_timeout_s=cloud.connect_timeout_s,
-            subscriptions=(inbox,) if cloud.subscribes else (),
-            # An alarm must get through also where the cloud has not been told of the downlink.
-            needs_subscriptions=False,
-            tls=cloud.identity,
-            protocol=cloud.protocol,
-        )
-
-    backoff = Backoff(cloud.reconnect_min_s, cloud.reconnect_max_s)
-    return Link(
-        LinkName.CLOUD, partial(_dial, endpoint, LinkName.CLOUD, emit), backoff, cloud.connect_timeout_s
+    endpoint = Endpoint(
+        host=cloud.host,
+        port=cloud.port,
+        client_id=settings.thing,
+        # The spool remembers what was sent, and the cloud what was not answered: no session to keep. One
+        # that is kept would bring states that newer ones have followed.
+        clean_session=True,
+        keepalive_s=cloud.keepalive_s,
+        connect_timeout_s=cloud.connect_timeout_s,
+        subscriptions=(inbox,) if cloud.subscribes else (),
+        # An alarm must get through also where the cloud has not been told of the downlink.
+        needs_subscriptions=False,
+        tls=cloud.identity,
+        protocol=cloud.protocol,
     )
 
+    def dial(generation: int) -> Connection:
+        return Connection(endpoint, LinkName.CLOUD, generation, emit)
 
-def _dial(endpoint: Callable[[], Endpoint], name: LinkName, emit: Emit, generation: int) -> Connection:
-    return Connection(endpoint(), name, generation, emit)
+    backoff = Backoff(cloud.reconnect_min_s, cloud.reconnect_max_s)
+    return Link(LinkName.CLOUD, dial, backoff, cloud.connect_timeout_s)

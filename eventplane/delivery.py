@@ -10,6 +10,7 @@ from typing import Any
 
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_ORIGINAL_BYTES
+from eventplane.trace_context import in_short
 
 DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
 
@@ -59,8 +60,11 @@ def dead_letter(
     contract_version: str,
     route: str | None = None,
     attempt: int = 1,
+    event: Envelope | None = None,
 ) -> Envelope:
     """The dead letter of `original`, which came over `channel`, as a CloudEvent of its own.
+
+    Where the original is an `event` that belongs to a trace, the letter belongs to it too.
 
     `id` must be the same when the same refusal happens again, so that a repetition is a duplicate. An
     original beyond `MAX_ORIGINAL_BYTES` is cut; its full size and SHA-256 are kept. A detail beyond
@@ -85,4 +89,6 @@ def dead_letter(
         "time": time,
         "deadletterreason": refusal.reason,
     }
+    if event is not None and "traceparent" in event.attributes:
+        attributes["traceparent"] = in_short(str(event.attributes["traceparent"]))
     return write_event(attributes, data)

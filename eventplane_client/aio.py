@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -123,7 +124,8 @@ class AsyncClient:
 
     async def run(self, action: Callable[[], T]) -> T:
         """The answer of `action`, which runs in the client's thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, action)
+        # With the task's own context: what it puts while it handles an event belongs to the event's trace.
+        return await asyncio.get_running_loop().run_in_executor(self._thread, copy_context().run, action)
 
     async def __aenter__(self) -> Self:
         return self

@@ -15,6 +15,7 @@ from eventplane_client.interest import Interest, checked_announcement
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
 from eventplane_client.reader import Doubt
+from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 if TYPE_CHECKING:
     from cloudevents.core.base import BaseCloudEvent
@@ -36,7 +37,10 @@ class Subscriptions(Protocol):
 
 
 class Client:
-    """Takes part as `participant`; see `connect`. Use it in a `with` block."""
+    """Takes part as `participant`; see `connect`. Use it in a `with` block.
+
+    `telemetry` is told what it does; set it before anything else.
+    """
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class Client:
         self._mode = mode
         self._gap_timeout_s = gap_timeout_s
         self._on_notice = on_notice
+        self.telemetry: Telemetry = NoTelemetry()
         self._inboxes: list[Inbox] = []
         self._put: OrderedDict[bytes, None] = OrderedDict()
         self._closed = False
@@ -83,7 +88,8 @@ class Client:
         key = digest(envelope)
         if key in self._put:
             return
-        self._transport.put(envelope, timeout_s, durable=self._mode is not Mode.AT_MOST_ONCE)
+        with self.telemetry.putting(self.participant, envelope) as sent:
+            self._transport.put(sent, timeout_s, durable=self._mode is not Mode.AT_MOST_ONCE)
         self._put[key] = None
         if len(self._put) > _REMEMBERED_PUTS:
             self._put.popitem(last=False)
@@ -111,6 +117,7 @@ class Client:
             gap_timeout_s=self._gap_timeout_s,
             on_notice=self._on_notice,
             on_doubt=on_doubt,
+            telemetry=self.telemetry,
         )
         self._inboxes.append(inbox)
         return inbox

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from eventplane.contract.interest import TABLE as INTEREST_TABLE
 from eventplane.contract.subscription import TABLE as SUBSCRIPTIONS_TABLE
@@ -21,6 +22,7 @@ from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode
 from eventplane_client.settings import ClientSettings, host_and_port, state_path
 from eventplane_client.subscription import NoSubscriptions
+from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 _planes: dict[str, MemoryPlane] = {}
 _lock = threading.Lock()
@@ -32,15 +34,40 @@ def memory_plane(name: str = "") -> MemoryPlane:
         return _planes.setdefault(name, MemoryPlane())
 
 
-def connect(settings: ClientSettings | None = None, *, on_notice: Listener = log_notice) -> Client:
-    """The client of `settings`, or of the environment. `on_notice` is told what is no event.
+def connect(
+    settings: ClientSettings | None = None,
+    *,
+    on_notice: Listener = log_notice,
+    telemetry: Telemetry | None = None,
+) -> Client:
+    """The client of `settings`, or of the environment. `on_notice` is told what is no event, and `telemetry`,
+    by default that of the settings, what the client does.
 
     Raises `ClientSettingsError`, `UnavailableError`.
     """
     settings = settings or ClientSettings.read(os.environ)
+    telemetry = telemetry or _telemetry(settings)
     kind, place = settings.transport_parts()
-    make = {"memory": _memory, "mqtt": _mqtt, "sqs": _sqs}[kind]
-    return make(settings, place, on_notice)
+    make = {"memory": _memory, "mqtt": _mqtt, "mqtt-profile": _mqtt_profile, "sqs": _sqs}[kind]
+    client = make(settings, place, on_notice)
+    client.telemetry = telemetry
+    return client
+
+
+def _telemetry(settings: ClientSettings) -> Telemetry:
+    if settings.telemetry == "none":
+        return NoTelemetry()
+    if settings.telemetry != "opentelemetry":
+        raise ClientSettingsError(
+            "telemetry", f"{settings.telemetry!r} is not known", "use none or opentelemetry"
+        )
+    try:
+        from eventplane_client.otel import OpenTelemetry
+    except ImportError as error:
+        raise ClientSettingsError(
+            "telemetry", str(error), "install opentelemetry-api, or use none"
+        ) from error
+    return OpenTelemetry(settings.trace_share)
 
 
 def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
@@ -58,15 +85,33 @@ def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
 
 
 def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client:
-    from eventplane_client.mqtt import DEFAULT_PORT, MqttTransport
+    from eventplane_client.mqtt import DEFAULT_PORT
+
+    host, port = host_and_port(address, DEFAULT_PORT)
+    return _over_mqtt(settings, on_notice, host, port)
+
+
+def _mqtt_profile(settings: ClientSettings, file: str, on_notice: Listener) -> Client:
+    from eventplane_client.mqtt import DEFAULT_PORT
+
+    if not file:
+        raise ClientSettingsError("transport", "it names no file", "write mqtt-profile:PATH")
+    return _over_mqtt(settings, on_notice, "127.0.0.1", DEFAULT_PORT, profile=Path(file))
+
+
+def _over_mqtt(
+    settings: ClientSettings, on_notice: Listener, host: str, port: int, profile: Path | None = None
+) -> Client:
+    from eventplane_client.mqtt import MqttTransport
 
     if settings.mode is Mode.EXACTLY_ONCE and not settings.state:
         raise ClientSettingsError(
             "state", "exactly_once over MQTT needs a place on the disk", "use sqlite:PATH"
         )
-    host, port = host_and_port(address, DEFAULT_PORT)
     open_filter = filter_of(settings, "memory:", on_notice)
-    transport = MqttTransport(settings.participant, host, port, max_receives=settings.max_receives)
+    transport = MqttTransport(
+        settings.participant, host, port, max_receives=settings.max_receives, profile=profile
+    )
     return Client(
         settings.participant,
         transport,

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 from eventplane.envelope import Envelope
 from eventplane_client.ports import Message
+from eventplane_client.telemetry import Handling
 
 
 @dataclass(eq=False, slots=True)
 class Delivery:
     """`event` as `message` brought it; the filter knows it by `key`.
 
-    `is_claimed` by this reader; `is_settled` once it is handled or given back.
+    `is_claimed` by this reader; `is_settled` once it is handled or given back; `handling` tells of it while
+    it is handed out.
     """
 
     event: Envelope
@@ -20,3 +22,10 @@ class Delivery:
     key: bytes
     is_claimed: bool = False
     is_settled: bool = False
+    handling: Handling | None = None
+
+    def told(self, error: BaseException | str | None = None) -> None:
+        """Its handling is over, if it was in anybody's hands; at the first call only."""
+        handling, self.handling = self.handling, None
+        if handling:
+            handling.end(error)

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
 from aws_lambda_powertools.utilities.data_classes import SQSEvent
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from eventplane.envelope import Envelope
 from eventplane.resource_names import resource_name
@@ -22,7 +23,8 @@ from eventplane_client.inbox import Inbox
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport
 from eventplane_client.reader import Doubt
-from eventplane_client.sqs import SqsTransport
+from eventplane_client.sqs import ROUTE, SqsTransport
+from eventplane_client.telemetry import Telemetry
 
 RESERVE_MS: Final = 3_000
 """No event is begun with less time left, milliseconds: what is not begun comes again, and is not in doubt."""
@@ -55,6 +57,8 @@ class BatchTransport:
                 attempt=int(record.attributes.approximate_receive_count or 1),
                 handle=record.message_id,
                 group=record.attributes.message_group_id,
+                sent_at_ms=int(record.attributes.sent_timestamp),
+                route=_route(record),
             )
             for record in SQSEvent(event).records
         }
@@ -95,13 +99,14 @@ def handles_events(
     on_doubt: Doubt | None = None,
     on_notice: Listener = log_notice,
     wiring: Callable[[], tuple[Transport, MessageFilter]] | None = None,
+    telemetry: Telemetry | None = None,
 ) -> Callable[[Callable[[Envelope], object]], Handler]:
     """Makes of a function of one event a handler of the batches of the inbox of `participant`.
 
     The event source mapping needs `ReportBatchItemFailures`. An exception brings the event back, and at the
     queue's limit makes a dead letter of it with the exception as reason; in a FIFO queue what follows in its
     group waits. `wiring` gives transport and filter in the place of those of `environment`; it is called
-    once, with the first batch.
+    once, with the first batch. `telemetry` is told of each event.
     """
     wire = functools.cache(wiring or functools.partial(_wire, participant, environment))
 
@@ -117,7 +122,13 @@ def handles_events(
                     inbox.stop()
 
             with Inbox(
-                participant, batch, filter, mode=mode, on_notice=on_notice, on_doubt=on_doubt
+                participant,
+                batch,
+                filter,
+                mode=mode,
+                on_notice=on_notice,
+                on_doubt=on_doubt,
+                telemetry=telemetry,
             ) as inbox:
                 inbox.handle(in_time, idle_s=0)
             return batch.answer
@@ -125,6 +136,11 @@ def handles_events(
         return handle
 
     return decorate
+
+
+def _route(record: SQSRecord) -> str | None:
+    attribute = record.raw_event["messageAttributes"].get(ROUTE)
+    return str(attribute["stringValue"]) if attribute else None
 
 
 def _wire(participant: str, environment: str) -> tuple[Transport, MessageFilter]:

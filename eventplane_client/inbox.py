@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -12,6 +13,7 @@ from eventplane_client.errors import ClosedError, NothingThereError
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport
 from eventplane_client.reader import LONG_POLL_S, Doubt, Reader
+from eventplane_client.telemetry import Telemetry
 
 
 class Received:
@@ -26,6 +28,11 @@ class Received:
     def ack(self) -> None:
         """It is handled; on return that is remembered. Raises `AlreadySettledError`, `StateError`."""
         self._inbox.settle(self._delivery)
+
+    def traced(self) -> AbstractContextManager[None]:
+        """What is put within belongs to the trace of this event, where the client tells of traces."""
+        handling = self._delivery.handling
+        return handling.active() if handling else nullcontext()
 
     def nack(self, error: BaseException | str = "nack") -> None:
         """It is not handled: it comes again later, or at the channel's limit becomes a dead letter.
@@ -53,6 +60,7 @@ class Inbox:
         gap_timeout_s: float | None = None,
         on_notice: Listener = log_notice,
         on_doubt: Doubt | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.participant = participant
         self._reader = Reader(
@@ -63,6 +71,7 @@ class Inbox:
             gap_timeout_s=gap_timeout_s,
             on_notice=on_notice,
             on_doubt=on_doubt,
+            telemetry=telemetry,
         )
         self._got: list[Delivery] = []
         self._received: list[Delivery] = []
@@ -117,7 +126,8 @@ class Inbox:
                     return
                 continue
             try:
-                handler(received.event)
+                with received.traced():
+                    handler(received.event)
             except Exception as error:  # noqa: BLE001 (whatever it is, it is the reason)
                 received.nack(error)
             else:

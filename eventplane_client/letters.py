@@ -34,4 +34,5 @@ def letter(participant: str, message: Message, event: Envelope | None, refusal: 
         # A reader has no contract; the ledger knows by which version the event came.
         contract_version=UNKNOWN_VERSION,
         attempt=message.attempt,
+        event=event,
     )

@@ -24,13 +24,16 @@ class Mode(StrEnum):
 class Message:
     """One delivery: its `body`, its `attempt` from 1, and the transport's own `handle` of it.
 
-    Messages of one `group` keep their order (None: no order).
+    Messages of one `group` keep their order (None: no order). A queue in the cloud says when it was
+    `sent_at_ms` (Unix milliseconds), and over which `route` it came.
     """
 
     body: bytes
     attempt: int
     handle: object
     group: str | None = None
+    sent_at_ms: int | None = None
+    route: str | None = None
 
 
 class Transport(Protocol):

@@ -17,6 +17,7 @@ from eventplane_client.letters import IN_DOUBT, MAX_RECEIVES, letter
 from eventplane_client.notices import DeadLettered, InDoubt, Listener
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
 from eventplane_client.resequencer import Resequencer, number_of
+from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Reader:
         gap_timeout_s: float | None,
         on_notice: Listener,
         on_doubt: Doubt | None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self._participant = participant
         self._transport = transport
@@ -56,6 +58,7 @@ class Reader:
         self._mode = mode
         self._on_notice = on_notice
         self._on_doubt = on_doubt
+        self._telemetry = telemetry or NoTelemetry()
         self._buffer: deque[Delivery] = deque()
         self._order = None if gap_timeout_s is None else Resequencer[Delivery](gap_timeout_s, on_notice)
         self._keeper = Keeper(transport, self._filter, participant)
@@ -101,6 +104,7 @@ class Reader:
     def give_back(self, failed: Delivery, error: BaseException | str, *, is_failure: bool = True) -> None:
         """It comes again, or becomes a dead letter once the channel's limit is reached by failures."""
         _check_open([failed])
+        failed.told(error)
         message = failed.message
         if self._mode is Mode.AT_MOST_ONCE:
             self._end([failed])
@@ -150,6 +154,7 @@ class Reader:
             out = [each for each in wanted if self._may_go(each, verdicts[each.message])]
             for each in out:
                 self._epochs.see(each.event)
+                each.handling = self._telemetry.begin(self._participant, each.event, each.message)
         except BaseException:
             # They are in our hands, and may be claimed: the next call goes on with them.
             self._buffer.extendleft(each for each in reversed(wanted) if not each.is_settled)
@@ -238,6 +243,7 @@ class Reader:
     def _end(self, handled: Sequence[Delivery]) -> None:
         for each in handled:
             each.is_settled = True
+            each.told()
             self._keeper.let_go(each.message)
         if handled and self._mode is not Mode.AT_MOST_ONCE:
             self._transport.acknowledge([each.message for each in handled])

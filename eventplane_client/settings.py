@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from eventplane.trace_context import DEFAULT_SHARE
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.memory_filter import WINDOW
 from eventplane_client.ports import Mode
@@ -13,7 +14,7 @@ from eventplane_client.ports import Mode
 PREFIX = "EVENTPLANE_CLIENT_"
 """What the variables start with; the setting's name in capitals follows."""
 
-_TRANSPORTS = ("memory:NAME", "mqtt://HOST:PORT", "sqs:ENVIRONMENT")
+_TRANSPORTS = ("memory:NAME", "mqtt://HOST:PORT", "mqtt-profile:PATH", "sqs:ENVIRONMENT")
 _STATES = ("memory:", "sqlite:PATH", "dynamodb:TABLE", "dynamodb-log:TABLE")
 
 
@@ -22,7 +23,8 @@ class ClientSettings:
     """`participant` is the contract's name of who takes part.
 
     Attributes:
-        transport: `memory:NAME`, `mqtt://HOST:PORT` or `sqs:ENVIRONMENT`.
+        transport: `memory:NAME`, `mqtt://HOST:PORT`, where a Unix socket's path may stand for host and port,
+            `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is) or `sqs:ENVIRONMENT`.
         state: where it is remembered which events were handed out: `memory:`, `sqlite:PATH`,
             `dynamodb:TABLE`, `dynamodb-log:TABLE`. Needed for `exactly_once` over MQTT; for SQS the
             environment's table is the default, in memory it is memory.
@@ -31,6 +33,8 @@ class ClientSettings:
         gap_timeout_s: hold events that came before their predecessors by `sequence` for so long; None: not.
         max_receives: deliveries before a dead letter, where the transport does not know the limit.
         subscriptions: for SQS the URL of the Subscriptions API; '' writes the environment's table instead.
+        telemetry: `none`, or `opentelemetry`: tell the program's SDK of traces and metrics.
+        trace_share: of the events without a trace so many are drawn, 0 to 1: as the plane's functions do.
     """
 
     participant: str
@@ -39,6 +43,8 @@ class ClientSettings:
     mode: Mode = Mode.EXACTLY_ONCE
     window: int | None = None
     gap_timeout_s: float | None = None
+    telemetry: str = "none"
+    trace_share: float = DEFAULT_SHARE
     max_receives: int = 5
     subscriptions: str = ""
 
@@ -74,6 +80,8 @@ class ClientSettings:
             mode=mode,
             window=int(number("window", str(WINDOW))) if window else None,
             gap_timeout_s=number("gap_timeout_s", "1") if gap else None,
+            telemetry=text("telemetry", "none"),
+            trace_share=_share(text("trace_share", str(DEFAULT_SHARE))),
             max_receives=int(number("max_receives", "5")),
             subscriptions=text("subscriptions", ""),
         )
@@ -87,6 +95,16 @@ class ClientSettings:
         return _parts("state", self.state or default, _STATES)
 
 
+def _share(value: str) -> float:
+    try:
+        share = float(value)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ClientSettingsError("trace_share", f"{value!r} is no share", "write a number from 0 to 1")
+    return share
+
+
 def _parts(setting: str, value: str, known: tuple[str, ...]) -> tuple[str, str]:
     kind, separator, rest = value.partition(":")
     if not separator or kind not in {each.partition(":")[0] for each in known}:
@@ -95,8 +113,14 @@ def _parts(setting: str, value: str, known: tuple[str, ...]) -> tuple[str, str]:
 
 
 def host_and_port(address: str, default_port: int) -> tuple[str, int]:
-    """The parts of `//HOST:PORT`. Raises `ClientSettingsError`."""
-    host, _, port = address.removeprefix("//").partition(":")
+    """The parts of `//HOST:PORT`, `//[IPV6]:PORT` or `//PATH`. Raises `ClientSettingsError`."""
+    address = address.removeprefix("//")
+    if address.startswith("/"):
+        return address, default_port
+    host, _, port = address.partition(":")
+    if address.startswith("["):
+        host, _, port = address.removeprefix("[").partition("]")
+        port = port.removeprefix(":")
     if not host or (port and not (port.isascii() and port.isdigit())):
         raise ClientSettingsError("transport", f"{address!r} is no address", "write mqtt://HOST:PORT")
     return host, int(port) if port else default_port

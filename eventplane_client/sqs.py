@@ -30,6 +30,9 @@ MAX_VISIBILITY_S: Final = 43_200
 
 FIFO_SUFFIX: Final = ".fifo"
 
+ROUTE: Final = "route"
+"""The message attribute in which a router names the route."""
+
 _NEVER: Final = frozenset({"InvalidMessageContents", "InvalidParameterValue"})
 """What SQS says of a message that it will never take."""
 
@@ -109,7 +112,8 @@ class SqsTransport:
                 QueueUrl=self._inbox,
                 MaxNumberOfMessages=min(most, MAX_ENTRIES),
                 WaitTimeSeconds=min(MAX_WAIT_S, math.ceil(timeout_s)),
-                MessageSystemAttributeNames=["ApproximateReceiveCount", "MessageGroupId"],
+                MessageSystemAttributeNames=["ApproximateReceiveCount", "MessageGroupId", "SentTimestamp"],
+                MessageAttributeNames=[ROUTE],
             )
         return [
             Message(
@@ -117,6 +121,8 @@ class SqsTransport:
                 attempt=int(each["Attributes"]["ApproximateReceiveCount"]),
                 handle=each["ReceiptHandle"],
                 group=each["Attributes"].get("MessageGroupId"),
+                sent_at_ms=int(each["Attributes"]["SentTimestamp"]),
+                route=each.get("MessageAttributes", {}).get(ROUTE, {}).get("StringValue"),
             )
             for each in answer.get("Messages", [])
         ]

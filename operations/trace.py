@@ -11,6 +11,7 @@ from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.ledger import LEDGER, TAP
 from eventplane.replay import REPLAY
 from eventplane.router import Router
+from eventplane.tracing import context_of
 from operations import stations
 from operations.archive import Days, Record
 from operations.letters import Letter, letter_of
@@ -21,9 +22,13 @@ from operations.stations import Station
 
 @dataclass(slots=True)
 class Trace:
-    """What is known of the event `key`: its `stations` in order of time, and what is `missing`, in words."""
+    """What is known of the event `key`: its `stations` in order of time, and what is `missing`, in words.
+
+    Its spans are those of the trace `trace_id`, which is known where the tap has the event.
+    """
 
     key: Key
+    trace_id: str | None = None
     stations: list[Station] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
@@ -63,7 +68,9 @@ def trace(key: Key, days: Days, letters: Iterable[Letter], contract: Contract) -
     found += [stations.decided(each, is_letter=False) for each in own]
     found += [stations.decided(each, is_letter=True) for each in told]
     found += [stations.waiting(each) for each in waiting]
-    result = Trace(key, sorted(found, key=lambda station: station.at_ms))
+    event = _event(events)
+    trace_id = context_of(event).trace_id if event else None
+    result = Trace(key, trace_id, sorted(found, key=lambda station: station.at_ms))
     if not found:
         result.missing = [_never_seen(days)]
     elif events or items or own:

@@ -63,7 +63,8 @@ def _letters(options: argparse.Namespace, cloud: Cloud, contract: Contract) -> I
 
 
 def _text(found: Trace) -> str:
-    head = f"id {text.word(found.key[1])} of {text.word(found.key[0])}"
+    trace_id = f", trace {found.trace_id}" if found.trace_id else ""
+    head = f"id {text.word(found.key[1])} of {text.word(found.key[0])}{trace_id}"
     rows = [[text.moment(each.at_ms), each.where, each.what, _detail(each)] for each in found.stations]
     lines = [head, *([text.table(["TIME (UTC)", "WHERE", "WHAT", "DETAIL"], rows)] if rows else [])]
     return "\n".join([*lines, *(f"missing: {each}" for each in found.missing)])
@@ -81,6 +82,7 @@ def _document(found: Trace, days: Days) -> dict[str, Any]:
     return {
         "source": found.key[0],
         "id": found.key[1],
+        "trace_id": found.trace_id,
         "from": days.first.isoformat(),
         "to": days.last.isoformat(),
         "stations": [each.document() for each in found.stations],

@@ -16,6 +16,7 @@ from eventplane.presence import BUCKETS
 from eventplane.webhook_url import url_problem
 from stacks.archive_settings import JobSize, Retention
 from stacks.setting_error import EnvironmentSettingError
+from stacks.tracing_settings import TracingSettings
 
 PROJECT: Final = resource_names.PROJECT
 """What all names of resources start with."""
@@ -214,6 +215,7 @@ class Environment:
         urgent_age_alarm_s, age_alarm_s: how old an urgent, or another, message may become in a queue before
             somebody is told.
         certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
+        tracing: where the functions tell the spans of events to (docs/tracing.md); None: nowhere.
     """
 
     name: str
@@ -244,6 +246,7 @@ class Environment:
     urgent_age_alarm_s: int = 60
     age_alarm_s: int = 900
     certificate_grace_s: int = 900
+    tracing: TracingSettings | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

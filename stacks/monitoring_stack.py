@@ -56,6 +56,8 @@ class MonitoringStack(PlaneStack):
             queues=queues,
             functions=functions,
             rules=rules,
+            routers=[str(each.function_name) for each in found if _folder(each) == "router"],
+            downlinks=[str(each.function_name) for each in found if _folder(each) == "downlink"],
         )
         CfnOutput(self, "AlarmTopic", value=topic.topic.topic_arn)
 

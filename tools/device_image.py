@@ -28,7 +28,7 @@ from tools.import_closure import Closure, closure  # noqa: E402
 
 PACKAGING = ROOT / "edge" / "packaging"
 OUTPUT = ROOT / "build" / "device" / "eventplane-forwarder.pyz"
-PROGRAMS = ("edge.__main__", "edge.provisioning.__main__")
+PROGRAMS = ("edge.__main__", "edge.provisioning.__main__", "edge.discovery.__main__")
 """The modules that the artifact's entry starts."""
 
 _SHEBANG = b"#!/usr/bin/env python3\n"

@@ -165,17 +165,23 @@ class Contender:
         return self.child.pid
 
 
-def start_forwarder(site: Site, name: str, *, spool: Path | None = None, settings: str = "") -> Contender:
-    """A home's Mosquitto with the device's profile, and our forwarder behind it."""
+def start_forwarder(
+    site: Site, name: str, *, spool: Path | None = None, settings: str = "", by_profile: bool = False
+) -> Contender:
+    """A home's Mosquitto with the device's profile, and our forwarder behind it.
+
+    `by_profile`: it finds the broker by that profile.
+    """
     directory = site.directory / name
     broker = start_mosquitto(site.supervisor, f"{name}-mosquitto", directory / "mosquitto")
     (directory / "contract.json").write_bytes(load_contract().canonical)
     identity = site.authority.issue(name)
     file = directory / "edge.toml"
     spool = spool or directory / "spool.db"
+    profile = f'profile = "{directory / "mosquitto" / "mosquitto.conf"}"\n' if by_profile else ""
     file.write_text(
         f'thing = "{name}"\ncontract = "contract.json"\nspool = "{spool}"\n'
-        f"spool_capacity_bytes = {CAPACITY}\n[health]\nport = 0\n[local]\nport = {broker.port}\n"
+        f"spool_capacity_bytes = {CAPACITY}\n[health]\nport = 0\n[local]\nport = {broker.port}\n{profile}"
         f'[cloud]\nhost = "{LOOPBACK}"\nport = {site.port}\n'
         f'rule = "ingest"\nca = "{site.authority.ca}"\ncertificate = "{identity.certificate}"\n'
         f'key = "{identity.key}"\nreconnect_max_s = 1.0\n{settings}'

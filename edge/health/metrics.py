@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from edge.figures import Figures
+from edge.health.snapshots import Snapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -19,15 +20,15 @@ class Metric(NamedTuple):
     name: str
     kind: Literal["counter", "gauge"]
     help: str
-    samples: Callable[[Figures], _Samples]
+    samples: Callable[[Snapshot], _Samples]
 
 
-def render(figures: Figures) -> str:
+def render(snapshot: Snapshot) -> str:
     """What `/metrics` answers. A family without samples is left out."""
     lines: list[str] = []
     for metric in METRICS:
         samples = [
-            f"{metric.name}{_labels(labels)} {_number(value)}" for labels, value in metric.samples(figures)
+            f"{metric.name}{_labels(labels)} {_number(value)}" for labels, value in metric.samples(snapshot)
         ]
         if samples:
             lines.append(f"# HELP {metric.name} {_escape(metric.help)}")
@@ -53,53 +54,57 @@ def _number(value: float) -> str:
     return str(value) if isinstance(value, int) else repr(float(value))
 
 
-def _plain(read: Callable[[Figures], float]) -> Callable[[Figures], _Samples]:
-    return lambda figures: [({}, read(figures))]
+def _plain(read: Callable[[Figures], float]) -> Callable[[Snapshot], _Samples]:
+    return lambda snapshot: [({}, read(snapshot.figures))]
 
 
-def _pending(figures: Figures) -> _Samples:
-    for each in figures.backlog:
+def _pending(snapshot: Snapshot) -> _Samples:
+    for each in snapshot.figures.backlog:
         yield {"destination": each.destination, "priority": each.priority}, each.pending
 
 
-def _ages(figures: Figures) -> _Samples:
-    for each in figures.backlog:
+def _ages(snapshot: Snapshot) -> _Samples:
+    for each in snapshot.figures.backlog:
         yield {"destination": each.destination, "priority": each.priority}, each.oldest_s
 
 
-def _up(figures: Figures) -> _Samples:
-    return [({"link": each.name}, int(each.up)) for each in figures.links.values()]
+def _up(snapshot: Snapshot) -> _Samples:
+    return [({"link": each.name}, int(each.up)) for each in snapshot.figures.links.values()]
 
 
-def _connects(figures: Figures) -> _Samples:
-    return [({"link": each.name}, each.connects) for each in figures.links.values()]
+def _connects(snapshot: Snapshot) -> _Samples:
+    return [({"link": each.name}, each.connects) for each in snapshot.figures.links.values()]
 
 
-def _dead_letters(figures: Figures) -> _Samples:
-    return [({"reason": reason}, count) for reason, count in sorted(figures.dead_letters.items())]
+def _dead_letters(snapshot: Snapshot) -> _Samples:
+    return [({"reason": reason}, count) for reason, count in sorted(snapshot.figures.dead_letters.items())]
 
 
-def _descended(figures: Figures) -> _Samples:
-    return [({"outcome": outcome}, count) for outcome, count in sorted(figures.descended.items())]
+def _descended(snapshot: Snapshot) -> _Samples:
+    return [({"outcome": outcome}, count) for outcome, count in sorted(snapshot.figures.descended.items())]
 
 
-def _discards(figures: Figures) -> _Samples:
-    for (outcome, reason), count in sorted(figures.discards.items()):
+def _discards(snapshot: Snapshot) -> _Samples:
+    for (outcome, reason), count in sorted(snapshot.figures.discards.items()):
         yield {"outcome": outcome, "reason": reason}, count
 
 
-def _certificate(figures: Figures) -> _Samples:
-    return [] if figures.certificate_left_s is None else [({}, figures.certificate_left_s)]
+def _certificate(snapshot: Snapshot) -> _Samples:
+    return [] if snapshot.figures.certificate_left_s is None else [({}, snapshot.figures.certificate_left_s)]
 
 
-def _info(figures: Figures) -> _Samples:
+def _info(snapshot: Snapshot) -> _Samples:
     labels = {
-        "thing": figures.thing,
-        "contract": figures.contract_version,
-        "epoch": figures.epoch,
-        "birth": figures.birth,
+        "thing": snapshot.figures.thing,
+        "contract": snapshot.figures.contract_version,
+        "epoch": snapshot.figures.epoch,
+        "birth": snapshot.figures.birth,
     }
     return [(labels, 1)]
+
+
+def _problems(snapshot: Snapshot) -> _Samples:
+    return [({"problem": each.name, "health": each.health.value}, 1) for each in snapshot.findings]
 
 
 METRICS = (
@@ -142,6 +147,7 @@ METRICS = (
         _descended,
     ),
     Metric("eventplane_discards_total", "counter", "Deliveries that expired or were dropped.", _discards),
+    Metric("eventplane_problem", "gauge", "What is wrong, one sample each, as on `/healthz`.", _problems),
     Metric("eventplane_link_up", "gauge", "Whether the line to a broker stands.", _up),
     Metric("eventplane_connects_total", "counter", "How often the line to a broker was made.", _connects),
     Metric(
@@ -167,6 +173,12 @@ METRICS = (
         "counter",
         "Publishes that the cloud acknowledged.",
         _plain(lambda figures: figures.acknowledged),
+    ),
+    Metric(
+        "eventplane_acknowledge_seconds_total",
+        "counter",
+        "Time from these publishes to their acknowledgements.",
+        _plain(lambda figures: figures.acknowledge_s),
     ),
     Metric(
         "eventplane_in_flight",
@@ -228,6 +240,12 @@ METRICS = (
         "gauge",
         "Since the forwarder's start.",
         _plain(lambda figures: figures.uptime_s),
+    ),
+    Metric(
+        "process_cpu_seconds_total",
+        "counter",
+        "Computing time of the process, user and system.",
+        _plain(lambda figures: figures.cpu_s),
     ),
     Metric(
         "process_resident_memory_bytes",

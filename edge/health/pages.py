@@ -36,7 +36,7 @@ def _metrics(snapshots: Snapshots) -> Response:
     snapshot = snapshots.ask(PATIENCE_S)
     if snapshot is None:
         return Response(503, f"the forwarder's loop did not turn for {PATIENCE_S:g} s\n")
-    return Response(200, render(snapshot.figures), CONTENT_TYPE)
+    return Response(200, render(snapshot), CONTENT_TYPE)
 
 
 def _json(status: int, body: str) -> Response:

@@ -112,8 +112,12 @@ def _links(figures: Figures) -> Iterator[Finding]:
             "local_broker_down",
             Health.FAILING if local.for_s >= LOCAL_DOWN_S else Health.DEGRADED,
             f"no connection to the home's broker for {local.for_s:.0f} s",
-            "see whether Mosquitto runs and takes connections at local.host and local.port",
+            "see whether Mosquitto runs and takes connections at local.host and local.port, "
+            "or where local.profile leads",
         )
+    if local.complaint:
+        problem = f"the broker's profile cannot be used, the former address stays: {local.complaint}"
+        yield Finding("profile_refused", Health.DEGRADED, problem, "correct the file; no restart is needed")
     if not cloud.up:
         yield Finding(
             "cloud_down",

@@ -6,6 +6,7 @@
 from edge.mqtt.connection import Connection
 from edge.mqtt.endpoint import Endpoint, Will
 from edge.mqtt.login import Login
+from edge.mqtt.pinned_certificate import PinnedCertificate
 from edge.mqtt.tls_files import TlsFiles
 
-__all__ = ["Connection", "Endpoint", "Login", "TlsFiles", "Will"]
+__all__ = ["Connection", "Endpoint", "Login", "PinnedCertificate", "TlsFiles", "Will"]

@@ -14,6 +14,7 @@ from typing import Final
 
 from edge.errors import EdgeError
 from edge.messages import Disconnected, LinkName, Message
+from edge.mqtt.address import place
 from edge.mqtt.dial import dial
 from edge.mqtt.endpoint import Endpoint
 from edge.mqtt.line import CHUNK_BYTES, Line
@@ -99,7 +100,7 @@ class Connection:
             password = login.password() if login else None
             line = dial(self._endpoint, self._wait)
         except (OSError, EdgeError) as error:
-            where = f"{self._endpoint.host}:{self._endpoint.port}"
+            where = place(self._endpoint.host, self._endpoint.port)
             with self._lock:
                 self._session.end(f"cannot connect to {where}: {self._explain(error)}")
             return

@@ -1,4 +1,4 @@
-"""From a host's name to a line that stands."""
+"""From a host's name, or a Unix socket's path, to a line that stands."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from select import POLLOUT
 from time import monotonic
 from typing import Any
 
+from edge.mqtt.address import is_socket
 from edge.mqtt.endpoint import Endpoint
 from edge.mqtt.line import Line
 
@@ -40,12 +41,15 @@ def dial(endpoint: Endpoint, wait: Wait) -> Line:
     deadline = monotonic() + endpoint.connect_timeout_s
     connected = _connect_first(addresses, deadline, wait)
     try:
-        _tune(connected, endpoint.keepalive_s)
+        if connected.family != socket.AF_UNIX:
+            _tune(connected, endpoint.keepalive_s)
         if context is None:
             return Line(connected)
         from edge.mqtt.tls_line import TlsLine  # only now: it costs memory
 
-        wrapped = context.wrap_socket(connected, server_hostname=endpoint.host, do_handshake_on_connect=False)
+        # Who shows the certificate that was asked for need not be called anything.
+        name = endpoint.host if context.check_hostname else None
+        wrapped = context.wrap_socket(connected, server_hostname=name, do_handshake_on_connect=False)
         connected = wrapped
         line = TlsLine(wrapped)
         while events := line.handshake():
@@ -57,6 +61,8 @@ def dial(endpoint: Endpoint, wait: Wait) -> Line:
 
 
 def _look_up(host: str, port: int) -> Sequence[_Address]:
+    if is_socket(host):
+        return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", host)]
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except ValueError as error:

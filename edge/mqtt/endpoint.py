@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from edge.mqtt.login import Login
+from edge.mqtt.pinned_certificate import PinnedCertificate
 from edge.mqtt.tls_files import TlsFiles
 
 MAX_PACKET_BYTES = 1024 * 1024
@@ -25,7 +26,9 @@ class Will:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`keepalive_s` (0: none, at most 65535), `connect_timeout_s` and `session_expiry_s` in seconds.
+    """`host` is a name, an address or the path of a Unix socket, which has no `port`.
+
+    `keepalive_s` (0: none, at most 65535), `connect_timeout_s` and `session_expiry_s` in seconds.
 
     Without `needs_subscriptions` a connection stands also when the broker refuses what it subscribes to.
 
@@ -42,7 +45,7 @@ class Endpoint:
     connect_timeout_s: float
     subscriptions: tuple[str, ...] = ()
     needs_subscriptions: bool = True
-    tls: TlsFiles | None = None
+    tls: TlsFiles | PinnedCertificate | None = None
     login: Login | None = None
     protocol: Literal["3.1.1", "5"] = "3.1.1"
     session_expiry_s: int = 7 * 24 * 3600

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from edge.mqtt.endpoint import Endpoint
+from edge.mqtt.tls_files import TlsFiles
 
 FAILURE: Final = 0x80
 """Codes from here on are failures."""
@@ -76,7 +77,7 @@ def name(code: int) -> str:
 
 def identity(endpoint: Endpoint) -> str:
     """The remedy when the broker does not take us for who we say we are."""
-    remedy = _CERTIFICATE if endpoint.tls else _LOGIN if endpoint.login else _STRANGER
+    remedy = _CERTIFICATE if isinstance(endpoint.tls, TlsFiles) else _LOGIN if endpoint.login else _STRANGER
     return remedy.format(client_id=endpoint.client_id)
 
 

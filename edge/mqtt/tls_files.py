@@ -35,12 +35,12 @@ class TlsFiles:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if alpn:
             context.set_alpn_protocols(list(alpn))
-        with _naming(self.ca, "name a PEM file with the broker's certificate authority"):
+        with naming(self.ca, "name a PEM file with the broker's certificate authority"):
             context.load_verify_locations(str(self.ca))
-        with _naming(self.certificate, "name a PEM file with the device's certificate"):
+        with naming(self.certificate, "name a PEM file with the device's certificate"):
             # Read apart from the key, or OpenSSL would not say which of the two is broken.
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(str(self.certificate))
-        with _naming(self.key, "name a PEM file with the key of this very certificate, without a passphrase"):
+        with naming(self.key, "name a PEM file with the key of this very certificate, without a passphrase"):
             _see_that_it_is_private(self.key)
             # Without an answer of ours OpenSSL asks for a passphrase at the terminal.
             context.load_cert_chain(str(self.certificate), str(self.key), password="")
@@ -56,7 +56,7 @@ def _see_that_it_is_private(key: Path) -> None:
 
 
 @contextlib.contextmanager
-def _naming(file: Path, remedy: str) -> Iterator[None]:
+def naming(file: Path, remedy: str) -> Iterator[None]:
     """Python's own errors about a certificate or key do not say in which file."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""The artifact's `__main__.py`: the forwarder, unless the first argument is `provision` or `manifest`."""
+"""The artifact's `__main__.py`: the forwarder, unless the first argument is one of the words below."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ def main() -> int:
     if sys.argv[1:2] == ["provision"]:
         del sys.argv[1]
         from edge.provisioning.__main__ import main as run
+    elif sys.argv[1:2] == ["discovery"]:
+        del sys.argv[1]
+        from edge.discovery.__main__ import main as run
     else:
         from edge.__main__ import main as run
     return run()

@@ -65,6 +65,7 @@ class Letters:
             contract_version=self._contract.version,
             route=self._route,
             attempt=attempt,
+            event=event,
         )
         return self._send(self._outbox, letter)
 

@@ -52,6 +52,10 @@ class Metric(StrEnum):
     RECONCILED = "Reconciled"
     """Items that the reconciler looked at."""
 
+    SPANS = "Spans"
+    """Spans of events that a collector took."""
+    SPANS_LOST = "SpansLost"
+    """Spans that it did not take in time; the events are as they should be."""
     NOT_IN_TAP = "NotInTap"
     """Deliveries that an order asks for and the tap has no event of any more."""
 

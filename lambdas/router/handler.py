@@ -16,6 +16,7 @@ from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
 from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
+from lambdas.router.drawing import drawing_of
 from lambdas.router.service import RouterService
 from lambdas.router.settings import read_settings
 from lambdas.router.wiring import engine_in_force
@@ -43,6 +44,7 @@ def service() -> Wired:
         dispatch=Dispatch(SqsSender(sqs), settings.queues),
         archive=Archive(client("s3"), settings.archive_bucket),
         clock=system_clock,
+        drawing=drawing_of(settings.tracing),
     )
     return Wired(router, Redelivery(sqs, settings.source_queue))
 

@@ -92,7 +92,13 @@ class Planner:
         if original is not None:
             entry = _Entry(record.message_id, record.attempt, record.entered_at_ms, record.client_id)
             letter = self._letter(
-                entry, letter_id(*original.key), original.json.encode("utf-8"), refusal, now_ms, record.route
+                entry,
+                letter_id(*original.key),
+                original.json.encode("utf-8"),
+                refusal,
+                now_ms,
+                original,
+                record.route,
             )
             yield from self._routed(entry, letter, letter, now_ms, since_ms=now_ms)
 
@@ -155,7 +161,7 @@ class Planner:
         )
         # The same event, or message and place, give the same id: a repetition is not a second letter.
         id = letter_id(*item.event.key) if item.event else f"{entry.message_id}.{item.index}"
-        letter = self._letter(entry, id, item.original, refusal, now_ms)
+        letter = self._letter(entry, id, item.original, refusal, now_ms, item.event)
         yield from self._routed(entry, letter, letter, now_ms, since_ms=now_ms)
 
     def _letter(
@@ -165,6 +171,7 @@ class Planner:
         original: bytes,
         refusal: Refusal,
         now_ms: int,
+        event: Envelope | None,
         route: str | None = None,
     ) -> Envelope:
         return dead_letter(
@@ -177,6 +184,7 @@ class Planner:
             contract_version=self._contract.version,
             route=route,
             attempt=entry.attempt,
+            event=event,
         )
 
     def _record(

@@ -15,6 +15,7 @@ from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
 from lambdas.router.dispatch import Dispatch
+from lambdas.router.drawing import Drawing
 from lambdas.router.engine import Engine
 from lambdas.router.payload import MESSAGE_SECONDS
 from lambdas.router.planner import Step
@@ -32,12 +33,19 @@ class RouterService:
     """Routes what comes over one channel. Keeps nothing between two calls but the contract in force."""
 
     def __init__(
-        self, *, engine: Callable[[], Engine], dispatch: Dispatch, archive: Archive, clock: Clock
+        self,
+        *,
+        engine: Callable[[], Engine],
+        dispatch: Dispatch,
+        archive: Archive,
+        clock: Clock,
+        drawing: Drawing | None = None,
     ) -> None:
         self._engine = engine
         self._dispatch = dispatch
         self._archive = archive
         self._clock = clock
+        self._drawing = drawing
 
     def process(
         self, messages: Sequence[QueueMessage], *, invocation_id: str, remaining_ms: Callable[[], int]
@@ -46,6 +54,7 @@ class RouterService:
 
         What was sent of a message that comes again will be sent a second time, and the ledger has both.
         """
+        began_ms = self._clock()
         engine = self._engine()
         if not self._file(engine.contract):
             return frozenset(message.id for message in messages)
@@ -61,7 +70,10 @@ class RouterService:
             facts += [step for step in done if step.event or step.record.message_id not in failed]
         if not self._write(facts, invocation_id):
             return frozenset(message.id for message in messages)
-        report(facts, messages, failed, self._clock())
+        ended_ms = self._clock()
+        report(facts, messages, failed, ended_ms)
+        if self._drawing:
+            self._drawing.draw(facts, began_ms=began_ms, ended_ms=ended_ms, remaining_ms=remaining_ms)
         return frozenset(failed)
 
     def _plan(

@@ -24,47 +24,48 @@ def of_figures(folder: str, function: str, environment: Environment) -> Iterator
     if folder == "router":
         yield Watch(
             name=f"{function}-contract-refused",
-            metric=_figure(function, "ContractRefused"),
+            metric=figure(function, "ContractRefused"),
             remedy="A published contract cannot be used; the one before it stays. Publish it by the command.",
         )
         yield Watch(
             name=f"{function}-contract-unchecked",
-            metric=_figure(function, "ContractUnchecked"),
+            metric=figure(function, "ContractUnchecked"),
             periods=3,
             remedy="A table of contracts or subscriptions does not answer; what was read last stays.",
         )
         yield Watch(
             name=f"{function}-subscription-refused",
-            metric=_figure(function, "SubscriptionRefused"),
+            metric=figure(function, "SubscriptionRefused"),
             remedy="A participant's own route cannot be used; the log says why. The other routes stay.",
         )
         yield Watch(
             name=f"{function}-urgent-delay",
-            metric=_figure(function, "UrgentDeliveryDelay", statistic="Maximum"),
+            metric=figure(function, "UrgentDeliveryDelay", statistic="Maximum"),
             threshold=1_000 * environment.urgent_age_alarm_s,
             remedy="An urgent event was under way in the cloud for too long: see the function's duration.",
         )
     elif folder == "provisioning_hook":
         yield Watch(
             name=f"{function}-taken",
-            metric=_figure(function, "RegistrationRefused", reason="taken"),
+            metric=figure(function, "RegistrationRefused", reason="taken"),
             remedy="Somebody with the claim wanted to be a device that is in service. See docs/fleet.md.",
         )
     elif folder == "downlink":
         yield Watch(
             name=f"{function}-parked",
-            metric=_figure(function, "Parked"),
+            metric=figure(function, "Parked"),
             remedy="A device is connected and acknowledges nothing that is sent down. See its log.",
         )
     elif folder == "certificate_keeper":
         yield Watch(
             name=f"{function}-decommissioned",
-            metric=_figure(function, "DecommissionedDevice"),
+            metric=figure(function, "DecommissionedDevice"),
             remedy="A device that was taken out of service came back, and was locked out. See docs/fleet.md.",
         )
 
 
-def _figure(function: str, metric: str, *, statistic: str = "Sum", **dimensions: str) -> cloudwatch.Metric:
+def figure(function: str, metric: str, *, statistic: str = "Sum", **dimensions: str) -> cloudwatch.Metric:
+    """A figure of the `function`."""
     return cloudwatch.Metric(
         namespace=NAMESPACE,
         metric_name=metric,

@@ -1,4 +1,4 @@
-"""One page that answers: does everything flow, how old is what waits, what failed, what says the audit."""
+"""One page that answers: does everything flow, how late, what waits, what failed, what says the audit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ from constructs import Construct
 
 from stacks.config import Environment
 from stacks.constructs.durable_queue import DurableQueue
+from stacks.constructs.figure_watches import figure
 from stacks.constructs.watch import AUDIT_METRICS, audit_metric, function_metric, queue_metric, rule_metric
 
 _HALF: Final = 12
 _MINUTE: Final = Duration.minutes(1)
 
+# Figures of the functions, by the names in lambdas/common/metrics.py; a test compares them.
+_DELAYS: Final = ("UrgentDeliveryDelay", "DeliveryDelay")
+_OUTCOMES: Final = ("Delivered", "DeadLettered", "Expired", "Dropped", "Unrouted", "Retried")
+_DOWN: Final = ("Transmitted", "Acknowledged", "Rejected", "Parked")
+_SPANS: Final = ("Spans", "SpansLost")
+
 
 class PlaneDashboard(Construct):
-    """The dashboard of an environment: `alarms`, and graphs of what they watch."""
+    """The dashboard of an environment: `alarms`, graphs of what they watch, and of the functions' figures.
+
+    `routers` and `downlinks` are those of the `functions` that lead events up and down.
+    """
 
     def __init__(
         self,
@@ -30,6 +40,8 @@ class PlaneDashboard(Construct):
         queues: Sequence[DurableQueue],
         functions: Sequence[str],
         rules: Sequence[str],
+        routers: Sequence[str],
+        downlinks: Sequence[str],
     ) -> None:
         super().__init__(scope, id)
         names = [queue.name for queue in queues]
@@ -59,6 +71,10 @@ class PlaneDashboard(Construct):
                     ),
                 ],
                 [
+                    _graph("Acceptance to delivery at worst, milliseconds", _delays(routers)),
+                    _graph("What became of events", (_total(routers, each) for each in _OUTCOMES)),
+                ],
+                [
                     _graph(
                         "Messages that wait",
                         (
@@ -82,15 +98,35 @@ class PlaneDashboard(Construct):
                     _graph("Executions at once", _of(functions, "ConcurrentExecutions", "Maximum")),
                     _graph("Audit", (audit_metric(environment, each) for each in AUDIT_METRICS)),
                 ],
+                [
+                    _graph("Down to devices", (_total(downlinks, each) for each in _DOWN)),
+                    _graph("Spans for the collector", (_total(routers, each) for each in _SPANS)),
+                ],
             ],
         )
+
+
+def _delays(routers: Iterable[str]) -> Iterable[cloudwatch.Metric]:
+    return (figure(each, delay, statistic="Maximum") for each in routers for delay in _DELAYS)
+
+
+def _total(functions: Sequence[str], name: str) -> cloudwatch.MathExpression:
+    """A figure of all `functions` together."""
+    # Ids are the graph's, not the expression's.
+    parts = {
+        f"m{name}{at}": cast("cloudwatch.IMetric", figure(each, name)) for at, each in enumerate(functions)
+    }
+    expression = f"SUM([{', '.join(parts)}])"
+    return cloudwatch.MathExpression(expression=expression, using_metrics=parts, label=name)
 
 
 def _of(functions: Iterable[str], metric: str, statistic: str = "Sum") -> Iterable[cloudwatch.Metric]:
     return (function_metric(each, metric, statistic) for each in functions)
 
 
-def _graph(title: str, metrics: Iterable[cloudwatch.Metric]) -> cloudwatch.IWidget:
+def _graph(
+    title: str, metrics: Iterable[cloudwatch.Metric | cloudwatch.MathExpression]
+) -> cloudwatch.IWidget:
     left = [cast("cloudwatch.IMetric", each) for each in metrics]
     return _widget(cloudwatch.GraphWidget(title=title, left=left, width=_HALF))
 

@@ -18,12 +18,14 @@ from stacks.constructs.durable_queue import allow_delay
 from stacks.constructs.function_assets import RUNTIME, architecture
 from stacks.constructs.service_role import service_role
 from stacks.findings import accept
+from stacks.tracing_settings import TracingSettings
 
 
 class PythonFunction(Construct):
     """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`, or when somebody calls it.
 
-    The function may read its queue, write its log, and do what `statements` allow.
+    The function may read its queue, write its log, and do what `statements` allow. One that `draws_spans` is
+    told where to.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class PythonFunction(Construct):
         source: sqs.IQueue | None,
         statements: Sequence[iam.PolicyStatement],
         variables: Mapping[str, str],
+        draws_spans: bool = False,
     ) -> None:
         super().__init__(scope, id)
         function_name = environment.resource_name(name)
@@ -53,6 +56,7 @@ class PythonFunction(Construct):
         own = [*statements, *allow_key(environment)]
         if source is not None:
             own.append(allow_delay(environment=environment, queue=source))
+        tracing = environment.tracing if draws_spans else None
         role = service_role(self, "Role", service="lambda", statements=own)
         log_group.grant_write(role)
         self.function = lambda_.Function(
@@ -63,7 +67,7 @@ class PythonFunction(Construct):
             architecture=architecture(environment),
             handler=f"lambdas.{folder}.handler.handle",
             code=code,
-            layers=[layer],
+            layers=[layer, *self._collector(tracing)],
             role=role,
             log_group=log_group,
             memory_size=size.memory_mib,
@@ -76,6 +80,7 @@ class PythonFunction(Construct):
                 **({"EVENTPLANE_SOURCE_QUEUE": source.queue_url} if source is not None else {}),
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.
                 "AWS_EC2_METADATA_DISABLED": "true",
+                **(tracing.variables if tracing else {}),
                 **variables,
             },
         )
@@ -83,6 +88,11 @@ class PythonFunction(Construct):
         accept(self.function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
         if source is not None:
             self._feed(source, size)
+
+    def _collector(self, tracing: TracingSettings | None) -> list[lambda_.ILayerVersion]:
+        if tracing is None or tracing.collector_layer is None:
+            return []
+        return [lambda_.LayerVersion.from_layer_version_arn(self, "Collector", tracing.collector_layer)]
 
     def _feed(self, source: sqs.IQueue, size: FunctionSize) -> None:
         self.function.add_event_source(

@@ -48,6 +48,7 @@ class RouterFunction(Construct):
             environment=environment,
             name=f"{FOLDER}-{name}",
             folder=FOLDER,
+            draws_spans=True,
             code=code,
             layer=layer,
             size=size,

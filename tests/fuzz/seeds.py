@@ -13,7 +13,9 @@ from eventplane.envelope import write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.ledger import LedgerRecord, tap_records, to_line
 from eventplane.receipts import Receipt, digest, write_receipts
+from local.mosquitto import PROFILE
 from tests.fuzz.targets import good_spool
+from tests.odd_profiles import ODD_PROFILES
 from tests.unit.edge import broker_packets as broker
 
 _EVENT = write_event(
@@ -79,4 +81,5 @@ _SEEDS: dict[str, list[bytes]] = {
     ],
     "spool": [b"\0" + b"\0\x10\0ab" * 3, b"\1" + good_spool()],
     "archive": [_archive()],
+    "profile": [PROFILE.read_bytes(), *(each.text.encode() for each in ODD_PROFILES)],
 }

@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Final
 
 from contract.loader import CONTRACT_FILE, load_contract
+from edge.discovery.choice import choose
+from edge.discovery.errors import DiscoveryError
+from edge.discovery.profile import read_profile
 from edge.errors import SpoolError
 from edge.messages import LinkName
 from edge.mqtt.decode import Decoder
@@ -217,6 +220,19 @@ def _work_with(path: Path) -> None:
         opened.commit([arrival], done, life_ms=9)
 
 
+def profile(raw: bytes) -> str:
+    """Mosquitto's profile: a form feed, then a file that it includes. It leads somewhere, or says why not."""
+    text, _, inner = raw.decode("utf-8", "replace").partition("\f")
+    try:
+        listeners = read_profile(text, "fuzz", lambda folder: [(folder, inner)])
+        address = choose(listeners, has_login="login" in text)
+    except DiscoveryError as error:
+        return _refused(error)
+    if not address.host or not 0 <= address.port <= 65_535 or (not address.port and address.host[0] != "/"):
+        raise AssertionError(f"{address} is no address")
+    return ACCEPTED
+
+
 class _TwoObjects:
     """An archive with one object in the ledger and one in the tap."""
 
@@ -246,5 +262,17 @@ def archive(raw: bytes) -> str:
 
 TARGETS: Final[dict[str, Target]] = {
     each.__name__.replace("_", "-"): each
-    for each in (envelope, batch, cesql, contract, contract_file, receipts, frame, mqtt, spool, archive)
+    for each in (
+        envelope,
+        batch,
+        cesql,
+        contract,
+        contract_file,
+        receipts,
+        frame,
+        mqtt,
+        spool,
+        archive,
+        profile,
+    )
 }

@@ -181,6 +181,14 @@ def test_one_dashboard_shows_every_queue_and_function(templates: Templates) -> N
             assert each.find(name) in body
 
 
+def test_the_dashboard_shows_figures_that_functions_write(templates: Templates) -> None:
+    (dashboard,) = templates.of("AWS::CloudWatch::Dashboard")
+    body = json.dumps(dashboard.find("DashboardBody"))
+    shown = set(re.findall(rf'"{NAMESPACE}\W+(\w+)\W+service', body.replace("\\", "")))
+    assert {"UrgentDeliveryDelay", "Delivered", "Acknowledged", "SpansLost"} <= shown
+    assert shown <= {*Metric, *Delay}
+
+
 def test_those_who_shall_know_are_subscribed(monkeypatch: pytest.MonkeyPatch, contract: Contract) -> None:
     told = replace(environment("dev"), alarm_emails=("ops@example.org",))
     monkeypatch.setitem(ENVIRONMENTS, "dev", told)

@@ -14,6 +14,7 @@ from eventplane_client.errors import (
     NotSubscribedError,
     SubscriptionError,
 )
+from eventplane_client.settings import host_and_port
 from tests.unit.client.worlds import event
 
 ENVIRONMENT = {
@@ -54,7 +55,13 @@ def test_what_is_wrong_is_named(variable: str, value: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("transport", "state"),
-    [("carrier-pigeon:", ""), ("memory", ""), ("memory:x", "stone:"), ("memory:x", "sqlite:")],
+    [
+        ("carrier-pigeon:", ""),
+        ("memory", ""),
+        ("memory:x", "stone:"),
+        ("memory:x", "sqlite:"),
+        ("mqtt-profile:", ""),
+    ],
 )
 def test_an_unknown_backend_is_refused(transport: str, state: str) -> None:
     with pytest.raises(ClientSettingsError):
@@ -87,3 +94,17 @@ def test_subscribers_get_what_passes_their_filter_from_then_on(tmp_path: Path) -
         with pytest.raises(SubscriptionError) as wrong:
             desk.subscribe({"sql": "type = ("}, name="wrong")
         assert wrong.value.problems[0].path == "filter.sql"
+
+
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [
+        ("//home", ("home", 1883)),
+        ("//127.0.0.1:1884", ("127.0.0.1", 1884)),
+        ("//[::1]:1884", ("::1", 1884)),
+        ("//[::1]", ("::1", 1883)),
+        ("///run/mqtt.sock", ("/run/mqtt.sock", 1883)),
+    ],
+)
+def test_a_broker_has_an_address_of_any_family(address: str, found: tuple[str, int]) -> None:
+    assert host_and_port(address, 1883) == found

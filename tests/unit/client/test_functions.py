@@ -10,6 +10,8 @@ from eventplane.envelope import Envelope
 from eventplane_client.functions import RESERVE_MS, handles_events
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.ports import Message
+from eventplane_client.telemetry import Handling, NoTelemetry
 from tests.unit.client.worlds import MAX_RECEIVES, READER, event
 from tests.unit.lambdas.support import LambdaContext
 
@@ -46,13 +48,26 @@ class World:
                 "body": body.json if isinstance(body, Envelope) else body,
                 "attributes": {
                     "ApproximateReceiveCount": str(attempt),
+                    "SentTimestamp": "1767225600000",
                     **({"MessageGroupId": group} if group else {}),
                 },
+                "messageAttributes": {"route": {"stringValue": "alarms", "dataType": "String"}},
             }
             for at, body in enumerate(bodies)
         ]
         answer = handle({"Records": records}, self.context)
         return [int(each["itemIdentifier"]) for each in answer["batchItemFailures"]]
+
+
+def test_telemetry_is_told_when_and_over_which_route_an_event_came() -> None:
+    class Watch(NoTelemetry):
+        def begin(self, participant: str, event: Envelope, message: Message) -> Handling:
+            seen.append((participant, event.id, message.sent_at_ms, message.route))
+            return super().begin(participant, event, message)
+
+    seen: list[object] = []
+    assert World(telemetry=Watch()).invoke(event("a")) == []
+    assert seen == [(READER, "a", 1_767_225_600_000, "alarms")]
 
 
 def test_what_fails_is_kept_and_the_rest_is_done() -> None:

@@ -13,6 +13,7 @@ WELL = Figures(
     contract_version="c0ffee",
     uptime_s=100.0,
     rss_bytes=18_000_000,
+    cpu_s=1.5,
     epoch="0123",
     birth="resumed",
     arrivals=7,

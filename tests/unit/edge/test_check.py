@@ -254,3 +254,15 @@ def test_a_password_for_the_homes_broker(
     problems = file_problems(settings(cloud, local=local), NOW)
     assert [each.setting for each in problems] == (["local.password_file"] if problem else [])
     assert all(problem in each.problem and "secret" not in str(each) for each in problems if problem)
+
+
+def test_a_profile_that_leads_nowhere_is_told(cloud: CloudSettings, tmp_path: Path) -> None:
+    profile = tmp_path / "mosquitto.conf"
+    asked = settings(cloud, local=LocalSettings(profile=profile))
+    assert [each.setting for each in file_problems(asked, NOW)] == ["local.profile"]
+    profile.write_text("listener 9001\nprotocol websockets\n")
+    (problem,) = file_problems(asked, NOW)
+    assert "speaks websockets" in problem.problem
+    assert problem.remedy
+    profile.write_text("listener 1884\n")
+    assert file_problems(asked, NOW) == []

@@ -5,6 +5,8 @@ from dataclasses import fields, replace
 
 from edge.figures import Figures, heartbeat
 from edge.health.metrics import METRICS, render
+from edge.health.snapshots import Snapshot
+from edge.health.verdict import Finding, Health
 from tests.unit.edge.figures import WELL, waiting
 
 FULL = replace(
@@ -16,13 +18,14 @@ FULL = replace(
     publishes=9,
     certificate_left_s=86_400.0,
 )
+FINDINGS = (Finding("cloud_down", Health.DEGRADED, "no line", "wait"),)
 SAMPLE = re.compile(r'([a-z_:]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
 
 
 def test_every_family_has_its_help_and_its_type_before_its_samples() -> None:
     family = ""
     seen: list[str] = []
-    for line in render(FULL).splitlines():
+    for line in render(Snapshot(FULL, FINDINGS)).splitlines():
         if line.startswith("# HELP "):
             family = line.split()[2]
             seen.append(family)
@@ -43,7 +46,7 @@ def test_a_counter_is_named_like_one() -> None:
 
 
 def test_values_stand_with_their_labels() -> None:
-    lines = render(FULL).splitlines()
+    lines = render(Snapshot(FULL, FINDINGS)).splitlines()
     assert 'eventplane_oldest_seconds{destination="device.outbox",priority="urgent"} 2.5' in lines
     assert 'eventplane_pending{destination="device.outbox",priority="urgent"} 3' in lines
     assert 'eventplane_dead_letters_total{reason="not_json"} 2' in lines
@@ -51,15 +54,16 @@ def test_values_stand_with_their_labels() -> None:
     assert 'eventplane_discards_total{outcome="expired",reason="ttl"} 4' in lines
     assert 'eventplane_link_up{link="cloud"} 1' in lines
     assert "eventplane_publishes_total 9" in lines
+    assert 'eventplane_problem{problem="cloud_down",health="degraded"} 1' in lines
 
 
 def test_a_family_without_samples_is_left_out() -> None:
-    assert "dead_letters" not in render(WELL)
-    assert render(WELL).endswith("\n")
+    assert "dead_letters" not in render(Snapshot(WELL, FINDINGS))
+    assert render(Snapshot(WELL, FINDINGS)).endswith("\n")
 
 
 def test_labels_are_escaped() -> None:
-    text = render(replace(WELL, thing='a"b\\c\nd'))
+    text = render(Snapshot(replace(WELL, thing='a"b\\c\nd'), ()))
     assert 'thing="a\\"b\\\\c\\nd"' in text
     assert all(SAMPLE.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
 
@@ -70,7 +74,7 @@ def test_every_figure_is_shown_somewhere() -> None:
     changed = [
         name
         for name in numbers
-        if render(replace(WELL, **{name: 987_654})) != render(WELL)  # type: ignore[arg-type]
+        if render(Snapshot(replace(WELL, **{name: 987_654}), FINDINGS)) != render(Snapshot(WELL, FINDINGS))  # type: ignore[arg-type]
     ]
     assert set(changed) == numbers
 

@@ -9,7 +9,7 @@ import pytest
 
 from edge.errors import SettingProblem, SettingsError
 from edge.mqtt import Login
-from edge.settings import TABLES, Settings, load_settings
+from edge.settings import OPTIONAL, TABLES, Settings, load_settings
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
 
 COMPLETE: dict[str, Any] = {
@@ -92,8 +92,9 @@ OUT_OF_RANGE = [
 def load(directory: Path, values: dict[str, Any], environment: dict[str, str] | None = None) -> Settings:
     """Settings of a file with `values`, by dotted name."""
     lines: dict[str, list[str]] = {"": [], "local": [], "cloud": [], "health": []}
-    if any(name.startswith("provisioning.") for name in values):
-        lines["provisioning"] = []
+    for table in OPTIONAL:
+        if any(name.startswith(f"{table}.") for name in values):
+            lines[table] = []
     for name, value in values.items():
         table, _, key = name.rpartition(".")
         text = f'"{value}"' if isinstance(value, str) else str(value).lower()
@@ -275,3 +276,18 @@ def test_no_password_leaves_the_device(tmp_path: Path) -> None:
     (it,) = problems(tmp_path, {**COMPLETE, **login, "local.host": "10.0.0.1"})
     assert it.setting == "local.host"
     assert it.problem.startswith("10.0.0.1 is not on this device")
+    for here in ("::1", "127.0.0.9", "/run/mosquitto/mqtt.sock"):
+        assert load(tmp_path, {**COMPLETE, **login, "local.host": here}).local.host == here
+
+
+def test_an_announcement_is_of_what_a_profile_says(tmp_path: Path) -> None:
+    announced = {**COMPLETE, "announcement.interfaces": "eth0,wlan0.7"}
+    (it,) = problems(tmp_path, announced)
+    assert (it.setting, it.problem) == ("local.profile", "it is missing")
+    settings = load(tmp_path, {**announced, "local.profile": "mosquitto.conf"})
+    assert settings.announcement is not None
+    assert settings.announcement.names == ("eth0", "wlan0.7")
+    assert settings.local.profile == tmp_path / "mosquitto.conf"
+    assert load(tmp_path, COMPLETE).announcement is None
+    (it,) = problems(tmp_path, {**announced, "local.profile": "p", "announcement.interfaces": "eth0, wlan0"})
+    assert it.setting == "announcement.interfaces"

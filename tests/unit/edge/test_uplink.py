@@ -67,6 +67,13 @@ def test_a_batch_forms_while_another_is_unacknowledged(device: Device) -> None:
     assert device.uplinked() == [["a"], ["b", "c"]]
 
 
+def test_the_time_to_an_acknowledgement_is_summed(device: Device) -> None:
+    for mid, seconds in ((1, 0.25), (2, 1.5)):
+        device.turn(device.from_service(event(f"fire{mid}", ALARM)))
+        device.turn(device.puback(mid), after=seconds)
+    assert device.forwarder.uplink.acknowledge_s == 1.75
+
+
 def test_urgent_goes_at_once_and_apart(device: Device) -> None:
     device.turn(device.from_service(event("a")), device.from_service(event("fire", ALARM)))
     assert device.uplinked() == [["fire"]]

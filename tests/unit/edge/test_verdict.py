@@ -112,3 +112,10 @@ def test_the_summary_is_one_line() -> None:
 def test_a_certificate_that_expires_is_said_while_there_is_time(days: int | None, health: Health) -> None:
     left_s = None if days is None else days * 86_400.0
     assert verdict(replace(WELL, certificate_left_s=left_s))[0] is health
+
+
+def test_a_broken_profile_is_told_while_the_line_stands() -> None:
+    link = replace(WELL.links[LOCAL], complaint="mosquitto.conf:3: 'many' is no port; write a number")
+    found = replace(WELL, links={**WELL.links, LOCAL: link})
+    assert verdict(found) == (Health.DEGRADED, ["profile_refused"])
+    assert "mosquitto.conf:3" in judge(found, LIMITS)[0].problem

@@ -32,6 +32,24 @@ def letter_of(original: bytes, detail: str = "it is not JSON") -> Envelope:
     )
 
 
+def test_a_dead_letter_stays_in_the_trace_of_its_event_and_still_fits() -> None:
+    trace = f"00-{1:032x}-{2:016x}-01"
+    traced = write_event({"id": "1", "source": "/a", "type": "t", "traceparent": trace})
+    refusal = Refusal("not_json", "\x01" * 10_000)
+    letter = dead_letter(
+        id="dl-1",
+        source="/devices/home-1/router",
+        time="2026-01-01T00:00:00Z",
+        refusal=refusal,
+        channel="voice-service.outbox",
+        original=b"x" * MAX_EVENT_BYTES,
+        contract_version="0123456789abcdef",
+        event=traced,
+    )
+    assert letter.attributes["traceparent"] == trace
+    assert len(letter.json.encode()) <= MAX_EVENT_BYTES
+
+
 def test_a_dead_letter_keeps_the_original_and_says_why() -> None:
     letter = letter_of(b"\xff\x00garbage")
     data = letter.data()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eventplane.trace_context import is_traceparent
+from eventplane.trace_context import in_short, is_traceparent
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -45,3 +45,10 @@ def test_version_00_and_what_may_follow_it_pass(value: str) -> None:
 )
 def test_anything_else_is_none(value: str) -> None:
     assert not is_traceparent(value)
+
+
+@pytest.mark.parametrize("value", [f"00-{TRACE}-{SPAN}-01", f"cc-{TRACE}-{SPAN}-01-{'x' * 90_000}"])
+def test_in_short_it_is_still_one_and_names_the_same_span(value: str) -> None:
+    short = in_short(value)
+    assert is_traceparent(short)
+    assert (len(short), short) == (55, value[:55])

@@ -15,6 +15,7 @@ from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.settings import SettingsError
 from lambdas.replay import handler as replay
 from lambdas.router import handler as router
+from tests.otlp import otlp_receiver
 from tests.unit.lambdas.support import (
     BUCKET,
     INTEREST,
@@ -71,6 +72,18 @@ def test_the_router_delivers_and_names_the_ledger_by_its_invocation(cloud: Cloud
     router.handle(batch, LambdaContext(aws_request_id="request-7"))
     assert len(cloud.received("care-analytics.inbox")) == 1
     assert cloud.keys("ledger/")[0].endswith("/request-7.json.gz")
+
+
+def test_the_router_tells_a_collector_of_its_spans_where_it_is_told_to(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = frame(event("1").json.encode())
+    monkeypatch.setattr("lambdas.common.span_export.PATIENCE_S", 60.0)  # on a busy machine
+    with otlp_receiver() as receiver:
+        monkeypatch.setenv("EVENTPLANE_OTLP_ENDPOINT", receiver.url)
+        monkeypatch.setenv("EVENTPLANE_TRACE_SHARE", "1")
+        assert router.handle(sqs_event(message("m1", body)), LambdaContext()) == {"batchItemFailures": []}
+    assert {each.service for each in receiver.spans} == {"device", "function"}
 
 
 def test_failed_messages_are_named_one_by_one_and_nothing_is_raised(cloud: Cloud) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from eventplane.contract import Contract
 from eventplane.delivery import Outcome
 from eventplane.envelope import parse_event
+from eventplane.tracing import context_of
 from operations.search import in_tap
 from tests.unit.operations.support import (
     INBOX,
@@ -267,3 +268,16 @@ def test_an_escape_for_a_plain_letter_hides_nothing() -> None:
 
     assert written.id == "ab"
     assert in_tap(("/s", "ab"))(tap_line(written.json).encode()) is not None
+
+
+@pytest.mark.parametrize("carried", [{}, {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}])
+def test_an_event_s_trace_is_named(
+    plane: Plane, run: Run, run_json: RunJson, carried: dict[str, str]
+) -> None:
+    sent = event("17", **carried)
+    plane.archive("tap", [tap_line(sent.json)])
+    plane.archive("ledger", [ledger_line(sent, Outcome.DELIVERED, route=ROUTE)])
+
+    trace_id = "a" * 32 if carried else context_of(sent).trace_id
+    assert run("trace", SOURCE, "17")[1].splitlines()[0].endswith(f", trace {trace_id}")
+    assert run_json("trace", SOURCE, "17")["trace_id"] == trace_id

@@ -49,7 +49,7 @@ def test_the_same_input_makes_the_same_bytes(artifact: Path, tmp_path: Path) -> 
     assert again.read_bytes() == artifact.read_bytes()
 
 
-@pytest.mark.parametrize("program", [(), ("provision",)])
+@pytest.mark.parametrize("program", [(), ("provision",), ("discovery",), ("discovery", "announce")])
 def test_its_programs_start_with_nothing_beside_them(artifact: Path, program: tuple[str, ...]) -> None:
     started = run(artifact, *program, "--settings", "absent.toml")
     assert started.returncode == os.EX_CONFIG

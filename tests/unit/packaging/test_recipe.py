@@ -71,7 +71,11 @@ def test_it_builds_from_this_checkout_and_installs_files_that_exist() -> None:
     assert Path(place).resolve() == ROOT
     for file in re.findall(r"\$\{S\}/([\w./-]+)", text):
         assert (ROOT / file).exists(), file
-    units = [*variables(text)["SYSTEMD_SERVICE:${PN}"].split(), "eventplane-provisioning.service"]
+    units = [
+        *variables(text)["SYSTEMD_SERVICE:${PN}"].split(),
+        "eventplane-provisioning.service",
+        "eventplane-announcement.service",
+    ]
     assert sorted(units) == sorted(each.name for each in PACKAGING.glob("eventplane-*"))
 
 

@@ -15,7 +15,7 @@ do_compile() {
 
 do_install() {
     install -D -m 0755 ${B}/eventplane-forwarder.pyz ${D}${nonarch_libdir}/eventplane/eventplane-forwarder.pyz
-    for unit in ${SYSTEMD_SERVICE:${PN}} eventplane-provisioning.service; do
+    for unit in ${SYSTEMD_SERVICE:${PN}} eventplane-provisioning.service eventplane-announcement.service; do
         install -D -m 0644 ${S}/edge/packaging/$unit ${D}${systemd_system_unitdir}/$unit
     done
     install -D -m 0644 ${S}/edge/packaging/mosquitto.conf ${D}${datadir}/eventplane/mosquitto.conf
@@ -50,3 +50,5 @@ RDEPENDS:${PN} = " \
 "
 # Makes the device's private key on the device (`provisioning.keys`).
 RRECOMMENDS:${PN} = "openssl-bin"
+# Announces the broker to the home (meta-python): only for who enables eventplane-announcement.service.
+RSUGGESTS:${PN} = "python3-zeroconf"

@@ -1,0 +1,122 @@
+"""DNS-SD over multicast DNS, by the library zeroconf: the one module of the device that needs a package.
+
+It takes more memory than the forwarder, so only the commands of `python -m edge.discovery` load it.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from zeroconf import IPVersion, ServiceBrowser, ServiceInfo, ServiceListener, Zeroconf, __version__
+
+from edge.discovery.announcement import PLAIN, SECURE, Service
+from edge.discovery.interfaces import Interface
+
+if tuple(map(int, __version__.split(".")[:2])) < (0, 131):
+    raise ImportError(f"zeroconf {__version__} does not let its sockets be bound to an interface")
+
+_MOST_LABEL_BYTES = 63
+_RESOLVE_MS = 3_000
+"""For the answer of one device."""
+
+
+class Announced(NamedTuple):
+    """A broker that somebody in the home announces; nobody vouches for it."""
+
+    name: str
+    thing: str
+    hosts: tuple[str, ...]
+    port: int
+    with_tls: bool
+
+
+class Announcer:
+    """Tells the network of one interface of `thing`'s broker, until it is closed."""
+
+    def __init__(self, interface: Interface, thing: str) -> None:
+        self._thing = thing
+        self._told: list[ServiceInfo] = []
+        self._line = _open(interface)
+
+    def tell(self, services: Sequence[Service]) -> None:
+        """Announce these, and no longer what was announced before. Takes a second: names are tried first."""
+        self.withdraw()
+        for each in services:
+            info = self._info(each)
+            self._line.register_service(info, allow_name_change=True)
+            self._told.append(info)
+
+    def withdraw(self) -> None:
+        """Say goodbye for what was announced."""
+        while self._told:
+            self._line.unregister_service(self._told.pop())
+
+    def close(self) -> None:
+        """Withdraw, and free the sockets."""
+        self.withdraw()
+        self._line.close()
+
+    def _info(self, service: Service) -> ServiceInfo:
+        label = "".join(each if each.isalnum() else "-" for each in self._thing.lower())
+        return ServiceInfo(
+            service.kind,
+            f"{self._thing[: _MOST_LABEL_BYTES - 6]} {service.port}.{service.kind}",
+            service.port,
+            properties={"thing": self._thing},
+            server=f"{label[:_MOST_LABEL_BYTES]}.local.",
+            parsed_addresses=list(service.addresses),
+        )
+
+
+def find(interfaces: Iterable[Interface], seconds: float) -> list[Announced]:
+    """The brokers that are announced within `seconds`."""
+    lines = [_open(each) for each in interfaces]
+    try:
+        heard = [_Heard(each) for each in lines]
+        time.sleep(seconds)
+        return sorted({found for each in heard for found in each.resolved()})
+    finally:
+        for each in lines:
+            each.close()
+
+
+class _Heard(ServiceListener):
+    """Notes which services there are; they are asked for their addresses later."""
+
+    def __init__(self, line: Zeroconf) -> None:
+        self._line = line
+        self._names: set[tuple[str, str]] = set()
+        ServiceBrowser(line, [PLAIN, SECURE], self)
+
+    def add_service(self, _line: Zeroconf, kind: str, name: str) -> None:
+        self._names.add((kind, name))
+
+    def update_service(self, _line: Zeroconf, kind: str, name: str) -> None:
+        self._names.add((kind, name))
+
+    def remove_service(self, _line: Zeroconf, kind: str, name: str) -> None:
+        self._names.discard((kind, name))
+
+    def resolved(self) -> Iterable[Announced]:
+        for kind, name in sorted(self._names):
+            info = self._line.get_service_info(kind, name, _RESOLVE_MS)
+            if info is not None and info.port:
+                hosts = tuple(info.parsed_scoped_addresses())
+                thing = (info.properties.get(b"thing") or b"").decode("utf-8", "replace")
+                yield Announced(name.removesuffix(f".{kind}"), thing, hosts, info.port, kind == SECURE)
+
+
+def _open(interface: Interface) -> Zeroconf:
+    """Multicast DNS on this interface alone, whatever else the device is connected to."""
+    line = Zeroconf(interfaces=[interface.ipv4], ip_version=IPVersion.V4Only)
+    try:
+        # The library's listening socket hears every interface, and would answer the uplink's questions.
+        for each in (*line.engine.readers, *line.engine.senders):
+            each.sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.name.encode())
+    except BaseException:
+        line.close()
+        raise
+    return line

@@ -1,0 +1,53 @@
+"""What a client tells of itself while it works: nothing, unless its program asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from eventplane.envelope import Envelope
+from eventplane_client.ports import Message
+
+
+class Handling(Protocol):
+    """One event in a program's hands."""
+
+    def active(self) -> AbstractContextManager[None]:
+        """What is put within is a consequence of the event."""
+
+    def end(self, error: BaseException | str | None) -> None:
+        """It is handled, or was given back with an `error`."""
+
+
+class Telemetry(Protocol):
+    """Is told what a client does. Its methods never raise by themselves."""
+
+    def putting(self, participant: str, event: Envelope) -> AbstractContextManager[Envelope]:
+        """Around the sending of an event; gives the event as it shall be sent."""
+
+    def begin(self, participant: str, event: Envelope, message: Message) -> Handling:
+        """`event` of the inbox of `participant` is handed out."""
+
+
+class NoTelemetry:
+    """Tells nobody."""
+
+    @contextmanager
+    def putting(self, participant: str, event: Envelope) -> Iterator[Envelope]:  # noqa: ARG002 (the others need it)
+        yield event
+
+    def begin(self, participant: str, event: Envelope, message: Message) -> Handling:  # noqa: ARG002
+        return _NO_HANDLING
+
+
+class _NoHandling:
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        yield
+
+    def end(self, error: BaseException | str | None) -> None:
+        pass
+
+
+_NO_HANDLING = _NoHandling()

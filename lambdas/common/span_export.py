@@ -1,0 +1,108 @@
+"""Spans to an OpenTelemetry collector, by OTLP over HTTP: what cannot be told in time is not told.
+
+Without OpenTelemetry's SDK: ADR 19 says why.
+"""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+from urllib.parse import SplitResult
+
+from eventplane.tracing import Span
+from eventplane.tracing.otlp import otlp_json
+from lambdas.common.aws import WORST_CALL_MS
+from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count
+
+NAMESPACE: Final = "eventplane"
+"""The `service.namespace` of all spans that are not the participants' own."""
+
+PATH: Final = "/v1/traces"
+"""Where a collector takes traces (OTLP 1.x)."""
+
+PATIENCE_S: Final = 1.0
+"""Longest that an invocation waits for the collector, seconds, the look-up of its name included."""
+
+REST_S: Final = 30.0
+"""How long a collector that failed is left alone, seconds: it shall not cost each invocation its patience."""
+
+RESERVE_MS: Final = int(1_000 * PATIENCE_S) + 2 * WORST_CALL_MS
+"""No export is begun with less time left, milliseconds: the queue's answer comes after it."""
+
+MAX_SPANS: Final = 2_000
+"""Most spans of one request. Ours: 1 MB of JSON, where receivers take 4 MB and more."""
+
+
+class SpanExport:
+    """Posts to the collector at `address`, OTLP's base URL."""
+
+    def __init__(self, address: SplitResult, now: Callable[[], float] = time.monotonic) -> None:
+        self._address = address
+        self._path = f"{address.path.rstrip('/')}{PATH}"
+        self._now = now
+        self._rests_until = 0.0
+        self._post: threading.Thread | None = None
+
+    def send(self, spans: Sequence[Span], remaining_ms: Callable[[], int]) -> None:
+        """Send `spans`; what is not sent is counted. Never raises, and takes `PATIENCE_S` at most."""
+        if not spans:
+            return
+        sent = 0
+        if self._may_send(remaining_ms):
+            told = spans[:MAX_SPANS]
+            if self._try(told):
+                sent = len(told)
+            else:
+                self._rests_until = self._now() + REST_S
+        count(Metric.SPANS, sent)
+        if sent < len(spans):
+            count(Metric.SPANS_LOST, len(spans) - sent)
+
+    @staticmethod
+    def body(spans: Sequence[Span]) -> bytes:
+        """What is posted of `spans`, gzipped at the least effort: most of it are names."""
+        return gzip.compress(otlp_json(spans, NAMESPACE).encode(), 1)
+
+    def _may_send(self, remaining_ms: Callable[[], int]) -> bool:
+        is_busy = self._post is not None and self._post.is_alive()
+        return not is_busy and self._now() >= self._rests_until and remaining_ms() >= RESERVE_MS
+
+    def _try(self, spans: Sequence[Span]) -> bool:
+        """In a thread, as nothing else ends a wait for the resolver, or for a peer that drips, in time."""
+        failures: list[str] = []
+        is_done = threading.Event()
+
+        def post() -> None:
+            try:
+                self._exchange(self.body(spans))
+                is_done.set()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is not worth an event
+                failures.append(repr(error))
+
+        self._post = threading.Thread(target=post, name="span-export", daemon=True)
+        self._post.start()
+        self._post.join(PATIENCE_S)
+        if is_done.is_set():
+            return True
+        why = failures[0] if failures else f"no answer within {PATIENCE_S:g} s"
+        logger.warning("spans could not be exported", endpoint=self._address.netloc, error=why)
+        return False
+
+    def _exchange(self, body: bytes) -> None:
+        """One request. A connection is not kept: the next invocation may be minutes of frozen time away."""
+        is_tls = self._address.scheme == "https"
+        kind = http.client.HTTPSConnection if is_tls else http.client.HTTPConnection
+        connection = kind(self._address.hostname or "", self._address.port, timeout=PATIENCE_S)
+        try:
+            headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+            connection.request("POST", self._path, body, headers)
+            answer = connection.getresponse()
+            if answer.status // 100 != 2:
+                raise ConnectionError(f"the collector answered {answer.status}")
+        finally:
+            connection.close()

@@ -1,0 +1,77 @@
+"""The spans of what the router did, drawn from its facts once they stand in the ledger."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from eventplane.tracing import Decision, Span, context_of, way
+from lambdas.common.invocation_trace import invocation_links
+from lambdas.common.log import logger
+from lambdas.common.span_export import SpanExport
+from lambdas.common.tracing_settings import TracingSettings
+from lambdas.router.planner import DEAD_LETTER_SOURCE, Step
+
+
+class Export(Protocol):
+    """Takes spans to where somebody looks at them."""
+
+    def send(self, spans: Sequence[Span], remaining_ms: Callable[[], int]) -> None:
+        """Never raises, and is bounded in time."""
+
+
+class Drawing:
+    """Draws for the function called `service` the events whose traces ask for it, and a `share` of others."""
+
+    def __init__(self, export: Export, service: str, share: float) -> None:
+        self._export = export
+        self._service = service
+        self._share = share
+
+    def draw(
+        self, facts: Sequence[Step], *, began_ms: int, ended_ms: int, remaining_ms: Callable[[], int]
+    ) -> None:
+        """Tell of `facts`, the work of one invocation from `began_ms` to `ended_ms`, Unix milliseconds.
+
+        Never raises: what is done is done, whether it can be told or not.
+        """
+        try:
+            self._export.send(list(self._spans(facts, began_ms, ended_ms)), remaining_ms)
+        except Exception:  # noqa: BLE001 - a defect here must not bring back messages that are done
+            logger.exception("the spans could not be drawn")
+
+    def _spans(self, facts: Sequence[Step], began_ms: int, ended_ms: int) -> Iterator[Span]:
+        links = invocation_links(os.environ)
+        for steps in _by_event(facts):
+            event = steps[0].original
+            if event is None:
+                # What is no event has no trace; its dead letter is one.
+                continue
+            context = context_of(event, self._share)
+            if context.is_sampled:
+                yield from way(
+                    context,
+                    event,
+                    [Decision(step.record, step.event or event) for step in steps],
+                    service=self._service,
+                    began_ms=began_ms,
+                    ended_ms=ended_ms,
+                    is_own=event.source == DEAD_LETTER_SOURCE,
+                    links=links,
+                )
+
+
+def drawing_of(tracing: TracingSettings | None) -> Drawing | None:
+    """As the function's settings have it; None where nobody shall be told."""
+    if tracing is None:
+        return None
+    return Drawing(SpanExport(tracing.endpoint), tracing.service, tracing.share)
+
+
+def _by_event(facts: Sequence[Step]) -> Iterator[list[Step]]:
+    """The facts of each event that came: of two copies in one batch apart."""
+    found: dict[tuple[str, int], list[Step]] = {}
+    for step in facts:
+        found.setdefault((step.record.message_id, id(step.original)), []).append(step)
+    yield from found.values()

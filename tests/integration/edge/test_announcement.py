@@ -1,0 +1,110 @@
+"""A home with two devices: one announces its broker, the other finds it, the uplink hears nothing of it."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from local.process import Child, Supervisor
+from tests.integration.edge import ask_dns_sd
+from tests.integration.edge.conftest import wait_for
+from tests.integration.edge.networks import Device, can_make_networks, join, make_device
+from tests.integration.edge.test_profiles import MOSQUITTO
+
+pytestmark = pytest.mark.skipif(not can_make_networks(), reason="this machine lets nobody make networks")
+
+HOME, UPLINK = "10.77.0.1", "10.88.0.1"
+PORT = 1884
+
+
+@dataclass
+class House:
+    """The device with the broker, a second one in the home, and what stands at the uplink's other end."""
+
+    supervisor: Supervisor
+    folder: Path
+    device: Device
+    second: Device
+    provider: Device
+
+    def write_profile(self, listener: str) -> None:
+        (self.folder / "mosquitto.conf").write_text(
+            f"user {getpass.getuser()}\nlistener {listener}\nallow_anonymous true\n"
+        )
+
+    def start(self, name: str, *command: str) -> Child:
+        return self.supervisor.start(name, self.device.argv(*command))
+
+    def start_broker(self) -> None:
+        child = self.start("broker", MOSQUITTO, "-c", str(self.folder / "mosquitto.conf"))
+        wait_for(lambda: " running" in child.log.read_text())
+
+    def start_announcement(self) -> Child:
+        settings = self.folder / "forwarder.toml"
+        settings.write_text(
+            'thing = "home-1"\ncontract = "c"\nspool = "s"\n[cloud]\nhost = "127.0.0.1"\nrule = "r"\n'
+            f'tls = false\n[local]\nprofile = "{self.folder}/mosquitto.conf"\n'
+            '[announcement]\ninterfaces = "home0"\n'
+        )
+        return self.start(
+            "announcement", sys.executable, "-m", "edge.discovery", "announce", "--settings", str(settings)
+        )
+
+    def found(self) -> str:
+        """What the second device finds."""
+        return self.second.run(
+            sys.executable, "-m", "edge.discovery", "find", "--interfaces", "home0", "--seconds", "2"
+        ).stdout
+
+    def answers(self, asking: Device, address: str, seconds: float) -> int:
+        """How many answers a plain question to `address` gets within `seconds`."""
+        return int(asking.run(sys.executable, ask_dns_sd.__file__, address, str(seconds)).stdout)
+
+
+@pytest.fixture
+def house(supervisor: Supervisor, tmp_path: Path) -> House:
+    device = make_device(supervisor, "device")
+    second, provider = make_device(supervisor, "second", device), make_device(supervisor, "provider", device)
+    join(device, "home0", f"{HOME}/24", second, "home0", "10.77.0.2/24")
+    join(device, "up0", f"{UPLINK}/24", provider, "up0", "10.88.0.2/24")
+    return House(supervisor, tmp_path, device, second, provider)
+
+
+def test_a_second_device_finds_the_broker_and_uses_it(house: House) -> None:
+    house.write_profile(str(PORT))
+    house.start_broker()
+    announcement = house.start_announcement()
+    wait_for(lambda: f"home-1 {PORT}: {HOME}:{PORT}, of thing home-1" in house.found())
+    sent = house.second.run(
+        "mosquitto_pub", "-h", HOME, "-p", str(PORT), "-q", "1", "-t", "t", "-m", "from the second device"
+    )
+    assert (sent.returncode, sent.stderr) == (0, "")
+    announcement.stop()
+    wait_for(lambda: house.found() == "")
+
+
+def test_the_uplink_hears_nothing(house: House) -> None:
+    house.write_profile(str(PORT))
+    house.start_announcement()
+    wait_for(lambda: house.answers(house.second, HOME, 1) > 0)
+    # The device's address at the home and the one at the uplink: neither answers who asks over the uplink.
+    assert house.answers(house.provider, UPLINK, 3) == 0
+    assert house.provider.run("ip", "route", "add", HOME, "via", UPLINK).returncode == 0
+    assert house.answers(house.provider, HOME, 3) == 0
+    assert house.answers(house.second, HOME, 60) > 0
+
+
+def test_a_broker_that_nobody_reaches_is_not_announced_until_it_can_be(house: House) -> None:
+    house.write_profile(f"{PORT} 127.0.0.1")
+    announcement = house.start_announcement()
+    wait_for(lambda: "nobody reaches the broker over home0" in announcement.log.read_text())
+    assert house.found() == ""
+    house.write_profile(f"{PORT} {HOME}")
+    wait_for(lambda: f"{HOME}:{PORT}" in house.found())
+    house.write_profile(f"{PORT} 127.0.0.1")
+    wait_for(lambda: house.found() == "")
+    assert announcement.running

@@ -1,0 +1,72 @@
+"""The reader of profiles against Mosquitto itself: where it leads, Mosquitto answers."""
+
+from __future__ import annotations
+
+import getpass
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from edge.discovery.choice import choose
+from edge.discovery.profile_files import load_profile
+from edge.messages import Connected
+from edge.mqtt.address import BrokerAddress
+from local.ports import free_port
+from local.process import Supervisor
+from tests.integration.edge.certificates import Authority
+from tests.integration.edge.line import Line
+from tests.odd_profiles import ODD_PROFILES, Odd
+
+MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"
+READ = [each for each in ODD_PROFILES if each.address and each.runs]
+REFUSED = [each for each in ODD_PROFILES if not each.address and each.mosquitto_refuses]
+
+
+def write_profile(odd: Odd, folder: Path) -> tuple[Path, Callable[[str], str]]:
+    """The file, and how what stands in a text for a port or folder is filled in."""
+    port, other = free_port(), free_port()
+
+    def filled(text: str) -> str:
+        return text.replace("PORT", str(port)).replace("OTHER", str(other)).replace("FOLDER", str(folder))
+
+    server = Authority(folder / "certificates").issue("broker.home")
+    shutil.copy(server.certificate, folder / "server.pem")
+    shutil.copy(server.key, folder / "server.key")
+    (folder / "conf.d").mkdir()
+    (folder / "empty").touch()
+    for name, text in odd.included.items():
+        (folder / "conf.d" / name).write_text(filled(text))
+    # Strangers are let in where the profile is not about that. As root it would become another user.
+    strangers = "" if "per_listener_settings" in odd.text else "allow_anonymous true\n"
+    file = folder / "profile"
+    file.write_bytes(f"{strangers}user {getpass.getuser()}\n{filled(odd.text)}".encode())
+    return file, filled
+
+
+def is_answered(address: BrokerAddress) -> bool:
+    """Whether a broker takes the connection and a subscription, within the test's patience."""
+    line = Line(address.port, host=address.host, tls=address.tls)
+    report = line.reports.get(timeout=60)
+    line.connection.close(10)
+    return isinstance(report, Connected)
+
+
+@pytest.mark.parametrize("odd", READ, ids=lambda odd: odd.name)
+def test_mosquitto_answers_where_the_profile_leads(odd: Odd, tmp_path: Path, supervisor: Supervisor) -> None:
+    file, filled = write_profile(odd, tmp_path)
+    address = choose(load_profile(file), has_login=odd.has_login)
+    assert str(address) == filled(odd.address or "")
+    supervisor.start("mosquitto", [MOSQUITTO, "-c", str(file)], ready=lambda: is_answered(address))
+
+
+@pytest.mark.parametrize("odd", REFUSED, ids=lambda odd: odd.name)
+def test_mosquitto_refuses_what_is_refused_here(odd: Odd, tmp_path: Path) -> None:
+    file, _ = write_profile(odd, tmp_path)
+    ended = subprocess.run(
+        [MOSQUITTO, "-c", str(file)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode != 0
+    assert "Error" in ended.stderr

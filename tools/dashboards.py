@@ -1,0 +1,285 @@
+"""Writes docs/dashboards/device.json, Grafana's dashboard of a device's metrics. `--check` compares only.
+
+What it shows stands in `ROWS`, in the order of the questions that somebody asks who looks at it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+ROOT = Path(__file__).parent.parent
+FILE = ROOT / "docs" / "dashboards" / "device.json"
+
+_SCHEMA: Final = 39
+"""Of Grafana 11; later ones read it too."""
+
+_WIDTH: Final = 24
+"""Of Grafana's grid."""
+
+_HEIGHT: Final = 7
+
+
+class Query(NamedTuple):
+    """PromQL in which `$i` stands for the chosen devices, and what its lines are called."""
+
+    promql: str
+    legend: str = "{{instance}}"
+
+
+class Panel(NamedTuple):
+    """One graph: the `unit` is Grafana's word for it."""
+
+    title: str
+    unit: str
+    queries: tuple[Query, ...]
+    kind: str = "timeseries"
+
+
+class Row(NamedTuple):
+    """A heading and the panels below it, side by side."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+def _rate(metric: str, legend: str = "{{instance}}") -> Query:
+    return Query(f"rate({metric}{{$i}}[$__rate_interval])", legend)
+
+
+def _now(metric: str, legend: str = "{{instance}}") -> Query:
+    return Query(f"{metric}{{$i}}", legend)
+
+
+ROWS: Final = (
+    Row(
+        "Is it well?",
+        (
+            Panel(
+                "What is wrong",
+                "none",
+                (_now("eventplane_problem", "{{instance}} {{problem}} ({{health}})"),),
+            ),
+            Panel("Lines to the brokers", "none", (_now("eventplane_link_up", "{{instance}} {{link}}"),)),
+            Panel(
+                "Who it is", "none", (_now("eventplane_info", "{{instance}} {{thing}} {{contract}}"),), "stat"
+            ),
+        ),
+    ),
+    Row(
+        "Does everything flow?",
+        (
+            Panel(
+                "Oldest that waits",
+                "s",
+                (
+                    Query(
+                        "max by (instance, destination, priority) (eventplane_oldest_seconds{$i}) > 0",
+                        "{{instance}} {{destination}} {{priority}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Deliveries that wait",
+                "short",
+                (
+                    Query(
+                        "sum by (instance, destination) (eventplane_pending{$i})",
+                        "{{instance}} {{destination}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Events in, and up to the cloud",
+                "cps",
+                (
+                    _rate("eventplane_arrivals_total", "{{instance}} stored"),
+                    _rate("eventplane_published_events_total", "{{instance}} published"),
+                    _rate("eventplane_descended_total", "{{instance}} down: {{outcome}}"),
+                ),
+            ),
+        ),
+    ),
+    Row(
+        "What did not arrive?",
+        (
+            Panel(
+                "Refused and sent from memory",
+                "cps",
+                (
+                    _rate("eventplane_refused_total", "{{instance}} refused"),
+                    _rate("eventplane_sent_unstored_total", "{{instance}} sent from memory"),
+                ),
+            ),
+            Panel(
+                "Dead letters", "cps", (_rate("eventplane_dead_letters_total", "{{instance}} {{reason}}"),)
+            ),
+            Panel(
+                "Expired, dropped and spared",
+                "cps",
+                (
+                    _rate("eventplane_discards_total", "{{instance}} {{outcome}} {{reason}}"),
+                    _rate("eventplane_unwanted_total", "{{instance}} handled by nobody"),
+                ),
+            ),
+        ),
+    ),
+    Row(
+        "The line to the cloud",
+        (
+            Panel(
+                "Publish to acknowledgement, mean",
+                "s",
+                (
+                    Query(
+                        "rate(eventplane_acknowledge_seconds_total{$i}[$__rate_interval])"
+                        " / rate(eventplane_acknowledged_total{$i}[$__rate_interval])"
+                    ),
+                ),
+            ),
+            Panel(
+                "Publishes",
+                "cps",
+                (
+                    _rate("eventplane_publishes_total", "{{instance}} sent"),
+                    _rate("eventplane_slowdowns_total", "{{instance}} slowed down"),
+                    _now("eventplane_in_flight", "{{instance}} unanswered"),
+                ),
+            ),
+            Panel("Payload", "Bps", (_rate("eventplane_published_bytes_total"),)),
+            Panel(
+                "Connections made",
+                "short",
+                (Query("increase(eventplane_connects_total{$i}[1h])", "{{instance}} {{link}}"),),
+            ),
+        ),
+    ),
+    Row(
+        "The store",
+        (
+            Panel("Pressure", "percentunit", (_now("eventplane_spool_pressure"),)),
+            Panel(
+                "Room",
+                "bytes",
+                (
+                    _now("eventplane_spool_used_bytes", "{{instance}} used"),
+                    _now("eventplane_spool_capacity_bytes", "{{instance}} capacity"),
+                ),
+            ),
+            Panel("Written to flash", "Bps", (_rate("eventplane_spool_written_bytes_total"),)),
+        ),
+    ),
+    Row(
+        "The process",
+        (
+            Panel("Memory", "bytes", (_now("process_resident_memory_bytes"),)),
+            Panel("Computing", "percentunit", (_rate("process_cpu_seconds_total"),)),
+            Panel("Up since", "s", (_now("eventplane_uptime_seconds"),)),
+            Panel(
+                "Contracts taken and refused",
+                "short",
+                (
+                    _now("eventplane_reloads_total", "{{instance}} taken"),
+                    _now("eventplane_reloads_refused_total", "{{instance}} refused"),
+                ),
+            ),
+            Panel("Certificate expires in", "s", (_now("eventplane_certificate_left_seconds"),)),
+        ),
+    ),
+)
+
+
+def dashboard() -> str:
+    """The dashboard as Grafana imports it."""
+    document = {
+        "uid": "eventplane-devices",
+        "title": "Event Plane: devices",
+        "tags": ["eventplane"],
+        "schemaVersion": _SCHEMA,
+        "editable": True,
+        "refresh": "1m",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": [_DATASOURCE, _INSTANCES]},
+        "panels": list(_panels()),
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+_SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
+_DATASOURCE: Final = {
+    "name": "datasource",
+    "label": "Prometheus",
+    "type": "datasource",
+    "query": "prometheus",
+}
+_INSTANCES: Final = {
+    "name": "instance",
+    "label": "Device",
+    "type": "query",
+    "datasource": _SOURCE,
+    "query": {"query": "label_values(eventplane_info, instance)", "refId": "instances"},
+    "includeAll": True,
+    "multi": True,
+    "allValue": ".*",
+    "refresh": 2,
+}
+
+
+def _panels() -> Any:
+    ids, top = count(1), 0
+    for row in ROWS:
+        yield {
+            "id": next(ids),
+            "type": "row",
+            "title": row.title,
+            "gridPos": _place(0, top, _WIDTH, 1),
+            "panels": [],
+        }
+        width = _WIDTH // len(row.panels)
+        for at, panel in enumerate(row.panels):
+            yield _panel(next(ids), panel, _place(at * width, top + 1, width, _HEIGHT))
+        top += 1 + _HEIGHT
+
+
+def _panel(id: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
+    return {
+        "id": id,
+        "type": panel.kind,
+        "title": panel.title,
+        "gridPos": place,
+        "datasource": _SOURCE,
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "targets": [
+            {
+                "refId": chr(ord("A") + at),
+                "datasource": _SOURCE,
+                "expr": each.promql.replace("$i", 'instance=~"$instance"'),
+                "legendFormat": each.legend,
+            }
+            for at, each in enumerate(panel.queries)
+        ],
+    }
+
+
+def _place(x: int, y: int, w: int, h: int) -> dict[str, int]:
+    return {"x": x, "y": y, "w": w, "h": h}
+
+
+def main() -> int:
+    """Exit status 1 when `--check` finds the file out of date."""
+    text = dashboard()
+    if "--check" in sys.argv[1:]:
+        if not FILE.exists() or FILE.read_text() != text:
+            print(f"{FILE.relative_to(ROOT)} is out of date; run `make tables`")
+            return 1
+        return 0
+    FILE.parent.mkdir(exist_ok=True)
+    FILE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
