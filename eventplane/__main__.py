@@ -28,6 +28,7 @@ ELSEWHERE = {
     "fleet": ("operations.fleet.command", "register, show, group, replace or decommission devices"),
     "interest": ("operations.interest_command", "what the cloud wants of devices, and tell them"),
     "replay": ("operations.replay_command", "send again what an audit misses, or a past window to somebody"),
+    "subscriptions": ("operations.subscriptions_command", "participants' own routes, now and in the past"),
     "trace": ("operations.trace_command", "every station of one event, and what is missing"),
 }
 """The commands outside of the core: their module, which has a `main`, and what they do."""

@@ -11,4 +11,7 @@ DOWNLINK: Final = "downlink"
 """The participant that brings events to devices: its inbox takes what they answer, its outbox has the dead
 letters of what they rejected. Without it a contract has no way down."""
 
-OWN_SERVICES: Final = frozenset({AUDITOR, MONITOR, DOWNLINK})
+SUBSCRIBERS: Final = "subscribers"
+"""The participant that stands for all HTTPS endpoints: its inbox takes the events of their subscriptions."""
+
+OWN_SERVICES: Final = frozenset({AUDITOR, MONITOR, DOWNLINK, SUBSCRIBERS})

@@ -13,7 +13,7 @@ from eventplane.contract.replies import REPLIES
 from eventplane.contract.subscription import TABLE as SUBSCRIPTIONS_TABLE
 from eventplane.resource_names import resource_name
 from eventplane_client.asker import QueueAsker
-from eventplane_client.client import Client
+from eventplane_client.client import Client, Subscriptions
 from eventplane_client.conversation import Conversations, NoConversations, telling
 from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
 from eventplane_client.dynamodb_table import WINDOW_S
@@ -145,7 +145,6 @@ def _over_mqtt(
 def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb_interest import DynamoDbInterest
-    from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
     from eventplane_client.sqs import SqsTransport
 
     transport = SqsTransport.find(
@@ -161,9 +160,7 @@ def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Cli
         settings.participant,
         transport,
         open_filter,
-        DynamoDbSubscriptions(
-            aws_client("dynamodb"), resource_name(environment, SUBSCRIPTIONS_TABLE), settings.participant
-        ),
+        _subscriptions(settings, environment, transport.inbox_arn),
         interest=DynamoDbInterest(
             aws_client("dynamodb"), resource_name(environment, INTEREST_TABLE), settings.participant
         ),
@@ -193,11 +190,25 @@ def _conversations(
         settings.participant,
         contract,
         aws_client("dynamodb"),
-        resource_name(environment, CONTRACTS_TABLE),
-        resource_name(environment, SUBSCRIPTIONS_TABLE),
+        contracts=resource_name(environment, CONTRACTS_TABLE),
+        subscriptions=resource_name(environment, SUBSCRIPTIONS_TABLE),
+        interest=resource_name(environment, INTEREST_TABLE),
     )
     replies = transport.for_replies(environment)
     return QueueAsker(settings.participant, transport, replies, in_force.handlers, telling(on_notice))
+
+
+def _subscriptions(settings: ClientSettings, environment: str, inbox: str) -> Subscriptions:
+    if settings.subscriptions:
+        from eventplane_client.api_subscriptions import ApiSubscriptions
+        from eventplane_client.signed_http import SignedHttp
+
+        return ApiSubscriptions(SignedHttp(settings.subscriptions), settings.participant, inbox)
+    from eventplane_client.aws import aws_client
+    from eventplane_client.dynamodb_subscriptions import DynamoDbSubscriptions
+
+    table = resource_name(environment, SUBSCRIPTIONS_TABLE)
+    return DynamoDbSubscriptions(aws_client("dynamodb"), table, settings.participant)
 
 
 def _dynamodb(

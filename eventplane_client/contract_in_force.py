@@ -1,19 +1,26 @@
-"""Who handles an event, by the contract in force: the given one or what was published since, subscribed."""
+"""Who handles an event, by the contract in force: the given one or what was published since.
+
+With it go, as in the routers, what participants subscribed and what they announced.
+"""
 
 from __future__ import annotations
 
 import threading
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Final
 
+from eventplane.announcement import Announcement
 from eventplane.contract import Contract, ContractError, load_compiled
+from eventplane.contract.interest import with_interest
 from eventplane.contract.publication import contract_key, head_key, read_contract, read_head
-from eventplane.contract.subscription import Subscription, read_subscription, with_subscriptions
+from eventplane.contract.subscription import Subscription, with_subscriptions
 from eventplane.conversation.handlers import Handlers
 from eventplane.conversation.reply import Replier
 from eventplane.envelope import Envelope
+from eventplane.interest_table import InterestTable
+from eventplane.subscription_table import SubscriptionTable
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import ClientSettingsError
 
@@ -25,19 +32,30 @@ REFRESH_S: Final = 5.0
 
 
 class ContractInForce:
-    """For `participant`, with the `deployed` contract and a boto3 DynamoDB client. Thread-safe."""
+    """For `participant`, with the `deployed` contract; the rest are tables of `dynamodb`, a boto3 client.
+
+    Thread-safe.
+    """
 
     def __init__(
-        self, participant: str, deployed: Contract, dynamodb: Any, contracts: str, subscriptions: str
+        self,
+        participant: str,
+        deployed: Contract,
+        dynamodb: Any,
+        *,
+        contracts: str,
+        subscriptions: str,
+        interest: str,
     ) -> None:
         self._participant = participant
         self._deployed = deployed
         self._dynamodb = dynamodb
         self._contracts = contracts
-        self._subscriptions = subscriptions
+        self._subscriptions = SubscriptionTable(dynamodb, subscriptions)
+        self._interest = InterestTable(dynamodb, interest)
         self._lock = threading.Lock()
         self._handlers: Handlers | None = None
-        self._basis: tuple[str, frozenset[Subscription]] | None = None
+        self._basis: tuple[str, frozenset[Subscription], frozenset[Announcement]] | None = None
         self._looked_at = 0.0
 
     def handlers(self, event: Envelope) -> frozenset[Replier]:
@@ -51,11 +69,14 @@ class ContractInForce:
         return found.of(event, self._participant)
 
     def _look(self) -> Handlers:
-        contract, subscribed = self._published(), self._subscribed()
-        if self._handlers is not None and self._basis == (contract.version, subscribed):
+        contract, subscribed = self._published(), self._subscriptions.all()
+        now_s = time()
+        announced = frozenset(each.announcement for each in self._interest.all() if each.until_s > now_s)
+        if self._handlers is not None and self._basis == (contract.version, subscribed, announced):
             return self._handlers
-        self._basis = (contract.version, subscribed)
-        return Handlers(with_subscriptions(contract, subscribed)[0])
+        self._basis = (contract.version, subscribed, announced)
+        contract, _ = with_subscriptions(contract, subscribed)
+        return Handlers(with_interest(contract, announced)[0])
 
     def _published(self) -> Contract:
         """As the routers choose: the newest published one that can be used, else the deployed one."""
@@ -67,17 +88,6 @@ class ContractInForce:
             with suppress(ContractError):
                 return read_contract(version, self._item(contract_key(version)) or {})
         return self._deployed
-
-    def _subscribed(self) -> frozenset[Subscription]:
-        found = set()
-        pages = self._dynamodb.get_paginator("scan").paginate(
-            TableName=self._subscriptions, ConsistentRead=True
-        )
-        for page in pages:
-            for item in page["Items"]:
-                with suppress(LookupError, TypeError):
-                    found.add(read_subscription(item))
-        return frozenset(found)
 
     def _item(self, key: dict[str, Any]) -> dict[str, Any] | None:
         answer = self._dynamodb.get_item(TableName=self._contracts, Key=key, ConsistentRead=True)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
-
-from botocore.exceptions import ClientError
+from typing import Any
 
 from eventplane.contract import ContractError
-from eventplane.contract.subscription import new_subscription, subscription_item, subscription_key
-from eventplane_client.aws import code_of, unavailable
+from eventplane.contract.subscription import new_subscription
+from eventplane.subscription_table import SubscriptionTable
+from eventplane_client.aws import unavailable
 from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError, SubscriptionError
-
-_REFUSED: Final = "ConditionalCheckFailedException"
 
 
 class DynamoDbSubscriptions:
     """Those of `participant` in `table`; in force once every router has looked (`contract_refresh_s`)."""
 
     def __init__(self, dynamodb: Any, table: str, participant: str) -> None:
-        self._dynamodb = dynamodb
-        self._table = table
+        self._table = SubscriptionTable(dynamodb, table)
         self._participant = participant
 
     def subscribe(self, name: str, filter: object) -> None:
@@ -30,23 +26,14 @@ class DynamoDbSubscriptions:
         except ContractError as error:
             raise SubscriptionError(name, error.problems) from error
         with unavailable(self._participant):
-            try:
-                self._dynamodb.put_item(
-                    TableName=self._table,
-                    Item=subscription_item(subscription),
-                    ConditionExpression="attribute_not_exists(participant)",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-            except ClientError as error:
-                if code_of(error) != _REFUSED:
-                    raise
-                if error.response.get("Item", {}).get("filter", {}).get("S") != subscription.filter:
-                    raise AlreadySubscribedError(self._participant, name) from error
+            if self._table.add(subscription):
+                return
+            known = self._table.get(self._participant, name)
+        if known is None or known.filter != subscription.filter:
+            raise AlreadySubscribedError(self._participant, name)
 
     def unsubscribe(self, name: str) -> None:
         with unavailable(self._participant):
-            gone = self._dynamodb.delete_item(
-                TableName=self._table, Key=subscription_key(self._participant, name), ReturnValues="ALL_OLD"
-            )
-        if "Attributes" not in gone:
-            raise NotSubscribedError(self._participant, name)
+            known = self._table.get(self._participant, name)
+            if known is None or not self._table.remove(known):
+                raise NotSubscribedError(self._participant, name)

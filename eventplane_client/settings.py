@@ -33,6 +33,7 @@ class ClientSettings:
         gap_timeout_s: hold events that came before their predecessors by `sequence` for so long; None: not.
         contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it.
         max_receives: deliveries before a dead letter, where the transport does not know the limit.
+        subscriptions: for SQS the URL of the Subscriptions API; '' writes the environment's table instead.
         telemetry: `none`, or `opentelemetry`: tell the program's SDK of traces and metrics.
         trace_share: of the events without a trace so many are drawn, 0 to 1: as the plane's functions do.
     """
@@ -47,6 +48,7 @@ class ClientSettings:
     trace_share: float = DEFAULT_SHARE
     max_receives: int = 5
     contract: str = ""
+    subscriptions: str = ""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> ClientSettings:
@@ -84,6 +86,7 @@ class ClientSettings:
             trace_share=_share(text("trace_share", str(DEFAULT_SHARE))),
             max_receives=int(number("max_receives", "5")),
             contract=text("contract", ""),
+            subscriptions=text("subscriptions", ""),
         )
 
     def transport_parts(self) -> tuple[str, str]:

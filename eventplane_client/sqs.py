@@ -42,10 +42,19 @@ class SqsTransport:
     """Takes part as `participant` through a boto3 SQS client and the queues at the URLs `inbox`, `outbox`."""
 
     def __init__(
-        self, participant: str, sqs: Any, *, inbox: str, outbox: str, visibility_s: float, max_receives: int
+        self,
+        participant: str,
+        sqs: Any,
+        *,
+        inbox: str,
+        outbox: str,
+        visibility_s: float,
+        max_receives: int,
+        inbox_arn: str = "",
     ) -> None:
         self.visibility_s: float | None = visibility_s
         self.max_receives = max_receives
+        self.inbox_arn = inbox_arn
         self._participant = participant
         self._sqs = sqs
         self._inbox = inbox
@@ -62,7 +71,7 @@ class SqsTransport:
             inbox, outbox = (
                 _queue_url(sqs, environment, f"{participant}-{box}") for box in ("inbox", "outbox")
             )
-            names = ["VisibilityTimeout", "RedrivePolicy"]
+            names = ["VisibilityTimeout", "RedrivePolicy", "QueueArn"]
             attributes = sqs.get_queue_attributes(QueueUrl=inbox, AttributeNames=names)["Attributes"]
         redrive = json.loads(attributes.get("RedrivePolicy", "{}"))
         return cls(
@@ -72,6 +81,7 @@ class SqsTransport:
             outbox=outbox,
             visibility_s=float(attributes["VisibilityTimeout"]),
             max_receives=int(redrive.get("maxReceiveCount", max_receives)),
+            inbox_arn=attributes["QueueArn"],
         )
 
     def for_replies(self, environment: str) -> Self:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from eventplane.contract import Contract
-from eventplane.contract.subscription import Subscription, read_subscription, with_subscriptions
+from eventplane.contract.subscription import with_subscriptions
+from eventplane.subscription_table import SubscriptionTable
 
 
 def subscribed(contract: Contract, dynamodb: Any, table: str) -> Contract:
@@ -15,15 +15,6 @@ def subscribed(contract: Contract, dynamodb: Any, table: str) -> Contract:
     An environment of the time before subscriptions has no table, and none of them.
     """
     try:
-        return with_subscriptions(contract, _all(dynamodb, table))[0]
+        return with_subscriptions(contract, SubscriptionTable(dynamodb, table).all())[0]
     except dynamodb.exceptions.ResourceNotFoundException:
         return contract
-
-
-def _all(dynamodb: Any, table: str) -> list[Subscription]:
-    found = []
-    for page in dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
-        for item in page["Items"]:
-            with suppress(LookupError, TypeError):
-                found.append(read_subscription(item))
-    return found

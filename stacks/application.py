@@ -19,6 +19,7 @@ from stacks.monitoring_stack import MonitoringStack
 from stacks.presence_stack import PresenceStack
 from stacks.registry_stack import RegistryStack
 from stacks.routing_stack import RoutingStack
+from stacks.subscriptions_stack import SubscriptionsStack
 
 
 def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cdk.Stack]:
@@ -33,9 +34,10 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     discovery = DiscoveryStack(app, environment=environment, contract=contract)
     routing = RoutingStack(app, environment=environment, contract=contract)
     fleet = FleetStack(app, environment=environment)
+    subscriptions = SubscriptionsStack(app, environment=environment, contract=contract)
     audit = AuditStack(app, environment=environment, contract=contract)
     watched = [archive, messaging, published, clients, presence, routing, registry, downlink, fleet, audit]
-    watched.append(discovery)
+    watched += [discovery, subscriptions]
     monitoring = MonitoringStack(app, environment=environment, watched=watched)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     routing.add_stack_dependency(archive)
@@ -49,6 +51,9 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     discovery.add_stack_dependency(clients)
     fleet.add_stack_dependency(registry)
     fleet.add_stack_dependency(routing)
+    subscriptions.add_stack_dependency(archive)
+    subscriptions.add_stack_dependency(clients)
+    subscriptions.add_stack_dependency(messaging)
     audit.add_stack_dependency(archive)
     audit.add_stack_dependency(messaging)
 

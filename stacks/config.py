@@ -13,10 +13,10 @@ from aws_cdk import aws_logs as logs
 from eventplane import resource_names
 from eventplane.errors import EventPlaneError
 from eventplane.presence import BUCKETS
+from eventplane.webhook_url import url_problem
 from stacks.archive_settings import JobSize, Retention
 from stacks.setting_error import EnvironmentSettingError
 from stacks.tracing_settings import TracingSettings
-from stacks.webhook_url import url_problem
 
 PROJECT: Final = resource_names.PROJECT
 """What all names of resources start with."""
@@ -96,6 +96,11 @@ _INGEST_ERRORS = FunctionSize(
 # One order a batch, and two functions in all: a replay of a day must not crowd out what is new. The longest
 # that Lambda allows, as a file of the tap can hold half a million events.
 _REPLAY = FunctionSize(memory_mib=1_024, timeout_s=900, batch_size=1, batch_window_s=0, max_concurrency=2)
+
+# People and starting programs call it; nobody waits in a queue for it.
+_SUBSCRIPTIONS_API = FunctionSize(
+    memory_mib=512, timeout_s=20, batch_size=1, batch_window_s=0, max_concurrency=2
+)
 
 
 def _shares(number: int) -> list[list[int]]:
@@ -192,9 +197,9 @@ class Environment:
             it, and it has no roles for the CDK to assume.
         removal_policy: what becomes of stateful resources that leave their stack.
         log_retention: how long logs are kept.
-        router, urgent_router, archive_writer, ingest_errors, replay, webhook: how the functions run;
-            `urgent_router` is the one behind the devices' urgent lane, and `replay` bounds the pace at which
-            events are sent again.
+        router, urgent_router, archive_writer, ingest_errors, replay, subscriptions_api, webhook: how the
+            functions run; `urgent_router` is the one behind the devices' urgent lane, and `replay` bounds the
+            pace at which events are sent again.
         contract_refresh_s: seconds after which a router looks for a newly published contract.
         webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
         presence: when something is said of a device, and how the functions run that do.
@@ -224,6 +229,7 @@ class Environment:
     archive_writer: FunctionSize
     ingest_errors: FunctionSize = _INGEST_ERRORS
     replay: FunctionSize = _REPLAY
+    subscriptions_api: FunctionSize = _SUBSCRIPTIONS_API
     webhook: FunctionSize
     webhook_urls: Mapping[str, str] = field(default_factory=dict)
     contract_refresh_s: int = 30

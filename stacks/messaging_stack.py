@@ -9,7 +9,7 @@ from aws_cdk import CfnOutput, Duration
 from constructs import Construct
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
-from eventplane.own_services import DOWNLINK
+from eventplane.own_services import DOWNLINK, SUBSCRIBERS
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue
 from stacks.config import Environment, FunctionSize
@@ -54,7 +54,7 @@ class MessagingStack(PlaneStack):
                     self, f"{name}Replies", environment=environment, channel=participant.replies
                 )
                 CfnOutput(self, f"{name}RepliesUrl", value=queue.queue.queue_url)
-            if participant.inbox.webhook:
+            if participant.inbox.webhook or participant.name == SUBSCRIBERS:
                 secret = WebhookSecret(
                     self, f"{name}Webhook", environment=environment, participant=participant.name
                 )

@@ -17,6 +17,7 @@ from eventplane.contract.replies import reply_routes
 from eventplane.contract.sending import misnamed_sends, unsent_types
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
+from eventplane.own_services import SUBSCRIBERS
 
 
 def check(contract: Contract) -> tuple[Problem, ...]:
@@ -43,6 +44,8 @@ def _unreachable_channels(contract: Contract) -> Iterator[Problem]:
         # and wanted unless its participant is known to be a sender.
         in_cloud = each.kind is ParticipantKind.CLOUD_SERVICE
         wanted = (in_cloud and not each.sends) or not is_default(each.inbox, each.kind)
+        if each.name == SUBSCRIBERS:
+            continue  # participants lead routes there themselves
         if wanted and not each.retired and each.inbox.address not in written:
             yield Problem(
                 f"participants.{each.name}.inbox",

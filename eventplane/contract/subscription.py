@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,10 +18,12 @@ from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
 from eventplane.contract.errors import ContractError, Problem
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import Contract, ParticipantKind
+from eventplane.contract.model import Contract, Participant, ParticipantKind, Route
+from eventplane.own_services import SUBSCRIBERS
 
 PARTITION: Final = "participant"
 SORT: Final = "name"
+DOCUMENT: Final = "document"
 
 TABLE: Final = "subscriptions"
 """What the environment's table is called, before `resource_name`."""
@@ -31,6 +34,19 @@ MAX_FILTER_BYTES: Final = 8_192
 MAX_SUBSCRIPTIONS: Final = 1_000
 """Most subscriptions of a plane. Ours: a router reads them all at each look, 1 MB at most."""
 
+MAX_OWN: Final = 50
+"""Most subscriptions of one participant. Ours: twenty participants can have so many each."""
+
+MAX_NAME: Final = 64
+"""Longest name of a subscription, characters. Ours: it stands in each line of the ledger."""
+
+HTTP: Final = "HTTP"
+SQS: Final = "SQS"
+"""Protocols of a subscription's delivery: to an HTTPS endpoint, or into the participant's own inbox."""
+
+_SUBSCRIBES: Final = "-subscribes-"
+"""What stands in the names of subscriptions' routes between participant and name."""
+
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 
 Item = dict[str, Any]
@@ -39,25 +55,60 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The route `name` of `participant`; `filter` is canonical JSON, `created_at` RFC 3339."""
+    """The route `name` of `participant`; `filter` is canonical JSON, `created_at` RFC 3339.
+
+    `document` is what the API was asked for, as canonical JSON; '' where the participant wrote it himself.
+    """
 
     participant: str
     name: str
     filter: str
     created_at: str
+    document: str = ""
 
     @property
     def route(self) -> str:
         """What the route is called in the contract."""
-        return f"{self.participant}-subscribes-{self.name}"
+        return f"{self.participant}{_SUBSCRIBES}{self.name}"
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """What the `document` says; nothing where it says nothing that can be read."""
+        try:
+            document = json.loads(self.document or "{}")
+        except (ValueError, RecursionError):
+            return {}
+        return document if isinstance(document, dict) else {}
+
+    @property
+    def endpoint(self) -> str | None:
+        """The URL that its events are posted to; None where they go into the participant's inbox."""
+        properties = self.properties
+        return str(properties.get("sink")) if properties.get("protocol") == HTTP else None
+
+    @property
+    def destination(self) -> str:
+        """The channel that its route leads to."""
+        return f"{SUBSCRIBERS if self.endpoint else self.participant}.inbox"
 
 
-def new_subscription(participant: str, name: str, filter: object, created_at: str) -> Subscription:
-    """One that is valid by itself. Raises `ContractError` with all that is wrong."""
-    problems: list[Problem] = []
+def name_problem(name: str) -> Problem | None:
+    """Why a subscription cannot be called `name`."""
+    if len(name) > MAX_NAME:
+        return Problem("name", f"it is longer than {MAX_NAME} characters", "shorten it")
     if not _NAME.fullmatch(name):
         remedy = "use lower-case letters, digits and single hyphens, a letter first"
-        problems.append(Problem("name", f"{name!r} is not a name", remedy))
+        return Problem("name", f"{name!r} is not a name", remedy)
+    return None
+
+
+def new_subscription(
+    participant: str, name: str, filter: object, created_at: str, document: str = ""
+) -> Subscription:
+    """One that is valid by itself. Raises `ContractError` with all that is wrong."""
+    problems: list[Problem] = []
+    if problem := name_problem(name):
+        problems.append(problem)
     read_filter(filter, "filter", problems)
     text = ""
     if not problems:
@@ -66,7 +117,7 @@ def new_subscription(participant: str, name: str, filter: object, created_at: st
             problems.append(Problem("filter", f"it is longer than {MAX_FILTER_BYTES} bytes", "simplify it"))
     if problems:
         raise ContractError(f"subscription {name!r}", problems)
-    return Subscription(participant, name, text, created_at)
+    return Subscription(participant, name, text, created_at, document)
 
 
 def subscription_key(participant: str, name: str) -> Item:
@@ -78,6 +129,7 @@ def subscription_item(subscription: Subscription) -> Item:
         **subscription_key(subscription.participant, subscription.name),
         "filter": {"S": subscription.filter},
         "created_at": {"S": subscription.created_at},
+        **({DOCUMENT: {"S": subscription.document}} if subscription.document else {}),
     }
 
 
@@ -86,7 +138,12 @@ def read_subscription(item: Item) -> Subscription:
     participant, name, filter, created_at = (
         item[each]["S"] for each in (PARTITION, SORT, "filter", "created_at")
     )
-    return Subscription(participant, name, filter, created_at)
+    return Subscription(participant, name, filter, created_at, item.get(DOCUMENT, {}).get("S", ""))
+
+
+def subscribed_routes(contract: Contract) -> tuple[Route, ...]:
+    """The routes of `contract` that were subscriptions when it was made."""
+    return tuple(each for each in contract.routes if _SUBSCRIBES in each.name)
 
 
 def with_subscriptions(
@@ -99,27 +156,32 @@ def with_subscriptions(
     document = json.loads(contract.canonical)
     routes = document["routes"]
     refused: dict[Subscription, Problem] = {}
+    own: Counter[str] = Counter()
     added = 0
     for each in sorted(subscriptions, key=lambda each: (each.created_at, each.route)):
         if added == MAX_SUBSCRIPTIONS:
             refused[each] = Problem(each.route, f"more than {MAX_SUBSCRIPTIONS}", "put it into the contract")
+        elif own[each.participant] == MAX_OWN:
+            refused[each] = Problem(each.route, f"more than {MAX_OWN} of one participant", "delete one")
         elif problem := _problem(contract, each, routes):
             refused[each] = problem
         else:
-            routes[each.route] = {"filter": json.loads(each.filter), "to": f"{each.participant}.inbox"}
+            routes[each.route] = {"filter": json.loads(each.filter), "to": each.destination}
             added += 1
+            own[each.participant] += 1
     if not added:
         return contract, refused
     return compile_contract(document, f"contract {contract.version} with {added} subscriptions"), refused
 
 
 def _problem(contract: Contract, subscription: Subscription, routes: Item) -> Problem | None:
-    participant = contract.participants.get(subscription.participant)
-    if participant is None or participant.kind is not ParticipantKind.CLOUD_SERVICE or participant.retired:
+    if not _is_in_use(contract.participants.get(subscription.participant)):
         return Problem("participant", "it is no cloud service that is in use", "name one of the contract")
     if subscription.route in routes:
         return Problem("name", f"there is a route {subscription.route!r}", "use another name")
     try:
+        if subscription.endpoint and not _is_in_use(contract.participants.get(SUBSCRIBERS)):
+            return Problem("protocol", f"there is no participant {SUBSCRIBERS!r}", "add it to the contract")
         new_subscription(
             subscription.participant,
             subscription.name,
@@ -131,3 +193,12 @@ def _problem(contract: Contract, subscription: Subscription, routes: Item) -> Pr
     except (ValueError, RecursionError) as error:
         return Problem("filter", f"not JSON: {error}", "subscribe again")
     return None
+
+
+def _is_in_use(participant: Participant | None) -> bool:
+    """Whether it is a cloud service, whose inbox a route may lead to."""
+    return (
+        participant is not None
+        and participant.kind is ParticipantKind.CLOUD_SERVICE
+        and not participant.retired
+    )

@@ -14,7 +14,8 @@ from lambdas.common.sqs import TAKEN, SqsSender
 class Letters:
     """Letters of `source` about events of `channel`, to the queue at the URL `outbox`.
 
-    A letter that cannot be delivered itself goes to `last_resort`, a dead-letter queue.
+    A letter that cannot be delivered itself goes to `last_resort`, a dead-letter queue. `route` is the one
+    that the events came by, where there is but one.
     """
 
     def __init__(
@@ -26,6 +27,7 @@ class Letters:
         sender: SqsSender,
         outbox: str,
         last_resort: str,
+        route: str | None = None,
     ) -> None:
         self._source = source
         self._contract = contract
@@ -33,6 +35,7 @@ class Letters:
         self._sender = sender
         self._outbox = outbox
         self._last_resort = last_resort
+        self._route = route
 
     def write(
         self,
@@ -60,6 +63,7 @@ class Letters:
             channel=self._channel.address,
             original=original.encode("utf-8", "surrogatepass"),
             contract_version=self._contract.version,
+            route=self._route,
             attempt=attempt,
             event=event,
         )

@@ -20,7 +20,7 @@ class QueueMessage:
     """One message of the source queue.
 
     `sent_at_ms` in Unix milliseconds; `attempt` counts from 1; `receipt` stands for this delivery of it;
-    `group` is the message group in a FIFO queue.
+    `group` is the message group in a FIFO queue; `route` is the one that led here, where a router sent it.
     """
 
     id: str
@@ -29,6 +29,7 @@ class QueueMessage:
     attempt: int
     receipt: str = ""
     group: str | None = None
+    route: str | None = None
 
 
 def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
@@ -41,6 +42,7 @@ def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
             attempt=int(record["attributes"]["ApproximateReceiveCount"]),
             receipt=record["receiptHandle"],
             group=record["attributes"].get("MessageGroupId"),
+            route=record.get("messageAttributes", {}).get("route", {}).get("stringValue"),
         )
         for record in event["Records"]
     ]

@@ -1,29 +1,20 @@
-"""The table of subscriptions: the routes that participants added themselves."""
+"""The table of subscriptions as functions read it: what is none there is said in their log."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from eventplane.contract.subscription import Subscription, read_subscription
+from eventplane import subscription_table
+from eventplane.contract.subscription import Item
 from lambdas.common.log import logger
 
 
-class SubscriptionTable:
-    """Reads `table` through a boto3 DynamoDB client. What it refuses is raised as botocore raises it."""
+class SubscriptionTable(subscription_table.SubscriptionTable):
+    """`table` through a boto3 DynamoDB client."""
 
     def __init__(self, client: Any, table: str) -> None:
-        self._client = client
-        self._table = table
+        super().__init__(client, table, _log_foreign)
 
-    def all(self) -> frozenset[Subscription]:
-        """Every subscription; an item that is none is logged and left out."""
-        found = set()
-        # Consistent, so that "in force within the interval" is true.
-        pages = self._client.get_paginator("scan").paginate(TableName=self._table, ConsistentRead=True)
-        for page in pages:
-            for item in page["Items"]:
-                try:
-                    found.add(read_subscription(item))
-                except (LookupError, TypeError):
-                    logger.warning("an item is no subscription", item=str(item)[:200])
-        return frozenset(found)
+
+def _log_foreign(item: Item) -> None:
+    logger.warning("an item is no subscription", item=str(item)[:200])

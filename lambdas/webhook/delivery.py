@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from eventplane.contract import Webhook
 from eventplane.envelope import Envelope
@@ -12,7 +12,7 @@ from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.webhook.endpoint import Endpoint, UnreachableError
-from lambdas.webhook.keys import SigningKeyError, SigningKeys
+from lambdas.webhook.keys import Keys, SigningKeyError
 from lambdas.webhook.pace import Pace
 from lambdas.webhook.request import to_request
 from lambdas.webhook.signature import signature_headers
@@ -29,6 +29,13 @@ class NoTimeError(Exception):
         self.seconds = seconds
 
 
+class Attempts(Protocol):
+    """Makes attempts at events."""
+
+    def attempt(self, event: Envelope, remaining_ms: Callable[[], int]) -> int | Failure:
+        """See `Delivery`."""
+
+
 class Delivery:
     """Posts events to `endpoint` as `webhook` says, in the name of `origin`."""
 
@@ -38,7 +45,7 @@ class Delivery:
         webhook: Webhook,
         origin: str,
         endpoint: Endpoint,
-        keys: SigningKeys,
+        keys: Keys,
         pace: Pace,
         clock: Clock,
         sleep: Callable[[float], None] = time.sleep,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -30,6 +30,13 @@ class SigningKeyError(EventPlaneError):
             f"secret {secret}: {problem}; put a key of {MIN_KEY_BYTES} bytes or more, as base64, into it"
         )
         self.secret = secret
+
+
+class Keys(Protocol):
+    """Where the keys come from."""
+
+    def get(self) -> tuple[bytes, ...]:
+        """All keys to sign with, the newest first. Raises `SigningKeyError`."""
 
 
 class SigningKeys:

@@ -22,7 +22,7 @@ from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
 from lambdas.common.visibility import Visibility
 from lambdas.webhook.backoff import LONGEST_S, Uniform, delay_s
-from lambdas.webhook.delivery import Delivery, NoTimeError
+from lambdas.webhook.delivery import Attempts, NoTimeError
 from lambdas.webhook.verdict import Failure
 
 
@@ -48,7 +48,7 @@ class WebhookService:
         contract: Contract,
         source: str,
         webhook: Webhook,
-        delivery: Delivery,
+        delivery: Attempts,
         visibility: Visibility,
         letters: Letters,
         archive: Archive,

@@ -9,7 +9,7 @@ from constructs import Construct
 
 from eventplane.contract import Channel, Participant, interest, subscription
 from stacks.config import Environment
-from stacks.constructs.client_tables import FILTER, allow_own_items, allow_subscriptions
+from stacks.constructs.client_tables import FILTER, allow_interest, allow_own_items, allow_subscriptions
 from stacks.constructs.contract_table import allow_read
 from stacks.constructs.customer_key import allow_key
 from stacks.constructs.queue_pair import find_channel_queue
@@ -72,7 +72,8 @@ class ParticipantPolicy(Construct):
     def _asking(
         self, environment: Environment, read: Sequence[str], replies: Sequence[str]
     ) -> Iterator[iam.PolicyStatement]:
-        """Who asks reads the replies, and who shall give them: the contract and all subscriptions."""
+        """Who asks reads the replies, and who shall give them: by contract, subscriptions and interest."""
         yield allow(read, replies)
         yield allow_read(self, environment=environment)
         yield allow_subscriptions(self, environment=environment)
+        yield allow_interest(self, environment=environment)

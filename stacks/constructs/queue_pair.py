@@ -7,7 +7,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel, Participant
-from eventplane.own_services import DOWNLINK
+from eventplane.own_services import DOWNLINK, SUBSCRIBERS
 from eventplane.presence import MONITOR
 from eventplane.resource_names import channel_queue as channel_queue_name
 from eventplane.resource_names import dead_letter_queue, is_fifo
@@ -62,6 +62,6 @@ def _inbox_visibility(environment: Environment, participant: Participant) -> Dur
         return environment.presence.recorder.visibility
     if participant.name == DOWNLINK:
         return environment.downlink.reader.visibility
-    if participant.inbox.webhook:
+    if participant.inbox.webhook or participant.name == SUBSCRIBERS:
         return environment.webhook.visibility
     return Duration.seconds(environment.inbox_visibility_s)

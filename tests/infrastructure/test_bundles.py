@@ -177,6 +177,34 @@ def test_the_fleets_handlers_start_from_their_assets_and_need_no_contract(
     assert started.returncode == 0, started.stderr
 
 
+@pytest.mark.parametrize("folder", ["subscriptions_api", "subscribers"])
+def test_the_handlers_of_subscriptions_start_from_their_assets(assembly: Path, folder: str) -> None:
+    (layer,) = resources(assembly, "Subscriptions", "AWS::Lambda::LayerVersion")
+    packages = asset(assembly, layer) / "python"
+    (function,) = [
+        each
+        for each in resources(assembly, "Subscriptions", "AWS::Lambda::Function")
+        if f".{folder}." in each.find("Handler")
+    ]
+    code = asset(assembly, function)
+    started = subprocess.run(
+        [sys.executable, "-S", "-W", "error", "-c", START, function.find("Handler")],
+        cwd=code,
+        env={
+            "PYTHONPATH": f"{code}{os.pathsep}{packages}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "LAMBDA_TASK_ROOT": str(code),
+            "AWS_DEFAULT_REGION": "us-east-1",
+            **dict.fromkeys(function.find("Environment", "Variables"), "1"),
+            "EVENTPLANE_INBOXES": '{"carers": "arn"}',
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert started.returncode == 0, started.stderr
+
+
 def test_a_function_has_its_own_code_and_nobody_elses(assembly: Path) -> None:
     for function in resources(assembly, "Routing", "AWS::Lambda::Function"):
         code = asset(assembly, function)

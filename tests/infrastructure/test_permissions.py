@@ -20,6 +20,7 @@ FOLDERS = {
     "DeliveryAudit": {"tap/*", "ledger/*", "handovers/*", "contracts/*", "audit/*"},
     "Compaction": {"tap/*", "ledger/*", "handovers/*", "compacted/*", "published/*", "compactions/*"},
     "Downlink": {"devices/*/inbox"},
+    "Subscribers": {"handovers/*"},
     "Erasure": {
         *("tap/*", "ledger/*", "handovers/*", "quarantine/*"),
         *("compacted/*", "audit/*", "erasures/*"),

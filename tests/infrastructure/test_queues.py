@@ -114,6 +114,7 @@ def test_every_source_queue_has_one_function_of_its_own(templates: Templates, co
             "presence",
             "presence-monitor-inbox",
             "replay",
+            "subscribers-inbox",
             *outboxes,
         ]
     )

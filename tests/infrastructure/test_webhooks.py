@@ -11,8 +11,8 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
+from eventplane.webhook_url import url_problem
 from stacks.config import ENVIRONMENTS, EnvironmentSettingError, environment
-from stacks.webhook_url import url_problem
 from tests.infrastructure.templates import Resource, Templates, statements, words
 
 URL = "https://events.alarm-centre.example/v1?site=7"
@@ -125,14 +125,19 @@ def test_the_function_may_do_what_it_does_and_nothing_else(hooked: Templates) ->
 
 def test_the_key_is_made_by_aws_and_stays_in_production() -> None:
     templates = templates_of(contract_with(), "prod")
-    (secret,) = templates.of("AWS::SecretsManager::Secret")
-    assert secret.stack == "messaging"
-    assert secret.find("GenerateSecretString") == {
-        "PasswordLength": 64,
-        "ExcludeCharacters": string.punctuation,
-    }
-    assert secret.find("SecretString") is None
-    assert secret.attributes["DeletionPolicy"] == "Retain"
+    secrets = templates.of("AWS::SecretsManager::Secret")
+    assert [each.find("Name") for each in secrets] == [
+        "eventplane-prod-alarm-centre-webhook",
+        "eventplane-prod-subscribers-webhook",
+    ]
+    for secret in secrets:
+        assert secret.stack == "messaging"
+        assert secret.find("GenerateSecretString") == {
+            "PasswordLength": 64,
+            "ExcludeCharacters": string.punctuation,
+        }
+        assert secret.find("SecretString") is None
+        assert secret.attributes["DeletionPolicy"] == "Retain"
 
 
 @pytest.mark.parametrize("transport", ["sqs", "sqs_fifo"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import boto3
 import pytest
 
-from eventplane.contract import Contract, compile_contract
+from eventplane.announcement import new_announcement
+from eventplane.contract import Contract, compile_contract, interest
 from eventplane.contract.publication import KEY, Head, contract_item, head_item
 from eventplane.contract.subscription import PARTITION, SORT, new_subscription, subscription_item
 from eventplane.conversation.circuit import OPENS_AFTER, Circuit
@@ -304,14 +306,21 @@ class TestSharedQueue:
                 asking.result(SECONDS)
 
 
+TABLES = {"contracts": [KEY], "subscriptions": [PARTITION, SORT], "interest": [PARTITION, interest.SORT]}
+
+
+def in_force_for(participant: str, deployed: Contract, dynamodb: Any) -> ContractInForce:
+    return ContractInForce(participant, deployed, dynamodb, **{name: name for name in TABLES})
+
+
 class TestContractInForce:
-    """The deployed contract, what is published, and what is subscribed."""
+    """The deployed contract, what is published, subscribed and announced."""
 
     @pytest.fixture
     def tables(self, aws: None, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(contract_in_force, "REFRESH_S", 0.0)
         dynamodb = boto3.client("dynamodb")
-        for name, keys in (("contracts", [KEY]), ("subscriptions", [PARTITION, SORT])):
+        for name, keys in TABLES.items():
             dynamodb.create_table(
                 TableName=name,
                 KeySchema=[
@@ -328,7 +337,7 @@ class TestContractInForce:
 
     def test_it_follows_the_tables(self, tables: Any) -> None:
         deployed = plane()
-        in_force = ContractInForce("desk", deployed, tables, "contracts", "subscriptions")
+        in_force = in_force_for("desk", deployed, tables)
         assert self.names(in_force) == {"porter"}
         published = self.without_porter()
         tables.put_item(TableName="contracts", Item=contract_item(published))
@@ -340,17 +349,25 @@ class TestContractInForce:
         tables.put_item(TableName="subscriptions", Item={PARTITION: {"S": "x"}, SORT: {"S": "broken"}})
         assert self.names(in_force) == {"porter"}
         with pytest.raises(NotAskingFromCore):
-            ContractInForce("porter", deployed, tables, "contracts", "subscriptions").handlers(ask())
+            in_force_for("porter", deployed, tables).handlers(ask())
+
+    def test_who_announced_something_else_is_not_expected_while_its_lease_lasts(self, tables: Any) -> None:
+        in_force = in_force_for("desk", plane(), tables)
+        other = new_announcement("porter", [{"exact": {"type": "org.example.other.v1"}}])
+        for until_s, expected in ((time.time() + SECONDS, set()), (time.time() - 1, {"porter"})):
+            item = interest.interest_item(interest.Leased(other, int(until_s)), "one")
+            tables.put_item(TableName="interest", Item=item)
+            assert self.names(in_force) == expected
 
     def test_what_is_published_and_broken_replaces_nothing(self, tables: Any) -> None:
         deployed = plane()
         head = Head(deployed.version, "0123456789abcdef", None, NOW)
         tables.put_item(TableName="contracts", Item=head_item(head))
-        in_force = ContractInForce("desk", deployed, tables, "contracts", "subscriptions")
+        in_force = in_force_for("desk", deployed, tables)
         assert self.names(in_force) == {"porter"}
 
     def test_tables_that_do_not_answer_are_named(self, aws: None) -> None:
-        in_force = ContractInForce("desk", plane(), boto3.client("dynamodb"), "contracts", "subscriptions")
+        in_force = in_force_for("desk", plane(), boto3.client("dynamodb"))
         with pytest.raises(UnavailableError, match="desk"):
             in_force.handlers(ask())
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import load_contract
-from eventplane.contract import ContractError, Place, load_compiled
+from eventplane.contract import Contract, ContractError, Place, compile_contract, load_compiled
 from eventplane.contract.subscription import (
     MAX_FILTER_BYTES,
+    MAX_NAME,
+    MAX_OWN,
     MAX_SUBSCRIPTIONS,
     Subscription,
     new_subscription,
     read_subscription,
+    subscribed_routes,
     subscription_item,
     with_subscriptions,
 )
@@ -33,6 +37,7 @@ def subscription(name: str = "news", participant: str = "family-app", filter: ob
     ("name", "filter", "path"),
     [
         ("Not A Name", NEWS, "name"),
+        ("n" * (MAX_NAME + 1), NEWS, "name"),
         ("news", {}, "filter"),
         ("news", {"exact": {"type": 5}}, "filter.exact.type"),
         ("news", {"sql": "type = ("}, "filter.sql"),
@@ -93,8 +98,60 @@ def test_a_name_is_taken_once() -> None:
     assert len(derived.routes) == len(CONTRACT.routes) + 1
 
 
+def crowded(services: int) -> Contract:
+    """The plane's contract with so many more services in the cloud."""
+    document = json.loads(CONTRACT.canonical)
+    service = {"kind": "cloud_service", "description": "One of many."}
+    document["participants"] |= {f"many{number}": service for number in range(services)}
+    return compile_contract(document, "test")
+
+
 def test_their_number_is_bounded() -> None:
-    many = [subscription(f"n{number}") for number in range(MAX_SUBSCRIPTIONS + 1)]
-    derived, refused = with_subscriptions(CONTRACT, many)
-    assert len(derived.routes) == len(CONTRACT.routes) + MAX_SUBSCRIPTIONS
-    assert len(refused) == 1
+    services = MAX_SUBSCRIPTIONS // MAX_OWN + 1
+    contract = crowded(services)
+    many = [
+        subscription(f"n{number}", f"many{service}")
+        for service in range(services)
+        for number in range(MAX_OWN)
+    ]
+    derived, refused = with_subscriptions(contract, many)
+    assert len(derived.routes) == len(contract.routes) + MAX_SUBSCRIPTIONS
+    assert len(refused) == MAX_OWN
+
+
+def test_nobody_takes_the_room_of_the_others() -> None:
+    own = [subscription(f"n{number}") for number in range(MAX_OWN + 1)]
+    derived, refused = with_subscriptions(CONTRACT, [*own, subscription(participant="carers")])
+    assert len(derived.routes) == len(CONTRACT.routes) + MAX_OWN + 1
+    assert {each.participant for each in refused} == {"family-app"}
+
+
+ENDPOINT = new_subscription(
+    "carers", "posted", NEWS, NOW, json.dumps({"protocol": "HTTP", "sink": "https://example.org/"})
+)
+
+
+def test_an_endpoints_route_leads_to_the_subscribers() -> None:
+    derived, _ = with_subscriptions(CONTRACT, [ENDPOINT, subscription()])
+    assert {each.name: each.destination for each in subscribed_routes(derived)} == {
+        "carers-subscribes-posted": "subscribers.inbox",
+        "family-app-subscribes-news": "family-app.inbox",
+    }
+
+
+@pytest.mark.parametrize("is_retired", [True, False])
+def test_without_the_subscribers_only_their_routes_are_left_out(is_retired: bool) -> None:
+    document = json.loads(CONTRACT.canonical)
+    if is_retired:
+        document["participants"]["subscribers"]["retired"] = True
+    else:
+        del document["participants"]["subscribers"]
+    derived, refused = with_subscriptions(compile_contract(document, "test"), [ENDPOINT, subscription()])
+    assert list(refused) == [ENDPOINT]
+    assert [each.name for each in subscribed_routes(derived)] == ["family-app-subscribes-news"]
+
+
+@pytest.mark.parametrize("document", ["{", "[]", "null", "5", "[" * 9_000])
+def test_a_document_that_says_nothing_leads_to_the_own_inbox(document: str) -> None:
+    odd = replace(subscription(), document=document)
+    assert (odd.properties, odd.destination) == ({}, "family-app.inbox")

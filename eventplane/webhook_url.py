@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from urllib.parse import urlsplit
 
 from eventplane.uri import is_uri
 
+_URL = re.compile(
+    r"(?P<scheme>[a-z]+)://(?P<user>[^/?#@]*@)?(?P<host>\[[^\]]*\]|[^/?#:@]+)(?::(?P<port>[0-9]*))?"
+    r"(?:[/?][^#]*)?(?P<fragment>#.*)?",
+    re.IGNORECASE,
+)
 _HOST = re.compile(
     r"(?=.{1,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
 )
@@ -18,22 +22,19 @@ def url_problem(url: str, *, is_emulated: bool) -> str | None:
 
     An emulated environment may use plain HTTP and any host: its endpoints run beside it.
     """
-    try:
-        parts = urlsplit(url)
-        has_port = parts.port is None or parts.port > 0
-    except ValueError:
-        return "is no URL"
-    if not is_uri(url) or not parts.hostname or not has_port:
+    parts = _URL.fullmatch(url)
+    if not is_uri(url) or parts is None or not 0 < int(parts["port"] or 443) < 65_536:
         return "is no URL with a host"
-    if parts.username is not None or parts.password is not None:
+    if parts["user"] is not None:
         return "carries credentials, which would stand in templates; requests are signed instead"
-    if parts.fragment:
+    if parts["fragment"]:
         return "has a fragment, which is never sent"
+    scheme = parts["scheme"].lower()
     if is_emulated:
-        return None if parts.scheme in ("http", "https") else "is neither https:// nor http://"
-    if parts.scheme != "https":
+        return None if scheme in ("http", "https") else "is neither https:// nor http://"
+    if scheme != "https":
         return "is not https://"
-    return _host_problem(parts.hostname)
+    return _host_problem(parts["host"].lower().strip("[]"))
 
 
 def _host_problem(host: str) -> str | None:

@@ -1,0 +1,104 @@
+"""The table of subscriptions: the one way to read and to change it.
+
+The client is the caller's, so that functions, commands and programs agree on every attribute and the core
+needs no SDK. What the client refuses is raised as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from eventplane.contract.subscription import (
+    DOCUMENT,
+    PARTITION,
+    Item,
+    Subscription,
+    read_subscription,
+    subscription_item,
+    subscription_key,
+)
+
+
+class SubscriptionTable:
+    """`table` through a boto3 DynamoDB client. An item that is no subscription goes to `on_foreign` only."""
+
+    def __init__(self, client: Any, table: str, on_foreign: Callable[[Item], None] = lambda _: None) -> None:
+        self._client = client
+        self._table = table
+        self._on_foreign = on_foreign
+
+    def all(self) -> frozenset[Subscription]:
+        """Every subscription."""
+        return frozenset(self._read("scan"))
+
+    def of(self, participant: str) -> list[Subscription]:
+        """Those of `participant`, by name."""
+        found = self._read(
+            "query",
+            KeyConditionExpression="#p = :p",
+            ExpressionAttributeNames={"#p": PARTITION},
+            ExpressionAttributeValues={":p": {"S": participant}},
+        )
+        return list(found)
+
+    def get(self, participant: str, name: str) -> Subscription | None:
+        """The subscription `name` of `participant`."""
+        key = subscription_key(participant, name)
+        answer = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True)
+        return next(self._subscriptions([answer["Item"]]), None) if "Item" in answer else None
+
+    def add(self, subscription: Subscription) -> bool:
+        """Write `subscription` unless its name is taken; whether it was written."""
+        return self._write(
+            "put_item",
+            Item=subscription_item(subscription),
+            ConditionExpression="attribute_not_exists(#p)",
+            ExpressionAttributeNames={"#p": PARTITION},
+        )
+
+    def replace(self, before: Subscription, after: Subscription) -> bool:
+        """Write `after` if `before` is still there as it was; whether it was written."""
+        return self._write("put_item", Item=subscription_item(after), **_unchanged(before))
+
+    def remove(self, subscription: Subscription) -> bool:
+        """Delete `subscription` if it is still there as it was; whether it was deleted."""
+        key = subscription_key(subscription.participant, subscription.name)
+        return self._write("delete_item", Key=key, **_unchanged(subscription))
+
+    def _write(self, operation: str, **request: Any) -> bool:
+        try:
+            getattr(self._client, operation)(TableName=self._table, **request)
+        except self._client.exceptions.ConditionalCheckFailedException:
+            return False
+        return True
+
+    def _read(self, operation: str, **request: Any) -> Iterator[Subscription]:
+        # Consistent, so that "in force within the interval" is true.
+        pages = self._client.get_paginator(operation).paginate(
+            TableName=self._table, ConsistentRead=True, **request
+        )
+        for page in pages:
+            yield from self._subscriptions(page["Items"])
+
+    def _subscriptions(self, items: list[Item]) -> Iterator[Subscription]:
+        for item in items:
+            try:
+                yield read_subscription(item)
+            except (LookupError, TypeError):
+                self._on_foreign(item)
+
+
+def _unchanged(subscription: Subscription) -> Item:
+    """The condition that the item is what `subscription` was read from; it is small, so all of it counts."""
+    names = {f"#{name}": name for name in (PARTITION, "filter", "created_at", DOCUMENT)}
+    item = subscription_item(subscription)
+    values = {f":{name}": item[name] for name in names.values() if name in item}
+    terms = [
+        f"#{name} = :{name}" if name in item else f"attribute_not_exists(#{name})" for name in names.values()
+    ]
+    return {
+        "ConditionExpression": " AND ".join(terms),
+        "ExpressionAttributeNames": names,
+        "ExpressionAttributeValues": values,
+    }

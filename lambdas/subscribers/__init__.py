@@ -1,0 +1,1 @@
+"""Subscribers: posts events to the HTTPS endpoints that participants subscribed by the API."""

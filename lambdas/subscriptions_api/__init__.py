@@ -1,0 +1,1 @@
+"""Subscriptions API: participants add, change and end their own routes over HTTP."""

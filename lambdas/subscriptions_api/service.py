@@ -1,0 +1,220 @@
+"""The operations on a participant's subscriptions: create, retrieve, query, update, delete."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from eventplane.contract import ContractError
+from eventplane.contract.canonical import canonical_bytes
+from eventplane.contract.subscription import MAX_OWN, Subscription, name_problem, new_subscription
+from eventplane.subscription_table import SubscriptionTable
+from lambdas.common.clock import Clock
+from lambdas.subscriptions_api.document import Proposal, read_proposal, written
+from lambdas.subscriptions_api.errors import (
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    PreconditionError,
+    QuotaError,
+)
+
+AsksConsent = Callable[[str, int | None], int | None]
+"""Asks the endpoint at a URL for consent to so many requests a minute (None: no limit); how many it allows.
+
+Raises `InvalidError` where it does not consent.
+"""
+
+ATTEMPTS: Final = 5
+"""How often a writer without a condition tries again; writers of one subscription are rare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """If-Match and If-None-Match of a request, '' where it has none; entity tags, or an asterisk."""
+
+    match: str = ""
+    none_match: str = ""
+
+    def check(self, tag: str | None) -> None:
+        """Raises `PreconditionError` unless what is there, with the entity `tag`, is as the request wants."""
+        if self.match and not _names(self.match, tag):
+            raise PreconditionError("it is not what If-Match names; retrieve it again")
+        if self.none_match and _names(self.none_match, tag):
+            raise PreconditionError("it is what If-None-Match names; choose another id, or drop the header")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A subscription as callers read it, with the entity `tag` of just this content."""
+
+    document: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return str(self.document["id"])
+
+    @property
+    def tag(self) -> str:
+        return f'"{hashlib.sha256(canonical_bytes(self.document)).hexdigest()[:32]}"'
+
+
+class SubscriptionService:
+    """Those in `table`; `inboxes` has the ARN of the inbox of each participant that may subscribe.
+
+    Before events are posted to a new sink, its `consent` is asked for.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: SubscriptionTable,
+        inboxes: Mapping[str, str],
+        consent: AsksConsent,
+        is_emulated: bool,
+        clock: Clock,
+        new_id: Callable[[], str] = lambda: f"s{secrets.token_hex(8)}",
+    ) -> None:
+        self._table = table
+        self._inboxes = inboxes
+        self._consent = consent
+        self._is_emulated = is_emulated
+        self._clock = clock
+        self._new_id = new_id
+
+    def create(self, participant: str, proposed: object) -> Found:
+        """A new subscription under an id of the plane's choice; an `id` in `proposed` is ignored.
+
+        Raises `InvalidError`, `NotFoundError`, `QuotaError`, `ConflictError`.
+        """
+        proposal = self._consented(self._proposal(participant, proposed))
+        for _ in range(ATTEMPTS):
+            subscription = self._new(participant, self._new_id(), proposal)
+            if self._add(subscription):
+                return self._found(subscription)
+        raise ConflictError("no id was free; try again")
+
+    def retrieve(self, participant: str, id: str) -> Found:
+        """Raises `NotFoundError`."""
+        self._inbox(participant)
+        return self._found(self._get(participant, id))
+
+    def query(self, participant: str) -> list[Found]:
+        """All of `participant`, by id. Raises `NotFoundError`."""
+        self._inbox(participant)
+        return [self._found(each) for each in self._table.of(participant)]
+
+    def update(
+        self, participant: str, id: str, proposed: object, conditions: Conditions
+    ) -> tuple[Found, bool]:
+        """Make the subscription `id` what is `proposed`, a new one if there is none; and whether it is new.
+
+        Raises `InvalidError`, `NotFoundError`, `QuotaError`, `ConflictError`, `PreconditionError`.
+        """
+        proposal = self._proposal(participant, proposed)
+        if isinstance(proposed, dict) and proposed.get("id", id) != id:
+            raise InvalidError(f"`id` in the body is not {id!r} of the path; leave it out")
+        # Before anybody is asked for consent: what is no name, and what cannot be compiled.
+        self._new(participant, id, proposal)
+        is_consented = False
+        for _ in range(ATTEMPTS):
+            before = self._table.get(participant, id)
+            conditions.check(self._found(before).tag if before else None)
+            if not is_consented and not (before and proposal.has_consent_of(before)):
+                proposal, is_consented = self._consented(proposal), True
+            if before is None:
+                subscription = self._new(participant, id, proposal)
+                if self._add(subscription):
+                    return self._found(subscription), True
+            else:
+                subscription = self._new(participant, id, proposal, created_at=before.created_at)
+                if self._table.replace(before, subscription):
+                    return self._found(subscription), False
+        raise _contended(id)
+
+    def delete(self, participant: str, id: str, conditions: Conditions) -> Found:
+        """End the subscription `id`; what it was. Raises `NotFoundError`, `PreconditionError`."""
+        self._inbox(participant)
+        for _ in range(ATTEMPTS):
+            before = self._get(participant, id)
+            found = self._found(before)
+            conditions.check(found.tag)
+            if self._table.remove(before):
+                return found
+        raise _contended(id)
+
+    def signed_route(self, participant: str, id: str) -> str:
+        """The route of the subscription `id`, which its key is drawn from.
+
+        Raises `NotFoundError`, also for one whose events are not posted.
+        """
+        self._inbox(participant)
+        subscription = self._get(participant, id)
+        if subscription.endpoint is None:
+            raise NotFoundError(f"{id!r} is not posted anywhere, so nothing is signed")
+        return subscription.route
+
+    def _proposal(self, participant: str, proposed: object) -> Proposal:
+        return read_proposal(proposed, self._inbox(participant), is_emulated=self._is_emulated)
+
+    def _consented(self, proposal: Proposal) -> Proposal:
+        """What the sink agrees to, if it is an endpoint. Raises `InvalidError`."""
+        if proposal.endpoint is None:
+            return proposal
+        return proposal.at_most(self._consent(proposal.endpoint, proposal.rate))
+
+    def _inbox(self, participant: str) -> str:
+        try:
+            return self._inboxes[participant]
+        except KeyError:
+            raise NotFoundError(
+                f"{participant!r} is no cloud service that is in use; name one of the contract"
+            ) from None
+
+    def _get(self, participant: str, id: str) -> Subscription:
+        # What is no name is in no table, and may be longer than a key can be.
+        found = None if name_problem(id) else self._table.get(participant, id)
+        if found is None:
+            raise NotFoundError(f"{participant} has no subscription {id!r}; query which there are")
+        return found
+
+    def _new(
+        self, participant: str, id: str, proposal: Proposal, created_at: str | None = None
+    ) -> Subscription:
+        now = datetime.fromtimestamp(self._clock() / 1_000, UTC).isoformat(timespec="milliseconds")
+        try:
+            return new_subscription(participant, id, proposal.filter, created_at or now, proposal.text)
+        except ContractError as error:
+            raise InvalidError("the subscription is not valid; see `problems`", error.problems) from error
+
+    def _add(self, subscription: Subscription) -> bool:
+        """Write it unless its id is taken. Raises `QuotaError`."""
+        full = QuotaError(f"{subscription.participant} has {MAX_OWN} subscriptions; delete one first")
+        if len(self._table.of(subscription.participant)) >= MAX_OWN:
+            raise full
+        if not self._table.add(subscription):
+            return False
+        # Others may have counted at the same time. Whoever sees too many withdraws: there are never more, and
+        # the oldest count for routers meanwhile.
+        if len(self._table.of(subscription.participant)) > MAX_OWN:
+            self._table.remove(subscription)
+            raise full
+        return True
+
+    def _found(self, subscription: Subscription) -> Found:
+        return Found(written(subscription, self._inboxes[subscription.participant]))
+
+
+def _contended(id: str) -> ConflictError:
+    return ConflictError(f"others keep changing {id!r}; try again")
+
+
+def _names(header: str, tag: str | None) -> bool:
+    """Whether the `header` names an entity with `tag`, None where there is no entity (RFC 9110, 13.1)."""
+    if header.strip() == "*":
+        return tag is not None
+    return tag in [each.strip() for each in header.split(",")]

@@ -1,0 +1,84 @@
+"""The Subscriptions API: who may call what, and what its functions may do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from eventplane.contract import Contract, ParticipantKind
+from eventplane.own_services import OWN_SERVICES
+from tests.infrastructure.templates import Resource, Templates, statements, words
+
+
+def own(templates: Templates, type: str) -> list[Resource]:
+    return [each for each in templates.of(type) if each.stack == "subscriptions"]
+
+
+def function(templates: Templates, folder: str) -> Resource:
+    (found,) = (
+        each
+        for each in own(templates, "AWS::Lambda::Function")
+        if each.find("Handler") == f"lambdas.{folder}.handler.handle"
+    )
+    return found
+
+
+def granted(templates: Templates, folder: str) -> dict[str, list[str]]:
+    (id, _) = function(templates, folder).find("Role")["Fn::GetAtt"]
+    (role,) = (each for each in own(templates, "AWS::IAM::Role") if each.id == id)
+    found: dict[str, list[str]] = {}
+    for statement in statements(role):
+        for action in words(statement["Action"]) if "Resource" in statement else []:
+            found.setdefault(action, []).extend(words(statement["Resource"]))
+    return found
+
+
+def test_each_participant_has_a_policy_of_its_own_paths_and_the_planes_services_have_none(
+    dev: Templates, contract: Contract
+) -> None:
+    policies: dict[str, Any] = {
+        each.find("ManagedPolicyName"): list(statements(each)) for each in own(dev, "AWS::IAM::ManagedPolicy")
+    }
+    services = {each.name for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)} - OWN_SERVICES
+    assert set(policies) == {f"eventplane-dev-{name}-subscriptions" for name in services}
+    for name in services:
+        (statement,) = policies[f"eventplane-dev-{name}-subscriptions"]
+        assert statement["Action"] == "execute-api:Invoke"
+        path = f"/$default/*/participants/{name}/subscriptions"
+        assert [each["Fn::Join"][1][-1] for each in statement["Resource"]] == [path, f"{path}/*"]
+    known = json.loads(inboxes(dev))
+    assert set(known) == services
+
+
+def inboxes(templates: Templates) -> str:
+    """The variable of the function, with the parts that AWS fills in left out."""
+    parts = function(templates, "subscriptions_api").find("Environment", "Variables")["EVENTPLANE_INBOXES"]
+    return "".join(each for each in parts["Fn::Join"][1] if isinstance(each, str))
+
+
+def test_the_api_may_change_the_table_and_read_the_key_and_nothing_else(dev: Templates) -> None:
+    may = granted(dev, "subscriptions_api")
+    tables = {action.partition(":")[2] for action in may if action.startswith("dynamodb:")}
+    assert tables == {"GetItem", "Query", "PutItem", "DeleteItem"}
+    others = {each for each in may if not each.startswith(("dynamodb:", "xray:"))}
+    assert others == {"secretsmanager:GetSecretValue"}
+
+
+def test_what_posts_to_endpoints_writes_its_outbox_and_its_records_only(dev: Templates) -> None:
+    may = granted(dev, "subscribers")
+    assert {each.rpartition("-dev-")[2] for each in may["sqs:SendMessage"]} == {
+        'subscribers-outbox"]]}',
+        'subscribers-inbox-dlq"]]}',
+    }
+    assert {each for each in may if each.startswith(("dynamodb:", "s3:", "secrets"))} == {
+        "dynamodb:Scan",
+        "s3:PutObject",
+        "secretsmanager:GetSecretValue",
+    }
+
+
+def test_only_the_emulated_cloud_lets_endpoints_be_anywhere(dev: Templates, local: Templates) -> None:
+    for templates, where in ((dev, "internet"), (local, "anywhere")):
+        for folder in ("subscriptions_api", "subscribers"):
+            variables = function(templates, folder).find("Environment", "Variables")
+            assert variables["EVENTPLANE_SINKS"] == where

@@ -1,0 +1,260 @@
+"""The Subscriptions API over real HTTP: signatures, policies, its own description, events to an inbox."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import requests
+import schemathesis
+import yaml
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from schemathesis import openapi
+
+from eventplane.envelope import parse_event, write_event
+from eventplane.ingest import IngestFrame, frame_text
+from eventplane_client import ClientSettings, Mode, connect
+from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError
+from eventplane_client.signed_http import HttpAnswer, SignedHttp
+from local.cloud import CloudEndpoint
+from local.demo.plane import Plane
+from tests.endpoint import EndpointServer, answer, silence
+from tests.eventually import eventually
+from tests.integration.client.test_in_the_cloud import enter_as
+from tests.integration.test_webhook import verify
+
+SECONDS = 60
+DOCUMENT = Path(__file__).parents[2] / "docs" / "subscriptions-api.openapi.yaml"
+NEWS = "org.example.subscribed-news.v1"
+_NUMBERS = count(1)
+
+
+def api_url(plane: Plane) -> str:
+    """The emulator's own form of the URL: names below `localhost` are not resolved everywhere."""
+    return f"{plane.cloud.url}/_aws/execute-api/{plane.outputs['SubscriptionsApiId']}"
+
+
+def caller(plane: Plane, participant: str) -> CloudEndpoint:
+    """The cloud as somebody with the API's policy of `participant` may enter it."""
+    iam = plane.cloud.client("iam")
+    user = f"{participant}-caller-{next(_NUMBERS)}"
+    iam.create_user(UserName=user)
+    arn = f"arn:aws:iam::{plane.cloud.account}:policy/eventplane-local-{participant}-subscriptions"
+    iam.attach_user_policy(UserName=user, PolicyArn=arn)
+    key = iam.create_access_key(UserName=user)["AccessKey"]
+    return replace(plane.cloud, access_key_id=key["AccessKeyId"], secret_access_key=key["SecretAccessKey"])
+
+
+def session(cloud: CloudEndpoint) -> boto3.Session:
+    return boto3.Session(cloud.access_key_id, cloud.secret_access_key, region_name=cloud.region)
+
+
+Call = Callable[..., HttpAnswer]
+
+
+@pytest.fixture(scope="module")
+def carers(plane: Plane) -> Call:
+    """Calls a path below `/participants`, as the carers' program."""
+    http = SignedHttp(api_url(plane), session(caller(plane, "carers")))
+    return lambda method, path, *given, **headers: http.request(
+        method, f"/participants/{path}", *given, **headers
+    )
+
+
+def inbox(plane: Plane, participant: str = "carers") -> str:
+    return f"arn:aws:sqs:{plane.cloud.region}:{plane.cloud.account}:eventplane-local-{participant}-inbox"
+
+
+def wanted(plane: Plane, *types: str) -> dict[str, Any]:
+    return {"types": list(types), "protocol": "SQS", "sink": inbox(plane)}
+
+
+def test_only_who_signs_and_has_the_participants_policy_comes_in(plane: Plane, carers: Call) -> None:
+    assert carers("GET", "carers/subscriptions").status == 200
+    for path in ("family-app/subscriptions", "family-app/subscriptions/news"):
+        for method in ("GET", "PUT", "DELETE"):
+            assert carers(method, path).status == 403
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(f"{api_url(plane)}/participants/carers/subscriptions")  # noqa: S310 - ours
+    liar = boto3.Session(caller(plane, "carers").access_key_id, "wrong", region_name=plane.cloud.region)
+    assert SignedHttp(api_url(plane), liar).request("GET", "/participants/carers/subscriptions").status == 403
+
+
+def enter(plane: Plane) -> None:
+    """News, as the ingest rule hands them over."""
+    event = write_event({"id": f"s{next(_NUMBERS)}", "source": "/news", "type": NEWS})
+    frame = IngestFrame(event.json.encode(), "devices/a/outbox", "a", "", time.time_ns() // 1_000_000)
+    plane.cloud.client("sqs").send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=frame_text(frame))
+
+
+def test_events_come_while_it_lasts(plane: Plane, carers: Call) -> None:
+    sqs = plane.cloud.client("sqs")
+    queue = plane.inboxes["carers"]
+    found: list[str] = []
+
+    def arrives() -> bool:
+        enter(plane)
+        got = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=2, MaxNumberOfMessages=10)
+        for each in got.get("Messages", []):
+            sqs.delete_message(QueueUrl=queue, ReceiptHandle=each["ReceiptHandle"])
+            if parse_event(each["Body"]).type == NEWS:
+                found.append(each["Body"])
+        return bool(found)
+
+    assert carers("PUT", "carers/subscriptions/api-news", wanted(plane, NEWS)).status == 201
+    assert eventually(arrives, SECONDS)
+    assert carers("DELETE", "carers/subscriptions/api-news").status == 200
+
+    def has_ended() -> bool:
+        found.clear()
+        return not arrives()
+
+    assert eventually(has_ended, SECONDS)
+
+
+def test_an_endpoint_that_consents_gets_events_and_another_that_is_down_does_not_hold_them_up(
+    plane: Plane, carers: Call
+) -> None:
+    origin = "eventplane-local"
+    consents = answer(200, webhook_allowed_origin=origin)
+    with EndpointServer(consents) as good, EndpointServer(consents, *[silence] * 100) as bad:
+        for name, server in (("good", good), ("bad", bad)):
+            sink = {"types": [NEWS], "protocol": "HTTP", "sink": server.url()}
+            created = carers("PUT", f"carers/subscriptions/{name}", sink)
+            assert created.status == 201, created.document
+        (key,) = carers("GET", "carers/subscriptions/good/signing-key").document["keys"]
+        assert carers("GET", "family-app/subscriptions/good/signing-key").status == 403
+
+        def arrives() -> bool:
+            enter(plane)
+            return len(good.received) > 3
+
+        assert eventually(arrives, SECONDS)
+        asked, *events = good.received
+        assert asked.method == "OPTIONS"
+        for each in events:
+            assert each.headers["webhook-request-origin"] == origin
+            assert verify.is_genuine([key], each.headers, each.body)
+        for name in ("good", "bad"):
+            assert carers("DELETE", f"carers/subscriptions/{name}").status == 200
+    refused = carers("PUT", "carers/subscriptions/none", {"protocol": "HTTP", "sink": good.url()})
+    assert (refused.status, refused.document["problems"][0]["path"]) == (400, "sink")
+
+
+def test_the_client_library_subscribes_by_the_api_without_rights_on_the_table(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = caller(plane, "carers")
+    user = cloud.client("sts").get_caller_identity()["Arn"].rpartition("/")[2]
+    arns = [inbox(plane), inbox(plane).replace("-inbox", "-outbox")]
+    allowed = {"Effect": "Allow", "Action": ["sqs:GetQueueUrl", "sqs:GetQueueAttributes"], "Resource": arns}
+    plane.cloud.client("iam").put_user_policy(
+        UserName=user,
+        PolicyName="queues",
+        PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [allowed]}),
+    )
+    enter_as(cloud, monkeypatch)
+    given = {"mode": Mode.AT_LEAST_ONCE, "subscriptions": api_url(plane)}
+    with connect(ClientSettings("carers", "sqs:local", **given)) as client:
+        client.subscribe({"exact": {"type": NEWS}}, name="by-client")
+        client.subscribe({"exact": {"type": NEWS}}, name="by-client")
+        with pytest.raises(AlreadySubscribedError):
+            client.subscribe({"exact": {"type": "other"}}, name="by-client")
+        client.unsubscribe("by-client")
+        with pytest.raises(NotSubscribedError):
+            client.unsubscribe("by-client")
+
+
+def test_of_racing_subscribers_each_is_told_how_it_ended(plane: Plane, carers: Call) -> None:
+    path = "carers/subscriptions/raced"
+    tag = carers("PUT", path, wanted(plane, "first")).headers["etag"]
+    start = threading.Barrier(4)
+    answers: dict[str, HttpAnswer] = {}
+
+    def change(type: str) -> None:
+        start.wait()
+        answers[type] = carers("PUT", path, wanted(plane, type), if_match=tag)
+
+    threads = [threading.Thread(target=change, args=(f"t{each}",)) for each in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    (winner,) = (type for type, answer in answers.items() if answer.status == 200)
+    assert sorted(each.status for each in answers.values()) == [200, 412, 412, 412]
+    assert carers("GET", path).document["types"] == [winner]
+    carers("DELETE", path)
+
+
+class Signed(requests.auth.AuthBase):
+    """Signs what is about to be sent."""
+
+    def __init__(self, cloud: CloudEndpoint) -> None:
+        self._cloud = cloud
+
+    def __call__(self, request: Any) -> Any:
+        body = request.body.encode() if isinstance(request.body, str) else request.body
+        # What is sent is signed as it is; only the host counts among the headers.
+        signed = AWSRequest(request.method, request.url, {}, body)
+        SigV4Auth(session(self._cloud).get_credentials(), "execute-api", self._cloud.region).add_auth(signed)
+        request.headers.update(dict(signed.headers.items()))
+        return request
+
+
+FUZZED = "family-app"
+
+openapi.format("cesql", st.sampled_from(["TRUE", "type LIKE 'org.%'", "EXISTS subject", "LENGTH(id) = 3"]))
+openapi.format("participant", st.just(FUZZED))
+openapi.format("own-inbox", st.just(f"arn:aws:sqs:us-east-1:000000000000:eventplane-local-{FUZZED}-inbox"))
+openapi.format("endpoint", st.just("http://127.0.0.1:9/nobody"))
+openapi.format("event-source", st.sampled_from(["/homes/1", "https://example.org/a?b", "urn:x:1"]))
+openapi.format("entity-tag", st.just("*"))
+
+document = yaml.safe_load(DOCUMENT.read_text())
+# Every request is signed below; that it has to be is the first test.
+del document["security"]
+# An endpoint has to consent: its tests are above.
+inbox_only = document["components"]["schemas"]["ProposedSubscription"]
+inbox_only["oneOf"] = inbox_only["oneOf"][:1]
+# A condition that does not hold says nothing against the data.
+statuses = {"expected-statuses": ["2xx", "404", "409", "412"]}
+rejections = {"expected-statuses": ["400", "403", "404", "405", "412", "415"]}
+config = schemathesis.Config.from_dict(
+    {"checks": {"positive_data_acceptance": statuses, "negative_data_rejection": rejections}}
+)
+# The emulator answers every OPTIONS itself, as a browser's question.
+described = openapi.from_dict(document, config=config).exclude(method="OPTIONS")
+
+
+@pytest.fixture(scope="module")
+def signed(plane: Plane) -> Iterator[Signed]:
+    cloud = caller(plane, FUZZED)
+    yield Signed(cloud)
+    http, path = SignedHttp(api_url(plane), session(cloud)), f"/participants/{FUZZED}/subscriptions"
+    for each in http.request("GET", path).document:
+        http.request("DELETE", f"{path}/{each['id']}")
+
+
+@described.parametrize()
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+def test_it_is_what_its_description_says(case: schemathesis.Case, plane: Plane, signed: Signed) -> None:
+    if case.method == "PUT" and isinstance(case.body, dict):
+        case.body.pop("id", None)  # it is the one of the path, or none
+    case.call_and_validate(base_url=api_url(plane), auth=signed)

@@ -1,0 +1,106 @@
+"""A participant's own routes by the API: the client here, the API's function there, no network between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from eventplane.contract.subscription import MAX_OWN, PARTITION, SORT, new_subscription
+from eventplane.subscription_table import SubscriptionTable
+from eventplane_client.api_subscriptions import ApiSubscriptions
+from eventplane_client.errors import (
+    AlreadySubscribedError,
+    NotSubscribedError,
+    SubscriptionError,
+    UnavailableError,
+)
+from eventplane_client.signed_http import HttpAnswer
+from lambdas.subscriptions_api import handler
+from tests.unit.lambdas.subscriptions_api.conftest import INBOXES, send
+
+NEWS = {"exact": {"type": "org.example.news.v1"}}
+
+
+class NoNetwork:
+    """Hands requests to the function as API Gateway does."""
+
+    def request(self, method: str, path: str, document: object = None, **headers: str) -> HttpAnswer:
+        answer = send(method, path, None if document is None else json.dumps(document), headers)
+        return HttpAnswer(
+            answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.body
+        )
+
+
+@pytest.fixture
+def table(aws: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[SubscriptionTable]:
+    client = boto3.client("dynamodb")
+    keys = {PARTITION: "HASH", SORT: "RANGE"}
+    client.create_table(
+        TableName="subscriptions",
+        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    for name, value in {
+        "EVENTPLANE_SUBSCRIPTIONS_TABLE": "subscriptions",
+        "EVENTPLANE_INBOXES": json.dumps(INBOXES),
+        "EVENTPLANE_WEBHOOK_ORIGIN": "eventplane-dev",
+        "EVENTPLANE_WEBHOOK_SECRET": "webhook",
+        "EVENTPLANE_SINKS": "internet",
+    }.items():
+        monkeypatch.setenv(name, value)
+    handler.service.cache_clear()
+    yield SubscriptionTable(client, "subscriptions")
+    handler.service.cache_clear()
+
+
+def own(participant: str = "carers") -> ApiSubscriptions:
+    http: Any = NoNetwork()
+    return ApiSubscriptions(http, participant, INBOXES.get(participant, "arn"))
+
+
+def test_the_same_again_is_the_same_and_another_filter_is_not(table: SubscriptionTable) -> None:
+    carers = own()
+    carers.subscribe("news", NEWS)
+    carers.subscribe("news", NEWS)
+    with pytest.raises(AlreadySubscribedError):
+        carers.subscribe("news", {"exact": {"type": "other"}})
+    (kept,) = table.all()
+    assert (kept.route, json.loads(kept.filter)) == ("carers-subscribes-news", NEWS)
+    carers.unsubscribe("news")
+    with pytest.raises(NotSubscribedError):
+        carers.unsubscribe("news")
+
+
+def test_what_was_written_without_the_api_is_the_same_too(table: SubscriptionTable) -> None:
+    table.add(new_subscription("carers", "news", NEWS, "2026-01-01T00:00:00Z"))
+    own().subscribe("news", NEWS)
+    own().unsubscribe("news")
+    assert table.all() == frozenset()
+
+
+def test_what_is_wrong_is_named(table: SubscriptionTable) -> None:
+    for name, filter, path in (("news", {"sql": "type = ("}, "filter.sql"), ("No Name", NEWS, "name")):
+        with pytest.raises(SubscriptionError) as wrong:
+            own().subscribe(name, filter)
+        assert [each.path for each in wrong.value.problems] == [path]
+
+
+def test_the_quota_is_named(table: SubscriptionTable) -> None:
+    for number in range(MAX_OWN):
+        table.add(new_subscription("carers", f"n{number}", NEWS, "2026-01-01T00:00:00Z"))
+    with pytest.raises(SubscriptionError, match="quota"):
+        own().subscribe("news", NEWS)
+
+
+def test_what_the_api_does_not_do_is_unavailable(table: SubscriptionTable) -> None:
+    with pytest.raises(UnavailableError, match="404"):
+        own("nobody").subscribe("news", NEWS)
+    boto3.client("dynamodb").delete_table(TableName="subscriptions")
+    for call in (lambda: own().subscribe("news", NEWS), lambda: own().unsubscribe("news")):
+        with pytest.raises(UnavailableError, match="503"):
+            call()

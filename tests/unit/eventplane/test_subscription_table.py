@@ -1,0 +1,68 @@
+"""The one way to the table of subscriptions: what is written is read, and nothing is overwritten unseen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+
+from eventplane.contract.subscription import PARTITION, SORT, Subscription, new_subscription
+from eventplane.subscription_table import SubscriptionTable
+
+NOW = "2026-01-01T00:00:00.000Z"
+
+
+def subscription(name: str = "news", participant: str = "carers", document: str = "{}") -> Subscription:
+    return new_subscription(participant, name, {"exact": {"type": "t"}}, NOW, document)
+
+
+@pytest.fixture
+def dynamodb(aws: None) -> Any:
+    client = boto3.client("dynamodb")
+    keys = {PARTITION: "HASH", SORT: "RANGE"}
+    client.create_table(
+        TableName="subscriptions",
+        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    return client
+
+
+def test_what_is_added_is_found_by_all_ways(dynamodb: Any) -> None:
+    table = SubscriptionTable(dynamodb, "subscriptions")
+    one, other = subscription(), subscription(participant="family-app", document="")
+    assert table.add(one)
+    assert table.add(other)
+    assert not table.add(replace(one, document=""))
+    assert table.all() == {one, other}
+    assert table.of("carers") == [one]
+    assert table.get("carers", "news") == one
+    assert table.get("carers", "other") is None
+
+
+@pytest.mark.parametrize("document", ["", "{}"])
+def test_of_two_writers_that_have_read_the_same_one_wins(dynamodb: Any, document: str) -> None:
+    table = SubscriptionTable(dynamodb, "subscriptions")
+    read = subscription(document=document)
+    table.add(read)
+    first, second = (replace(read, document=f'{{"sink":"{each}"}}') for each in "ab")
+    assert table.replace(read, first)
+    assert not table.replace(read, second)
+    assert not table.remove(read)
+    assert table.of("carers") == [first]
+    assert table.remove(first)
+    assert not table.remove(first)
+    assert table.all() == frozenset()
+
+
+def test_an_item_that_is_none_is_told_and_takes_no_other_with_it(dynamodb: Any) -> None:
+    foreign: list[Any] = []
+    table = SubscriptionTable(dynamodb, "subscriptions", foreign.append)
+    table.add(subscription())
+    dynamodb.put_item(TableName="subscriptions", Item={PARTITION: {"S": "carers"}, SORT: {"S": "odd"}})
+    assert table.all() == {subscription()}
+    assert table.get("carers", "odd") is None
+    assert [each[SORT]["S"] for each in foreign] == ["odd", "odd"]

@@ -1,0 +1,210 @@
+"""Create, retrieve, query, update, delete, with the draft's errors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from eventplane.contract import Place
+from eventplane.contract.subscription import MAX_FILTER_BYTES, MAX_OWN, new_subscription, with_subscriptions
+from eventplane.envelope import write_event
+from eventplane.filters import DIALECTS
+from eventplane.router import Router
+from eventplane.subscription_table import SubscriptionTable
+from lambdas.subscriptions_api import handler
+from tests.unit.lambdas.subscriptions_api.conftest import INBOXES, Call, send
+from tests.unit.lambdas.support import SUBSCRIPTIONS, Cloud, Unwilling
+
+NEWS = {"exact": {"type": "org.example.news.v1"}}
+WANTED = {"filters": [NEWS], "protocol": "SQS", "sink": INBOXES["carers"]}
+
+
+def table(cloud: Cloud) -> SubscriptionTable:
+    return SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS)
+
+
+def test_a_subscription_lives_from_create_to_delete(call: Call, cloud: Cloud) -> None:
+    created = call("POST", body=WANTED)
+    id = created.body["id"]
+    assert (created.status, created.body) == (201, {"id": id, **WANTED})
+    assert created.headers["Location"] == f"/participants/carers/subscriptions/{id}"
+
+    found = call("GET", id)
+    assert (found.status, found.body, found.headers["ETag"]) == (200, created.body, created.headers["ETag"])
+    assert call("GET").body == [created.body]
+    assert call("GET", participant="family-app").body == []
+    assert call("GET", id, participant="family-app").status == 404
+
+    changed = call("PUT", id, {**WANTED, "types": ["a", "b"]})
+    assert (changed.status, changed.body["types"]) == (200, ["a", "b"])
+    assert changed.headers["ETag"] != created.headers["ETag"]
+    assert call("GET", id).body == changed.body
+
+    deleted = call("DELETE", id)
+    assert (deleted.status, deleted.body) == (200, changed.body)
+    assert call("GET", id).status == 404
+    assert call("DELETE", id).status == 404
+    assert table(cloud).all() == frozenset()
+
+
+def test_the_plane_chooses_the_id_of_what_is_created(call: Call) -> None:
+    one, other = (call("POST", body={**WANTED, "id": "mine"}).body["id"] for _ in range(2))
+    assert len({one, other, "mine"}) == 3
+
+
+def test_put_creates_under_a_name_and_is_the_same_when_repeated(call: Call) -> None:
+    first, again = (call("PUT", "news", WANTED) for _ in range(2))
+    assert (first.status, again.status) == (201, 200)
+    assert first.body == again.body
+    assert first.headers["ETag"] == again.headers["ETag"]
+    assert call("PUT", "news", {**WANTED, "id": "other"}).status == 400
+    assert call("PUT", "No Name", WANTED).body["problems"][0]["path"] == "name"
+
+
+def test_a_change_keeps_the_place_in_the_order(call: Call, cloud: Cloud) -> None:
+    table(cloud).add(new_subscription("carers", "news", NEWS, "2020-01-01T00:00:00.000Z"))
+    call("PUT", "news", WANTED)
+    (kept,) = table(cloud).all()
+    assert kept.created_at == "2020-01-01T00:00:00.000Z"
+
+
+def test_what_a_program_wrote_without_the_api_is_shown_like_any_other(call: Call, cloud: Cloud) -> None:
+    table(cloud).add(new_subscription("carers", "news", NEWS, "2026-01-01T00:00:00.000Z"))
+    assert call("GET", "news").body == {"id": "news", **WANTED}
+
+
+EVENT = {"id": "1", "source": "/bells/1", "type": "ring", "subject": "front door"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken"),
+    [
+        ({}, True),
+        ({"filters": []}, True),
+        ({"source": "/bells/1"}, True),
+        ({"source": "/bells/2"}, False),
+        ({"types": ["knock", "ring"]}, True),
+        ({"types": ["knock"]}, False),
+        ({"types": ["ring"], "source": "/bells/2"}, False),
+        ({"filters": [{"prefix": {"subject": "front"}}, {"suffix": {"subject": "door"}}]}, True),
+        ({"filters": [{"prefix": {"subject": "front"}}, {"suffix": {"subject": "gate"}}]}, False),
+        ({"filters": [{"any": [{"exact": {"type": "x"}}, {"sql": "subject LIKE '%door'"}]}]}, True),
+        ({"filters": [{"not": {"all": [{"exact": {"type": "ring"}}]}}]}, False),
+    ],
+)
+def test_source_types_and_filters_have_to_agree(
+    call: Call, cloud: Cloud, wanted: dict[str, Any], taken: bool
+) -> None:
+    sink = {"protocol": "SQS", "sink": INBOXES["carers"]}
+    answer = call("POST", body={**sink, **wanted})
+    assert answer.body == {"id": answer.body["id"], "filters": [], **sink, **wanted}
+    contract, refused = with_subscriptions(load_contract(), table(cloud).all())
+    assert refused == {}
+    routes = Router(contract, Place.CLOUD).route(write_event(EVENT))
+    assert [each.name for each in routes if "-subscribes-" in each.name] == (
+        [f"carers-subscribes-{answer.body['id']}"] if taken else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"protocol": "MQTT5"}, "protocol"),
+        ({"protocol": "sqs"}, "protocol"),
+        ({"protocol": ["SQS"]}, "protocol"),
+        ({"protocol": None}, "protocol"),
+        ({"sink": None}, "sink"),
+        ({"sink": INBOXES["family-app"]}, "sink"),
+        ({"filters": [{"regex": {"type": "x"}}]}, "filters[0].regex"),
+        ({"filters": [NEWS, {"sql": "type = ("}]}, "filters[1].sql"),
+        ({"filters": [{"sql": "NO_SUCH(1)"}]}, "filters[0].sql"),
+        ({"filters": [{"exact": {"type": ""}}]}, "filters[0].exact.type"),
+        ({"filters": [{"all": []}]}, "filters[0].all"),
+        ({"filters": NEWS}, "filters"),
+        ({"filters": [{"exact": {"type": "x" * MAX_FILTER_BYTES}}]}, "filter"),
+        ({"source": ""}, "source"),
+        ({"source": 5}, "source"),
+        ({"types": []}, "types"),
+        ({"types": [""]}, "types"),
+        ({"config": {"interval": 5}}, "config"),
+        ({"protocolsettings": {"qos": 1}}, "protocolsettings"),
+        ({"sinkcredential": {"credentialtype": "PLAIN"}}, "sinkcredential"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_written(
+    call: Call, cloud: Cloud, change: dict[str, Any], path: str
+) -> None:
+    for answer in (call("POST", body={**WANTED, **change}), call("PUT", "news", {**WANTED, **change})):
+        assert (answer.status, answer.headers["Content-Type"]) == (400, "application/problem+json")
+        assert [each["path"] for each in answer.body["problems"]] == [path]
+        assert answer.body["problems"][0]["remedy"]
+    assert table(cloud).all() == frozenset()
+
+
+def test_a_sink_that_is_not_ones_own_is_answered_with_ones_own(call: Call) -> None:
+    answer = call("POST", body={**WANTED, "sink": "arn:aws:sqs:us-east-1:111111111111:mine"})
+    assert answer.body["problems"][0]["remedy"] == f"write {INBOXES['carers']}"
+
+
+@pytest.mark.parametrize("body", ["", "{", "[]", "1", "null", '{"a": 1, "a": 2}', '{"a": NaN}', "[" * 5_000])
+def test_what_is_no_subscription_is_refused(call: Call, body: str) -> None:
+    assert call("POST", body=body).status == 400
+
+
+def test_a_body_says_that_it_is_json(call: Call) -> None:
+    assert call("POST", body=WANTED, content_type="text/plain").status == 415
+    assert call("POST", body=WANTED, content_type="application/json; charset=utf-8").status == 201
+
+
+def test_who_is_no_cloud_service_in_use_is_not_found(call: Call) -> None:
+    for method, id in (("GET", None), ("POST", None), ("GET", "a"), ("PUT", "a"), ("DELETE", "a")):
+        answer = call(method, id, WANTED if method in ("POST", "PUT") else None, participant="call-service")
+        assert (answer.status, answer.body["title"]) == (404, "not found")
+
+
+def test_each_path_says_what_can_be_done(call: Call) -> None:
+    for id, methods in ((None, "GET, POST, OPTIONS"), ("news", "GET, PUT, DELETE, OPTIONS")):
+        answer = call("OPTIONS", id)
+        assert (answer.status, answer.headers["Allow"]) == (200, methods)
+        assert answer.body["filters"] == list(DIALECTS)
+        refused = call("PATCH", id, WANTED)
+        assert (refused.status, refused.headers["Allow"]) == (405, methods)
+    assert send("GET", "/elsewhere", None, {}).status == 404
+
+
+def test_a_participant_has_so_many_and_no_more(call: Call, cloud: Cloud) -> None:
+    for number in range(MAX_OWN):
+        table(cloud).add(new_subscription("carers", f"n{number}", NEWS, "2026-01-01T00:00:00.000Z"))
+    for answer in (call("POST", body=WANTED), call("PUT", "one-more", WANTED)):
+        assert (answer.status, answer.body["title"]) == (409, "quota")
+    assert call("PUT", "n1", WANTED).status == 200
+    assert (
+        call("POST", body={**WANTED, "sink": INBOXES["family-app"]}, participant="family-app").status == 201
+    )
+    call("DELETE", "n1")
+    assert call("POST", body=WANTED).status == 201
+    assert len(table(cloud).of("carers")) == MAX_OWN
+
+
+def test_a_table_that_does_not_answer_is_said(
+    call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unwilling = Unwilling(cloud.dynamodb, "get_item")
+    monkeypatch.setattr(handler, "client", lambda _service: unwilling)
+    answer = call("GET", "news")
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+    assert answer.body["detail"] == "the table does not answer; try again"
+
+
+def test_the_body_of_an_error_is_a_problem_with_its_words(call: Call) -> None:
+    body = call("GET", "none").body
+    assert json.loads(json.dumps(body)) == {
+        "type": "urn:eventplane:problem:not_found",
+        "title": "not found",
+        "status": 404,
+        "detail": "carers has no subscription 'none'; query which there are",
+        "problems": [],
+    }
