@@ -35,6 +35,8 @@ CHARTED = [
 ]
 """What the analytics handles."""
 
+DATA = Path(os.environ.get("EVENTPLANE_SHARED", "../shared")) / "data"
+
 _READER = "care-analytics"
 _RULE = "eventplane_prod_ingest"
 
@@ -162,9 +164,8 @@ def _figures(totals: Totals) -> list[Figure]:
 
 def main() -> None:
     """Count, print and write."""
-    data = Path(os.environ.get("EVENTPLANE_SHARED", "../shared")) / "data"
     how = "counted, not timed: batches as a forwarder forms them, by the times in the data"
-    write("interest", figures(data), "python -m benchmarks.interest", how)
+    write("interest", figures(DATA), "python -m benchmarks.interest", how)
 
 
 if __name__ == "__main__":
