@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import json
-import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +9,7 @@ import pytest
 
 from local.audit_page.page import write_page
 from tests.audit_report import device, finding, hour, report
+from tests.browser import seen_by
 
 LONG = "a-device-with-a-name-that-nobody-would-want-to-read-on-a-phone"
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=document.title='taken'>"
@@ -40,7 +37,6 @@ FRAME = """<!doctype html><body>
   seen.wide_open = found.scrollingElement.scrollWidth;
   document.body.dataset.seen = JSON.stringify(seen);
 }});</script></body>"""
-"""The page in a frame: a window of Chromium cannot be as narrow as a phone."""
 
 
 def everything() -> dict[str, Any]:
@@ -61,28 +57,9 @@ def everything() -> dict[str, Any]:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_works_fits_and_no_text_of_an_event_becomes_code(width: int, tmp_path: Path) -> None:
     write_page(everything(), tmp_path / "page.html", "build/archive")
-    (tmp_path / "frame.html").write_text(FRAME.format(width=width))
-    dom = subprocess.run(
-        [
-            "chromium",
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--allow-file-access-from-files",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            "--window-size=1400,900",
-            "--virtual-time-budget=10000",
-            "--dump-dom",
-            (tmp_path / "frame.html").as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
-    found = re.search(r'data-seen="([^"]*)"', dom)
-    assert found is not None, dom
-    seen = json.loads(html.unescape(found[1]))
+    frame = tmp_path / "frame.html"
+    frame.write_text(FRAME.format(width=width))
+    seen = seen_by(frame)
     assert (seen["ready"], seen["title"]) == ("yes", "Delivery audit: broken")
     assert seen["inner"] == width
     assert seen["wide"] <= width

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import json
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +9,7 @@ import pytest
 from contract import load_contract
 from contract.catalogue import catalogue
 from eventplane.contract import Contract, compile_contract, contract_document
+from tests.browser import seen_by
 
 LONG = "org.example." + "a-type-that-nobody-would-want-to-read-on-a-phone." * 3 + "v1"
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=document.title='taken'>"
@@ -46,7 +43,6 @@ FRAME = """<!doctype html><body>
     document.body.dataset.seen = JSON.stringify(seen);
   }});
 }});</script></body>"""
-"""The page in a frame: a window of Chromium cannot be as narrow as a phone."""
 
 
 def odd() -> Contract:
@@ -61,28 +57,9 @@ def odd() -> Contract:
 def test_it_works_fits_and_no_text_of_the_contract_becomes_code(width: int, tmp_path: Path) -> None:
     contract = odd()
     (tmp_path / "page.html").write_text(catalogue(contract))
-    (tmp_path / "frame.html").write_text(FRAME.format(width=width))
-    dom = subprocess.run(
-        [
-            "chromium",
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--allow-file-access-from-files",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            "--window-size=1400,900",
-            "--virtual-time-budget=10000",
-            "--dump-dom",
-            (tmp_path / "frame.html").as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    ).stdout
-    found = re.search(r'data-seen="([^"]*)"', dom)
-    assert found is not None, dom
-    seen = json.loads(html.unescape(found[1]))
+    frame = tmp_path / "frame.html"
+    frame.write_text(FRAME.format(width=width))
+    seen = seen_by(frame)
     assert (seen["ready"], seen["title"]) == ("yes", f"Event catalogue: {contract.name}")
     assert seen["inner"] == width
     assert seen["wide"] <= width
