@@ -1,7 +1,6 @@
 """The archive's record of what a consumer outside of the plane did with an event of its inbox.
 
-It continues the ledger, whose last word on such an event is that it is in the inbox; the audit judges routes
-and does not read it.
+It continues the ledger, whose last word on such an event is that it is in the inbox.
 """
 
 from __future__ import annotations

@@ -16,7 +16,13 @@ from glue_jobs.delivery_audit.verdicts import EXPECTED, Verdict
 Rows = list[dict[str, Any]]
 
 ROUTE_COUNTS = ("expected", *map(str, Verdict), "duplicated", "replayed", "events", "tap_copies")
-CONSUMER_VERDICTS = (Verdict.DELIVERED, Verdict.DEAD_LETTERED, Verdict.PENDING, Verdict.LOST)
+CONSUMER_VERDICTS = (
+    Verdict.DELIVERED,
+    Verdict.DEAD_LETTERED,
+    Verdict.PENDING,
+    Verdict.LOST,
+    Verdict.EXPIRED,
+)
 
 
 @dataclass(frozen=True, slots=True)

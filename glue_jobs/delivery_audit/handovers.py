@@ -14,6 +14,9 @@ from glue_jobs.delivery_audit.watermark import Watermark
 from glue_jobs.delivery_audit.window import is_time
 from glue_jobs.delivery_audit.witness import name_of, witness
 
+ENDS = (Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED)
+"""What can become of an event at an endpoint."""
+
 _MEMBERS = tuple(name for name in HANDOVER_ROW.names if name != CORRUPT)
 
 
@@ -25,7 +28,7 @@ def handover_witness(raw: DataFrame) -> DataFrame:
                 "decided_at_ms", "entered_at_ms", "channel", "source", "id", "outcome"
             ),
             "impossible_time": ~(is_time(sf.col("decided_at_ms")) & is_time(sf.col("entered_at_ms"))),
-            "unknown_outcome": ~sf.col("outcome").isin(str(Outcome.DELIVERED), str(Outcome.DEAD_LETTERED)),
+            "unknown_outcome": ~sf.col("outcome").isin([str(each) for each in ENDS]),
         }
     )
     rows = raw.withColumn("fault", faults).where(sf.col("fault").isNotNull() | (sf.col("id") != ""))
@@ -78,8 +81,12 @@ def consumption(history: ContractHistory, watermark: Watermark) -> Column:
     ends = sf.filter("handovers", lambda each: each["channel"] == here)
     put_at_ms = sf.array_min(sf.transform(put, lambda each: each["decided_at_ms"]))
     end = sf.array_min(ends)
+    expired = ~sf.col("in_tap") | (end["decided_at_ms"] >= sf.col("first.expires_at_ms"))
+    unbacked = (end["outcome"] == Outcome.EXPIRED) & ~sf.coalesce(expired, sf.lit(False))
     verdict = (
-        sf.when(end.isNotNull(), end["outcome"])
+        # Whether an event of the tap had expired can be known, and is not taken on trust.
+        sf.when(end.isNotNull() & ~unbacked, end["outcome"])
+        .when(unbacked, sf.lit(str(Verdict.LOST)))
         .when(
             watermark.is_open(put_at_ms + 1_000 * max(patience.values(), default=0)),
             sf.lit(str(Verdict.PENDING)),

@@ -55,9 +55,12 @@ def archive(archive: SmallArchive) -> SmallArchive:
 
 def test_each_fault_is_found_at_its_hop(archive: SmallArchive, audit: Audit) -> None:
     taken, twice, refused, vanished = (archive.send(ALARM) for _ in range(4))
+    expired = archive.send(ALARM, expirytime="2026-03-01T12:00:00.800Z")
+    claimed = archive.send(ALARM, expirytime="2026-03-01T13:00:00Z")
     archive.handovers = [
         *map(handover, (taken, twice, twice)),
         handover(refused, Outcome.DEAD_LETTERED, 410),
+        *(handover(each, Outcome.EXPIRED, 503) for each in (expired, claimed)),
         handover(archive.event(ALARM)),  # never in the inbox
     ]
     overtaken, *later = (archive.send(READING) for _ in range(3))
@@ -75,6 +78,8 @@ def test_each_fault_is_found_at_its_hop(archive: SmallArchive, audit: Audit) -> 
         ("duplicate", "inbox_consumer", twice.id),
         ("dead_lettered", "inbox_consumer", refused.id),
         ("lost", "inbox_consumer", vanished.id),
+        ("expired", "inbox_consumer", expired.id),
+        ("lost", "inbox_consumer", claimed.id),  # it had an hour left
         ("forged", "inbox_consumer", archive.handovers[-1].id),
         ("reordered", "router", overtaken.id),
         ("late", "router", slow.id),
@@ -85,14 +90,15 @@ def test_each_fault_is_found_at_its_hop(archive: SmallArchive, audit: Audit) -> 
     assert consumer == {
         "date": DAY,
         "channel": "help.inbox",
-        "expected": 4,
+        "expected": 6,
         "delivered": 2,
         "dead_lettered": 1,
         "pending": 0,
-        "lost": 1,
+        "lost": 2,
         "duplicated": 1,
+        "expired": 1,
     }
-    assert report["lost_by_hop"] == {"device_cloud": 0, "router": 0, "inbox_consumer": 1}
+    assert report["lost_by_hop"] == {"device_cloud": 0, "router": 0, "inbox_consumer": 2}
     measured = {(row["hop"], row["priority"]): row for row in report["latency"]}
     assert measured["inbox_to_consumer", "urgent"]["p50_ms"] == 800
     by_route = {
@@ -101,7 +107,7 @@ def test_each_fault_is_found_at_its_hop(archive: SmallArchive, audit: Audit) -> 
         if row["hop"] == "cloud_to_inbox"
     }
     strayed = ("alarms -> care.inbox", "normal")
-    assert by_route == {("alarms", "urgent"): 4, ("readings", "normal"): 4, strayed: 1}
+    assert by_route == {("alarms", "urgent"): 6, ("readings", "normal"): 4, strayed: 1}
 
 
 def test_what_the_cloud_lost_is_sent_again_and_then_not_lost(

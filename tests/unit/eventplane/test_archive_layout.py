@@ -30,6 +30,7 @@ KNOWN = {
     ("audit/devices", 1): "client_id epoch first last events gaps tap_copies stated missing explained lost "
     "pending not_stored skew_ms",
     ("audit/consumers", 1): "channel expected delivered dead_lettered pending lost duplicated",
+    ("audit/consumers", 2): "channel expected delivered dead_lettered pending lost duplicated expired",
     ("audit/quarantine", 1): "archive_file line reason text",
     ("audit/quarantine", 2): "archive_file line reason text archive",
     ("erasures", 1): "",
