@@ -96,17 +96,6 @@ class Asker:
             self._requests.replied(correlation_id, reply)
             self._changed.notify_all()
 
-    def left(self, participant: str) -> None:
-        """`participant` handles nothing any more: nobody waits for it."""
-        with self._changed:
-            self._requests.left(Replier(participant))
-            self._changed.notify_all()
-
-    def announced(self, participant: str) -> None:
-        """`participant` says anew what it handles: if its circuit is open, it is worth a probe."""
-        with self._changed:
-            self._requests.announced(Replier(participant))
-
     def close(self) -> None:
         """Wake whoever waits."""
         with self._changed:

@@ -42,8 +42,7 @@ class Forwarder:
     """Joins the home's broker (`local`), the `spool` and the `cloud`'s broker under a `contract`.
 
     `wait` gives the messages reported so far, after at most the seconds it is given (None: for ever).
-    `figures` are what a heartbeat tells; `contract_came` is called when another contract has come down,
-    `interest_ended` with the name of a service that withdrew what it had announced, or whose session ended. A
+    `figures` are what a heartbeat tells; `contract_came` is called when another contract has come down. A
     damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError` from
     `run` when the disk fails otherwise; what was not committed was not acknowledged.
     """
@@ -59,7 +58,6 @@ class Forwarder:
         clock: Clock | None = None,
         figures: Figures = dict,
         contract_came: Callable[[], None] = lambda: None,
-        interest_ended: Callable[[str], None] = lambda service: None,  # noqa: ARG005
     ) -> None:
         self.counts = Counts()
         self._clock = clock or Clock()
@@ -69,9 +67,7 @@ class Forwarder:
         self._wait = wait
         self._contract_came = contract_came
         self._contract = contract
-        self._around = Surroundings(
-            options, local, cloud, self._clock, figures, self.counts, Interest(interest_ended)
-        )
+        self._around = Surroundings(options, local, cloud, self._clock, figures, self.counts, Interest())
         self._given_spool = spool
         self._assembly = self._assemble(spool)
         self._next_contract: Contract | None = None

@@ -7,7 +7,6 @@ connection; those of an earlier one count for nothing, because what was withdraw
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from eventplane.announcement import AnnouncementError, read_announcement
 from eventplane.contract import Priority
@@ -19,14 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 class Interest:
-    """Of the services by the address of their inbox, and of the cloud by the uplink's.
+    """Of the services by the address of their inbox, and of the cloud by the uplink's."""
 
-    `ended` is called with a service's name when it withdraws, or its clean session ends: nobody answers for
-    it any more.
-    """
-
-    def __init__(self, ended: Callable[[str], None] = lambda service: None) -> None:  # noqa: ARG005
-        self._ended = ended
+    def __init__(self) -> None:
+        self._gone: set[str] = set()
         self._announced: dict[str, Filter] = {}
         self._uplink: tuple[str, Filter] | None = None
         self._generation = 0
@@ -38,6 +33,7 @@ class Interest:
             self._generation = generation
         # Whatever it is, it stands in the place of what was announced before.
         before = self._announced.pop(inbox, None)
+        self._gone.discard(inbox)
         try:
             announcement = read_announcement(payload, service)
         except AnnouncementError as error:
@@ -48,15 +44,24 @@ class Interest:
             _log.info("%s announced what it handles", service)
         elif before is not None:
             _log.info("%s announces nothing any more", service)
-            self._ended(service)
+            self._gone.add(inbox)
 
     def forget(self) -> None:
         """The connection to the home's broker is gone."""
         self._announced.clear()
+        self._gone.clear()
 
     def wanted_up(self, uplink: str, interest: Filter | None) -> None:
         """What the cloud wants of what leaves over `uplink` (None: unknown)."""
         self._uplink = None if interest is None else (uplink, interest)
+
+    def answers(self, address: str, event: Envelope, priority: Priority) -> bool:
+        """Whether the channel's reader is expected to answer `event` when it asks for that.
+
+        Who withdrew what it had announced, or whose clean session ended, may be gone: what comes for it is
+        forwarded, since nobody knows, and nobody waits for it.
+        """
+        return address not in self._gone and self.wants(address, event, priority)
 
     def wants(self, address: str, event: Envelope, priority: Priority) -> bool:
         """Whether to forward `event` to the channel at `address`."""

@@ -257,18 +257,19 @@ class ServiceClient:
         timeout_s: float = 300.0,
         *,
         durable: bool = True,
-        expires: bool = True,
+        expires: bool = False,
     ) -> Replies:
         """Send an event and wait for what all who handle it, here and in the cloud, reply to it.
 
         The replies are by participant. `not_awaited` is one whose circuit is open (see `peers`), `unhandled`
         one that handles such events no more; nobody at all gives no replies. Without `durable` the event is
         not kept: it is dropped where it cannot be sent at once. With `expires` nobody handles it after the
-        timeout; an alarm, which matters whoever waits, does not expire. Not from `on_event`, whose thread
-        the answers of this service would need.
+        timeout; the cloud judges that by its own clock, so the device's has to be right. Not from `on_event`,
+        whose thread the answers of this service would need.
 
         Raises:
-            RequestTimeoutError: somebody did not reply within `timeout_s` seconds; it has the replies.
+            RequestTimeoutError: somebody did not reply within `timeout_s` seconds; it has the replies. If its
+                `missing` is None, the event was not sent: `put` what must not be lost.
             RequestDroppedError: without `durable`: no connection, or no room in the window.
             NotAskingError: the contract does not let the service ask with such an event.
             TooManyRequestsError: so many requests are open as there may be.

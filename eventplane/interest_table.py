@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from eventplane.contract.interest import Item, Leased, read_interest
+from eventplane.contract.interest import PARTITION, Item, Leased, read_interest
 from eventplane.errors import EventPlaneError
 
 
@@ -27,7 +27,7 @@ class InterestTable:
 
     def all(self) -> frozenset[Leased]:
         """Every announcement."""
-        found = set()
+        found, unknown = set(), set()
         pages = self._client.get_paginator("scan").paginate(TableName=self._table, ConsistentRead=True)
         for page in pages:
             for item in page["Items"]:
@@ -35,4 +35,6 @@ class InterestTable:
                     found.add(read_interest(item))
                 except (LookupError, TypeError, ValueError, EventPlaneError) as error:
                     self._on_foreign(item, error)
-        return frozenset(found)
+                    unknown.add(item[PARTITION]["S"])
+        # What one of its programs handles is not known: then nothing is of the participant.
+        return frozenset(each for each in found if each.announcement.participant not in unknown)

@@ -104,7 +104,7 @@ class AsyncClient:
         timeout_s: float = 300.0,
         *,
         durable: bool = True,
-        expires: bool = True,
+        expires: bool = False,
     ) -> Replies:
         """See `Client.request`; in a thread of its own, so that other calls go on while it waits."""
         return await asyncio.to_thread(

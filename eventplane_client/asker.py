@@ -108,17 +108,6 @@ class QueueAsker:
             raise RequestTimeoutError(self._participant, timeout_s, replies, missing)
         return replies
 
-    def left(self, peer: Replier) -> None:
-        """`peer` handles nothing any more: nobody waits for it."""
-        with self._changed:
-            self._requests.left(peer)
-            self._changed.notify_all()
-
-    def announced(self, peer: Replier) -> None:
-        """`peer` says anew what it handles: if its circuit is open, it is worth a probe."""
-        with self._changed:
-            self._requests.announced(peer)
-
     def close(self) -> None:
         with self._changed:
             self._closed = True

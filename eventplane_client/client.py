@@ -106,7 +106,7 @@ class Client:
         timeout_s: float = 300.0,
         *,
         durable: bool = True,
-        expires: bool = True,
+        expires: bool = False,
     ) -> Replies:
         """Send an event and wait for what all who handle it reply: their replies, by participant.
 

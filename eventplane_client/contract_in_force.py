@@ -22,7 +22,7 @@ from eventplane.envelope import Envelope
 from eventplane.interest_table import InterestTable
 from eventplane.subscription_table import SubscriptionTable
 from eventplane_client.aws import unavailable
-from eventplane_client.errors import ClientSettingsError
+from eventplane_client.errors import ClientSettingsError, UnavailableError
 
 CONTRACTS_TABLE: Final = "contracts"
 """What the environment's table of published contracts is called, before `resource_name`."""
@@ -62,8 +62,13 @@ class ContractInForce:
         """Who is expected to answer. Raises `UnavailableError`, `NotAskingError`, `NotOneDeviceError`."""
         with self._lock:
             if self._handlers is None or monotonic() - self._looked_at >= REFRESH_S:
-                with unavailable(self._participant):
-                    self._handlers = self._look()
+                try:
+                    with unavailable(self._participant):
+                        self._handlers = self._look()
+                except UnavailableError:
+                    if self._handlers is None:
+                        raise
+                    # What is known may be a little old; that of a minute ago is better than nothing.
                 self._looked_at = monotonic()
             found = self._handlers
         return found.of(event, self._participant)
@@ -74,9 +79,10 @@ class ContractInForce:
         announced = frozenset(each.announcement for each in self._interest.all() if each.until_s > now_s)
         if self._handlers is not None and self._basis == (contract.version, subscribed, announced):
             return self._handlers
+        with_routes, _ = with_subscriptions(contract, subscribed)
+        handlers = Handlers(with_interest(with_routes, announced)[0])
         self._basis = (contract.version, subscribed, announced)
-        contract, _ = with_subscriptions(contract, subscribed)
-        return Handlers(with_interest(contract, announced)[0])
+        return handlers
 
     def _published(self) -> Contract:
         """As the routers choose: the newest published one that can be used, else the deployed one."""

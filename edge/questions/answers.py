@@ -59,4 +59,4 @@ class Answers:
     @cached_property
     def _handlers(self) -> Handlers:
         # A second index of all routes: only a device on which somebody asks needs it.
-        return Handlers(self._contract, self._interest.wants)
+        return Handlers(self._contract, self._interest.answers)

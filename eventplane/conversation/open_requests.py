@@ -74,16 +74,6 @@ class OpenRequests:
         for peer in [each for each in request.waits if each not in handlers] if request else ():
             self._release(correlation_id, peer)
 
-    def left(self, peer: Replier) -> None:
-        """`peer` handles nothing any more: nobody waits for it."""
-        for correlation_id, request in self._open.items():
-            if peer in request.waits:
-                self._release(correlation_id, peer)
-
-    def announced(self, peer: Replier) -> None:
-        """`peer` says anew what it handles: a sign of life."""
-        self._peers.heard(peer)
-
     def is_answered(self, correlation_id: str) -> bool:
         """Whether nobody is waited for any more."""
         request = self._open.get(correlation_id)

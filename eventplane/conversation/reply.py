@@ -94,6 +94,8 @@ def write_reply(request: Envelope, reply: Reply, time: str) -> Envelope:
     }
     if EXPIRY_TIME in asked:
         attributes[EXPIRY_TIME] = asked[EXPIRY_TIME]
+        # Without `time` a device leaves the expiry to the cloud: its clock is not the asker's.
+        del attributes["time"]
     if REPLY_DEVICE in asked:
         attributes["todevice"] = asked[REPLY_DEVICE]
     for name in ("traceparent", "tracestate", "routerhops"):

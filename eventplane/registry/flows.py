@@ -60,5 +60,7 @@ def _ways(contract: Contract, event_type: str, found: Iterable[tuple[Route, ...]
         channel = contract.channel(routes[-1].destination)
         # The uplink is on the way, nobody's inbox.
         if channel is not contract.device.outbox:
-            conditions = tuple(each for each in routes if possible(each.filter, known) != {True})
+            conditions = tuple(
+                each for each in routes if possible(each.filter, known) != {True} or each.interest is not None
+            )
             yield Way(channel, routes, conditions)

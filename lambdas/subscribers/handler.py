@@ -40,7 +40,8 @@ def service() -> SubscriberService:
 
     def letters(route: str) -> Letters:
         return Letters(
-            source=LETTER_SOURCE,
+            # An event may fail at several sinks: each has a letter of its own.
+            source=f"{LETTER_SOURCE}/{route}",
             contract=contract,
             channel=channel,
             sender=SqsSender(sqs),

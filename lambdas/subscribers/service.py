@@ -38,7 +38,7 @@ class SubscriberService:
         try:
             self._sinks.refresh(frozenset(by_route))
         except (ClientError, BotoCoreError):
-            logger.exception("nothing is known of any subscription")
+            logger.exception("nothing is known of some subscription")
             return frozenset(each.id for each in messages)
         ended = monotonic() + (SINK_MS + RESERVE_MS) / 1_000
 

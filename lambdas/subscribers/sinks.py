@@ -83,7 +83,7 @@ class Sinks:
     def refresh(self, routes: frozenset[str]) -> None:
         """Look again, if that was long ago or one of `routes` is not known.
 
-        Raises what botocore raises, where nothing is known yet.
+        Raises what botocore raises, where one of `routes` is still not known.
         """
         now_ms = self._clock()
         is_due = self._read_at_ms is None or now_ms - self._read_at_ms >= REFRESH_MS
@@ -92,7 +92,8 @@ class Sinks:
         try:
             self._known = {each.route: each for each in self._table.all() if each.endpoint}
         except (ClientError, BotoCoreError) as error:
-            if self._read_at_ms is None:
+            # Of a route that is not known nobody can say that its subscription has ended.
+            if self._read_at_ms is None or not routes <= self._known.keys():
                 raise
             logger.warning("the table of subscriptions could not be read", error=str(error))
             return

@@ -31,12 +31,12 @@ def of_figures(folder: str, function: str, environment: Environment) -> Iterator
             name=f"{function}-contract-unchecked",
             metric=figure(function, "ContractUnchecked"),
             periods=3,
-            remedy="A table of contracts or subscriptions does not answer; what was read last stays.",
+            remedy="A table that routes come from does not answer; what was read last stays.",
         )
         yield Watch(
             name=f"{function}-subscription-refused",
             metric=figure(function, "SubscriptionRefused"),
-            remedy="A participant's own route cannot be used; the log says why. The other routes stay.",
+            remedy="What a participant subscribed or announced cannot be used; the log says why.",
         )
         yield Watch(
             name=f"{function}-urgent-delay",

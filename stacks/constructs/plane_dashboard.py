@@ -19,7 +19,7 @@ _MINUTE: Final = Duration.minutes(1)
 
 # Figures of the functions, by the names in lambdas/common/metrics.py; a test compares them.
 _DELAYS: Final = ("UrgentDeliveryDelay", "DeliveryDelay")
-_OUTCOMES: Final = ("Delivered", "DeadLettered", "Expired", "Dropped", "Unrouted", "Retried")
+_OUTCOMES: Final = ("Delivered", "DeadLettered", "Expired", "Dropped", "Unrouted", "NotWanted", "Retried")
 _DOWN: Final = ("Transmitted", "Acknowledged", "Rejected", "Parked")
 _SPANS: Final = ("Spans", "SpansLost")
 

@@ -74,21 +74,10 @@ class Asking(RuleBasedStateMachine):
         self.book.replied("of another process", Reply(peer, Status.HANDLED))
         self.heard(peer)
 
-    @rule(peer=peers)
-    def announce(self, peer: Replier) -> None:
-        self.book.announced(peer)
-        self.heard(peer)
-
     @rule(name=requests, handlers=st.sets(peers))
     def look_again(self, name: str, handlers: set[Replier]) -> None:
         self.book.handlers_are(name, handlers)
         for peer in self.waits.get(name, set()) - handlers:
-            self.release(name, peer)
-
-    @rule(peer=peers)
-    def leave(self, peer: Replier) -> None:
-        self.book.left(peer)
-        for name in self.waits:
             self.release(name, peer)
 
     @rule(name=consumes(requests), timed_out=st.booleans())

@@ -272,21 +272,6 @@ class TestSharedQueue:
             each.close()
         assert shared.pending("desk.replies") == 0
 
-    def test_who_leaves_and_who_announces_itself(self) -> None:
-        it = self.asker(MemoryPlane())
-        with ThreadPoolExecutor(1) as pool:
-            asking = pool.submit(it.request, ask("r"), SECONDS, durable=True, expires=True)
-            assert eventually(lambda: "porter" in it.peers(), SECONDS)
-            it.left(PORTER)
-            assert asking.result(SECONDS)["porter"].status is Status.UNHANDLED
-        for _ in range(OPENS_AFTER):
-            with pytest.raises(RequestTimeoutError):
-                it.request(ask(), 0.0, durable=True, expires=True)
-        assert it.peers() == {"porter": Circuit.OPEN}
-        it.announced(PORTER)
-        assert it.peers() == {"porter": Circuit.HALF_OPEN}
-        it.close()
-
     def test_what_nobody_waits_for_goes_and_what_another_waits_for_stays(self) -> None:
         shared = MemoryPlane()
         others = write_request(

@@ -176,7 +176,6 @@ class Device:
         self.local, self.cloud = Wires(), Wires()
         self.inbound: list[Sequence[Message]] = []
         self.contracts_came = 0
-        self.interest_ended: list[str] = []
         self._limits = UplinkLimits(
             window, 128 * 1024, batch_events, 30, publishes_per_s=publishes_per_s, single=single
         )
@@ -215,7 +214,6 @@ class Device:
             self.time.clock(),
             figures=lambda: {"answer": 42},
             contract_came=self._count_contract,
-            interest_ended=self.interest_ended.append,
         )
         self.turn()
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from edge.asker import Asker
 from edge.errors import RequestTimeoutError
 from edge.questions.handlers import HandlersAnswer
-from eventplane.conversation.circuit import OPENS_AFTER, Circuit
-from eventplane.conversation.reply import Replier, Reply, Status
 from eventplane.envelope import Envelope
-from tests.eventually import eventually
 from tests.unit.eventplane.conversation.worlds import ask
 
 SECONDS = 30
@@ -29,25 +24,6 @@ class Home:
     def send(self, event: Envelope, timeout_s: float) -> None:
         assert timeout_s <= SECONDS
         self.sent.append(event)
-
-
-def test_who_is_said_to_have_left_is_waited_for_no_more() -> None:
-    home = Home()
-    with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(home.asker.request, ask(), SECONDS, home.send, expires=True)
-        assert eventually(lambda: bool(home.sent), SECONDS)
-        home.asker.left("lamp")
-        assert asking.result(SECONDS) == {"lamp": Reply(Replier("lamp"), Status.UNHANDLED)}
-
-
-def test_who_announces_itself_is_worth_a_probe() -> None:
-    home = Home()
-    for _ in range(OPENS_AFTER):
-        with pytest.raises(RequestTimeoutError, match="no reply of lamp"):
-            home.asker.request(ask(), 0.0, home.send, expires=True)
-    assert home.asker.peers() == {"lamp": Circuit.OPEN}
-    home.asker.announced("lamp")
-    assert home.asker.peers() == {"lamp": Circuit.HALF_OPEN}
 
 
 @pytest.mark.parametrize("expires", [True, False])

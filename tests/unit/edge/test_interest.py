@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from edge.interest import Interest
 from edge.messages import LinkName
 from edge.reports import NotStored
+from eventplane.announcement import new_announcement, write_announcement
+from eventplane.contract import Priority
 from eventplane.device_reports import DISCARDED, MANIFEST
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Result
 from eventplane.envelope import Envelope, parse_event
@@ -94,14 +97,11 @@ def test_what_is_withdrawn_is_unknown_and_said_once(home: Device, withdrawal: by
     if withdrawal is None:
         home.disconnect(LOCAL)
         home.connect(LOCAL)
-        ended = []
     else:
         for _ in range(2):
             home.turn(home.announcement_of("display", payload=withdrawal))
-        ended = ["display"]
     home.turn(home.from_service(event("1", subject="show")))
     assert shown(home) == ["1"]
-    assert home.interest_ended == ended
 
 
 def test_over_a_new_connection_the_broker_says_it_again(home: Device) -> None:
@@ -132,7 +132,6 @@ def test_an_announcement_that_is_wrong_is_refused_and_everything_is_forwarded(
     assert "announcement of display" in caplog.text
     home.turn(home.from_service(event("1", subject="show")))
     assert shown(home) == ["1"]
-    assert home.interest_ended == []
 
 
 def test_a_stranger_s_announcement_is_refused_and_no_dead_letter(
@@ -225,3 +224,18 @@ def test_what_was_not_wanted_is_told_with_the_next_manifest_and_never_hastens_a_
     assert told[DISCARDED]["not_stored"] == [
         {"channel": "device.outbox", "type": READING, "reason": NO_INTEREST, "count": 3}
     ]
+
+
+def test_nobody_waits_for_who_withdrew_though_everything_is_forwarded() -> None:
+    interest, shown = Interest(), event("1", subject="show")
+    announced = write_announcement(new_announcement("display", [SHOWN]))
+
+    def take(payload: bytes) -> tuple[bool, bool]:
+        interest.take("display", "display.inbox", payload, 1)
+        asked = "display.inbox", shown, Priority.NORMAL
+        return interest.wants(*asked), interest.answers(*asked)
+
+    assert take(b"") == (True, True)  # it never said anything
+    assert take(announced) == (True, True)
+    assert take(b"") == (True, False)
+    assert take(announced) == (True, True)

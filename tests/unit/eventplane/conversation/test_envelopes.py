@@ -70,6 +70,8 @@ def test_a_reply_arrives_as_it_was_given(
     assert read_reply(event) == ("c1", reply)
     assert (event.attributes["replyto"], event.attributes["causationid"]) == ("button", "1")
     assert (event.attributes["expirytime"], event.attributes["todevice"]) == (DEADLINE, "home-1")
+    # Two clocks in one event would make a lifetime that nobody meant.
+    assert "time" not in event.attributes
     assert not is_request(event)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from eventplane.contract import compile_contract
 from eventplane.conversation.errors import NotAskingError, NotOneDeviceError
 from eventplane.conversation.handlers import Handlers
 from eventplane.envelope import Envelope, write_event
-from tests.unit.eventplane.conversation.worlds import ask, plane
+from tests.unit.eventplane.conversation.worlds import ask, document, plane
 
 
 def names(event: Envelope, asker: str) -> set[str]:
@@ -55,3 +56,11 @@ def test_who_said_that_it_handles_something_else_is_not_expected() -> None:
     for other, expected in (("lamp", {"chime"}), ("chime", {"lamp"}), ("device", {"lamp", "chime"})):
         found = handlers.of(ask(loud=True, **{"not": other}), "button")
         assert {str(each) for each in found} == expected
+
+
+def test_without_a_way_down_nobody_in_the_cloud_is_expected_to_answer_a_device() -> None:
+    some = document()
+    del some["participants"]["downlink"], some["routes"]["to-downlink"], some["routes"]["down"]
+    handlers = Handlers(compile_contract(some, "talk"))
+    assert {str(each) for each in handlers.of(ask(far=True), "button")} == {"lamp"}
+    assert names(ask(far=True), "button") > {"lamp"}

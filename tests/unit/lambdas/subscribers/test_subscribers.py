@@ -195,6 +195,31 @@ def test_without_the_table_events_come_again(
     assert failed(batch("one")) == ["m1"]
 
 
+def test_of_a_route_that_is_not_known_nobody_says_that_it_has_ended(table: SubscriptionTable) -> None:
+    with EndpointServer() as server:
+        table.add(subscription("one", server.url()))
+        assert failed(batch("one")) == []
+        boto3.client("dynamodb").delete_table(TableName="subscriptions")
+        # What is known goes on; of the other one nobody can tell.
+        assert failed(batch("other", first=2)) == ["m2"]
+        assert failed(batch("one", first=3)) == []
+        assert ids(server) == ["1", "3"]
+
+
+def test_an_event_that_fails_at_two_sinks_has_two_letters(table: SubscriptionTable) -> None:
+    with EndpointServer(answer(410)) as one, EndpointServer(answer(410)) as other:
+        table.add(subscription("one", one.url()))
+        table.add(subscription("other", other.url()))
+        records = batch("one", "other")
+        for record in records["Records"]:
+            record["body"] = records["Records"][0]["body"]
+        assert failed(records) == []
+    sqs = boto3.client("sqs")
+    queue = sqs.get_queue_url(QueueName="OUTBOX")["QueueUrl"]
+    messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
+    assert len({parse_event(each["Body"]).key for each in messages}) == 2
+
+
 def test_a_sink_that_is_not_on_the_internet_is_never_asked(
     table: SubscriptionTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
