@@ -28,7 +28,7 @@ ELSEWHERE = {
     "fleet": ("operations.fleet.command", "register, show, group, replace or decommission devices"),
     "interest": (
         "operations.interest_command",
-        "what the cloud wants of devices; tell them again, or let it be",
+        "what the cloud wants of devices; tell them again, or withdraw it",
     ),
     "replay": ("operations.replay_command", "send again what an audit misses, or a past window to somebody"),
     "subscriptions": ("operations.subscriptions_command", "participants' own routes, now and in the past"),
