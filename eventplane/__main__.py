@@ -26,7 +26,10 @@ ELSEWHERE = {
     "dead-letters": ("operations.dead_letters_command", "list, show or redrive what could not be delivered"),
     "desired": ("operations.desired_command", "what a device shall have, and what of it has arrived"),
     "fleet": ("operations.fleet.command", "register, show, group, replace or decommission devices"),
-    "interest": ("operations.interest_command", "what the cloud wants of devices, and tell them"),
+    "interest": (
+        "operations.interest_command",
+        "what the cloud wants of devices; tell them again, or withdraw it",
+    ),
     "replay": ("operations.replay_command", "send again what an audit misses, or a past window to somebody"),
     "subscriptions": ("operations.subscriptions_command", "participants' own routes, now and in the past"),
     "trace": ("operations.trace_command", "every station of one event, and what is missing"),

@@ -11,11 +11,15 @@ from eventplane.contract.filter_reader import read_interest
 from eventplane.envelope import Envelope, write_event
 from eventplane.errors import EventPlaneError
 from eventplane.filters import Filter
+from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
 
 UPLINK_KEY: Final = "interest/plane/uplink"
 """The key of the state."""
 
 UPLINK_INTEREST_TYPE: Final = "org.eventplane.device.interest.v1"
+
+OPERATIONS: Final = "operations"
+"""The participant through whose outbox it is sent."""
 
 VERSION: Final = 1
 """Of the data's form. Another one is refused: half understood, it would hold back events."""
@@ -25,7 +29,18 @@ class UplinkInterestError(EventPlaneError):
     """An event does not say what the cloud wants."""
 
     def __init__(self, problem: object) -> None:
-        super().__init__(f"{problem}; publish it by `python -m eventplane interest`")
+        super().__init__(f"{problem}; publish it by `python -m eventplane interest --publish`")
+
+
+class TooManyFiltersError(EventPlaneError):
+    """What the cloud wants takes `size` bytes, more than the `most` that go down to a device in one event."""
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(
+            f"the filters take {size} bytes, an event towards a device {most}; "
+            "lead subscriptions into one route, until then devices have to send up everything"
+        )
+        self.size = size
 
 
 def uplink_interest_event(
@@ -33,7 +48,7 @@ def uplink_interest_event(
 ) -> Envelope:
     """Tells `device` (`*`: all) that the cloud wants what passes one of `filters` (None: everything).
 
-    `time` is RFC 3339: of two events the later one counts.
+    `time` is RFC 3339: of two events the later one counts. Raises `TooManyFiltersError`.
     """
     attributes: dict[str, AttributeValue] = {
         "id": id,
@@ -45,7 +60,11 @@ def uplink_interest_event(
     }
     if filters is None:
         return write_event(attributes | {"statedelete": True})
-    return write_event(attributes, {"version": VERSION, "filters": list(filters)})
+    event = write_event(attributes, {"version": VERSION, "filters": list(filters)})
+    size = len(event.json.encode())
+    if size > MAX_DOWNLINK_EVENT_BYTES:
+        raise TooManyFiltersError(size, MAX_DOWNLINK_EVENT_BYTES)
+    return event
 
 
 def read_uplink_interest(event: Envelope) -> Filter:

@@ -6,6 +6,7 @@ import argparse
 import os
 from typing import Any
 
+from eventplane.downlink.addressing import ALL
 from eventplane.downlink.desired import Desired
 from eventplane.downlink.table import TABLE
 from eventplane.resource_names import resource_name
@@ -17,7 +18,10 @@ from operations.desired import DesiredItems
 
 def main(arguments: list[str]) -> int:
     """The exit status; see `operations.command`."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.thing == ALL:
+        parser.error("name one device")
     return run(lambda: _desired(options))
 
 

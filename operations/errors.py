@@ -37,15 +37,14 @@ class NoOutboxError(EventPlaneError):
         self.address = address
 
 
-class TooManyFiltersError(EventPlaneError):
-    """What the cloud wants takes `size` bytes, more than the `most` that go down to a device in one event."""
+class NotAskedError(EventPlaneError):
+    """The contract leaves devices sending everything, so nothing tells them what the cloud wants."""
 
-    def __init__(self, size: int, most: int) -> None:
+    def __init__(self) -> None:
         super().__init__(
-            f"the filters take {size} bytes, an event towards a device {most}; "
-            "withdraw (--withdraw), so that devices send up everything, or lead subscriptions into one route"
+            "devices send up everything by this contract; "
+            "deploy one with `forward: wanted` on the device's outbox, or name the deployed one by --contract"
         )
-        self.size = size
 
 
 class UnknownQueueError(EventPlaneError):

@@ -128,7 +128,7 @@ REASONS: Final = {
     ),
     "interest_refused": Reason(
         "What the cloud wants, sent down to a device, cannot be read there; what it had before stays.",
-        "Send it with `python -m eventplane interest --publish`, by the software that the device has.",
+        "Bring device and cloud to one software, then `python -m eventplane interest --publish`.",
     ),
     "no_interest": Reason(
         "A command was sent to a device whose service announced that it does not handle such events.",

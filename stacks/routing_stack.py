@@ -6,12 +6,13 @@ from aws_cdk import CfnOutput
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Channel, Contract, ParticipantKind
+from eventplane.contract import Channel, Contract, Forward, ParticipantKind
 from eventplane.own_services import DOWNLINK
 from eventplane.presence import MONITOR
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST
 from eventplane.topics import urgent_rule
+from eventplane.uplink_interest import OPERATIONS
 from stacks.config import Environment
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_writer import ArchiveWriter
@@ -25,6 +26,7 @@ from stacks.constructs.presence_monitor import PresenceMonitor
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.replay_function import ReplayFunction
 from stacks.constructs.router_function import FOLDER, RouterFunction
+from stacks.constructs.uplink_interest import UplinkInterest
 from stacks.constructs.webhook_function import WEBHOOK_FOLDER, WebhookFunction
 from stacks.messaging_stack import INGEST_ERRORS, TAP
 from stacks.names import RETIRED_OUTPUT, pascal
@@ -138,6 +140,15 @@ class RoutingStack(PlaneStack):
                 outbox=outboxes[pascal(DOWNLINK)],
                 layer=layer,
             )
+            if device.outbox.forward is Forward.WANTED and pascal(OPERATIONS) in services:
+                UplinkInterest(
+                    self,
+                    "UplinkInterest",
+                    environment=environment,
+                    contract=contract,
+                    outbox=outboxes[pascal(OPERATIONS)],
+                    layer=layer,
+                )
         lanes = {"Ingest": ingest, "UrgentIngest": urgent_ingest}
         IngestErrors(
             self,

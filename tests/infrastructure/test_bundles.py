@@ -64,8 +64,9 @@ BUILT_ON = {"replay": {"router"}}
 
 @pytest.fixture(scope="module")
 def contract() -> Contract:
-    """The plane's own, with a webhook, so that every function there is gets bundled."""
+    """The plane's own, with a webhook and interest, so that every function there is gets bundled."""
     document = json.loads(load_contract().canonical)
+    document["participants"]["device"].setdefault("outbox", {})["forward"] = "wanted"
     document["participants"]["alarm-centre"]["inbox"] = {"webhook": {}}
     return compile_contract(document, "test")
 

@@ -90,3 +90,9 @@ def test_a_device_with_many_keys_is_read_to_its_end(items: DesiredItems) -> None
         each = Desired(thing="big", key=key, kind=Downlink.STATE, message=message(number))
         client.put_item(**keys.write_request(TABLE, each))
     assert len(list(items.of("big"))) == 250
+
+
+def test_all_devices_are_no_device(items: DesiredItems, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["*"])
+    assert "one device" in capsys.readouterr().err

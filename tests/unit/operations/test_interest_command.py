@@ -4,36 +4,46 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
-from eventplane.contract import Contract, Downlink, subscription
+from eventplane.contract import Contract, compile_contract, subscription
 from eventplane.contract.interest import uplink_filters
 from eventplane.contract.subscription import new_subscription, subscription_item
+from eventplane.downlink import table as desired
 from eventplane.downlink.addressing import addressed
 from eventplane.envelope import Envelope, parse_event
 from eventplane.resource_names import resource_name
-from eventplane.uplink_interest import UPLINK_KEY, read_uplink_interest
-from lambdas.router.payload import PayloadCheck
-from operations import interest_command
+from eventplane.uplink_told import begin_request
 from tests.unit.operations.support import ENVIRONMENT, Plane
 
 Run = Callable[..., tuple[int, str, str]]
+DESIRED = resource_name(ENVIRONMENT, desired.TABLE)
 NEWS = {"exact": {"type": "org.example.news.v1"}}
 
 
 @pytest.fixture
 def dynamodb(plane: Plane) -> Any:
     client = boto3.client("dynamodb")
-    keys = {subscription.PARTITION: "HASH", subscription.SORT: "RANGE"}
-    client.create_table(
-        TableName=resource_name(ENVIRONMENT, subscription.TABLE),
-        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    tables = {
+        resource_name(ENVIRONMENT, subscription.TABLE): (subscription.PARTITION, subscription.SORT),
+        DESIRED: (desired.PARTITION_KEY, desired.SORT_KEY),
+    }
+    for table, (partition, sort) in tables.items():
+        client.create_table(
+            TableName=table,
+            KeySchema=[
+                {"AttributeName": partition, "KeyType": "HASH"},
+                {"AttributeName": sort, "KeyType": "RANGE"},
+            ],
+            AttributeDefinitions=[
+                {"AttributeName": name, "AttributeType": "S"} for name in (partition, sort)
+            ],
+            BillingMode="PAY_PER_REQUEST",
+        )
     return client
 
 
@@ -44,21 +54,30 @@ def sent(plane: Plane) -> list[Envelope]:
     return [parse_event(each["Body"]) for each in answer.get("Messages", [])]
 
 
-def test_it_tells_all_devices_what_routes_and_subscriptions_take(
-    plane: Plane, dynamodb: Any, run: Run, contract: Contract
+def test_asked_to_publish_it_makes_the_plane_forget_what_it_told(
+    plane: Plane, dynamodb: Any, run: Run, contract: Contract, tmp_path: Path
 ) -> None:
-    news = new_subscription("family-app", "news", NEWS, "2026-01-01T00:00:00Z")
-    table = resource_name(ENVIRONMENT, subscription.TABLE)
-    dynamodb.put_item(TableName=table, Item=subscription_item(news))
-    assert run("interest", "--publish")[0] == 0
-    (event,) = sent(plane)
-    assert addressed(event, contract.downlink(event.type), 0).key == UPLINK_KEY
-    assert contract.downlink(event.type) is Downlink.STATE
-    assert PayloadCheck(contract).of_message()(event) is None
-    wanted = read_uplink_interest(event)
-    assert wanted.matches({"type": "org.example.news.v1"})
-    assert wanted.matches({"type": "org.eventplane.climate.reading.v1"})
-    assert not wanted.matches({"type": "org.eventplane.climate.raw.v1"})
+    document = json.loads(contract.canonical)
+    document["participants"]["device"].setdefault("outbox", {})["forward"] = "wanted"
+    asking = tmp_path / "contract.json"
+    asking.write_bytes(compile_contract(document, "asking").canonical)
+    dynamodb.put_item(**begin_request(DESIRED, 1))
+    status, out, _ = run("interest", "--publish", "--contract", str(asking))
+    assert (status, "within a minute" in out) == (0, True)
+    assert dynamodb.scan(TableName=DESIRED)["Items"] == []
+    assert sent(plane) == []
+
+
+def test_where_devices_send_everything_nobody_is_told(plane: Plane, dynamodb: Any, run: Run) -> None:
+    dynamodb.put_item(**begin_request(DESIRED, 1))
+    status, _, err = run("interest", "--publish")
+    assert (status, "forward: wanted" in err) == (1, True)
+    assert dynamodb.scan(TableName=DESIRED)["Count"] == 1
+
+
+def test_one_device_cannot_be_told_alone(run: Run) -> None:
+    with pytest.raises(SystemExit):
+        run("interest", "--publish", "--device", "home-1")
 
 
 def test_it_takes_it_back(plane: Plane, dynamodb: Any, run: Run, contract: Contract) -> None:
@@ -68,20 +87,13 @@ def test_it_takes_it_back(plane: Plane, dynamodb: Any, run: Run, contract: Contr
     assert (told.is_deleted, told.target.thing) == (True, "home-1")
 
 
-def test_asked_for_nothing_it_only_shows_them(
+def test_asked_for_nothing_it_shows_what_routes_and_subscriptions_take(
     plane: Plane, dynamodb: Any, run: Run, contract: Contract
 ) -> None:
+    assert json.loads(run("interest", "--json")[1]) == uplink_filters(contract)
+    news = new_subscription("family-app", "news", NEWS, "2026-01-01T00:00:00Z")
+    dynamodb.put_item(TableName=resource_name(ENVIRONMENT, subscription.TABLE), Item=subscription_item(news))
     status, out, _ = run("interest", "--json")
     assert status == 0
-    assert json.loads(out) == uplink_filters(contract)
-    assert sent(plane) == []
-
-
-def test_more_than_goes_down_in_one_event_is_named(
-    plane: Plane, dynamodb: Any, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(interest_command, "MAX_DOWNLINK_EVENT_BYTES", 1_000)
-    status, _, err = run("interest", "--publish")
-    assert status == 1
-    assert "--withdraw" in err
+    assert NEWS in json.loads(out)
     assert sent(plane) == []

@@ -1,0 +1,1 @@
+"""Tells devices what the cloud wants of them, when that has changed."""

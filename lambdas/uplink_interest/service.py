@@ -1,0 +1,94 @@
+"""Once a minute: what the cloud wants of its devices, told to all of them when it has changed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from eventplane.contract import Contract
+from eventplane.contract.interest import uplink_filters
+from eventplane.contract.subscription import with_subscriptions
+from eventplane.downlink.addressing import ALL
+from eventplane.envelope import Envelope
+from eventplane.uplink_interest import TooManyFiltersError, uplink_interest_event
+from eventplane.uplink_told import Told, digest_of
+from lambdas.common.clock import Clock
+from lambdas.common.contract_table import ContractTable
+from lambdas.common.log import logger
+from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.uplink_interest.table import ToldTable
+
+SOURCE: Final = "/eventplane/cloud/uplink-interest"
+"""The `source` of its events."""
+
+
+class UplinkInterest:
+    """Compares what routes and subscriptions take with what devices were told; `send` takes an event's JSON.
+
+    Unlike a router it goes by nothing that it read earlier, nor by the contract that came with the code when
+    the tables do not answer: what devices are not told to send is gone. `bundled` names the deployment.
+    """
+
+    def __init__(
+        self,
+        *,
+        bundled: Contract,
+        contracts: ContractTable,
+        subscriptions: SubscriptionTable,
+        told: ToldTable,
+        send: Callable[[str], None],
+        clock: Clock,
+    ) -> None:
+        self._bundled = bundled
+        self._contracts = contracts
+        self._subscriptions = subscriptions
+        self._told = told
+        self._send = send
+        self._clock = clock
+
+    def tell(self) -> bool:
+        """Whether there was something to tell.
+
+        Raises what botocore raises, and `ContractError` for a published contract that cannot be used: then
+        devices keep what they have. Raises `TooManyFiltersError` at each call while the filters do not fit
+        into an event, once devices were told to send everything.
+        """
+        last = self._told.read()
+        at_ms = self._clock() if last is None else max(self._clock(), last.at_ms + 1)
+        filters: list[object] | None = uplink_filters(self._in_force())
+        too_many = None
+        try:
+            event = _event(filters, at_ms)
+        except TooManyFiltersError as error:
+            filters, too_many = None, error
+            event = _event(None, at_ms)
+        told = Told(at_ms, digest_of(filters))
+        is_new = last is None or last.digest != told.digest
+        if is_new:
+            self._say(event, told)
+        if too_many is not None:
+            raise too_many
+        return is_new
+
+    def _say(self, event: Envelope, told: Told) -> None:
+        # A call that ends in between leaves no memory, and the next one tells again, also what was before.
+        if not self._told.begin(told.at_ms):
+            logger.info("another call tells devices what the cloud wants")
+            return
+        self._send(event.json)
+        self._told.done(told)
+        logger.info("devices are told what the cloud wants", event_id=event.id, digest=told.digest)
+
+    def _in_force(self) -> Contract:
+        head = self._contracts.head(self._bundled.version)
+        contract = self._bundled
+        if head is not None and head.version != contract.version:
+            contract = self._contracts.contract(head.version)
+        return with_subscriptions(contract, self._subscriptions.all())[0]
+
+
+def _event(filters: list[object] | None, at_ms: int) -> Envelope:
+    time = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+    return uplink_interest_event(filters, id=str(uuid.uuid4()), time=time, device=ALL, source=SOURCE)
