@@ -63,10 +63,21 @@ class Size:
         return CORES * self.events / self.spark.cpu_s
 
 
-def size(events: int, folder: Path, duckdb_python: str) -> Size:
-    """Measure one size in `folder`, which must be empty."""
-    written = generate(folder, Plan(events), audited_contracts())
-    archive, log = folder / "archive", folder / "log"
+def generated(events: int, folder: Path) -> dict[str, object]:
+    """What the generator said of the archive of so many events in `folder`, made unless it is there."""
+    marker = folder / "written.json"
+    if not marker.exists():
+        marker.write_text(json.dumps(generate(folder, Plan(events), audited_contracts())))
+    written: dict[str, object] = json.loads(marker.read_text())
+    return written
+
+
+def size(events: int, archives: Path, folder: Path, duckdb_python: str) -> Size:
+    """Measure one size in `folder`, which must be empty, by the archive in `archives`."""
+    home = archives / str(events)
+    home.mkdir(parents=True, exist_ok=True)
+    written = generated(events, home)
+    archive, log = home / "archive", folder / "log"
     modules = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     run = [sys.executable, "-m", "benchmarks.audit.spark_run", str(archive), str(folder / "audit"), str(log)]
     by_spark = measured(run, modules)
@@ -134,12 +145,16 @@ def main() -> None:
     """Measure, write, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.audit.bench", description=__doc__)
     parser.add_argument("--events", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument(
+        "--archives", type=Path, help="where archives are kept from run to run (default: nowhere)"
+    )
     parser.add_argument("--duckdb-python", default=sys.executable, help="a Python that has duckdb")
     arguments = parser.parse_args()
     found = []
     for events in sorted(arguments.events):
         with tempfile.TemporaryDirectory(prefix="audit-bench-") as folder:
-            found.append(size(events, Path(folder), arguments.duckdb_python))
+            archives = arguments.archives or Path(folder, "archives")
+            found.append(size(events, archives, Path(folder), arguments.duckdb_python))
     command = f"python -m benchmarks.audit.bench --events {' '.join(map(str, arguments.events))}"
     write("audit", list(figures(found)), command, "wall clock of one run, other work on the machine included")
 
