@@ -35,7 +35,8 @@ def acl(contract: Contract) -> str:
         rights += [("write", interest_topic(name))]
         rights += [("write", handlers_topic(name)), ("read", handlers_answer_topic(name))]
         if service.replies is not None:
-            rights.append(("read", local_topic(name, service.replies.box)))
+            replies = service.replies.box
+            rights += [("read", local_topic(name, replies)), ("write", receipt_topic(name, replies))]
         theirs += ["", f"user {name}", *(f"topic {right} {topic}" for right, topic in rights)]
         # The other end of each.
         ours += [f"topic {'read' if right == 'write' else 'write'} {topic}" for right, topic in rights]

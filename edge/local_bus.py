@@ -54,6 +54,7 @@ def local_topics(contract: Contract) -> dict[str, Role]:
         topics[state_topic(service.name)] = StateQuestions(service.inbox)
         topics[interest_topic(service.name)] = Announcements(service.inbox)
         topics[handlers_topic(service.name)] = HandlersQuestions(service.inbox)
-        if service.inbox.receipts:
-            topics[receipt_topic(service.name, service.inbox.box)] = InboxReceipts(service.inbox)
+        for channel in (service.inbox, service.replies):
+            if channel is not None and channel.receipts:
+                topics[receipt_topic(service.name, channel.box)] = InboxReceipts(channel)
     return topics

@@ -21,7 +21,7 @@ from edge.mqtt.address import BrokerAddress
 from edge.outbox_window import OutboxWindow
 from edge.questions.open_questions import OpenQuestions
 from edge.questions.wire import QuestionError
-from eventplane.receipts import Receipt, ReceiptError, read_receipts, write_receipts
+from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
 from eventplane.topics import interest_topic, local_topic, receipt_topic
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class ServiceLoop:
     """Serves `service` over a broker until it is closed.
 
     The broker is at `address` or where Mosquitto's `profile` leads; `endpoint` says how else to connect.
-    Messages on the topics of `readers` go to them and are acknowledged; those of the inbox go to
+    Messages on the topics of `readers` go to them and are confirmed by a receipt; those of the inbox go to
     `on_delivery` and are acknowledged when they are `confirm`ed. `on_refused` is told of a message of the
     `window` that was refused while nobody waited for its receipt. All are called by this thread and must not
     wait.
@@ -208,12 +208,18 @@ class ServiceLoop:
                 questions.answered(message.payload)
             elif reader is not None:
                 reader(message.payload)
+                self._confirm(message)
             else:
                 self._take_receipts(read_receipts(message.payload))
         except QuestionError as error:
             _log.warning("%s: an answer ignored: %s", self._service, error)
         except ReceiptError as error:
             _log.warning("%s: receipts ignored: %s", self._service, error)
+
+    def _confirm(self, message: Received) -> None:
+        if self._link.up:  # else it comes again
+            receipt = write_receipts([Receipt(digest(message.payload))])
+            self._link.publish(f"{message.topic}/receipts", receipt)
 
     def _take_receipts(self, receipts: Sequence[Receipt]) -> None:
         for receipt in receipts:

@@ -21,12 +21,15 @@ REPLIES: Final = "replies"
 """What the channel is called."""
 
 RETENTION_S: Final = 600
-"""How long the queue of a cloud service keeps a reply, seconds: twice what a request waits by default."""
+"""How long a reply is kept for who asked, seconds: twice what a request waits by default."""
 
 
 def replies_channel(participant: str, kind: ParticipantKind) -> Channel:
     """Where the replies to `participant` come; a contract has nothing to set there."""
     channel = read_channel(participant, kind, Section(REPLIES, {}, []))
+    if kind is ParticipantKind.DEVICE_SERVICE:
+        # Mosquitto's acknowledgement is memory: a reply that it lost is repeated, while somebody may wait.
+        return replace(channel, receipts=True, expiry_s=RETENTION_S)
     return replace(channel, retention_s=RETENTION_S)
 
 

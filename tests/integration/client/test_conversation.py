@@ -157,11 +157,14 @@ def invoked(plane: demo.Plane, client: Client) -> AbstractContextManager[None]:
         return f"seen by {event.id}"
 
     def step() -> None:
-        answer = sqs.receive_message(
-            QueueUrl=url, WaitTimeSeconds=1, MessageSystemAttributeNames=["ApproximateReceiveCount"]
-        )
+        answer = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=1, MessageSystemAttributeNames=["All"])
         for each in answer.get("Messages", []):
-            record = {"messageId": each["MessageId"], "body": each["Body"], "attributes": each["Attributes"]}
+            record = {
+                "messageId": each["MessageId"],
+                "body": each["Body"],
+                "attributes": each["Attributes"],
+                "messageAttributes": {},
+            }
             if not handle({"Records": [record]}, LambdaContext())["batchItemFailures"]:
                 sqs.delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
 

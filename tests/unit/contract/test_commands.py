@@ -172,12 +172,15 @@ def test_the_access_rules_give_each_service_its_own_topics_and_the_forwarder_the
         words = ["write", "read", "read", "write", "write", "read", "write", "write", "read"]
         rule = list(zip(words, topics, strict=True))
         if contract.participants[name].asks:
-            rule.append(("read", f"eventplane/{name}/replies"))
+            rule += [
+                ("read", f"eventplane/{name}/replies"),
+                ("write", f"eventplane/{name}/replies/receipts"),
+            ]
         assert rights[name] == {f"{right} {topic}" for right, topic in rule}
         other = {"read": "write", "write": "read"}
         assert {f"{other[right]} {topic}" for right, topic in rule} <= rights[FORWARDER]
     asking = [each for each in services if contract.participants[each].asks]
-    assert len(rights[FORWARDER]) == 9 * len(services) + len(asking)
+    assert len(rights[FORWARDER]) == 9 * len(services) + 2 * len(asking)
     assert not any(character in each for lines in rights.values() for each in lines for character in "+#")
 
 

@@ -16,7 +16,9 @@ from tests.unit.eventplane.conversation.worlds import document, plane
 
 def test_who_asks_has_a_channel_for_the_replies() -> None:
     contract = plane()
-    assert contract.channel("button.replies").retention_s == 600
+    on_device = contract.channel("button.replies")
+    assert (on_device.receipts, on_device.expiry_s) == (True, 600)
+    assert contract.channel("desk.replies").retention_s == 600
     assert contract.channel("desk.replies").box == "replies"
     with pytest.raises(KeyError):
         contract.channel("lamp.replies")
