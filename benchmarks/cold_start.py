@@ -147,6 +147,7 @@ def environment(code: Path, packages: Path, url: str, source: str | None = None)
         "EVENTPLANE_ARCHIVE_BUCKET": "archive",
         "EVENTPLANE_CONTRACTS_TABLE": "contracts",
         "EVENTPLANE_SUBSCRIPTIONS_TABLE": "subscriptions",
+        "EVENTPLANE_INTEREST_TABLE": "interest",
         "EVENTPLANE_CONTRACT_REFRESH_S": "30",
         "EVENTPLANE_CONTRACT": contract.version,
         "EVENTPLANE_WEBHOOK_URL": f"{url}/hook",

@@ -24,7 +24,7 @@ from benchmarks.results import Figure, together, write
 from contract import load_contract
 from eventplane.batch import pack
 from eventplane.contract import Contract
-from eventplane.contract.publication import cloud_inboxes
+from eventplane.contract.publication import cloud_destinations
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.trace_context import DEFAULT_SHARE
@@ -129,7 +129,7 @@ class _Yes:
 def _route(events: list[Envelope], drawing: Drawing | None) -> Callable[[], object]:
     """Routes a message with `events`."""
     contract, yes = load_contract(), _Yes()
-    queues = {each.address: each.address for each in cloud_inboxes(contract)}
+    queues = {each.address: each.address for each in cloud_destinations(contract)}
     engine = build_engine(contract, contract.device.outbox.address, queues)
     router = RouterService(
         engine=lambda: engine,
