@@ -113,7 +113,8 @@ class Intake:
         if not ways:
             refusal = Refusal("unrouted", f"no route of the device takes type {event.type!r}")
             return self.refuse(payload, channel.address, channel, refusal, slot)
-        destinations, unwanted = self._parted(ways, event, channel)
+        priority = self._contract.priority(event, channel)
+        destinations, unwanted = self._parted(ways, event, priority)
         promised = [each for each in destinations if _is_promised(channel) and _is_promised(each)]
         fleeting = tuple(
             Fleeting(each.address, event.type, event.json, key)
@@ -122,9 +123,9 @@ class Intake:
         )
         lifetime = lifetime_ms(event)
         expiries = {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised}
-        arrival = self._arrival(stamped, key, channel, slot, expiries) if promised else None
+        arrival = _arrival(stamped, key, priority, slot, expiries) if promised else None
         unstored: tuple[Fleeting, ...] = ()
-        if arrival is not None and arrival.rank == Priority.URGENT.rank:
+        if arrival is not None and priority is Priority.URGENT:
             unstored = tuple(
                 Fleeting(each.address, event.type, event.json, key, UNSTORED_RANK) for each in destinations
             )
@@ -136,12 +137,13 @@ class Intake:
         It gets no number of the device: the numbers are for what comes up.
         """
         ways = [each for each in self._destinations(event) if each.address != self._uplink.address]
-        ways, unwanted = self._parted(ways, event, channel)
+        priority = self._contract.priority(event, channel)
+        ways, unwanted = self._parted(ways, event, priority)
         promised = [each for each in ways if _is_promised(channel) and _is_promised(each)]
         lifetime = lifetime_ms(event)
         return Descended(
             event,
-            self._contract.priority(event, channel).rank,
+            priority.rank,
             {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised},
             tuple(
                 Fleeting(each.address, event.type, event.json, key_digest(event.key))
@@ -200,25 +202,25 @@ class Intake:
         destinations = self._destinations(event) or [self._uplink]
         expires = expires_ms(slot.life_ms, lifetime)
         expiries = dict.fromkeys((each.address for each in destinations), expires)
-        return self._arrival(stamped, key_digest(event.key), channel, slot, expiries)
+        priority = self._contract.priority(event, channel)
+        return _arrival(stamped, key_digest(event.key), priority, slot, expiries)
 
     def _destinations(self, event: Envelope) -> list[Channel]:
         addresses: Iterable[str] = dict.fromkeys(route.destination for route in self._router.route(event))
         return [self._contract.channel(each) for each in addresses]
 
     def _parted(
-        self, ways: list[Channel], event: Envelope, channel: Channel
+        self, ways: list[Channel], event: Envelope, priority: Priority
     ) -> tuple[list[Channel], tuple[str, ...]]:
         """Of `ways` those to forward to, and the addresses of the others."""
-        priority = self._contract.priority(event, channel)
         wanted = [each for each in ways if self._interest.wants(each.address, event, priority)]
         return wanted, tuple(each.address for each in ways if each not in wanted)
 
-    def _arrival(
-        self, event: Envelope, key: bytes, channel: Channel, slot: Slot, expiries: Mapping[str, int | None]
-    ) -> Arrival:
-        rank = self._contract.priority(event, channel).rank
-        return Arrival(slot.sequence, rank, event.json, expiries, key)
+
+def _arrival(
+    event: Envelope, key: bytes, priority: Priority, slot: Slot, expiries: Mapping[str, int | None]
+) -> Arrival:
+    return Arrival(slot.sequence, priority.rank, event.json, expiries, key)
 
 
 def _is_promised(channel: Channel) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
-from eventplane.contract import Channel, Contract, ParticipantKind, Place, Route
+from eventplane.contract import Channel, Contract, ParticipantKind, Place, Priority, Route
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.expiry import why_expired
@@ -127,7 +128,10 @@ class Planner:
         except EnvelopeError as error:
             if error.reason == HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
                 # A letter about a letter would only keep the loop going.
-                yield Step(self._record(entry, event, now_ms, None, Outcome.DROPPED, HOP_LIMIT), event)
+                record = self._record(
+                    entry, event, self._priority(event), now_ms, None, Outcome.DROPPED, HOP_LIMIT
+                )
+                yield Step(record, event)
             else:
                 yield from self._refused(entry, item, Refusal(error.reason, error.detail), now_ms)
             return
@@ -140,25 +144,26 @@ class Planner:
         self, entry: _Entry, event: Envelope, outgoing: Envelope, now_ms: int, *, since_ms: int
     ) -> Iterator[Step]:
         """`event` decides where it goes, `outgoing` is what goes there; its age counts from `since_ms`."""
-        routes = self._router.route(event)
+        routes, priority = self._router.route(event), self._priority(event)
+        record = partial(self._record, entry, event, priority, now_ms)
         if not routes:
-            yield Step(self._record(entry, event, now_ms, None, Outcome.UNROUTED, "no_route"), event)
-        priority = self._contract.priority(event, self._channel)
+            yield Step(record(None, Outcome.UNROUTED, "no_route"), event)
         for route in routes:
             channels = self._channel, self._contract.channel(route.destination)
             if not is_wanted(route.interest, event, priority):
-                yield Step(self._record(entry, event, now_ms, route, Outcome.NO_INTEREST, NO_INTEREST), event)
+                yield Step(record(route, Outcome.NO_INTEREST, NO_INTEREST), event)
             elif why := why_expired(event, now_ms, since_ms, *channels):
-                yield Step(self._record(entry, event, now_ms, route, Outcome.EXPIRED, why), event)
+                yield Step(record(route, Outcome.EXPIRED, why), event)
             else:
-                record = self._record(entry, event, now_ms, route, Outcome.DELIVERED, None)
-                yield Step(record, event, outgoing)
+                yield Step(record(route, Outcome.DELIVERED, None), event, outgoing)
 
     def _refused(self, entry: _Entry, item: Accepted, refusal: Refusal, now_ms: int) -> Iterator[Step]:
         """The original is never tried again: it becomes a dead letter, which is routed like any event."""
-        yield Step(
-            self._record(entry, item.event, now_ms, None, Outcome.DEAD_LETTERED, refusal.reason), item.event
+        priority = self._priority(item.event)
+        record = self._record(
+            entry, item.event, priority, now_ms, None, Outcome.DEAD_LETTERED, refusal.reason
         )
+        yield Step(record, item.event)
         # The same event, or message and place, give the same id: a repetition is not a second letter.
         id = letter_id(*item.event.key) if item.event else f"{entry.message_id}.{item.index}"
         letter = self._letter(entry, id, item.original, refusal, now_ms, item.event)
@@ -187,16 +192,19 @@ class Planner:
             event=event,
         )
 
+    def _priority(self, event: Envelope | None) -> Priority:
+        return self._contract.priority(event, self._channel) if event else self._channel.priority
+
     def _record(
         self,
         entry: _Entry,
         event: Envelope | None,
+        priority: Priority,
         now_ms: int,
         route: Route | None,
         outcome: Outcome,
         reason: str | None,
     ) -> LedgerRecord:
-        priority = self._contract.priority(event, self._channel) if event else self._channel.priority
         return LedgerRecord(
             decided_at_ms=now_ms,
             entered_at_ms=entry.accepted_at_ms,
