@@ -20,9 +20,9 @@ from eventplane.contract.publication import (
     contract_item,
     head_item,
     head_key,
-    read_head,
     unserved,
 )
+from eventplane.contract_table import ContractTable
 from eventplane.errors import EventPlaneError
 
 MAX_ITEM_BYTES: Final = 400 * 1024
@@ -118,11 +118,7 @@ class Publisher:
 
     def in_force(self) -> Head | None:
         """What is published for the deployment, None where its own contract is in force."""
-        base = self._deployment.base
-        item = self._dynamodb.get_item(
-            TableName=self._deployment.table, Key=head_key(base), ConsistentRead=True
-        ).get("Item")
-        return read_head(base, item) if item else None
+        return ContractTable(self._dynamodb, self._deployment.table).head(self._deployment.base)
 
     def check(self, contract: Contract) -> None:
         """Raises `DestinationsNotDeployedError`, `SourceMissingError`, `TooLargeError`."""

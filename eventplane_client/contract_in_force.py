@@ -14,8 +14,8 @@ from typing import Any, Final
 from eventplane.announcement import Announcement
 from eventplane.contract import Contract, ContractError, load_compiled
 from eventplane.contract.interest import with_interest
-from eventplane.contract.publication import contract_key, head_key, read_contract, read_head
 from eventplane.contract.subscription import Subscription, with_subscriptions
+from eventplane.contract_table import ContractTable
 from eventplane.conversation.handlers import Handlers
 from eventplane.conversation.reply import Replier
 from eventplane.envelope import Envelope
@@ -49,8 +49,7 @@ class ContractInForce:
     ) -> None:
         self._participant = participant
         self._deployed = deployed
-        self._dynamodb = dynamodb
-        self._contracts = contracts
+        self._contracts = ContractTable(dynamodb, contracts)
         self._subscriptions = SubscriptionTable(dynamodb, subscriptions)
         self._interest = InterestTable(dynamodb, interest)
         self._lock = threading.Lock()
@@ -87,18 +86,13 @@ class ContractInForce:
     def _published(self) -> Contract:
         """As the routers choose: the newest published one that can be used, else the deployed one."""
         base = self._deployed.version
-        item = self._item(head_key(base))
-        for version in read_head(base, item).versions if item else ():
+        head = self._contracts.head(base)
+        for version in head.versions if head else ():
             if version == base:
                 return self._deployed
             with suppress(ContractError):
-                return read_contract(version, self._item(contract_key(version)) or {})
+                return self._contracts.contract(version)
         return self._deployed
-
-    def _item(self, key: dict[str, Any]) -> dict[str, Any] | None:
-        answer = self._dynamodb.get_item(TableName=self._contracts, Key=key, ConsistentRead=True)
-        item: dict[str, Any] | None = answer.get("Item")
-        return item
 
 
 def deployed_contract(path: Path) -> Contract:

@@ -14,8 +14,8 @@ from eventplane.announcement import Announcement
 from eventplane.contract import Contract
 from eventplane.contract.interest import Leased, with_interest
 from eventplane.contract.subscription import Subscription, with_subscriptions
+from eventplane.contract_table import ContractTable
 from lambdas.common.clock import Clock
-from lambdas.common.contract_table import ContractTable
 from lambdas.common.interest_table import InterestTable
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count

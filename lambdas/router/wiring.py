@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from eventplane.contract import Contract
+from eventplane.contract_table import ContractTable
 from lambdas.common.clock import system_clock
-from lambdas.common.contract_table import ContractTable
 from lambdas.common.contracts import load_contract
 from lambdas.common.interest_table import InterestTable
 from lambdas.common.subscription_table import SubscriptionTable

@@ -6,9 +6,9 @@ import os
 from functools import cache
 from typing import Any
 
+from eventplane.contract_table import ContractTable
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
-from lambdas.common.contract_table import ContractTable
 from lambdas.common.contracts import load_contract
 from lambdas.common.log import logger
 from lambdas.common.queue import Context

@@ -10,12 +10,12 @@ from typing import Final
 from eventplane.contract import Contract
 from eventplane.contract.interest import uplink_filters
 from eventplane.contract.subscription import with_subscriptions
+from eventplane.contract_table import ContractTable
 from eventplane.downlink.addressing import ALL
 from eventplane.envelope import Envelope
 from eventplane.uplink_interest import TooManyFiltersError, uplink_interest_event
 from eventplane.uplink_told import Told, digest_of
 from lambdas.common.clock import Clock
-from lambdas.common.contract_table import ContractTable
 from lambdas.common.log import logger
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.uplink_interest.table import ToldTable

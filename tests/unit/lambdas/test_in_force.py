@@ -23,7 +23,7 @@ from eventplane.contract.publication import (
     read_head,
 )
 from eventplane.contract.subscription import new_subscription, subscription_item, subscription_key
-from lambdas.common.contract_table import ContractTable
+from eventplane.contract_table import ContractTable
 from lambdas.common.interest_table import InterestTable
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.router.engine import build_engine

@@ -15,12 +15,12 @@ from eventplane import uplink_interest
 from eventplane.contract import Contract, ContractError, compile_contract
 from eventplane.contract.publication import Head, contract_item, head_item, head_key
 from eventplane.contract.subscription import new_subscription, subscription_item, subscription_key
+from eventplane.contract_table import ContractTable
 from eventplane.downlink import table as desired
 from eventplane.downlink.addressing import ALL, addressed
 from eventplane.envelope import Envelope, parse_event
 from eventplane.uplink_interest import UPLINK_KEY, TooManyFiltersError, read_uplink_interest
 from eventplane.uplink_told import TOLD_SORT_KEY, told_key
-from lambdas.common.contract_table import ContractTable
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.downlink.table import DesiredTable
 from lambdas.router.payload import PayloadCheck

@@ -1,4 +1,7 @@
-"""The table of published contracts."""
+"""The table of published contracts: the one way to read it.
+
+The client is the caller's, as with `eventplane.subscription_table`. What it refuses is raised as it is.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from eventplane.contract.publication import Head, contract_key, head_key, read_c
 
 
 class ContractTable:
-    """Reads `table` through a boto3 DynamoDB client. What it refuses is raised as botocore raises it."""
+    """`table` through a boto3 DynamoDB client."""
 
     def __init__(self, client: Any, table: str) -> None:
         self._client = client
