@@ -29,6 +29,11 @@ class PartialResponse(TypedDict):
     batchItemFailures: list[ItemFailure]
 
 
+def partial_response(messages: Sequence[QueueMessage], failed: Collection[str]) -> PartialResponse:
+    """The answer that lets the queue delete all `messages` but those whose ids are in `failed`."""
+    return {"batchItemFailures": [{"itemIdentifier": each.id} for each in messages if each.id in failed]}
+
+
 class Redelivery:
     """Answers for the queue at `queue_url` through a boto3 SQS client."""
 
@@ -50,7 +55,7 @@ class Redelivery:
             if remaining_ms() < WORST_CALL_MS:
                 break
             self._delay(batch)
-        return {"batchItemFailures": [{"itemIdentifier": message.id} for message in again]}
+        return partial_response(again, failed)
 
     def _delay(self, batch: Sequence[QueueMessage]) -> None:
         entries = [

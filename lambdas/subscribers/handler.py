@@ -14,6 +14,7 @@ from lambdas.common.contracts import load_contract
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.queue import Context, read_messages
+from lambdas.common.redelivery import PartialResponse, partial_response
 from lambdas.common.sqs import SqsSender
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.common.visibility import Visibility
@@ -67,7 +68,7 @@ def service() -> SubscriberService:
 
 
 @logger.inject_lambda_context
-def handle(event: dict[str, Any], context: Context) -> dict[str, list[dict[str, str]]]:
+def handle(event: dict[str, Any], context: Context) -> PartialResponse:
     """Deliver one batch of the inbox; the answer names the messages that the queue shall keep."""
     messages = read_messages(event)
     failed = service().process(
@@ -75,4 +76,4 @@ def handle(event: dict[str, Any], context: Context) -> dict[str, list[dict[str, 
         invocation_id=context.aws_request_id,
         remaining_ms=context.get_remaining_time_in_millis,
     )
-    return {"batchItemFailures": [{"itemIdentifier": each.id} for each in messages if each.id in failed]}
+    return partial_response(messages, failed)
