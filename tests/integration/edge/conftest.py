@@ -154,14 +154,21 @@ def cloud(supervisor: Supervisor, tmp_path: Path, authority: Authority) -> Itera
 
 
 @pytest.fixture
+def home_contract() -> Contract:
+    """What the forwarder of `home` runs by: the shipped contract, unless a module has its own fixture."""
+    return load_contract()
+
+
+@pytest.fixture
 def home(
     supervisor: Supervisor,
     mosquitto: Callable[[str], Broker],
     tmp_path: Path,
     cloud: CloudBroker,
     authority: Authority,
+    home_contract: Contract,
 ) -> Iterator[Home]:
-    it = start_home(supervisor, mosquitto("home"), tmp_path, cloud.port, authority)
+    it = start_home(supervisor, mosquitto("home"), tmp_path, cloud.port, authority, contract=home_contract)
     yield it
     it.close()
 

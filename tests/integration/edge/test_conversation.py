@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -43,16 +43,8 @@ LAMP = Replier("lamp")
 
 
 @pytest.fixture
-def home(
-    supervisor: Supervisor,
-    mosquitto: Callable[[str], Broker],
-    tmp_path: Path,
-    cloud: CloudBroker,
-    authority: Authority,
-) -> Iterator[Home]:
-    it = start_home(supervisor, mosquitto("home"), tmp_path, cloud.port, authority, contract=plane())
-    yield it
-    it.close()
+def home_contract() -> Contract:
+    return plane()
 
 
 def in_background(call: Callable[[], Replies]) -> Future[Replies]:

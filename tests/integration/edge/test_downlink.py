@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,11 +16,8 @@ from eventplane.device_reports import STARTED
 from eventplane.downlink.acknowledgements import Acknowledgement, Result
 from eventplane.downlink.wire import VERSION, stamped
 from eventplane.envelope import Envelope, write_event
-from local.mosquitto import Broker
-from local.process import Supervisor
 from tests.eventually import eventually
-from tests.integration.edge.certificates import Authority
-from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, start_home, wait_for
+from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
 
 THRESHOLD = "org.eventplane.setting.threshold.v1"
@@ -61,17 +57,8 @@ def _write(attributes: Mapping[str, str], members: Mapping[str, Any]) -> str:
 
 
 @pytest.fixture
-def home(
-    supervisor: Supervisor,
-    mosquitto: Callable[[str], Broker],
-    tmp_path: Path,
-    cloud: CloudBroker,
-    authority: Authority,
-) -> Iterator[Home]:
-    contract = plane(climate=THRESHOLD, call=RING)
-    it = start_home(supervisor, mosquitto("home"), tmp_path, cloud.port, authority, contract=contract)
-    yield it
-    it.close()
+def home_contract() -> Contract:
+    return plane(climate=THRESHOLD, call=RING)
 
 
 def answers(cloud: CloudBroker, key: str, version: int) -> list[Acknowledgement]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -17,11 +15,9 @@ from eventplane.downlink.wire import stamped
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import interest_topic
 from eventplane.uplink_interest import UPLINK_KEY, uplink_interest_event
-from local.mosquitto import Broker
 from local.process import Supervisor
 from tests.eventually import eventually
-from tests.integration.edge.certificates import Authority
-from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, start_home, wait_for
+from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
 from tests.integration.mqtt import TestClient
 
 MOTION = "org.eventplane.activity.motion.v1"
@@ -52,16 +48,8 @@ def plane() -> Contract:
 
 
 @pytest.fixture
-def home(
-    supervisor: Supervisor,
-    mosquitto: Callable[[str], Broker],
-    tmp_path: Path,
-    cloud: CloudBroker,
-    authority: Authority,
-) -> Iterator[Home]:
-    it = start_home(supervisor, mosquitto("home"), tmp_path, cloud.port, authority, contract=plane())
-    yield it
-    it.close()
+def home_contract() -> Contract:
+    return plane()
 
 
 def event(id: str, type: str) -> Envelope:

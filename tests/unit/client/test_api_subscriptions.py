@@ -20,6 +20,7 @@ from eventplane_client.errors import (
 )
 from eventplane_client.signed_http import HttpAnswer
 from lambdas.subscriptions_api import handler
+from tests.dynamodb import create_table
 from tests.unit.lambdas.subscriptions_api.conftest import INBOXES, send
 
 NEWS = {"exact": {"type": "org.example.news.v1"}}
@@ -38,13 +39,7 @@ class NoNetwork:
 @pytest.fixture
 def table(aws: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[SubscriptionTable]:
     client = boto3.client("dynamodb")
-    keys = {PARTITION: "HASH", SORT: "RANGE"}
-    client.create_table(
-        TableName="subscriptions",
-        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(client, "subscriptions", PARTITION, SORT)
     for name, value in {
         "EVENTPLANE_SUBSCRIPTIONS_TABLE": "subscriptions",
         "EVENTPLANE_INBOXES": json.dumps(INBOXES),

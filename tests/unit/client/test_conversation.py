@@ -39,6 +39,7 @@ from eventplane_client.errors import (
 )
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.notices import Notice, PeerChanged
+from tests.dynamodb import create_table
 from tests.eventually import eventually
 from tests.unit.eventplane.conversation.worlds import ASK, ask, document, plane
 
@@ -306,15 +307,7 @@ class TestContractInForce:
         monkeypatch.setattr(contract_in_force, "REFRESH_S", 0.0)
         dynamodb = boto3.client("dynamodb")
         for name, keys in TABLES.items():
-            dynamodb.create_table(
-                TableName=name,
-                KeySchema=[
-                    {"AttributeName": each, "KeyType": kind}
-                    for each, kind in zip(keys, ("HASH", "RANGE"), strict=False)
-                ],
-                AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in keys],
-                BillingMode="PAY_PER_REQUEST",
-            )
+            create_table(dynamodb, name, *keys)
         return dynamodb
 
     def names(self, in_force: ContractInForce) -> set[str]:

@@ -16,6 +16,7 @@ from eventplane_client.errors import (
     SubscriptionError,
     UnavailableError,
 )
+from tests.dynamodb import create_table
 
 NEWS = {"exact": {"type": "org.example.news.v1"}}
 
@@ -23,15 +24,7 @@ NEWS = {"exact": {"type": "org.example.news.v1"}}
 @pytest.fixture
 def dynamodb(aws: None) -> Any:
     client = boto3.client("dynamodb")
-    client.create_table(
-        TableName="subscriptions",
-        KeySchema=[
-            {"AttributeName": PARTITION, "KeyType": "HASH"},
-            {"AttributeName": SORT, "KeyType": "RANGE"},
-        ],
-        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in (PARTITION, SORT)],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(client, "subscriptions", PARTITION, SORT)
     return client
 
 

@@ -13,6 +13,7 @@ from eventplane_client import ClientSettings, connect
 from eventplane_client.dynamodb_interest import DynamoDbInterest
 from eventplane_client.errors import ClosedError, InterestError, NothingThereError, UnavailableError
 from eventplane_client.interest import checked_announcement
+from tests.dynamodb import create_table
 from tests.eventually import eventually
 from tests.unit.client.worlds import event
 
@@ -23,15 +24,7 @@ DOORS = {"exact": {"type": "org.eventplane.activity.door.v1"}}
 @pytest.fixture
 def dynamodb(aws: None) -> Any:
     client = boto3.client("dynamodb")
-    client.create_table(
-        TableName="interest",
-        KeySchema=[
-            {"AttributeName": PARTITION, "KeyType": "HASH"},
-            {"AttributeName": SORT, "KeyType": "RANGE"},
-        ],
-        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in (PARTITION, SORT)],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(client, "interest", PARTITION, SORT)
     return client
 
 

@@ -24,6 +24,7 @@ from eventplane_client.ports import MessageFilter, Transport
 from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
+from tests.dynamodb import create_table
 
 READER = "alarm-centre"
 SENDER = "family-app"
@@ -270,12 +271,4 @@ def _clients() -> tuple[Any, Any]:
 
 def create_filter_table(dynamodb: Any, name: str) -> None:
     """The table as the stacks make it."""
-    dynamodb.create_table(
-        TableName=name,
-        KeySchema=[
-            {"AttributeName": PARTITION, "KeyType": "HASH"},
-            {"AttributeName": SORT, "KeyType": "RANGE"},
-        ],
-        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in (PARTITION, SORT)],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(dynamodb, name, PARTITION, SORT)

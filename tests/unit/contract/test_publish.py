@@ -24,6 +24,7 @@ from contract.publish import (
 )
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import KEY, cloud_destinations, contract_key, read_contract
+from tests.dynamodb import create_table
 
 TABLE = "contracts"
 
@@ -36,12 +37,7 @@ def contract() -> Contract:
 @pytest.fixture
 def dynamodb(aws: None) -> Any:
     client = boto3.client("dynamodb")
-    client.create_table(
-        TableName=TABLE,
-        KeySchema=[{"AttributeName": KEY, "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": KEY, "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(client, TABLE, KEY)
     return client
 
 

@@ -9,6 +9,7 @@ import boto3
 from eventplane.announcement import new_announcement
 from eventplane.contract.interest import PARTITION, SORT, Item, Leased, interest_item
 from eventplane.interest_table import InterestTable
+from tests.dynamodb import create_table
 
 
 def leased(participant: str) -> Leased:
@@ -17,15 +18,7 @@ def leased(participant: str) -> Leased:
 
 def test_one_program_that_cannot_be_understood_makes_its_participant_unknown(aws: None) -> None:
     dynamodb: Any = boto3.client("dynamodb")
-    dynamodb.create_table(
-        TableName="interest",
-        KeySchema=[
-            {"AttributeName": PARTITION, "KeyType": "HASH"},
-            {"AttributeName": SORT, "KeyType": "RANGE"},
-        ],
-        AttributeDefinitions=[{"AttributeName": each, "AttributeType": "S"} for each in (PARTITION, SORT)],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(dynamodb, "interest", PARTITION, SORT)
     newer = interest_item(leased("desk"), "new") | {"filters": {"S": '[{"dialect of tomorrow": {}}]'}}
     for item in (interest_item(leased("desk"), "old"), newer, interest_item(leased("porter"), "one")):
         dynamodb.put_item(TableName="interest", Item=item)

@@ -10,6 +10,7 @@ import pytest
 
 from eventplane.contract.subscription import PARTITION, SORT, Subscription, new_subscription
 from eventplane.subscription_table import SubscriptionTable
+from tests.dynamodb import create_table
 
 NOW = "2026-01-01T00:00:00.000Z"
 
@@ -21,13 +22,7 @@ def subscription(name: str = "news", participant: str = "carers", document: str 
 @pytest.fixture
 def dynamodb(aws: None) -> Any:
     client = boto3.client("dynamodb")
-    keys = {PARTITION: "HASH", SORT: "RANGE"}
-    client.create_table(
-        TableName="subscriptions",
-        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(client, "subscriptions", PARTITION, SORT)
     return client
 
 

@@ -16,6 +16,7 @@ from eventplane.contract import Contract, interest, subscription
 from eventplane.contract.publication import KEY, cloud_destinations
 from eventplane.envelope import Envelope, write_event
 from lambdas.common.queue import QueueMessage
+from tests.dynamodb import create_table
 
 Run = Callable[..., frozenset[str]]
 """Has the router process messages; see the fixture `run`."""
@@ -100,20 +101,9 @@ class Cloud:
             self.queues[inbox.address] = created["QueueUrl"]
         self.source = self.sqs.create_queue(QueueName="source")["QueueUrl"]
         self.s3.create_bucket(Bucket=BUCKET)
-        self.dynamodb.create_table(
-            TableName=TABLE,
-            KeySchema=[{"AttributeName": KEY, "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": KEY, "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_table(self.dynamodb, TABLE, KEY)
         for table, of in {SUBSCRIPTIONS: subscription, INTEREST: interest}.items():
-            keys = {of.PARTITION: "HASH", of.SORT: "RANGE"}
-            self.dynamodb.create_table(
-                TableName=table,
-                KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
-                AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
-                BillingMode="PAY_PER_REQUEST",
-            )
+            create_table(self.dynamodb, table, of.PARTITION, of.SORT)
 
     def received(self, address: str) -> list[dict[str, Any]]:
         """All messages of an inbox."""

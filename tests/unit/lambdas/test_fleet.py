@@ -17,6 +17,7 @@ from eventplane.fleet_registry import KEY, Registry
 from lambdas.certificate_keeper import handler as keeper
 from lambdas.common.settings import SettingsError
 from lambdas.provisioning_hook import handler as hook
+from tests.dynamodb import create_table
 from tests.unit.lambdas.support import NOW_MS, LambdaContext, QueueMessage, message, sqs_event
 
 TABLE = "fleet"
@@ -31,12 +32,7 @@ class Aws:
         self.sqs = boto3.client("sqs")
         self.queue = self.sqs.create_queue(QueueName="connections")["QueueUrl"]
         dynamodb = boto3.client("dynamodb")
-        dynamodb.create_table(
-            TableName=TABLE,
-            KeySchema=[{"AttributeName": KEY, "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": KEY, "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_table(dynamodb, TABLE, KEY)
         self.registry = Registry(dynamodb, TABLE)
         self.arn = self.iot.create_thing(thingName=THING)["thingArn"].rsplit(":", 1)[0]
 

@@ -12,6 +12,7 @@ from eventplane.downlink import table as keys
 from eventplane.downlink.desired import Desired, Message, State
 from operations.desired import DesiredItems
 from operations.desired_command import main
+from tests.dynamodb import create_table
 
 TABLE = "eventplane-dev-desired"
 
@@ -24,17 +25,7 @@ def message(version: int, *, is_deleted: bool = False) -> Message:
 def items(aws: None) -> DesiredItems:
     """A state, a tombstone, commands, and another device's state."""
     client = boto3.client("dynamodb")
-    client.create_table(
-        TableName=TABLE,
-        KeySchema=[
-            {"AttributeName": keys.PARTITION_KEY, "KeyType": "HASH"},
-            {"AttributeName": keys.SORT_KEY, "KeyType": "RANGE"},
-        ],
-        AttributeDefinitions=[
-            {"AttributeName": name, "AttributeType": "S"} for name in (keys.PARTITION_KEY, keys.SORT_KEY)
-        ],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(client, TABLE, keys.PARTITION_KEY, keys.SORT_KEY)
     state, commands = Downlink.STATE, Downlink.COMMAND
     for each in (
         Desired(thing="home-1", key="a/b/c", kind=state, message=message(12), acknowledged_version=11),

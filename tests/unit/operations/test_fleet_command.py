@@ -8,6 +8,7 @@ import pytest
 from eventplane.fleet import State, made
 from eventplane.fleet_registry import KEY, Registry
 from operations.fleet.command import main
+from tests.dynamodb import create_table
 
 TABLE = "eventplane-dev-fleet"
 
@@ -15,12 +16,7 @@ TABLE = "eventplane-dev-fleet"
 @pytest.fixture
 def registry(aws: None) -> Registry:
     client = boto3.client("dynamodb")
-    client.create_table(
-        TableName=TABLE,
-        KeySchema=[{"AttributeName": KEY, "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": KEY, "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(client, TABLE, KEY)
     return Registry(client, TABLE)
 
 

@@ -18,6 +18,7 @@ from eventplane.downlink.addressing import addressed
 from eventplane.envelope import Envelope, parse_event
 from eventplane.resource_names import resource_name
 from eventplane.uplink_told import begin_request
+from tests.dynamodb import create_table
 from tests.unit.operations.support import ENVIRONMENT, Plane
 
 Run = Callable[..., tuple[int, str, str]]
@@ -32,18 +33,8 @@ def dynamodb(plane: Plane) -> Any:
         resource_name(ENVIRONMENT, subscription.TABLE): (subscription.PARTITION, subscription.SORT),
         DESIRED: (desired.PARTITION_KEY, desired.SORT_KEY),
     }
-    for table, (partition, sort) in tables.items():
-        client.create_table(
-            TableName=table,
-            KeySchema=[
-                {"AttributeName": partition, "KeyType": "HASH"},
-                {"AttributeName": sort, "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": name, "AttributeType": "S"} for name in (partition, sort)
-            ],
-            BillingMode="PAY_PER_REQUEST",
-        )
+    for table, keys in tables.items():
+        create_table(client, table, *keys)
     return client
 
 

@@ -16,6 +16,7 @@ from eventplane.contract.subscription import PARTITION, SORT, TABLE, new_subscri
 from eventplane.delivery import Outcome
 from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, parse_order
 from eventplane.resource_names import resource_name
+from tests.dynamodb import create_table
 from tests.unit.operations.support import (
     ACCEPTED_MS,
     ENVIRONMENT,
@@ -137,13 +138,7 @@ def test_a_subscriber_gets_a_past_window_over_its_own_route(
     plane: Plane, orders: Callable[[], list[Order]], run: Run
 ) -> None:
     dynamodb = boto3.client("dynamodb")
-    keys = {PARTITION: "HASH", SORT: "RANGE"}
-    dynamodb.create_table(
-        TableName=resource_name(ENVIRONMENT, TABLE),
-        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(dynamodb, resource_name(ENVIRONMENT, TABLE), PARTITION, SORT)
     own = new_subscription("carers", "all", {"exact": {"type": READING}}, "2026-01-02T00:00:00Z")
     for item in (subscription_item(own), {PARTITION: {"S": "carers"}, SORT: {"S": "broken"}}):
         dynamodb.put_item(TableName=resource_name(ENVIRONMENT, TABLE), Item=item)

@@ -34,6 +34,7 @@ from lambdas.downlink.reconciler import Reconciled, Reconciler
 from lambdas.downlink.table import PENDING, DesiredTable
 from lambdas.downlink.wanted import Wanted
 from lambdas.downlink.work import WorkQueue
+from tests.dynamodb import create_table
 
 START = 1_767_225_600_000
 S = 1_000
@@ -62,8 +63,8 @@ class World:
     def __post_init__(self) -> None:
         self.dynamodb, self.sqs = boto3.client("dynamodb"), boto3.client("sqs")
         self.queues = {name: self.sqs.create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
-        self._table("presence", "device")
-        self._table("fleet", KEY)
+        create_table(self.dynamodb, "presence", "device")
+        create_table(self.dynamodb, "fleet", KEY)
         key, sort, index, due = (
             keys.PARTITION_KEY,
             keys.SORT_KEY,
@@ -233,14 +234,6 @@ class World:
             QueueMessage(id=f"m{at}", body=body, sent_at_ms=self.now_ms, attempt=1)
             for at, body in enumerate(bodies)
         ]
-
-    def _table(self, name: str, key: str) -> None:
-        self.dynamodb.create_table(
-            TableName=name,
-            KeySchema=_schema(key),
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
 
 
 def state(version: int, device: str = "home-1", **attributes: AttributeValue) -> str:

@@ -22,6 +22,7 @@ from lambdas.common.subscriber_keys import subscription_key
 from lambdas.subscribers import handler, service, sinks
 from lambdas.subscribers.breaker import FIRST_S, LONGEST_S, Breaker
 from lambdas.webhook.verdict import Failure
+from tests.dynamodb import create_table
 from tests.endpoint import EndpointServer, answer, drips, says, silence
 from tests.unit.lambdas.support import BUCKET, LambdaContext, event, message, sqs_event
 from tests.unit.lambdas.webhook.test_request import verify
@@ -60,13 +61,7 @@ def table(aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     boto3.client("secretsmanager").create_secret(
         Name="webhook", SecretString=base64.b64encode(MASTER).decode()
     )
-    keys = {PARTITION: "HASH", SORT: "RANGE"}
-    dynamodb.create_table(
-        TableName="subscriptions",
-        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(dynamodb, "subscriptions", PARTITION, SORT)
     monkeypatch.setattr(sinks, "TIMEOUT_S", 1)
     handler.service.cache_clear()
     yield SubscriptionTable(dynamodb, "subscriptions")

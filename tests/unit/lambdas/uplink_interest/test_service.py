@@ -27,6 +27,7 @@ from lambdas.router.payload import PayloadCheck
 from lambdas.uplink_interest import handler
 from lambdas.uplink_interest.service import UplinkInterest
 from lambdas.uplink_interest.table import ToldTable
+from tests.dynamodb import create_table
 from tests.unit.lambdas.support import NOW_MS, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
 
 NEWS = "org.example.news.v1"
@@ -49,13 +50,7 @@ class World:
     on_send: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        keys = {desired.PARTITION_KEY: "HASH", desired.SORT_KEY: "RANGE"}
-        self.cloud.dynamodb.create_table(
-            TableName=DESIRED,
-            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_table(self.cloud.dynamodb, DESIRED, desired.PARTITION_KEY, desired.SORT_KEY)
 
     def function(self, subscriptions: str = SUBSCRIPTIONS) -> UplinkInterest:
         return UplinkInterest(
