@@ -18,6 +18,7 @@ from eventplane.conversation.peers import PeerListener
 from eventplane.conversation.reply import Replier, read_reply
 from eventplane.conversation.request import write_request
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.timestamps import timestamp
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class Asker:
         give_up = monotonic() + timeout_s
         now = datetime.now(UTC)
         id = secrets.token_hex(_ID_BYTES)
-        deadline = _timestamp(now + timedelta(seconds=timeout_s)) if expires else None
+        deadline = timestamp(now + timedelta(seconds=timeout_s)) if expires else None
 
         def written(device: str | None) -> Envelope:
             return write_request(
@@ -63,7 +64,7 @@ class Asker:
                 device=device,
                 correlation_id=id,
                 deadline=deadline,
-                now=_timestamp(now),
+                now=timestamp(now),
             )
 
         draft = written(None)
@@ -126,7 +127,3 @@ class Asker:
         if found is not None and found.problem is not None:
             raise NotAskingError(self._service, found.problem)
         return found
-
-
-def _timestamp(time: datetime) -> str:
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -10,6 +10,7 @@ from eventplane.conversation.reply import Failure, Reply, Status, replier_to, wr
 from eventplane.conversation.request import is_request
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.receipts import Receipt, digest
+from eventplane.timestamps import timestamp
 
 EventHandler = Callable[[Envelope], object]
 """What it returns is the answer to a request: None, or any JSON."""
@@ -57,4 +58,4 @@ class InboxHandler:
     ) -> None:
         if is_request(event):
             reply = Reply(replier_to(event, self._service), status, answer, failure)
-            self._send(write_reply(event, reply, datetime.now(UTC).isoformat(timespec="milliseconds")))
+            self._send(write_reply(event, reply, timestamp(datetime.now(UTC))))

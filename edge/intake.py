@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 from edge.interest import Interest
@@ -18,6 +18,7 @@ from eventplane.contract import Channel, Contract, DeliveryGuarantee, Place, Pri
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.router import Router
+from eventplane.timestamps import timestamp
 
 RECENT_EVENTS = 4096
 """Among how many stored events a repetition is recognised: more than brokers and services usually hold
@@ -191,7 +192,7 @@ class Intake:
 
     def timestamp(self) -> str:
         """The time for a `time` attribute."""
-        return self._now().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return timestamp(self._now())
 
     def _kept(self, event: Envelope, channel: Channel, slot: Slot, lifetime: int | None = None) -> Arrival:
         """Of an event that tells about others: whatever its channels say, it is stored and expires by its own

@@ -11,7 +11,8 @@ from __future__ import annotations
 from edge.spool import Waiting
 from eventplane.contract import Channel
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.expiry import BY_CHANNEL, BY_EVENT, timestamp_ms
+from eventplane.expiry import BY_CHANNEL, BY_EVENT
+from eventplane.timestamps import timestamp_ms
 
 
 def lifetime_ms(event: Envelope) -> int | None:

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime, timedelta
 from typing import Final
 
 from eventplane.contract import Channel
 from eventplane.envelope import Envelope
+from eventplane.timestamps import timestamp_ms
 
 BY_EVENT: Final = "expirytime"
 BY_CHANNEL: Final = "channel_expiry"
 """The reasons of an expiry: what the event says, or what a channel it takes says."""
-
-_LEAP_SECOND = re.compile(r"(:\d\d):60")
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")
-
-
-def timestamp_ms(value: str) -> int:
-    """Unix milliseconds of an RFC 3339 timestamp that the envelope has checked; finer digits are cut."""
-    text, leaps = _LEAP_SECOND.subn(r"\1:59", value.upper())
-    # Differences only: a sum could leave the years that a datetime has, a float would round.
-    elapsed = datetime.fromisoformat(text) - _EPOCH + timedelta(seconds=leaps)
-    return elapsed // timedelta(milliseconds=1)
 
 
 def is_expired(event: Envelope, now_ms: int) -> bool:

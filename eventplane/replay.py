@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
@@ -17,6 +16,7 @@ from eventplane.errors import EventPlaneError
 from eventplane.ledger import TAP
 from eventplane.limits import MAX_ORIGINAL_BYTES
 from eventplane.members import with_member
+from eventplane.timestamps import timestamp_of_ms
 
 REPLAY: Final = "replay"
 """What the queue is called, and the reason of a ledger record that was made by sending an event again."""
@@ -119,7 +119,7 @@ def marked(event: Envelope, now_ms: int) -> Envelope:
 
     One so large that there is no room for the mark comes without: better unmarked than lost.
     """
-    time = datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+    time = timestamp_of_ms(now_ms)
     try:
         return parse_event(with_member(event.json, REPLAYED_TIME, json.dumps(time)))
     except EnvelopeError:

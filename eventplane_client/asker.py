@@ -21,7 +21,7 @@ from eventplane.conversation.reply import Replier, read_reply
 from eventplane.conversation.request import write_request
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.expiry import is_expired
-from eventplane_client.conversation import timestamp
+from eventplane.timestamps import timestamp
 from eventplane_client.errors import (
     ClientError,
     ClosedError,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Protocol
 
 from eventplane.conversation.circuit import Circuit
@@ -47,8 +46,3 @@ class NoConversations:
 def telling(on_notice: Listener) -> Callable[[CircuitChanged], None]:
     """Makes a notice of each change."""
     return lambda change: on_notice(PeerChanged(str(change.peer), change.circuit))
-
-
-def timestamp(time: datetime | None = None) -> str:
-    """RFC 3339 of `time`, or of now."""
-    return (time or datetime.now(UTC)).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -8,6 +8,7 @@ from typing import Any
 from eventplane.contract import ContractError
 from eventplane.contract.subscription import new_subscription
 from eventplane.subscription_table import SubscriptionTable
+from eventplane.timestamps import timestamp
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError, SubscriptionError
 
@@ -20,7 +21,7 @@ class DynamoDbSubscriptions:
         self._participant = participant
 
     def subscribe(self, name: str, filter: object) -> None:
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        now = timestamp(datetime.now(UTC))
         try:
             subscription = new_subscription(self._participant, name, filter, now)
         except ContractError as error:

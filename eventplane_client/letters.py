@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from eventplane.delivery import Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope
+from eventplane.timestamps import timestamp
 from eventplane_client.ports import Message
 
 SOURCE = "/eventplane/client/"
@@ -27,7 +28,7 @@ def letter(participant: str, message: Message, event: Envelope | None, refusal: 
     return dead_letter(
         id=id,
         source=f"{SOURCE}{participant}",
-        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        time=timestamp(datetime.now(UTC)),
         refusal=refusal,
         channel=f"{participant}.inbox",
         original=message.body,

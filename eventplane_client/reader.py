@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from time import monotonic
 
 from eventplane.conversation.reply import Failure, Reply, Status, replier_to, write_reply
 from eventplane.conversation.request import is_request
 from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane_client.conversation import timestamp
+from eventplane.timestamps import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
 from eventplane_client.errors import AlreadySettledError, ClientError
@@ -279,7 +280,7 @@ class Reader:
             return
         reply = Reply(replier_to(event, self._participant), status, answer, failure)
         try:
-            self._transport.put(write_reply(event, reply, timestamp()), _PUT_S, durable=True)
+            self._transport.put(write_reply(event, reply, timestamp(datetime.now(UTC))), _PUT_S, durable=True)
         except ClientError as error:
             # The work is done, and must not be done again for the sake of telling.
             _log.warning("%s: a reply is lost: %s", self._participant, error)

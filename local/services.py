@@ -13,6 +13,7 @@ from typing import Final, Self
 from edge.service import ServiceClient
 from eventplane.contract import Contract
 from eventplane.envelope import Envelope, write_event
+from eventplane.timestamps import timestamp
 from local.oracle import Arrived
 from local.poison import Poison
 from local.ports import LOOPBACK
@@ -187,8 +188,3 @@ class HomeServices:
 
     def _note_refusal(self, _: bytes, reason: str) -> None:
         self.refused.append(reason)
-
-
-def timestamp(moment: datetime) -> str:
-    """A UTC moment as RFC 3339 with milliseconds."""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

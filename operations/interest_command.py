@@ -14,6 +14,7 @@ from eventplane.downlink.addressing import ALL
 from eventplane.downlink.table import TABLE as DESIRED
 from eventplane.envelope import Envelope
 from eventplane.resource_names import resource_name
+from eventplane.timestamps import timestamp
 from eventplane.uplink_interest import OPERATIONS, uplink_interest_event
 from eventplane.uplink_told import TOLD_SORT_KEY
 from operations.cloud import Cloud, enter
@@ -42,7 +43,7 @@ def _interest(options: argparse.Namespace) -> int:
     if options.publish:
         _have_it_told(options, cloud, contract)
     elif options.withdraw:
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        now = timestamp(datetime.now(UTC))
         event = uplink_interest_event(None, id=str(uuid.uuid4()), time=now, device=options.device or ALL)
         _send(options, cloud, contract, event)
     if options.json:

@@ -8,8 +8,8 @@ from typing import Any
 
 from eventplane.delivery import Outcome
 from eventplane.envelope import EnvelopeError, parse_event
-from eventplane.expiry import timestamp_ms
 from eventplane.replay import REPLAY
+from eventplane.timestamps import timestamp_ms
 from operations.archive import Record
 from operations.letters import Letter
 

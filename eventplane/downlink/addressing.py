@@ -13,8 +13,8 @@ from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.keys import MAX_VERSION_DIGITS, is_key, is_uid, key_of_source, number
 from eventplane.downlink.wire import RESERVED
 from eventplane.envelope import Envelope
-from eventplane.expiry import timestamp_ms
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
+from eventplane.timestamps import timestamp_ms
 
 ALL: Final = "*"
 """`todevice` for every device."""

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
-from eventplane.expiry import timestamp_ms
 from eventplane.ledger import LedgerRecord
+from eventplane.timestamps import timestamp_ms
 from eventplane.tracing.context import TraceContext
 from eventplane.tracing.ids import Hop, span_id
 from eventplane.tracing.span import AttributeValue, Kind, Span

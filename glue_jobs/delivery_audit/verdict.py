@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from eventplane.auditor import VERDICT
 from eventplane.envelope import Envelope, write_event
+from eventplane.timestamps import timestamp_of_ms
 
 SOURCE = "/audit/delivery"
 
@@ -30,7 +30,7 @@ def verdict_event(document: Mapping[str, Any]) -> Envelope:
         "source": SOURCE,
         "type": VERDICT,
         "subject": window,
-        "time": datetime.fromtimestamp(as_of_ms / 1_000, UTC).isoformat(timespec="milliseconds"),
+        "time": timestamp_of_ms(as_of_ms),
     }
     members = ("verdict", "window", "watermark", "totals", "revision")
     return write_event(attributes, {name: document[name] for name in members})

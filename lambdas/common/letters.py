@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from eventplane.contract import Channel, Contract
 from eventplane.delivery import DEAD_LETTER_TYPE, Refusal, dead_letter
 from eventplane.envelope import Envelope
 from eventplane.sqs_binding import to_message
+from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.sqs import TAKEN, SqsSender
 
 
@@ -58,7 +57,7 @@ class Letters:
         letter = dead_letter(
             id=id,
             source=self._source,
-            time=datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds"),
+            time=timestamp_of_ms(now_ms),
             refusal=refusal,
             channel=self._channel.address,
             original=original.encode("utf-8", "surrogatepass"),

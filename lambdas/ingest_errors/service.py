@@ -6,11 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final
 
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
@@ -138,7 +138,7 @@ class IngestErrorsService:
         letter = dead_letter(
             id=message.id,
             source=SOURCE,
-            time=datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds"),
+            time=timestamp_of_ms(now_ms),
             refusal=Refusal(BAD_FAILURE, error.problem),
             channel=self._channel,
             original=message.body.encode("utf-8", "surrogatepass"),

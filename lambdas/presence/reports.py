@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from eventplane import presence
 from eventplane.envelope import write_event
+from eventplane.timestamps import timestamp_of_ms
 
 SOURCE: Final = f"/eventplane/cloud/{presence.MONITOR}"
 """The `source` of all events of the monitor; their `subject` is the device."""
@@ -33,13 +33,8 @@ class Report:
             "source": SOURCE,
             "type": self.type,
             "subject": device,
-            "time": rfc3339(now_ms),
+            "time": timestamp_of_ms(now_ms),
             "partitionkey": device,
         }
-        data = {"device": device, "since": rfc3339(self.since_ms), **self.data}
+        data = {"device": device, "since": timestamp_of_ms(self.since_ms), **self.data}
         return write_event(attributes, data).json
-
-
-def rfc3339(at_ms: int) -> str:
-    """Unix milliseconds as events write them."""
-    return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final
 
 from eventplane.contract import Contract, Place
@@ -21,6 +20,7 @@ from eventplane.replay import (
     order_text,
     parse_order,
 )
+from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import QueueMessage
 from lambdas.replay.planners import Planners, UnknownContractError
@@ -167,7 +167,7 @@ def _letter(
     letter = dead_letter(
         id=f"{message.id}.{refusal.reason}",
         source=LETTER_SOURCE,
-        time=datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds"),
+        time=timestamp_of_ms(now_ms),
         refusal=refusal,
         channel=REPLAY,
         original=order.encode("utf-8", "surrogatepass"),

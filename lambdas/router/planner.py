@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -17,6 +16,7 @@ from eventplane.ingest import Accepted, parse_frame
 from eventplane.interest import NO_INTEREST, is_wanted
 from eventplane.ledger import LedgerRecord
 from eventplane.router import Router
+from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.queue import QueueMessage
 from lambdas.router.payload import Check, PayloadCheck
 
@@ -182,7 +182,7 @@ class Planner:
         return dead_letter(
             id=id,
             source=DEAD_LETTER_SOURCE,
-            time=datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds"),
+            time=timestamp_of_ms(now_ms),
             refusal=refusal,
             channel=self._channel.address,
             original=original,

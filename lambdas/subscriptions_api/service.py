@@ -6,13 +6,13 @@ import hashlib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from eventplane.contract import ContractError
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.subscription import MAX_OWN, Subscription, name_problem, new_subscription
 from eventplane.subscription_table import SubscriptionTable
+from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.clock import Clock
 from lambdas.subscriptions_api.document import Proposal, read_proposal, written
 from lambdas.subscriptions_api.errors import (
@@ -185,7 +185,7 @@ class SubscriptionService:
     def _new(
         self, participant: str, id: str, proposal: Proposal, created_at: str | None = None
     ) -> Subscription:
-        now = datetime.fromtimestamp(self._clock() / 1_000, UTC).isoformat(timespec="milliseconds")
+        now = timestamp_of_ms(self._clock())
         try:
             return new_subscription(participant, id, proposal.filter, created_at or now, proposal.text)
         except ContractError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final
 
 from eventplane.contract import Contract
@@ -13,6 +12,7 @@ from eventplane.contract.subscription import with_subscriptions
 from eventplane.contract_table import ContractTable
 from eventplane.downlink.addressing import ALL
 from eventplane.envelope import Envelope
+from eventplane.timestamps import timestamp_of_ms
 from eventplane.uplink_interest import TooManyFiltersError, uplink_interest_event
 from eventplane.uplink_told import Told, digest_of
 from lambdas.common.clock import Clock
@@ -90,5 +90,5 @@ class UplinkInterest:
 
 
 def _event(filters: list[object] | None, at_ms: int) -> Envelope:
-    time = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+    time = timestamp_of_ms(at_ms)
     return uplink_interest_event(filters, id=str(uuid.uuid4()), time=time, device=ALL, source=SOURCE)

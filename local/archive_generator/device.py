@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from random import Random
 from typing import Final
 
@@ -15,6 +14,7 @@ from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
 from eventplane.expiry import BY_CHANNEL
 from eventplane.receipts import SPOOL_FULL
+from eventplane.timestamps import timestamp_of_ms
 
 HOUR_MS: Final = 3_600_000
 FRAME: Final = 10
@@ -99,7 +99,7 @@ class Device:
 
     def _heading(self, at_ms: int) -> reports.Heading:
         self._reports += 1
-        time = datetime.fromtimestamp((at_ms + self.skew_ms) / 1_000, UTC).isoformat(timespec="milliseconds")
+        time = timestamp_of_ms(at_ms + self.skew_ms)
         return reports.Heading(self.client, self.epoch, self._reports, time)
 
     def _numbered(self, report: Envelope) -> Envelope:

@@ -14,11 +14,12 @@ from edge.service import ServiceClient
 from eventplane.contract import Channel, Contract, Place
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import SPOOL_FULL
+from eventplane.timestamps import timestamp
 from local.chaos.careless import CarelessClient
 from local.poison import Poison
 from local.ports import LOOPBACK
 from local.sent import Key, SentLog
-from local.services import CallService, timestamp
+from local.services import CallService
 
 MOTION: Final = "org.eventplane.activity.motion.v1"
 KEYWORD: Final = "org.eventplane.alarm.keyword.v1"

@@ -10,8 +10,9 @@ from eventplane.downlink.addressing import ALL
 from eventplane.envelope import Envelope, write_event
 from eventplane.fleet import made
 from eventplane.fleet_registry import Registry, change
+from eventplane.timestamps import timestamp
 from local.sent import SentLog
-from local.services import timestamp, utc_now
+from local.services import utc_now
 
 CARERS: Final = "carers"
 CARERS_SOURCE: Final = f"/{CARERS}"

@@ -49,7 +49,7 @@ def test_a_verdict_is_an_event_that_a_repetition_does_not_make_twice() -> None:
     event = verdict_event(document)
     assert parse_event(event.json) == event
     assert event.key == verdict_event(document).key
-    assert event.attributes["time"] == "2026-03-01T12:00:00.000+00:00"
+    assert event.attributes["time"] == "2026-03-01T12:00:00.000Z"
     later = verdict_event({**document, "watermark": {"as_of_ms": NOON_MS + 1}})
     assert later.key != event.key
 

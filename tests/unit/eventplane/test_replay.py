@@ -25,7 +25,7 @@ from eventplane.replay import (
 from eventplane.sqs_binding import to_message
 
 NOW_MS = 1_767_225_600_000
-MARK = "2026-01-01T00:00:00.000+00:00"
+MARK = "2026-01-01T00:00:00.000Z"
 HEAD = '"specversion":"1.0","id":"1","source":"/a","type":"t"'
 FILE = "tap/date=2026-01-01/hour=00/a.json.gz"
 

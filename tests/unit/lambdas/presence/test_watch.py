@@ -45,7 +45,7 @@ def test_a_device_is_reported_when_it_stayed(home: Home) -> None:
     assert (event["subject"], event["partitionkey"]) == ("home-1", "home-1")
     assert event["data"] == {
         "device": "home-1",
-        "since": "2026-01-01T00:00:00.000+00:00",
+        "since": "2026-01-01T00:00:00.000Z",
         "session": "session-0",
     }
 
@@ -93,7 +93,7 @@ def test_carers_are_told_what_helps_against_the_cause(home: Home, cause: str, re
     event, notice = home.judge(START + 2 * HOUR)
     assert (event["data"]["reason"], event["data"]["cause"]) == (reason, cause or "UNKNOWN")
     assert notice["data"]["reason"] == reason
-    assert notice["data"]["since"] == event["data"]["since"] == "2026-01-01T01:00:00.000+00:00"
+    assert notice["data"]["since"] == event["data"]["since"] == "2026-01-01T01:00:00.000Z"
     assert "home-1" in notice["data"]["title"]
 
 

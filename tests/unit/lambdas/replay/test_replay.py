@@ -29,7 +29,7 @@ FILE = "tap/date=2025-12-31/hour=23/a.json.gz"
 DAY_MS = 86_400_000
 ACCEPTED_MS = NOW_MS - DAY_MS
 CARE = "readings-to-care-analytics"
-MARK = "2026-01-01T00:00:00.000+00:00"
+MARK = "2026-01-01T00:00:00.000Z"
 
 Replay = Callable[..., frozenset[str]]
 
