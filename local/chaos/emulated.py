@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from local.demo.archive import fetch
 from local.demo.plane import deploy_plane
 from local.deploy import ROOT
 from local.emulator import start_emulator
-from local.process import Supervisor
+from local.process import Child, Supervisor
 from local.things import Thing, provision
 
 ROUTERS: Final = ("router-device", "router-device-urgent")
@@ -67,6 +68,11 @@ class Emulated:
             "archive-writer-kill": Moment(lambda: kill_functions(cloud, ARCHIVE_WRITER)),
             "consumer-kill": Kill(self._consumers),
         }
+
+    @property
+    def children(self) -> Sequence[Child]:
+        """The consumers."""
+        return (self._consumers,)
 
     def put_contract(self, contract: Contract) -> None:
         """Publish it, as an operator does."""

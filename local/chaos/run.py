@@ -21,7 +21,7 @@ from local.audits import run_audits
 from local.chaos.arrivals import Arrivals
 from local.chaos.cloud import Cloud
 from local.chaos.counters import Times
-from local.chaos.disk import small_disk
+from local.chaos.disk import DISK, small_disk
 from local.chaos.drain import in_homes, missing, wait_until_nothing_waits
 from local.chaos.given_up import given_up
 from local.chaos.home import Home, start_home
@@ -29,10 +29,11 @@ from local.chaos.injector import Injector, Struck
 from local.chaos.kinds import faults_of
 from local.chaos.load import Sender, TimedLog
 from local.chaos.probe import Probe, Sample
+from local.chaos.restarter import Restarter, by_themselves
 from local.chaos.scenario import Scenario
 from local.network import Network
 from local.oracle import Arrived, Verdict, dead_lettered, expected_by_service, judge
-from local.process import Supervisor
+from local.process import End, Supervisor
 from local.sent import Key
 from local.services import CALL_SERVICE
 
@@ -42,7 +43,8 @@ class Outcome:
     """Everything that a run found.
 
     `given_up` counts by home what the device says it discarded. `arrivals` by cloud service; `called` has
-    when the home's call-service placed the call for each alarm.
+    when the home's call-service placed the call for each alarm. `ended` has the processes that ended and no
+    fault explains it.
     `send_s` and `drain_s`: how long the homes sent, and how long then until everything stood still.
     """
 
@@ -59,6 +61,7 @@ class Outcome:
     drain_s: float
     contract_version: str
     cloud: str
+    ended: Sequence[End] = ()
 
 
 def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) -> Outcome:
@@ -77,6 +80,8 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             _home(stack, supervisor, network, cloud, contract, scenario, f"home-{number + 1}")
             for number in range(scenario.homes)
         ]
+        children = [*cloud.children, *(child for home in homes for child in home.children)]
+        restarter = stack.enter_context(Restarter(children))
         senders = {
             home.name: stack.enter_context(Sender(home.name, home.broker.port, contract, sent, scenario.load))
             for home in homes
@@ -105,6 +110,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             arrivals=arrivals,
             called=_called(senders.values()),
             struck=injector.struck,
+            ended=by_themselves(restarter.ends, injector.struck),
             samples=probe.samples,
             send_s=sent_at - began,
             drain_s=drained_at - sent_at,
@@ -123,9 +129,11 @@ def _home(
     name: str,
 ) -> Home:
     directory = scenario.machine.folder(supervisor.run_dir, name)
-    disk = stack.enter_context(small_disk(directory / "disk", scenario.disk_mib))
+    disk = stack.enter_context(small_disk(directory / DISK, scenario.disk_mib))
     thing = cloud.thing(name, directory)
-    return start_home(supervisor, network, thing, contract, cloud.rule, scenario.machine, directory, disk)
+    home = start_home(supervisor, network, thing, contract, cloud.rule, scenario.machine, directory, disk)
+    stack.callback(home.forwarder.stop)  # before its disk goes
+    return home
 
 
 def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bool) -> None:

@@ -39,7 +39,8 @@ from local.ports import LOOPBACK
 CONTRACT: Final = "contract.json"
 ARCHIVE: Final = "archive"
 ARRIVALS: Final = "arrivals"
-READY: Final = "subscribed"
+READY: Final = "subscribed to the ingest rules"
+"""What it logs at each start."""
 
 _SOURCE: Final = "device.outbox"
 _BATCH: Final = 10
@@ -113,7 +114,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="cloud", clean_session=False, manual_ack=True)
     client.on_message = lambda _client, _data, message: arrived.put(message)
-    client.on_subscribe = lambda *_: (folder / READY).touch()
+    client.on_subscribe = lambda *_: sys.stderr.write(f"{READY}\n")
     client.connect(LOOPBACK, port)
     client.loop_start()
     client.subscribe([(f"$aws/rules/{each}/#", 1) for each in (rule, urgent_rule(rule))])
