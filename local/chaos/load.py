@@ -111,9 +111,9 @@ class Sender:
             self._clients[service].send(event, _ROOM_S)
 
     def send_poison(self, message: Poison) -> None:
-        """Something that can never be delivered."""
+        """Something that can never be delivered. It goes out among the events, when there is room."""
         self._sent.poison(message)
-        self._clients["activity-service"].send(message.payload, _ROOM_S)
+        self._again.append((monotonic(), "activity-service", message.payload))
 
     @property
     def waiting(self) -> int:
