@@ -6,12 +6,12 @@ import argparse
 import json
 import logging
 import sys
-from dataclasses import replace
 
 from benchmarks.results import write
 from eventplane.errors import EventPlaneError
 from local.chaos.run import run
 from local.chaos.scenarios import SCENARIOS
+from local.chaos.schedule import ScheduleError
 from local.chaos.verdict import figures, summary
 from local.deploy import ROOT
 from local.errors import LocalError
@@ -23,13 +23,7 @@ CLOCK = "wall clock, everything on one machine"
 def main() -> int:
     """Run one scenario, print its figures and write them."""
     arguments = _arguments()
-    scenario = SCENARIOS[arguments.scenario]()
-    if arguments.seconds:
-        share = arguments.seconds / scenario.seconds
-        load = replace(scenario.load, events=round(scenario.load.events * share))
-        scenario = replace(scenario, seconds=arguments.seconds, load=load)
-    if arguments.events:
-        scenario = replace(scenario, load=replace(scenario.load, events=arguments.events))
+    scenario = SCENARIOS[arguments.scenario]().within(arguments.seconds, arguments.events)
     folder = OUTPUT / scenario.name
     OUTPUT.mkdir(parents=True, exist_ok=True)
     # The homes' services tell of every fault they notice: a tale for a file.
@@ -38,7 +32,7 @@ def main() -> int:
         outcome = run(scenario, arguments.seed, folder, arguments.faults)
     except (LocalError, EventPlaneError) as error:
         print(error, file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, ScheduleError) else 1
     played = {"scenario": scenario.name, "homes": scenario.homes, "seed": arguments.seed}
     document = summary(outcome, played, loses=scenario.loses)
     (folder / "summary.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
@@ -53,7 +47,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m local.chaos", description="Breaks the plane on purpose.")
     parser.add_argument("scenario", choices=SCENARIOS)
     parser.add_argument("--seed", type=int, default=1, help="of the schedule")
-    parser.add_argument("--seconds", type=float, help="how long the faults go on; the load goes with it")
+    parser.add_argument("--seconds", type=float, help="how long it goes on, faults and sending")
     parser.add_argument("--events", type=int, help="of each home")
     parser.add_argument("--faults", nargs="*", default=(), help="kinds; all without")
     return parser.parse_args()

@@ -30,6 +30,7 @@ from local.chaos.kinds import faults_of
 from local.chaos.load import Sender, TimedLog
 from local.chaos.probe import Probe, Sample
 from local.chaos.scenario import Scenario
+from local.chaos.schedule import ScheduleError, chosen
 from local.network import Network
 from local.oracle import Arrived, Verdict, dead_lettered, expected_by_service, judge
 from local.process import Supervisor
@@ -81,14 +82,16 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             home.name: stack.enter_context(Sender(home.name, home.broker.port, contract, sent, scenario.load))
             for home in homes
         }
+        faults = faults_of(cloud, homes, senders)
+        kinds = chosen(kinds or scenario.kinds, {kind for kind, _ in faults})
+        strikes = scenario.plan(seed, kinds, scenario.homes, scenario.seconds)
         for sender in senders.values():
             sender.greet()
-        faults = faults_of(cloud, homes, senders)
-        chosen = kinds or scenario.kinds or sorted({kind for kind, _ in faults})
-        strikes = scenario.plan(seed, chosen, scenario.homes, scenario.seconds)
         with Probe(homes) as probe, Injector(strikes, list(senders), faults) as injector:
             began = monotonic()
             _play(senders.values(), injector, ends_with_load=scenario.ends_with_load)
+            if not injector.struck:
+                raise ScheduleError("no fault struck before the sending was over: send more events")
             sent_at = monotonic()
             wait_until_nothing_waits(lambda: in_homes(homes, senders.values()))
         arrivals = _arrivals(cloud, sent, homes)

@@ -10,9 +10,9 @@ from contract import load_contract
 from eventplane.contract import Contract
 from local.chaos.arrivals import Arrivals
 from local.chaos.injector import Struck
-from local.chaos.load import TimedLog
+from local.chaos.load import GREETING, TimedLog
 from local.chaos.run import Outcome
-from local.chaos.verdict import ALARMS, READINGS, summary
+from local.chaos.verdict import ALARMS, READINGS, figures, summary
 from local.demo.summary import IRREGULAR
 from local.oracle import Verdict
 from local.sent import Key
@@ -107,3 +107,17 @@ def test_a_run_that_may_lose_must_be_right_in_all_else(
     contract: Contract, tmp_path: Path, found: dict[str, Any], called: set[str]
 ) -> None:
     assert wrong(outcome(contract, tmp_path, **found), loses=True) == called
+
+
+@pytest.mark.parametrize(("alarms", "told"), [(19, False), (20, True)])
+def test_times_are_told_of_enough_alarms_without_the_greeting(
+    contract: Contract, tmp_path: Path, alarms: int, told: bool
+) -> None:
+    found = outcome(contract, tmp_path)
+    for number in (GREETING, *range(alarms)):
+        key = ("/homes/home-1/voice-service", str(number))
+        found.sent.at[key] = 0.0
+        found.arrivals[ALARMS].first[key] = 600.0 if number == GREETING else 1.0
+    document = summary(found, {"homes": 1})
+    shown = {each.name: each.value for each in figures(found, document, loses=False)}
+    assert shown.get("urgent_cloud_all_max") == (1_000.0 if told else None)
