@@ -1,4 +1,4 @@
-"""`python -m local.chaos SCENARIO`: exit status 0 passed, 1 failed, 2 wrong words."""
+"""`python -m local.chaos SCENARIO`: exit status 0 passed, 1 failed, 2 wrong words, 130 stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import sys
 
 from benchmarks.results import write
 from eventplane.errors import EventPlaneError
+from local.alone import alone
 from local.chaos.run import run
+from local.chaos.scenario import Scenario
 from local.chaos.scenarios import SCENARIOS
 from local.chaos.schedule import ScheduleError
 from local.chaos.verdict import figures, summary
@@ -24,15 +26,24 @@ def main() -> int:
     """Run one scenario, print its figures and write them."""
     arguments = _arguments()
     scenario = SCENARIOS[arguments.scenario]().within(arguments.seconds, arguments.events)
-    folder = OUTPUT / scenario.name
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    # The homes' services tell of every fault they notice: a tale for a file.
-    logging.basicConfig(filename=OUTPUT / f"{scenario.name}.log", filemode="w", level=logging.INFO)
     try:
-        outcome = run(scenario, arguments.seed, folder, arguments.faults)
+        with alone(OUTPUT / f"{scenario.name}.lock"):
+            return _play(scenario, arguments)
     except (LocalError, EventPlaneError) as error:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, ScheduleError) else 1
+    except KeyboardInterrupt:
+        print("stopped; everything that was started has ended", file=sys.stderr)
+        return 130
+
+
+def _play(scenario: Scenario, arguments: argparse.Namespace) -> int:
+    # Figures that lie there would be taken for this run's, should it come to none.
+    (OUTPUT / f"{scenario.name}.json").unlink(missing_ok=True)
+    folder = OUTPUT / scenario.name
+    # The homes' services tell of every fault they notice: a tale for a file.
+    logging.basicConfig(filename=OUTPUT / f"{scenario.name}.log", filemode="w", level=logging.INFO)
+    outcome = run(scenario, arguments.seed, folder, arguments.faults)
     played = {"scenario": scenario.name, "homes": scenario.homes, "seed": arguments.seed}
     document = summary(outcome, played, loses=scenario.loses)
     (folder / "summary.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
