@@ -32,10 +32,10 @@ from local.chaos.probe import Probe, Sample
 from local.chaos.scenario import Scenario
 from local.chaos.schedule import ScheduleError, chosen
 from local.network import Network
-from local.oracle import Arrived, Verdict, dead_lettered, expected_by_service, judge
+from local.oracle import Verdict, dead_lettered, expected_by_service, judge
 from local.process import Supervisor
 from local.sent import Key
-from local.services import CALL_SERVICE
+from local.services import CALL_SERVICE, arrived_at_call_services
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
         arrivals = _arrivals(cloud, sent, homes)
         drained_at = monotonic()
         arrived = {name: each.arrived for name, each in arrivals.items()}
-        arrived[CALL_SERVICE] = _at_call_services(senders.values())
+        arrived[CALL_SERVICE] = arrived_at_call_services(senders.values())
         archive = cloud.fetch_archive()
         return Outcome(
             verdicts=judge(_expected(contract, sent, homes), arrived),
@@ -167,12 +167,6 @@ def _arrivals(cloud: Cloud, sent: TimedLog, homes: Sequence[Home]) -> dict[str, 
 
 def _expected(contract: Contract, sent: TimedLog, homes: Sequence[Home]) -> dict[str, set[Key]]:
     return expected_by_service(contract, sent.events, sent.malformed, [home.name for home in homes])
-
-
-def _at_call_services(senders: Collection[Sender]) -> Arrived:
-    arrived = [sender.call_service.arrived for sender in senders]
-    received = frozenset().union(*(each.received for each in arrived))
-    return Arrived(received, sum(each.duplicates for each in arrived))
 
 
 def _called(senders: Collection[Sender]) -> dict[Key, float]:

@@ -183,7 +183,10 @@ def _play(
         arrived: dict[str, Arrived] = {
             **consumers.arrived,
             CALL_SERVICE: arrived_at_call_services(services),
-            **{service: arrived_in_every_home(service, services) for service in LISTENERS},
+            **{
+                service: arrived_in_every_home((home.told[service] for home in services), expected[service])
+                for service in LISTENERS
+            },
         }
     return judge(expected, arrived), injected, dead_lettered(sent.malformed, arrived)
 
