@@ -23,6 +23,9 @@ from local.services import CallService
 
 MOTION: Final = "org.eventplane.activity.motion.v1"
 KEYWORD: Final = "org.eventplane.alarm.keyword.v1"
+GREETING: Final = -1
+"""The number of what is sent before the load."""
+
 _SERVICES: Final = {MOTION: "activity-service", KEYWORD: "voice-service"}
 
 _ROOM_S: Final = 600.0
@@ -88,7 +91,7 @@ class Sender:
     def greet(self) -> None:
         """Return once the home stands: before its forwarder's first subscription nobody keeps a message."""
         for type, service in _SERVICES.items():
-            self._clients[service].put(self._noted(type, service, -1), _ROOM_S)
+            self._clients[service].put(self._noted(type, service, GREETING), _ROOM_S)
 
     def play(self, ending: threading.Event) -> None:
         """Send the whole load, each event at its time or as soon after as there is room."""

@@ -31,11 +31,12 @@ from local.chaos.load import Sender, TimedLog
 from local.chaos.probe import Probe, Sample
 from local.chaos.restarter import Restarter, by_themselves
 from local.chaos.scenario import Scenario
+from local.chaos.schedule import ScheduleError, chosen
 from local.network import Network
-from local.oracle import Arrived, Verdict, dead_lettered, expected_by_service, judge
+from local.oracle import Verdict, dead_lettered, expected_by_service, judge
 from local.process import End, Supervisor
 from local.sent import Key
-from local.services import CALL_SERVICE
+from local.services import CALL_SERVICE, arrived_at_call_services
 
 
 @dataclass(frozen=True)
@@ -86,20 +87,22 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             home.name: stack.enter_context(Sender(home.name, home.broker.port, contract, sent, scenario.load))
             for home in homes
         }
+        faults = faults_of(cloud, homes, senders)
+        kinds = chosen(kinds or scenario.kinds, {kind for kind, _ in faults})
+        strikes = scenario.plan(seed, kinds, scenario.homes, scenario.seconds)
         for sender in senders.values():
             sender.greet()
-        faults = faults_of(cloud, homes, senders)
-        chosen = kinds or scenario.kinds or sorted({kind for kind, _ in faults})
-        strikes = scenario.plan(seed, chosen, scenario.homes, scenario.seconds)
         with Probe(homes) as probe, Injector(strikes, list(senders), faults) as injector:
             began = monotonic()
             _play(senders.values(), injector, ends_with_load=scenario.ends_with_load)
+            if not injector.struck:
+                raise ScheduleError("no fault struck before the sending was over: send more events")
             sent_at = monotonic()
             wait_until_nothing_waits(lambda: in_homes(homes, senders.values()))
         arrivals = _arrivals(cloud, sent, homes)
         drained_at = monotonic()
         arrived = {name: each.arrived for name, each in arrivals.items()}
-        arrived[CALL_SERVICE] = _at_call_services(senders.values())
+        arrived[CALL_SERVICE] = arrived_at_call_services(senders.values())
         archive = cloud.fetch_archive()
         return Outcome(
             verdicts=judge(_expected(contract, sent, homes), arrived),
@@ -172,12 +175,6 @@ def _arrivals(cloud: Cloud, sent: TimedLog, homes: Sequence[Home]) -> dict[str, 
 
 def _expected(contract: Contract, sent: TimedLog, homes: Sequence[Home]) -> dict[str, set[Key]]:
     return expected_by_service(contract, sent.events, sent.malformed, [home.name for home in homes])
-
-
-def _at_call_services(senders: Collection[Sender]) -> Arrived:
-    arrived = [sender.call_service.arrived for sender in senders]
-    received = frozenset().union(*(each.received for each in arrived))
-    return Arrived(received, sum(each.duplicates for each in arrived))
 
 
 def _called(senders: Collection[Sender]) -> dict[Key, float]:

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -101,7 +101,7 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
         },
         dead_lettered=letters,
         verdicts=verdicts,
-        faults=faults,
+        faults=[asdict(fault) for fault in faults],
         audit=audits.report,
         deletion=audits.noticed,
         wall_seconds=monotonic() - began,
@@ -183,7 +183,10 @@ def _play(
         arrived: dict[str, Arrived] = {
             **consumers.arrived,
             CALL_SERVICE: arrived_at_call_services(services),
-            **{service: arrived_in_every_home(service, services) for service in LISTENERS},
+            **{
+                service: arrived_in_every_home((home.told[service] for home in services), expected[service])
+                for service in LISTENERS
+            },
         }
     return judge(expected, arrived), injected, dead_lettered(sent.malformed, arrived)
 
