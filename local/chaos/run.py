@@ -29,7 +29,7 @@ from local.chaos.injector import Injector, Struck
 from local.chaos.kinds import faults_of
 from local.chaos.load import Sender, TimedLog
 from local.chaos.probe import Probe, Sample
-from local.chaos.restarter import Restarter, by_themselves
+from local.chaos.restarter import Restarter
 from local.chaos.scenario import Scenario
 from local.chaos.schedule import ScheduleError, chosen
 from local.network import Network
@@ -44,8 +44,8 @@ class Outcome:
     """Everything that a run found.
 
     `given_up` counts by home what the device says it discarded. `arrivals` by cloud service; `called` has
-    when the home's call-service placed the call for each alarm. `ended` has the processes that ended and no
-    fault explains it.
+    when the home's call-service placed the call for each alarm. `ended` has the processes that nobody had
+    killed.
     `send_s` and `drain_s`: how long the homes sent, and how long then until everything stood still.
     """
 
@@ -113,7 +113,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             arrivals=arrivals,
             called=_called(senders.values()),
             struck=injector.struck,
-            ended=by_themselves(restarter.ends, injector.struck),
+            ended=restarter.ends,
             samples=probe.samples,
             send_s=sent_at - began,
             drain_s=drained_at - sent_at,

@@ -13,6 +13,7 @@ from local.chaos.counters import delays, delays_during, out_of_order, quantile, 
 from local.chaos.given_up import missing, unexcused
 from local.chaos.load import GREETING, KEYWORD, MOTION
 from local.chaos.probe import per_hour
+from local.chaos.restarter import by_themselves
 from local.chaos.run import Outcome
 from local.demo.summary import numbers_missing, summarise
 from local.sent import Key
@@ -54,8 +55,10 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
             dead_lettered=outcome.dead_letters,
             audit=outcome.audit,
             wall_seconds=outcome.send_s + outcome.drain_s,
+            otherwise_wrong={"ended by themselves": len(by_themselves(outcome.ended, outcome.struck))},
             allowed={*_COUNTED, *(_LOSSES if _may_lose(outcome, loses=loses) else ())},
         ),
+        "ended": [{"process": each.name, "status": each.status} for each in outcome.ended],
         "given_up": outcome.given_up.total(),
         "out_of_order": {
             service: out_of_order(outcome.sent.events, arrivals.first)
@@ -84,6 +87,7 @@ def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[
     zero = None if loses else 0.0
     lost = unexcused(missing(outcome.verdicts), outcome.given_up)
     numbers = document["audit_irregular"]["numbers missing"] - document["given_up"]
+    alone = by_themselves(outcome.ended, outcome.struck)
     sent = document["events_sent"]
     expected = sum(verdict.expected for verdict in outcome.verdicts)
     disagreement = sum(
@@ -103,6 +107,8 @@ def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[
             "expected", expected, "deliveries", note="of events, dead letters and starts, over all inboxes"
         ),
         Figure("received", sum(each.delivered for each in outcome.verdicts), "deliveries"),
+        _less("ended_by_themselves", len(alone), "ends", 0.0, "of processes, and no fault explains them"),
+        _less("ended_by_faults", len(outcome.ended) - len(alone), "ends", None, "started again after 5 s"),
         _less("lost", lost, "events", zero, "expected, not received, and not given up"),
         _less("given_up", document["given_up"], "events", None, "for alarms on a full disk, and reported"),
         _less("unexpected", document["unexpected"], "events", 0.0, "received and not expected"),

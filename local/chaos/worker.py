@@ -114,7 +114,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="cloud", clean_session=False, manual_ack=True)
     client.on_message = lambda _client, _data, message: arrived.put(message)
-    client.on_subscribe = lambda *_: sys.stderr.write(f"{READY}\n")
+    client.on_subscribe = _say_ready
     client.connect(LOOPBACK, port)
     client.loop_start()
     client.subscribe([(f"$aws/rules/{each}/#", 1) for each in (rule, urgent_rule(rule))])
@@ -127,6 +127,10 @@ def main() -> None:
             quiet_since = time.monotonic()
     client.disconnect()
     client.loop_stop()
+
+
+def _say_ready(*_: object) -> None:
+    sys.stderr.write(f"{READY}\n")
 
 
 def _batch(arrived: Queue[mqtt.MQTTMessage], rule: str) -> list[mqtt.MQTTMessage]:

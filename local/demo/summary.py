@@ -29,6 +29,7 @@ def summarise(
     audit: Mapping[str, Any],
     deletion: Mapping[str, Any] | None = None,
     wall_seconds: float,
+    otherwise_wrong: Mapping[str, int] | None = None,
     allowed: Collection[str] = (),
 ) -> dict[str, Any]:
     """The document of `summary.json`.
@@ -36,11 +37,11 @@ def summarise(
     `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
     urgent_sent, malformed_sent; told: to every home), `dead_lettered` of the malformed ones arrived, `audit`
     is the Spark job's report, `deletion` what it says of a copy with one object deleted
-    (`local.demo.deletion`), where that was tried. A run has `passed` when nothing is `wrong` but what is
-    `allowed`: nothing is lost by either count, both agree, the audit finds no promise broken and nothing
-    irregular, no number of a home's forwarder is missing but those of what came down (all else is routed to
-    the cloud, so a gap is a loss, be it of a report that nobody else counts), and it has noticed the
-    deletion.
+    (`local.demo.deletion`), where that was tried, `otherwise_wrong` what only this kind of run counts. A run
+    has `passed` when nothing is `wrong` but what is `allowed`: nothing is lost by either count, both agree,
+    the audit finds no promise broken and nothing irregular, no number of a home's forwarder is missing but
+    those of what came down (all else is routed to the cloud, so a gap is a loss, be it of a report that
+    nobody else counts), and it has noticed the deletion.
     """
     lost = sum(len(verdict.lost) for verdict in verdicts)
     unexpected = sum(len(verdict.unexpected) for verdict in verdicts)
@@ -63,6 +64,7 @@ def summarise(
         "audit disagrees": not agrees,
         "deletion unnoticed": deletion is not None and not deletion["noticed"],
         **irregular,
+        **(otherwise_wrong or {}),
     }
     wrong = [name for name, found in is_wrong.items() if found and name not in allowed]
     received = {verdict.service: verdict.delivered for verdict in verdicts}

@@ -1,6 +1,8 @@
 """When a chaos run passes: nothing wrong but what devices gave up, or what the run is to measure."""
 
+import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from local.chaos.run import Outcome
 from local.chaos.verdict import ALARMS, READINGS, figures, summary
 from local.demo.summary import IRREGULAR
 from local.oracle import Verdict
+from local.process import End
 from local.sent import Key
 
 EXPECTED = 100
@@ -121,3 +124,18 @@ def test_times_are_told_of_enough_alarms_without_the_greeting(
     document = summary(found, {"homes": 1})
     shown = {each.name: each.value for each in figures(found, document, loses=False)}
     assert shown.get("urgent_cloud_all_max") == (1_000.0 if told else None)
+
+
+def test_a_process_that_ended_by_itself_fails_the_run_unless_a_fault_explains_it(
+    contract: Contract, tmp_path: Path
+) -> None:
+    whole = outcome(contract, tmp_path)
+    crashed = replace(whole, ended=[End("forwarder-home-1", 1, started=0.0, at=1.5)])
+    assert wrong(crashed) == {"ended by themselves"}
+    change = Struck("contract-change", "home-1", 1.0, 2.0)
+    refused = replace(
+        whole, struck=[change], ended=[End("forwarder-home-1", os.EX_CONFIG, started=1.2, at=1.5)]
+    )
+    assert not wrong(refused)
+    found = {each.name: each.value for each in figures(refused, summary(refused, {"homes": 1}), loses=False)}
+    assert (found["ended_by_themselves"], found["ended_by_faults"]) == (0, 1)
