@@ -46,11 +46,13 @@ def small_disk(path: Path, mebibytes: int) -> Iterator[SmallDisk | None]:
     if not _mounted(path, mebibytes):
         yield None
         return
+    disk = SmallDisk(path)
     try:
-        yield (disk := SmallDisk(path))
-        disk.empty()
-        shutil.copytree(path, path.parent, dirs_exist_ok=True)
+        yield disk
     finally:
+        disk.empty()
+        for file in filter(Path.is_file, path.iterdir()):
+            shutil.copy2(file, path.parent)
         unmount(path)
 
 
