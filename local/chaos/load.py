@@ -31,7 +31,7 @@ _SERVICES: Final = {MOTION: "activity-service", KEYWORD: "voice-service"}
 _ROOM_S: Final = 600.0
 """How long a service waits for room in its window: longer than any fault lasts."""
 
-_WINDOW: Final = 1_000
+WINDOW: Final = 1_000
 """Messages of one service without a receipt."""
 
 _AGAIN_S: Final = 0.5
@@ -86,7 +86,7 @@ class Sender:
             if reason == SPOOL_FULL:
                 self._again.append((monotonic() + _AGAIN_S, service, payload))
 
-        return ServiceClient(service, LOOPBACK, port, on_refused=refused, window=_WINDOW)
+        return ServiceClient(service, LOOPBACK, port, on_refused=refused, window=WINDOW)
 
     def greet(self) -> None:
         """Return once the home stands: before its forwarder's first subscription nobody keeps a message."""
