@@ -85,10 +85,11 @@ class StandIn:
             "cloud-stop": Freeze(self.broker),
         }
 
-    def settle(self) -> None:
+    def settle(self) -> bool:
         """Return when everything that was accepted is handled. The worker has ended then."""
         self.router.start()
         self.router.stop(_STOP_S)
+        return True
 
     def fetch_archive(self) -> Path:
         """Where it is anyway."""

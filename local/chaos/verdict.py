@@ -54,6 +54,7 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
             dead_lettered=outcome.dead_letters,
             audit=outcome.audit,
             wall_seconds=outcome.send_s + outcome.drain_s,
+            gave_up_waiting_for=outcome.gave_up_waiting_for,
             allowed={*_COUNTED, *(_LOSSES if _may_lose(outcome, loses=loses) else ())},
         ),
         "given_up": outcome.given_up.total(),

@@ -29,6 +29,7 @@ def summarise(
     audit: Mapping[str, Any],
     deletion: Mapping[str, Any] | None = None,
     wall_seconds: float,
+    gave_up_waiting_for: Sequence[str],
     allowed: Collection[str] = (),
 ) -> dict[str, Any]:
     """The document of `summary.json`.
@@ -36,8 +37,9 @@ def summarise(
     `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
     urgent_sent, malformed_sent; told: to every home), `dead_lettered` of the malformed ones arrived, `audit`
     is the Spark job's report, `deletion` what it says of a copy with one object deleted
-    (`local.demo.deletion`), where that was tried. A run has `passed` when nothing is `wrong` but what is
-    `allowed`: nothing is lost by either count, both agree, the audit finds no promise broken and nothing
+    (`local.demo.deletion`), where that was tried; `gave_up_waiting_for` names the waits that ended because
+    nothing moved any more: it explains what is missing. A run has `passed` when nothing is `wrong` but what
+    is `allowed`: nothing is lost by either count, both agree, the audit finds no promise broken and nothing
     irregular, no number of a home's forwarder is missing but those of what came down (all else is routed to
     the cloud, so a gap is a loss, be it of a report that nobody else counts), and it has noticed the
     deletion.
@@ -86,6 +88,7 @@ def summarise(
         "object_deleted": deletion and {**deletion, "evidence": deletion["evidence"][:MAX_EVIDENCE]},
         "services": [_service(verdict) for verdict in verdicts],
         "latency": audit["latency"],
+        "gave_up_waiting_for": list(gave_up_waiting_for),
         "wall_seconds": round(wall_seconds, 1),
     }
 
