@@ -48,8 +48,8 @@ class Cloud(Protocol):
     def arrivals(self, service: str) -> Arrivals:
         """What the cloud service receives."""
 
-    def settle(self) -> None:
-        """Return when everything that it accepted is handled; nothing new comes."""
+    def settle(self) -> bool:
+        """Return when everything that it accepted is handled, nothing new comes; False: or stands still."""
 
     def fetch_archive(self) -> Path:
         """The archive, as a folder."""

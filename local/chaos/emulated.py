@@ -83,8 +83,8 @@ class Emulated:
         """What `service` receives."""
         return Arrivals(self._folder / f"{service}.jsonl")
 
-    def settle(self) -> None:
-        """Return when no queue of the plane holds a message any more."""
+    def settle(self) -> bool:
+        """Return when no queue of the plane holds a message any more; False: when they stand still."""
         sqs = self._plane.cloud.client("sqs")
         counts = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         names = [*_SOURCES, *self._plane.inbox_outputs.values()]
@@ -96,7 +96,7 @@ class Emulated:
             )
             return sum(int(answer["Attributes"][count]) for answer in answers for count in counts)
 
-        wait_until_nothing_waits(messages)
+        return wait_until_nothing_waits(messages)
 
     def fetch_archive(self) -> Path:
         """Copied from its bucket."""

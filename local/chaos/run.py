@@ -16,7 +16,6 @@ from typing import Any
 
 from contract import load_contract
 from eventplane.contract import Contract
-from eventplane.presence import MONITOR
 from local.audits import run_audits
 from local.chaos.arrivals import Arrivals
 from local.chaos.cloud import Cloud
@@ -46,7 +45,8 @@ class Outcome:
     `given_up` counts by home what the device says it discarded. `arrivals` by cloud service; `called` has
     when the home's call-service placed the call for each alarm. `ended` has the processes that nobody had
     killed.
-    `send_s` and `drain_s`: how long the homes sent, and how long then until everything stood still.
+    `send_s` and `drain_s`: how long the homes sent, and how long then until everything stood still, which
+    some of it may have done with work left (`gave_up_waiting_for`).
     """
 
     verdicts: Sequence[Verdict]
@@ -60,6 +60,7 @@ class Outcome:
     samples: Sequence[Sample]
     send_s: float
     drain_s: float
+    gave_up_waiting_for: Sequence[str]
     contract_version: str
     cloud: str
     ended: Sequence[End] = ()
@@ -98,8 +99,8 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             if not injector.struck:
                 raise ScheduleError("no fault struck before the sending was over: send more events")
             sent_at = monotonic()
-            wait_until_nothing_waits(lambda: in_homes(homes, senders.values()))
-        arrivals = _arrivals(cloud, sent, homes)
+            drained = {"homes": wait_until_nothing_waits(lambda: in_homes(homes, senders.values()))}
+        arrivals = _arrivals(cloud, sent, homes, drained)
         drained_at = monotonic()
         arrived = {name: each.arrived for name, each in arrivals.items()}
         arrived[CALL_SERVICE] = arrived_at_call_services(senders.values())
@@ -117,6 +118,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             samples=probe.samples,
             send_s=sent_at - began,
             drain_s=drained_at - sent_at,
+            gave_up_waiting_for=[name for name, whole in drained.items() if not whole],
             contract_version=contract.version,
             cloud=cloud.description,
         )
@@ -159,15 +161,20 @@ def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bo
             ending.set()
 
 
-def _arrivals(cloud: Cloud, sent: TimedLog, homes: Sequence[Home]) -> dict[str, Arrivals]:
-    """What every cloud service got, once all that is expected is there and nothing more can come."""
+def _arrivals(
+    cloud: Cloud, sent: TimedLog, homes: Sequence[Home], drained: dict[str, bool]
+) -> dict[str, Arrivals]:
+    """What every cloud service got, once all that is expected is there and nothing more can come.
+
+    Notes in `drained` what was waited for, and whether it came.
+    """
     expected = {name: len(keys) for name, keys in _expected(cloud.contract, sent, homes).items()}
-    services = [name for name in expected if name not in (CALL_SERVICE, MONITOR)]
+    services = [name for name in expected if name != CALL_SERVICE]
     arrivals = {name: cloud.arrivals(name) for name in services}
-    wait_until_nothing_waits(lambda: missing(arrivals, expected), cloud.patience_s)
+    drained["arrivals"] = wait_until_nothing_waits(lambda: missing(arrivals, expected), cloud.patience_s)
     for home in homes:
         home.forwarder.stop()
-    cloud.settle()
+    drained["queues"] = cloud.settle()
     for each in arrivals.values():
         each.refresh()
     return arrivals

@@ -91,10 +91,11 @@ class StandIn:
         """Broker and worker."""
         return self.broker, self.router
 
-    def settle(self) -> None:
+    def settle(self) -> bool:
         """Return when everything that was accepted is handled. The worker has ended then."""
         self.router.start()
         self.router.stop(_STOP_S)
+        return True
 
     def fetch_archive(self) -> Path:
         """Where it is anyway."""

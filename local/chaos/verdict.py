@@ -56,6 +56,7 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
             audit=outcome.audit,
             wall_seconds=outcome.send_s + outcome.drain_s,
             otherwise_wrong={"ended by themselves": len(by_themselves(outcome.ended, outcome.struck))},
+            gave_up_waiting_for=outcome.gave_up_waiting_for,
             allowed={*_COUNTED, *(_LOSSES if _may_lose(outcome, loses=loses) else ())},
         ),
         "ended": [{"process": each.name, "status": each.status} for each in outcome.ended],

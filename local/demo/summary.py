@@ -29,6 +29,7 @@ def summarise(
     audit: Mapping[str, Any],
     deletion: Mapping[str, Any] | None = None,
     wall_seconds: float,
+    gave_up_waiting_for: Sequence[str],
     otherwise_wrong: Mapping[str, int] | None = None,
     allowed: Collection[str] = (),
 ) -> dict[str, Any]:
@@ -37,11 +38,12 @@ def summarise(
     `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
     urgent_sent, malformed_sent; told: to every home), `dead_lettered` of the malformed ones arrived, `audit`
     is the Spark job's report, `deletion` what it says of a copy with one object deleted
-    (`local.demo.deletion`), where that was tried, `otherwise_wrong` what only this kind of run counts. A run
-    has `passed` when nothing is `wrong` but what is `allowed`: nothing is lost by either count, both agree,
-    the audit finds no promise broken and nothing irregular, no number of a home's forwarder is missing but
-    those of what came down (all else is routed to the cloud, so a gap is a loss, be it of a report that
-    nobody else counts), and it has noticed the deletion.
+    (`local.demo.deletion`), where that was tried; `gave_up_waiting_for` names the waits that ended because
+    nothing moved any more: it explains what is missing; `otherwise_wrong` is what only this kind of run
+    counts. A run has `passed` when nothing is `wrong` but what is `allowed`: nothing is lost by either count,
+    both agree, the audit finds no promise broken and nothing irregular, no number of a home's forwarder is
+    missing but those of what came down (all else is routed to the cloud, so a gap is a loss, be it of a
+    report that nobody else counts), and it has noticed the deletion.
     """
     lost = sum(len(verdict.lost) for verdict in verdicts)
     unexpected = sum(len(verdict.unexpected) for verdict in verdicts)
@@ -88,6 +90,7 @@ def summarise(
         "object_deleted": deletion and {**deletion, "evidence": deletion["evidence"][:MAX_EVIDENCE]},
         "services": [_service(verdict) for verdict in verdicts],
         "latency": audit["latency"],
+        "gave_up_waiting_for": list(gave_up_waiting_for),
         "wall_seconds": round(wall_seconds, 1),
     }
 

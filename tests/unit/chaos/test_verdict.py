@@ -63,6 +63,7 @@ def outcome(
         samples=[],
         send_s=1.0,
         drain_s=1.0,
+        gave_up_waiting_for=["arrivals"],
         contract_version="v",
         cloud="none",
     )

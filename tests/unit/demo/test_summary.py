@@ -83,6 +83,7 @@ def summary_of(
         audit=report,
         deletion=deletion,
         wall_seconds=1.23,
+        gave_up_waiting_for=["homes drain"],
         allowed=allowed,
     )
 
@@ -96,6 +97,7 @@ def test_a_run_passes_when_nothing_is_lost_and_the_audit_agrees() -> None:
     assert summary["delivered"] == {"desk": 10, "operations": 2}
     assert (summary["duplicates"], summary["dead_lettered"], summary["faults_injected"]) == (3, 2, 1)
     assert summary["device_reports"] == 4
+    assert summary["gave_up_waiting_for"] == ["homes drain"]
 
 
 @pytest.mark.parametrize(
