@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import ClassVar, Final
 
 from eventplane.contract import Contract
@@ -206,9 +207,20 @@ class ContractChange(Fault):
     def _reload(self, text: bytes) -> None:
         self._home.put_contract(text)
         pid = self._home.forwarder.pid
-        if pid is not None:
+        # Who does not listen yet would die of it, and reads the file by itself once it does.
+        if pid is not None and _heeds(pid, signal.SIGHUP):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGHUP)
+
+
+def _heeds(pid: int, number: signal.Signals) -> bool:
+    """Whether the process catches or ignores signal `number`."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigIgn:", "SigCgt:"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,8 @@ def start_home(
     clock = FakeClock.found(directory / "clock") if machine.has_clock else None
     forwarder = supervisor.start(
         f"forwarder-{thing.name}",
-        # A SIGHUP before it listens shall not end it: systemd's reload waits until the service is ready.
+        # A SIGHUP before it listens shall not end it (systemd's reload waits until the service is ready).
+        # Beneath an emulated processor nobody can see from outside whether it listens.
         ["env", "--ignore-signal=HUP", *machine.command(settings)],
         env={**os.environ, "PYTHONPATH": str(ROOT), **_clock_variables(clock)},
         ready=_CONNECTED,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -97,7 +96,7 @@ def test_a_forwarder_that_comes_back_to_a_broken_contract_runs_in_the_end(home: 
         kill.heal()
         assert eventually(lambda: bool(home.forwarder.ends))
         change.heal()
-        assert eventually(lambda: serves(home.forwarder))
+        assert eventually(lambda: serves(home))
         assert {(end.name, end.status) for end in restarter.ends} == {("forwarder-home-1", os.EX_CONFIG)}
 
 
@@ -107,7 +106,7 @@ def test_a_reload_before_the_forwarder_listens_does_not_end_it(home: Home) -> No
         kill.start()
         kill.heal()
         change.heal()
-    assert eventually(lambda: serves(home.forwarder))
+    assert eventually(lambda: serves(home))
     assert not home.forwarder.ends
 
 
@@ -133,16 +132,14 @@ def test_after_any_two_faults_all_is_whole(home: Home) -> None:
                 assert not home.link.is_cut, (one, two, first)
                 assert home.link.weather == FAIR, (one, two, first)  # type: ignore[attr-defined]
                 load_compiled(home.contract.read_bytes(), f"{one}, {two}, {first}")
-        assert eventually(lambda: serves(home.forwarder))
+        assert eventually(lambda: serves(home))
 
 
-def serves(forwarder: Child) -> bool:
-    """Whether it is past where it refuses its contract: it takes a SIGHUP."""
-    told = forwarder.log.read_text().count("told to reload")
-    if forwarder.pid is None:
-        return False
-    os.killpg(forwarder.pid, signal.SIGHUP)
-    return eventually(lambda: forwarder.log.read_text().count("told to reload") > told, 0.2)
+def serves(home: Home) -> bool:
+    """Whether the forwarder is past where it refuses its contract: it takes a reload."""
+    told = home.forwarder.log.read_text().count("told to reload")
+    ContractChange(home, lambda _: None, [CONTRACT]).heal()
+    return eventually(lambda: home.forwarder.log.read_text().count("told to reload") > told, 0.2)
 
 
 def goes_on(child: Child) -> bool:
