@@ -17,12 +17,22 @@ from operations.cloud import Cloud
 _S3: Final = "s3://"
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """Which environment, by which contract, in which form."""
+def add_environment(parser: argparse.ArgumentParser) -> None:
+    """Which environment."""
     environment = os.environ.get("EVENTPLANE_ENV", "dev")
     parser.add_argument(
         "--env", default=environment, metavar="NAME", help="the environment, now: %(default)s"
     )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """In which form."""
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Which environment, by which contract, in which form."""
+    add_environment(parser)
     parser.add_argument(
         "--contract",
         type=Path,
@@ -30,7 +40,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the deployed contract, YAML or compiled; default: this checkout's",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json(parser)
 
 
 def add_days(parser: argparse.ArgumentParser) -> None:

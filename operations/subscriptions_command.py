@@ -14,7 +14,7 @@ from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from operations import text
 from operations.cloud import enter
 from operations.command import DONE, INCOMPLETE, answer, answer_json, run, say
-from operations.options import add_days, days_of, is_folder
+from operations.options import add_days, add_environment, add_json, days_of, is_folder
 from operations.subscription_history import filter_text, history
 
 URL_VARIABLE: Final = "EVENTPLANE_SUBSCRIPTIONS_API"
@@ -138,7 +138,7 @@ def _request(
 
 
 def _url(environment: str) -> str:
-    cloud = enter().session.client("cloudformation")
+    cloud = enter().client("cloudformation")
     stacks = cloud.describe_stacks(StackName=resource_name(environment, "subscriptions"))["Stacks"]
     for output in stacks[0].get("Outputs", []):
         if output["OutputKey"] == _OUTPUT:
@@ -156,16 +156,13 @@ def _row(found: dict[str, Any]) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m eventplane subscriptions", description=__doc__)
-    environment = os.environ.get("EVENTPLANE_ENV", "dev")
-    parser.add_argument(
-        "--env", default=environment, metavar="NAME", help="the environment, now: %(default)s"
-    )
+    add_environment(parser)
     parser.add_argument(
         "--url",
         default=os.environ.get(URL_VARIABLE),
         help=f"the API; default: {URL_VARIABLE}, or the stack's",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, command, purpose in (
         ("list", _list, "all of a participant"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +11,8 @@ from botocore.exceptions import ClientError
 
 from eventplane.fleet import Device
 from eventplane.topics import device_topic
+from operations.command import say
 from operations.desired import DesiredItems
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ class Disposal:
         except self._missing:
             return
         except ClientError as error:
-            _log.warning("the connection was not cut (%s); AWS IoT does so within minutes", error)
+            say(f"the connection was not cut ({error}); AWS IoT does so within minutes")
 
     def _retained(self, thing: str) -> Iterator[Step]:
         topic = device_topic(thing, "inbox")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import boto3
 import pytest
 
@@ -36,7 +39,47 @@ def test_devices_are_registered_once(registry: Registry, capsys: pytest.CaptureF
 def test_a_device_is_shown(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
     registry.write(made("home-1", 1_767_225_600_000))
     assert main(["show", "home-1"]) == 0
-    assert "state         made, changed 2026-01-01 00:00:00Z" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines() == [
+        "thing          home-1",
+        "state          made",
+        "changed        2026-01-01 00:00:00.000",
+        "registrations  0",
+    ]
+
+
+def test_a_device_is_shown_as_a_document(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    registry.write(replace(made("home-1", 1), groups=frozenset({"north", "pilot"})))
+    assert main(["show", "home-1", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["state"], document["groups"], document["reason"]) == ("made", ["north", "pilot"], None)
+
+
+def test_the_environment_may_be_chosen_for_all_commands(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = "eventplane-prod-fleet"
+    client = boto3.client("dynamodb")
+    create_table(client, other, KEY)
+    monkeypatch.setenv("EVENTPLANE_ENV", "prod")
+    assert main(["register", "home-1"]) == 0
+    assert Registry(client, other).read("home-1") is not None
+    assert registry.read("home-1") is None
+
+
+def test_what_a_reason_contains_cannot_move_the_cursor(
+    registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.write(replace(made("home-1", 1), reason="gone\x1b[2J"))
+    assert main(["show", "home-1"]) == 0
+    assert "reason         gone\\x1b[2J" in capsys.readouterr().out
+
+
+def test_without_credentials_the_remedy_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("boto3.Session.get_credentials", lambda _: None)
+    assert main(["show", "home-1"]) == 1
+    assert "log in as for the AWS command line" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -76,7 +119,7 @@ def test_a_device_is_put_into_groups_and_out_of_them(
     assert device is not None
     assert device.groups == {"north", "pilot"}
     assert main(["show", "home-1"]) == 0
-    assert "groups        north pilot" in capsys.readouterr().out
+    assert "groups         north pilot" in capsys.readouterr().out
     assert main(["groups", "home-1"]) == 0
     assert main(["groups", "home-1", "no group"]) == 1
     assert main(["groups", "home-2", "pilot"]) == 1
