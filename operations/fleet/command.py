@@ -9,6 +9,8 @@ from typing import Any
 from eventplane.downlink.table import TABLE as DESIRED
 from eventplane.fleet import Device
 from eventplane.fleet_registry import TABLE, Registry
+from eventplane.presence import TABLE as PRESENCE
+from eventplane.presence import gone_request
 from eventplane.resource_names import resource_name
 from operations import text
 from operations.cloud import enter
@@ -29,7 +31,13 @@ def _fleet(environment: str) -> Fleet:
     cloud = enter()
     registry = Registry(cloud.dynamodb, resource_name(environment, TABLE))
     desired = DesiredItems(cloud.dynamodb, resource_name(environment, DESIRED))
-    disposal = Disposal(cloud.client("iot"), cloud.client("iot-data"), desired)
+    presence = resource_name(environment, PRESENCE)
+    disposal = Disposal(
+        cloud.client("iot"),
+        cloud.client("iot-data"),
+        desired,
+        unwatch=lambda thing: cloud.dynamodb.update_item(**gone_request(presence, thing)),
+    )
     return Fleet(registry, disposal, lambda: time.time_ns() // 1_000_000)
 
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 import boto3
 import pytest
 
+from eventplane.downlink import table as desired
 from eventplane.fleet import State, made
 from eventplane.fleet_registry import KEY, Registry
 from operations.fleet.command import main
+from operations.fleet.disposal import Disposal
 from tests.dynamodb import create_table
 
 TABLE = "eventplane-dev-fleet"
@@ -126,3 +128,24 @@ def test_a_device_is_put_into_groups_and_out_of_them(
     device = registry.read("home-1")
     assert device is not None
     assert not device.groups
+
+
+def test_a_device_that_is_decommissioned_is_never_reported_as_away(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dynamodb, iot = boto3.client("dynamodb"), boto3.client("iot")
+    create_table(dynamodb, "eventplane-dev-desired", desired.PARTITION_KEY, desired.SORT_KEY)
+    create_table(dynamodb, "eventplane-dev-presence", "device")
+    iot.create_thing(thingName="home-1")
+    registry.write(made("home-1", 1))
+    watched: list[str] = []
+
+    def cut(_: Disposal, thing: str) -> None:
+        key = {"device": {"S": thing}}
+        item = dynamodb.get_item(TableName="eventplane-dev-presence", Key=key)["Item"]
+        watched.append(item["known"]["S"])
+
+    monkeypatch.setattr(Disposal, "_cut", cut)
+    monkeypatch.setattr(Disposal, "_retained", lambda *_: [])  # moto plays no retained messages
+    assert main(["decommission", "home-1"]) == 0
+    assert watched == ['{"is_gone": true}'], "presence has to know it before the connection ends"
