@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from botocore.exceptions import ClientError
+
 from eventplane.errors import EventPlaneError
 from eventplane.resource_names import resource_name
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
@@ -139,7 +141,13 @@ def _request(
 
 def _url(environment: str) -> str:
     cloud = enter().client("cloudformation")
-    stacks = cloud.describe_stacks(StackName=resource_name(environment, "subscriptions"))["Stacks"]
+    try:
+        stacks = cloud.describe_stacks(StackName=resource_name(environment, "subscriptions"))["Stacks"]
+    except ClientError as error:
+        # CloudFormation has no code of its own for a stack that is not there.
+        if error.response.get("Error", {}).get("Code") == "ValidationError":
+            raise NoApiError(environment) from error
+        raise
     for output in stacks[0].get("Outputs", []):
         if output["OutputKey"] == _OUTPUT:
             return str(output["OutputValue"])

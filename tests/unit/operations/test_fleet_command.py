@@ -92,7 +92,7 @@ def test_without_credentials_the_remedy_is_said(
         (["decommission", "home-1"], "nobody knows a device 'home-1'"),
         (["decommission", "home-1", "--dry-run"], "nobody knows a device 'home-1'"),
         (["register", "claim-1"], "cannot be a device's name"),
-        (["show", "home-1", "--env", "prod"], "ResourceNotFoundException"),
+        (["show", "home-1", "--env", "prod"], "name another environment with --env"),
     ],
 )
 def test_what_cannot_be_done_is_said_without_a_traceback(
