@@ -79,7 +79,7 @@ class NoLetterInboxError(EventPlaneError):
 
 
 class ChoiceError(EventPlaneError):
-    """It is not said, or said twice, which messages are meant."""
+    """It is not said, or said twice, which messages or days are meant."""
 
 
 class NoReplayQueueError(EventPlaneError):

@@ -13,6 +13,7 @@ from eventplane.contract import Contract
 from eventplane.resource_names import archive_bucket
 from operations.archive import Archive, BucketArchive, Days, FolderArchive
 from operations.cloud import Cloud
+from operations.errors import ChoiceError
 
 _S3: Final = "s3://"
 
@@ -80,7 +81,9 @@ def contract_of(options: argparse.Namespace) -> Contract:
 
 
 def days_of(options: argparse.Namespace, cloud: Cloud | None) -> Days:
-    """The part of the archive that is named. Raises `ArchiveMissingError`."""
+    """The part of the archive that is named. Raises `ArchiveMissingError`, `ChoiceError`."""
+    if options.first > options.last:
+        raise ChoiceError(f"no day is from {options.first} to {options.last}; name the earlier one by --from")
     return Days(archive_of(options, cloud), options.first, options.last)
 
 

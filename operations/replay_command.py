@@ -118,6 +118,8 @@ def _queue(options: argparse.Namespace, cloud: Cloud) -> str:
 
 def _asked(options: argparse.Namespace) -> Asked | None:
     """The window that is asked for; None for what an audit misses. Raises `ChoiceError`."""
+    if options.late_hours < 0:
+        raise ChoiceError("--late-hours counts on from --to; name none or more")
     window = options.since, options.until
     if options.date is not None:
         if options.participant or any(window):

@@ -240,6 +240,11 @@ def test_only_the_folders_of_the_days_are_read(plane: Plane, run_json: RunJson) 
     assert [found(f"2026-03-0{number}") for number in (1, 2, 3)] == [False, True, False]
 
 
+def test_no_day_at_all_is_no_answer(plane: Plane, run: Run) -> None:
+    status, _, err = run("trace", SOURCE, "17", "--from", "2026-03-02", "--to", "2026-03-01")
+    assert (status, "no day is from 2026-03-02 to 2026-03-01" in err) == (1, True)
+
+
 def test_a_copy_of_the_archive_needs_no_cloud(run_json: RunJson, tmp_path: Path, plane: Plane) -> None:
     plane.client.faults = {"get_paginator": pytest.fail}
     folder = tmp_path / "tap" / "date=2026-03-02" / "hour=23"
