@@ -103,8 +103,8 @@ class Days:
         return self.rows(folder, checked)
 
     def rows(self, folder: str, wanted: Callable[[bytes], T | None]) -> Iterator[T]:
-        """What `wanted` gives for the lines of `folder`. No object is in memory as a whole, and what was found
-        only of those that are read next."""
+        """What `wanted` gives for the lines of `folder`. No object is in memory as a whole, and only what was
+        found in the few that are read ahead."""
         with ThreadPoolExecutor(_PARALLEL) as workers:
             ahead: deque[Future[list[T]]] = deque()
             for name in self.names(folder):

@@ -13,6 +13,7 @@ from eventplane.contract import Contract
 from eventplane.resource_names import archive_bucket
 from operations.archive import Archive, BucketArchive, Days, FolderArchive
 from operations.cloud import Cloud
+from operations.command import say
 from operations.errors import ChoiceError
 
 _S3: Final = "s3://"
@@ -85,6 +86,12 @@ def days_of(options: argparse.Namespace, cloud: Cloud | None) -> Days:
     if options.first > options.last:
         raise ChoiceError(f"no day is from {options.first} to {options.last}; name the earlier one by --from")
     return Days(archive_of(options, cloud), options.first, options.last)
+
+
+def say_damaged(days: Days) -> None:
+    """Tell the person what of the archive could not be read; known once all of it was taken."""
+    for name, problem in days.damaged.items():
+        say(f"{name} could not be read to its end: {problem}")
 
 
 def is_folder(place: str | None) -> bool:

@@ -16,7 +16,7 @@ from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from operations import text
 from operations.cloud import enter
 from operations.command import DONE, INCOMPLETE, answer, answer_json, run, say
-from operations.options import add_days, add_environment, add_json, days_of, is_folder
+from operations.options import add_days, add_environment, add_json, days_of, is_folder, say_damaged
 from operations.subscription_history import filter_text, history
 
 URL_VARIABLE: Final = "EVENTPLANE_SUBSCRIPTIONS_API"
@@ -122,8 +122,7 @@ def _history(options: argparse.Namespace) -> int:
         say("no contract that decided anything in these days had such a subscription")
     for version in missing:
         say(f"contract {version} decided something and is not in the archive")
-    for name, problem in days.damaged.items():
-        say(f"{name} could not be read to its end: {problem}")
+    say_damaged(days)
     return DONE if found and not missing and not days.damaged else INCOMPLETE
 
 

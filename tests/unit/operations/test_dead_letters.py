@@ -363,7 +363,7 @@ def test_the_archive_is_never_redriven_as_a_whole(plane: Plane, run: Run) -> Non
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
     [
-        (["list", "--env", "nowhere"], "name another with --env"),
+        (["list", "--env", "nowhere"], "name another environment with --env"),
         (["list", "--queue", "nobody.inbox"], "use one of: "),
         (["redrive", "--queue", "ingest"], "--all"),
         (["redrive", "7", "--all", "--queue", "ingest"], "--all"),
