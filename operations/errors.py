@@ -30,7 +30,7 @@ class CloudRefusedError(EventPlaneError):
         self.code = code
 
 
-class UnknownEnvironmentError(EventPlaneError):
+class NotDeployedHereError(EventPlaneError):
     """No queue of the `environment` is where the credentials lead."""
 
     def __init__(self, environment: str, account: str, region: str) -> None:
