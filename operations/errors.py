@@ -114,6 +114,17 @@ class MoveFailedError(EventPlaneError):
         self.reason = reason
 
 
+class MoveUnseenError(EventPlaneError):
+    """SQS was told to move the messages of `queue`; how far it is cannot be seen."""
+
+    def __init__(self, queue: str, problem: str) -> None:
+        super().__init__(
+            f"SQS moves {queue} by itself, and how far it is cannot be seen ({problem}); "
+            "`dead-letters list` tells what still waits"
+        )
+        self.queue = queue
+
+
 class ArchiveMissingError(EventPlaneError):
     """There is no archive at `place`."""
 
