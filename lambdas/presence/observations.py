@@ -44,6 +44,8 @@ class Observation:
 
     def apply(self, state: DeviceState) -> DeviceState:
         """The state that knows this as well; the same one when it is no news."""
+        if state.is_gone:
+            return state
         match self.said:
             case Sighting() as seen if state.sighting is None or seen.is_newer_than(state.sighting):
                 return replace(state, sighting=seen)

@@ -9,10 +9,11 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from eventplane.presence import TABLE
 from stacks.config import Environment
 from stacks.constructs.durable_table import allow_table, durable_table, number, text
 
-NAME: Final = "presence"
+NAME: Final = TABLE
 
 DUE_INDEX: Final = "due"
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from moto.sqs.models import sqs_backends
 
 from eventplane.delivery import Outcome
@@ -340,6 +341,29 @@ def test_a_move_that_sqs_ends_says_what_to_do(plane: Plane, run: Run) -> None:
     assert "--filter TRUE" in err
 
 
+def _denied(**_: Any) -> Any:
+    raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListMessageMoveTasks")
+
+
+@pytest.mark.parametrize(
+    ("listing", "problem"), [(lambda **_: {"Results": []}, "does not list"), (_denied, "AccessDenied")]
+)
+def test_a_move_that_cannot_be_watched_is_called_neither_failed_nor_done(
+    plane: Plane, run: Run, monkeypatch: pytest.MonkeyPatch, listing: Any, problem: str
+) -> None:
+    monkeypatch.setattr("operations.move_task._POLL_S", 0)
+    plane.client.faults = {
+        "start_message_move_task": lambda **_: {"TaskHandle": "h"},
+        "list_message_move_tasks": listing,
+    }
+
+    status, out, err = run("dead-letters", "redrive", "--all", "--queue", DLQ)
+
+    assert (status, out) == (1, "")
+    assert "by itself" in err
+    assert problem in err
+
+
 def test_the_archives_letters_are_listed_shown_and_sent(plane: Plane, run: Run, run_json: RunJson) -> None:
     refused, report = event("17"), letter(b"junk", reason="not_json", channel="voice-service.outbox", id="d")
     plane.archive("tap", [tap_line(refused.json, 0), tap_line(report.json, 1), tap_line(event("18").json, 2)])
@@ -363,7 +387,7 @@ def test_the_archive_is_never_redriven_as_a_whole(plane: Plane, run: Run) -> Non
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
     [
-        (["list", "--env", "nowhere"], "name another with --env"),
+        (["list", "--env", "nowhere"], "name another environment with --env"),
         (["list", "--queue", "nobody.inbox"], "use one of: "),
         (["redrive", "--queue", "ingest"], "--all"),
         (["redrive", "7", "--all", "--queue", "ingest"], "--all"),

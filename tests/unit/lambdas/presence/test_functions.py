@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from eventplane.presence import BUCKETS, bucket_of
+from eventplane.presence import BUCKETS, bucket_of, gone_request
 from lambdas.common.settings import SettingsError
 from lambdas.presence import handler
 from lambdas.presence.state import DeviceState, Line
@@ -45,6 +45,30 @@ def cut(world: World) -> None:
     assert world.words() == ["connected"]
     world.record(lifecycle(Line.DISCONNECTED, START + HOUR))
     world.now_ms = START + 2 * HOUR
+
+
+def test_of_a_decommissioned_device_nothing_is_said(world: World) -> None:
+    world.record(lifecycle(Line.CONNECTED, START))
+    world.sweep(START + HOUR)
+    assert world.words() == ["connected"]
+    read = world.table.read(["home-1"])["home-1"]
+    for device in ("home-1", "never-seen"):
+        world.dynamodb.update_item(**gone_request(TABLE, device))
+    assert world.table.write(read, None) is None, "whoever had read it before overwrites nothing"
+    for device in ("home-1", "never-seen"):
+        world.record(
+            lifecycle(Line.CONNECTED, START + HOUR, 1, device=device),
+            lifecycle(Line.DISCONNECTED, START + HOUR, 1, device=device),
+        )
+        world.record(heartbeat(device=device, oldest_urgent_s=9_000), heartbeats=True)
+    world.sweep(START + 9 * HOUR)
+    assert (world.words(), indexed(world)) == ([], 0)
+
+
+def test_what_was_due_for_a_device_is_not_said_when_it_is_decommissioned(world: World) -> None:
+    cut(world)
+    world.dynamodb.update_item(**gone_request(TABLE, "home-1"))
+    assert world.sweep().sent == 0
 
 
 def test_a_device_is_cut_reported_and_comes_back(world: World) -> None:
