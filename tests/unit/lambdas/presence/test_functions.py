@@ -262,8 +262,8 @@ def test_without_time_messages_come_again(world: World) -> None:
 
 
 def test_the_item_of_a_healthy_device_is_one_write_unit(world: World) -> None:
-    world.record(lifecycle(Line.CONNECTED, START, device="h" * 128))
-    world.record(heartbeat(1, device="h" * 128, oldest_urgent_s=1.5), heartbeats=True)
+    world.record(lifecycle(Line.CONNECTED, START, device="h" * 120))
+    world.record(heartbeat(1, device="h" * 120, oldest_urgent_s=1.5), heartbeats=True)
     (item,) = world.dynamodb.scan(TableName=TABLE)["Items"]
     size = sum(len(name) + len(next(iter(value.values()))) for name, value in item.items())
     assert size < 1_024
