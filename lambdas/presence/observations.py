@@ -5,8 +5,6 @@ Late and repeated ones change nothing.
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +14,7 @@ from eventplane.device_reports import HEARTBEAT, thing_of
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.errors import EventPlaneError
 from eventplane.fleet import is_device_name
+from lambdas.common.rule_messages import read_rule_message
 from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
 
 MAX_INTERVAL_S: Final = 86_400.0
@@ -68,9 +67,7 @@ def read_presence(body: str, sent_at_ms: int) -> Observation | None:  # noqa: AR
     that were refused, which say nothing of a line. Raises `UnreadableObservationError`.
     """
     try:
-        members = json.loads(body)
-        if "base64OriginalPayload" in members:
-            members = json.loads(base64.b64decode(members["base64OriginalPayload"], validate=True))
+        members = read_rule_message(body)
         if members["eventType"] == _REFUSED:
             return None
         device, principal = str(members["clientId"]), str(members["principalIdentifier"])

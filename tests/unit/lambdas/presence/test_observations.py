@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import Any
 
@@ -18,6 +17,7 @@ from lambdas.presence.observations import (
     read_presence,
 )
 from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
+from tests.rule_failure import rule_failure
 from tests.unit.lambdas.presence.world import CERTIFICATE, START, S, heartbeat, lifecycle
 
 
@@ -32,8 +32,7 @@ def test_a_connection_and_its_end_are_read() -> None:
 
 def test_what_the_rules_error_action_kept_is_read_as_well() -> None:
     body = lifecycle(Line.CONNECTED, START)
-    wrapped = {"ruleName": "r", "base64OriginalPayload": base64.b64encode(body.encode()).decode()}
-    assert read_presence(json.dumps(wrapped), 0) == read_presence(body, 0)
+    assert read_presence(rule_failure(body.encode()), 0) == read_presence(body, 0)
 
 
 @pytest.mark.parametrize(
