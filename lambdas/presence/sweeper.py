@@ -21,8 +21,8 @@ from lambdas.presence.table import PresenceTable
 from lambdas.presence.watch import Watch
 
 RESERVE_MS: Final = 3 * WORST_CALL_MS
-"""No page and no device is begun with less time left, milliseconds: so there is some to send what was decided.
-What is not begun stays due."""
+"""No page and no device is begun with less time left, milliseconds, so that what is decided can be sent. What
+is not begun stays due."""
 
 SENDING_MS: Final = 2 * WORST_CALL_MS
 """No batch is sent with less time left, milliseconds: it covers that batch and one write that forgets it."""
