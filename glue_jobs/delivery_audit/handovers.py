@@ -75,8 +75,8 @@ def consumption(history: ContractHistory, watermark: Watermark) -> Column:
     """
     patience = webhooks(history)
     here = sf.col("destination")
-    by_inbox = sf.create_map(*(sf.lit(each) for pair in patience.items() for each in pair))
-    wait_s = by_inbox[here] if patience else sf.lit(0)
+    waits = [sf.lit(each) for pair in patience.items() for each in pair]
+    wait_s = sf.create_map(*waits)[here] if waits else sf.lit(0)
     put = sf.filter(
         "decisions", lambda each: (each["outcome"] == Outcome.DELIVERED) & (each["destination"] == here)
     )
