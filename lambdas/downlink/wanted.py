@@ -17,6 +17,7 @@ from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.sending import desire
 from eventplane.downlink.table import sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from lambdas.common.clock import Clock
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
@@ -50,7 +51,7 @@ class Wanted:
         items: Items,
         letters: Letters,
         go_on: Callable[[str], None],
-        clock: Callable[[], int],
+        clock: Clock,
     ) -> None:
         self._contract = contract
         self._fleet = fleet

@@ -91,7 +91,7 @@ class Functions:
 
     def handle(self, messages: Sequence[QueueMessage]) -> None:
         """All of them, for good; what fails ends the process, and comes again to the next."""
-        failed = self._writer.process(messages) | self._router.process(
+        failed = self._writer.process(messages, remaining_ms=lambda: _INVOCATION_MS) | self._router.process(
             messages, invocation_id=uuid4().hex, remaining_ms=lambda: _INVOCATION_MS
         )
         if failed:

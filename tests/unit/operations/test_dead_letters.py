@@ -10,10 +10,12 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.sqs.models import sqs_backends
 
+from eventplane.batch import pack
 from eventplane.delivery import Outcome
 from eventplane.ingest import parse_frame
 from operations.outgoing import again
 from operations.reading import Reading
+from tests.rule_failure import rule_failure
 from tests.unit.operations.support import (
     INBOX,
     Killed,
@@ -106,6 +108,27 @@ def test_whatever_lies_in_a_queue_is_shown(plane: Plane, run_json: RunJson) -> N
 
     assert {each["kind"] for each in shown} == {"unreadable"}
     assert len(shown) == len(bodies) - 1
+
+
+def test_what_a_rule_could_not_hand_over_is_shown_as_that(plane: Plane, run_json: RunJson) -> None:
+    lost, line = event("17"), b'{"clientId": "home-1", "eventType": "connected"}'
+    for body in (
+        rule_failure(pack([lost]), "queue-1", "queue-2"),
+        rule_failure(line, ruleName="connections", failures=7, clientId=None),
+        rule_failure(line, base64OriginalPayload=7),
+    ):
+        plane.sqs.send_message(QueueUrl=plane.urls["ingest-dlq"], MessageBody=body)
+
+    shown = {each["detail"]: each for each in run_json("dead-letters", "show", "--queue", "ingest")}
+    listed = run_json("dead-letters", "list", "--queue", "ingest")
+
+    batch = shown["the rule eventplane_dev_ingest: no; no"]
+    assert (batch["kind"], batch["reason"], batch["client_id"]) == ("rule_failure", "rule_failed", "home-1")
+    assert [each["id"] for each in batch["events"]] == ["17"]
+    connection = shown["the rule connections: it does not say why"]
+    assert base64.b64decode(connection["original_base64"]) == line
+    (queue,) = [each for each in listed["queues"] if each["reasons"]]
+    assert queue["reasons"] == {"rule_failed": 2, "receives_exhausted": 1}
 
 
 def test_a_dry_run_moves_nothing(plane: Plane, run: Run) -> None:
