@@ -118,10 +118,11 @@ def handles_events(
             batch = BatchTransport(event, outbox)
 
             def in_time(event: Envelope) -> object:
-                answer = function(event)
-                if context.get_remaining_time_in_millis() < RESERVE_MS:
-                    inbox.stop()
-                return answer
+                try:
+                    return function(event)
+                finally:
+                    if context.get_remaining_time_in_millis() < RESERVE_MS:
+                        inbox.stop()
 
             with Inbox(
                 participant,

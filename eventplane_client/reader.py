@@ -124,19 +124,22 @@ class Reader:
             reason = error if isinstance(error, str) else type(error).__name__
             if self._bury(message, failed, Refusal(reason, str(error))):
                 return
+        self._free([failed])  # may fail: then it is still in its reader's hands, who can give it back again
         failed.is_settled = True
-        self._free([failed])
         wait_s = min(_LONGEST_RETRY_S, _RETRY_S * 2 ** min(message.attempt - 1, 10)) if is_failure else 0
         self._let_come(failed, wait_s)
         self._hold_back_after(failed)
 
     def close(self) -> None:
         """What was not handed out comes again at once, to whoever reads then."""
-        self._free([each for each in self._buffer if each.is_claimed])
-        for each in self._buffer:
-            self._let_come(each, 0)
+        waiting = [*self._buffer, *(self._order.drain() if self._order else ())]
         self._buffer.clear()
-        self._keeper.close()
+        try:
+            self._free([each for each in waiting if each.is_claimed])
+        finally:
+            for each in waiting:
+                self._let_come(each, 0)
+            self._keeper.close()
 
     def _admit(self, message: Message) -> None:
         try:
