@@ -77,9 +77,10 @@ class BatchTransport:
         found, self._unread = self._unread[:most], self._unread[most:]
         return found
 
-    def acknowledge(self, messages: Sequence[Message]) -> None:
+    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
         for each in messages:
             self._open.pop(str(each.handle), None)
+        return []
 
     def release(self, message: Message, wait_s: float) -> None:
         pass  # the queue's visibility timeout says when it comes again
