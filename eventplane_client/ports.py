@@ -53,8 +53,11 @@ class Transport(Protocol):
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         """Up to `most` messages; waits up to `timeout_s` seconds for the first."""
 
-    def acknowledge(self, messages: Sequence[Message]) -> None:
-        """They are done with and do not come again, as far as the transport can tell."""
+    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
+        """They are done with and do not come again, as far as the transport can tell.
+
+        Those of them that will come again, since the transport could not be told.
+        """
 
     def release(self, message: Message, wait_s: float) -> None:
         """Let it come again in `wait_s` seconds."""

@@ -142,8 +142,8 @@ class SqsTransport:
             for each in answer.get("Messages", [])
         ]
 
-    def acknowledge(self, messages: Sequence[Message]) -> None:
-        self._each("delete_message_batch", messages)
+    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
+        return self._each("delete_message_batch", messages)
 
     def release(self, message: Message, wait_s: float) -> None:
         self._each("change_message_visibility_batch", [message], min(math.ceil(wait_s), MAX_VISIBILITY_S))
@@ -154,8 +154,11 @@ class SqsTransport:
     def close(self) -> None:
         self._closed = True
 
-    def _each(self, operation: str, messages: Sequence[Message], visibility_s: int | None = None) -> None:
-        """Failures are logged only: what is not deleted or hidden comes again, and is known then."""
+    def _each(
+        self, operation: str, messages: Sequence[Message], visibility_s: int | None = None
+    ) -> list[Message]:
+        """Those that failed, which is logged: not deleted or hidden, they come again, and are known then."""
+        failed: list[Message] = []
         more = {} if visibility_s is None else {"VisibilityTimeout": visibility_s}
         for batch in _batches(messages):
             entries = [{"Id": str(at), "ReceiptHandle": each.handle, **more} for at, each in enumerate(batch)]
@@ -163,9 +166,12 @@ class SqsTransport:
                 answer = getattr(self._sqs, operation)(QueueUrl=self._inbox, Entries=entries)
             except (ClientError, BotoCoreError) as error:
                 _log.warning("%s: %s: %s", self._participant, operation, error)
+                failed += batch
                 continue
-            if failed := answer.get("Failed"):
-                _log.warning("%s: %s failed for %d", self._participant, operation, len(failed))
+            if refused := answer.get("Failed"):
+                _log.warning("%s: %s failed for %d", self._participant, operation, len(refused))
+                failed += [batch[int(each["Id"])] for each in refused]
+        return failed
 
     def _check_open(self) -> None:
         if self._closed:

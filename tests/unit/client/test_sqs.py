@@ -9,7 +9,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from eventplane_client import ClientSettings, connect
+from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import NothingThereError, RefusedError, UnavailableError
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import MemoryFilter
@@ -18,7 +18,7 @@ from tests.unit.client.worlds import READER, create_filter_table, event
 
 
 class Failing:
-    """A client whose `send_message` fails with `code`."""
+    """A client whose writing fails with `code`."""
 
     def __init__(self, client: Any, code: str) -> None:
         self._client = client
@@ -29,6 +29,9 @@ class Failing:
 
     def send_message(self, **_: Any) -> None:
         raise ClientError({"Error": {"Code": self._code}}, "SendMessage")
+
+    def delete_message_batch(self, **_: Any) -> None:
+        raise ClientError({"Error": {"Code": self._code}}, "DeleteMessageBatch")
 
 
 @pytest.fixture
@@ -76,6 +79,17 @@ def test_what_sqs_says_of_a_put_is_told(sqs: Any, code: str, error: type[Excepti
 
 def test_best_effort_keeps_quiet(sqs: Any) -> None:
     find(Failing(sqs, "Throttling")).put(event(), 1, durable=False)
+
+
+def test_at_most_once_hands_out_nothing_that_comes_again(sqs: Any) -> None:
+    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
+    sqs.set_queue_attributes(QueueUrl=inbox_url, Attributes={"VisibilityTimeout": "1"})
+    sqs.send_message(QueueUrl=inbox_url, MessageBody=event("a").json)
+    deaf = find(Failing(sqs, "Throttling"))
+    with Inbox(READER, deaf, None, mode=Mode.AT_MOST_ONCE) as inbox, pytest.raises(NothingThereError):
+        inbox.get(0)
+    with Inbox(READER, find(sqs), None, mode=Mode.AT_MOST_ONCE) as inbox:
+        assert inbox.get(20).id == "a"
 
 
 def test_the_settings_lead_to_it(sqs: Any) -> None:
