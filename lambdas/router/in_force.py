@@ -35,7 +35,8 @@ Engine = TypeVar("Engine", bound=MadeOfContract)
 class InForce(Generic[Engine]):
     """Keeps the engine of the contract in force, at most `refresh_ms` older than the tables.
 
-    `build` makes the engine of a contract, or raises where it cannot be used: then an earlier one stays.
+    `build` makes the engine of a contract, or raises where it cannot be used: then an earlier one stays, or
+    where that is due to what was added, the contract without it.
     `queues` are the inboxes that it can lead to; None where nobody writes to them.
     While a table cannot be read, what it said last stays as well, announcements for as long as they hold.
     """
