@@ -16,7 +16,8 @@ from eventplane.announcement import Announcement, AnnouncementError, new_announc
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
 from eventplane.contract.errors import Problem
-from eventplane.contract.model import Contract, ParticipantKind, Place
+from eventplane.contract.model import Contract
+from eventplane.contract.vocabulary import ParticipantKind, Place
 from eventplane.filters import to_document
 
 PARTITION: Final = "participant"

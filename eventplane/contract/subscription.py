@@ -18,7 +18,8 @@ from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
 from eventplane.contract.errors import ContractError, Problem
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import Contract, Participant, ParticipantKind, Route
+from eventplane.contract.model import Contract, Participant, Route
+from eventplane.contract.vocabulary import ParticipantKind
 from eventplane.own_services import SUBSCRIBERS
 
 PARTITION: Final = "participant"
