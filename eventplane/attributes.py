@@ -128,3 +128,6 @@ KNOWN = frozenset(_RULES)
 
 STRINGS = frozenset(name for name, (needed, _, _) in _RULES.items() if needed is str)
 """The attributes that are a String in every event; what is not among them may be an Integer or a Boolean."""
+
+INTEGERS = frozenset(name for name, (needed, _, _) in _RULES.items() if needed is int)
+"""The attributes that are an Integer in every event, also where a binding carries texts only."""

@@ -1,4 +1,4 @@
-"""An event's data as bytes, as they stand in its JSON format.
+"""An event's data as bytes, and bytes as the data of an event in JSON format, which keeps them untouched.
 
 JSON stands in `data` as it is, all else in `data_base64` (CloudEvents JSON format, section 3.1).
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 
+from eventplane import strict_json
 from eventplane.envelope import Envelope, EnvelopeError
 from eventplane.members import member_spans
 
@@ -19,6 +20,21 @@ def is_json(content_type: str | None) -> bool:
     """Whether data of `content_type` is JSON: a subtype of `json`, or one that ends in `+json`."""
     subtype = (content_type or "").partition(";")[0].partition("/")[2].strip().lower()
     return subtype == "json" or subtype.endswith("+json")
+
+
+def with_data(members: str, content_type: str | None, data: bytes) -> str:
+    """`members`, an event without data in JSON format, and its `data`. Raises `EnvelopeError`."""
+    if not data:
+        return members
+    if not is_json(content_type):
+        return _with_member(members, "data_base64", f'"{base64.b64encode(data).decode()}"')
+    try:
+        text = strict_json.decode_text(data)
+        # By itself: within the event, `1,"subject":"x"` would be data and an attribute.
+        strict_json.loads(text)
+    except strict_json.StrictJsonError as error:
+        raise EnvelopeError(error.reason, f"the data, {content_type}: {error.detail}") from error
+    return _with_member(members, "data", text)
 
 
 def data_of(event: Envelope) -> tuple[bytes, str | None]:
@@ -41,3 +57,8 @@ def data_of(event: Envelope) -> tuple[bytes, str | None]:
             "data_not_text", f"data of {content_type} is a JSON string; send JSON as application/json"
         )
     return value.encode("utf-8"), content_type
+
+
+def _with_member(members: str, name: str, value: str) -> str:
+    head = members.rstrip()[:-1]
+    return f'{head}{"," if len(head) > 1 else ""}"{name}":{value}}}'

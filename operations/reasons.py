@@ -158,6 +158,7 @@ REASONS: Final = {
     "data_twice": Reason("The event has `data` and `data_base64`.", _SENDER),
     "data_base64": Reason("`data_base64` is not base64.", _SENDER),
     "data_not_text": Reason("The data of a text type is no JSON string.", _SENDER),
+    "unsupported_format": Reason("A binding's content type is none that the plane reads.", _SENDER),
 }
 """By reason word."""
 
