@@ -12,6 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract.replies import REPLIES
 from eventplane.envelope import Envelope
+from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.resource_names import queue_name
 from eventplane.sqs_binding import DATA_TYPE, HintsError, to_message
 from eventplane_client.aws import code_of, unavailable
@@ -100,6 +101,11 @@ class SqsTransport:
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:  # noqa: ARG002 (boto3 has its own)
         self._check_open()
+        size = len(event.json.encode("utf-8"))
+        if size > MAX_SENT_EVENT_BYTES:
+            # On a device the forwarder says so; here it would only be found out as a dead letter.
+            problem = f"{size} bytes, a participant sends at most {MAX_SENT_EVENT_BYTES}"
+            raise RefusedError(self._participant, "too_large", problem)
         try:
             message = to_message(event)
             more: dict[str, Any] = {}

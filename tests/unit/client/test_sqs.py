@@ -9,6 +9,8 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from eventplane.envelope import write_event
+from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import NothingThereError, RefusedError, UnavailableError
 from eventplane_client.inbox import Inbox
@@ -75,6 +77,15 @@ def test_a_plane_that_is_not_there_is_named(sqs: Any) -> None:
 def test_what_sqs_says_of_a_put_is_told(sqs: Any, code: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         find(Failing(sqs, code)).put(event(), 1, durable=True)
+
+
+def test_an_event_that_no_router_could_count_is_refused_before_it_is_sent(sqs: Any) -> None:
+    head = {"id": "1", "source": "/a", "type": "t"}
+    full = MAX_SENT_EVENT_BYTES - len(write_event(head, "").json)
+    find(sqs).put(write_event(head, "x" * full), 1, durable=True)
+    with pytest.raises(RefusedError, match=f"at most {MAX_SENT_EVENT_BYTES}") as caught:
+        find(sqs).put(write_event(head, "x" * (full + 1)), 1, durable=True)
+    assert caught.value.reason == "too_large"
 
 
 def test_best_effort_keeps_quiet(sqs: Any) -> None:
