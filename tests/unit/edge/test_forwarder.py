@@ -130,6 +130,20 @@ def test_a_topic_of_an_earlier_contract_is_a_dead_letter(device: Device) -> None
     assert len(device.local.last.acknowledged) == 1
 
 
+def test_what_a_service_says_beside_events_is_none_under_a_contract_that_does_not_ask(
+    device: Device, caplog: pytest.LogCaptureFixture
+) -> None:
+    receipts = write_receipts([Receipt("of what display handled")])  # its inbox has no receipts any more
+    device.turn(
+        device.receipt_of("display", receipts),
+        device.question_of("retired", "1", "k"),
+        device.announcement_of("retired"),
+    )
+    assert device.spool.backlog() == {"device.outbox": 0}
+    assert len(device.local.last.acknowledged) == 3
+    assert "eventplane/display/inbox/receipts ignored" in caplog.text
+
+
 class TestInbox:
     def test_an_alarm_reaches_the_home_while_the_cloud_is_away(self, device: Device) -> None:
         device.disconnect(CLOUD)
