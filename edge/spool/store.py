@@ -111,7 +111,7 @@ class Spool:
 
     def holding(self, kind: str, key: str) -> Holding | None:
         """What the device holds of a key, None when it never got anything or has forgotten a deletion."""
-        with self._errors("cannot be read"):
+        with self._errors("cannot be read"), damage_of_any_kind(self.path):
             return self._contents.holdings.get(kind, key)
 
     def held_keys(self) -> int:
