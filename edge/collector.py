@@ -83,8 +83,7 @@ class Collector:
         """What the watchdog looks at."""
         uplink = self.contract.device.outbox.address
         waiting = sum(self._forwarder.spool.pending(uplink, each.rank) for each in Priority)
-        acknowledged = self._forwarder.counts.acknowledged
-        return Progress(self._links[LinkName.CLOUD].standing, acknowledged, waiting)
+        return Progress(self._links[LinkName.CLOUD].standing, self._forwarder.counts.answered, waiting)
 
     def collect(self, now: float) -> Figures:
         """The figures now, monotonic seconds."""
