@@ -74,6 +74,11 @@ class Collector:
         self._certificate = certificate
         self._started = started
 
+    def refuse_contract(self) -> None:
+        """The contract file, or what came down, cannot be used; another one is in force."""
+        self.reloads_refused += 1
+        self.last_reload_refused = True
+
     def look(self, now: float) -> bool:
         """Note which links changed since the last look; whether one did."""
         changed = [each.look(now) for each in self._links.values()]

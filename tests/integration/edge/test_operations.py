@@ -227,6 +227,33 @@ def test_sighup_takes_a_new_contract_and_refuses_a_broken_one(
     wait_for(lambda: cloud.has({"e1"}))
 
 
+def test_a_start_that_finds_a_broken_contract_goes_by_the_one_before(
+    home: Home, cloud: CloudBroker, tmp_path: Path
+) -> None:
+    wait_for(lambda: problems(home) == [])
+    file = tmp_path / "contract.json"
+    good, version = file.read_bytes(), load_contract().version
+    file.write_bytes(b'{"format": 1, "name": "event-')
+    restart(home)
+    put(home.service("health-service"), 1)
+    wait_for(lambda: cloud.has({"e0"}))
+    wait_for(lambda: problems(home) == ["contract_refused"])
+    assert f"contract {version}, which is known from before, is in force" in home.log()
+    assert metric(home, "eventplane_reloads_refused_total") == 1
+    file.write_bytes(good)
+    signal_forwarder(home, signal.SIGHUP)
+    wait_for(lambda: problems(home) == [])
+
+
+def test_without_any_contract_it_does_not_start(home: Home, tmp_path: Path) -> None:
+    wait_for(lambda: problems(home) == [])
+    home.forwarder.kill()
+    (home.spool.parent / "spool.db.contract").unlink()
+    (tmp_path / "contract.json").unlink()
+    home.forwarder.start()
+    assert home.forwarder.wait() == 78
+
+
 def test_it_stops_in_good_order_with_a_backlog_and_a_black_hole_for_a_cloud(
     home: Home, cloud: CloudBroker, manager: Manager
 ) -> None:
