@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from edge import durable
-from edge.recent import KEY_BYTES
 from edge.spool import BEFORE_EVERYTHING, Arrival, Spool
 from edge.spool.file import PAGE_BYTES
+from eventplane.event_keys import KEY_BYTES
 
 _COMMITS = 20
 _TEXT = "x" * 3 * PAGE_BYTES

@@ -8,8 +8,8 @@ from edge.errors import SpoolError
 from edge.messages import Connected, LinkName, Received, Stop
 from edge.service import MAX_MESSAGE_BYTES
 from edge.spool import Arrival
-from edge.stamps import EPOCH, SEQUENCE
 from eventplane.envelope import Envelope, parse_event
+from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.receipts import Receipt, digest, write_receipts
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event
 

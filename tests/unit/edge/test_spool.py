@@ -9,7 +9,6 @@ import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.life_clock import Uptime
-from edge.recent import KEY_BYTES
 from edge.spool import (
     BEFORE_EVERYTHING,
     READ_CHARACTERS,
@@ -25,6 +24,7 @@ from edge.spool.contents import Contents
 from edge.spool.discards import MOST_RANGES
 from edge.spool.ring import KEPT_KEYS
 from eventplane.delivery import Outcome
+from eventplane.event_keys import KEY_BYTES
 from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, fill, holding, key, waiting
 
 
