@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Protocol
 
 from eventplane.envelope import Envelope
+from eventplane.event_keys import key_digest
 
 
 class Mode(StrEnum):
@@ -112,5 +112,4 @@ class MessageFilter(Protocol):
 
 def digest(event: Envelope) -> bytes:
     """16 bytes that stand for an event's `source` and `id`."""
-    # A source is a URI-reference and has no line end, so no two keys have the same text.
-    return hashlib.blake2b("\n".join(event.key).encode(), digest_size=16).digest()
+    return key_digest(event.key)

@@ -14,6 +14,7 @@ from eventplane.device_reports import HEARTBEAT, thing_of
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.errors import EventPlaneError
 from eventplane.fleet import is_device_name
+from eventplane.numbering import EPOCH, SEQUENCE
 from lambdas.common.rule_messages import read_rule_message
 from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
 
@@ -108,8 +109,8 @@ def read_heartbeat(body: str, sent_at_ms: int) -> Observation | None:
             interval_s=min(_seconds(data, "interval_s"), MAX_INTERVAL_S),
             oldest_urgent_s=_seconds(figures, "oldest_urgent_s"),
             oldest_normal_s=_seconds(figures, "oldest_normal_s"),
-            epoch=_attribute(event, "deviceepoch"),
-            sequence=_attribute(event, "devicesequence"),
+            epoch=_attribute(event, EPOCH),
+            sequence=_attribute(event, SEQUENCE),
         ),
     )
 
