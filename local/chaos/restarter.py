@@ -16,9 +16,8 @@ RESTART_S: Final = 5.0
 
 _POLL_S: Final = 0.1
 
-_FORESEEN: Final = {"contract-change": os.EX_CONFIG, "disk-full": os.EX_IOERR}
-"""How a forwarder may end that starts during such a fault: it refuses a broken contract, or gets no spool.
-Of a refused contract systemd would leave the next start to who repairs it, who here is the fault's end."""
+_FORESEEN: Final = {"disk-full": os.EX_IOERR}
+"""How a forwarder may end that starts during such a fault: it gets no spool."""
 
 
 class Restarter(Background):

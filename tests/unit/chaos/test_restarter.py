@@ -8,7 +8,7 @@ from local.chaos.restarter import Restarter, by_themselves
 from local.process import End, Supervisor
 from tests.eventually import eventually
 
-CHANGE = Struck("contract-change", "home-1", began=100.0, ended=103.0)
+FULL = Struck("disk-full", "home-1", began=100.0, ended=103.0)
 
 
 def test_what_ended_by_itself_runs_again(tmp_path: Path) -> None:
@@ -23,12 +23,12 @@ def test_what_ended_by_itself_runs_again(tmp_path: Path) -> None:
             assert not killed.running
 
 
-def test_a_broken_contract_excuses_the_forwarder_that_started_on_it() -> None:
-    refused = End("forwarder-home-1", os.EX_CONFIG, started=102.9, at=103.5)
+def test_a_full_disk_excuses_the_forwarder_that_started_on_it() -> None:
+    refused = End("forwarder-home-1", os.EX_IOERR, started=102.9, at=103.5)
     others = [
-        End("forwarder-home-1", os.EX_CONFIG, started=103.1, at=103.5),
+        End("forwarder-home-1", os.EX_IOERR, started=103.1, at=103.5),
         End("forwarder-home-1", 1, started=102.9, at=103.5),
-        End("forwarder-home-2", os.EX_CONFIG, started=102.9, at=103.5),
-        End("cloud-worker", os.EX_CONFIG, started=102.9, at=103.5),
+        End("forwarder-home-2", os.EX_IOERR, started=102.9, at=103.5),
+        End("cloud-worker", os.EX_IOERR, started=102.9, at=103.5),
     ]
-    assert by_themselves([refused, *others], [CHANGE]) == others
+    assert by_themselves([refused, *others], [FULL]) == others

@@ -133,10 +133,8 @@ def test_a_process_that_ended_by_itself_fails_the_run_unless_a_fault_explains_it
     whole = outcome(contract, tmp_path)
     crashed = replace(whole, ended=[End("forwarder-home-1", 1, started=0.0, at=1.5)])
     assert wrong(crashed) == {"ended by themselves"}
-    change = Struck("contract-change", "home-1", 1.0, 2.0)
-    refused = replace(
-        whole, struck=[change], ended=[End("forwarder-home-1", os.EX_CONFIG, started=1.2, at=1.5)]
-    )
-    assert not wrong(refused)
-    found = {each.name: each.value for each in figures(refused, summary(refused, {"homes": 1}), loses=False)}
+    full = Struck("disk-full", "home-1", 1.0, 2.0)
+    excused = replace(whole, struck=[full], ended=[End("forwarder-home-1", os.EX_IOERR, started=1.2, at=1.5)])
+    assert not wrong(excused)
+    found = {each.name: each.value for each in figures(excused, summary(excused, {"homes": 1}), loses=False)}
     assert (found["ended_by_themselves"], found["ended_by_faults"]) == (0, 1)
