@@ -171,9 +171,19 @@ class _WholeLines(io.BufferedReader):
 
 
 class _WholeResponse(http.client.HTTPResponse):
+    """The final response, its header whole."""
+
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
         self.fp = _WholeLines(self.fp.detach())
+
+    def begin(self) -> None:
+        super().begin()
+        # http.client passes over 100 alone. An interim answer (RFC 9110, 15.2) taken for the final one would
+        # leave that one on the connection, to be taken for the answer to the next event.
+        while 100 <= self.status < 200:
+            self.headers = self.msg = None  # type: ignore[assignment]
+            super().begin()
 
 
 def _said(error: Exception) -> str:
