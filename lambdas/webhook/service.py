@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Contract, Webhook
 from eventplane.delivery import Outcome, Refusal, letter_id
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.expiry import is_expired
+from eventplane.expiry import why_expired
 from eventplane.handover import HANDOVERS, HandoverRecord, to_line
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS
@@ -92,8 +92,9 @@ class WebhookService:
         event: Envelope | None = None
         try:
             event = parse_event(message.body)
-            if is_expired(event, self._clock()):
-                return self._record(message, event, Outcome.EXPIRED, "expirytime", None)
+            # It may have waited for long: for the endpoint, or for a message that failed before it.
+            if reason := why_expired(event, self._clock(), message.sent_at_ms, self._channel):
+                return self._record(message, event, Outcome.EXPIRED, reason, None)
             answer = batch.failure or self._delivery.attempt(event, batch.remaining_ms)
         except EnvelopeError as error:
             answer = Failure(error.reason, error.detail, None, is_permanent=True)
