@@ -18,7 +18,7 @@ from lambdas.webhook.delivery import RESERVE_MS
 from lambdas.webhook.service import WebhookService
 
 SINK_MS: Final = 15_000
-"""How long one sink may keep an invocation, milliseconds, the last attempt apart; the rest comes again."""
+"""How long one sink may keep an invocation, milliseconds, the last attempt within; the rest comes again."""
 
 
 class SubscriberService:

@@ -81,10 +81,13 @@ class Sinks:
         self._services: dict[str, tuple[str, WebhookService, Endpoint]] = {}
 
     def refresh(self, routes: frozenset[str]) -> None:
-        """Look again, if that was long ago or one of `routes` is not known.
+        """Look again, if that was long ago or one of `routes` is not known; idle connections are closed.
 
         Raises what botocore raises, where one of `routes` is still not known.
         """
+        # A plane may have more subscriptions than a process may have open files.
+        for _, _, endpoint in self._services.values():
+            endpoint.close_if_idle()
         now_ms = self._clock()
         is_due = self._read_at_ms is None or now_ms - self._read_at_ms >= REFRESH_MS
         if not is_due and routes <= self._known.keys():

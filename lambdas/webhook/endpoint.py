@@ -73,8 +73,7 @@ class Endpoint:
 
         Raises `UnreachableError`.
         """
-        if self._clock() - self._used_at_ms > MAX_IDLE_MS:
-            self.close()
+        self.close_if_idle()
         was_open = self._connection is not None
         with Deadline(self._timeout_s) as deadline:
             try:
@@ -92,6 +91,11 @@ class Endpoint:
                 raise UnreachableError(
                     f"no answer within {self._timeout_s:g} s" if late else _said(error)
                 ) from error
+
+    def close_if_idle(self) -> None:
+        """Let go of a connection that is too old to be used again."""
+        if self._clock() - self._used_at_ms > MAX_IDLE_MS:
+            self.close()
 
     def close(self) -> None:
         """Let go of the connection; the next request makes a new one."""

@@ -21,6 +21,7 @@ from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.subscriber_keys import subscription_key
 from lambdas.subscribers import handler, service, sinks
 from lambdas.subscribers.breaker import FIRST_S, LONGEST_S, Breaker
+from lambdas.webhook.endpoint import MAX_IDLE_MS
 from lambdas.webhook.verdict import Failure
 from tests.dynamodb import create_table
 from tests.endpoint import EndpointServer, answer, drips, says, silence
@@ -172,6 +173,23 @@ def test_what_nobody_subscribes_any_more_is_dropped_and_said(
     ]
     s3 = boto3.client("s3")
     assert len(s3.list_objects_v2(Bucket=BUCKET, Prefix="handovers/")["Contents"]) == 1
+
+
+def test_a_sink_without_events_keeps_no_connection(
+    table: SubscriptionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = system_clock()
+    monkeypatch.setattr(handler, "system_clock", lambda: now_ms)
+    with EndpointServer() as one, EndpointServer() as other:
+        for name, server in (("one", one), ("other", other)):
+            table.add(subscription(name, server.url()))
+            assert failed(batch(name)) == []
+        endpoints = [each for _, _, each in handler.service()._sinks._services.values()]
+        assert all(each._connection for each in endpoints)
+        now_ms += MAX_IDLE_MS + 1
+        assert failed(batch("one", first=2)) == []
+        assert [bool(each._connection) for each in endpoints] == [True, False]
+        assert ids(one) == ["1", "2"]
 
 
 def test_a_subscription_that_is_new_is_known_with_its_first_event(table: SubscriptionTable) -> None:
