@@ -91,7 +91,11 @@ class SubscriptionService:
 
         Raises `InvalidError`, `NotFoundError`, `QuotaError`, `ConflictError`.
         """
-        proposal = self._consented(self._proposal(participant, proposed))
+        proposal = self._proposal(participant, proposed)
+        # Before anybody is asked for consent: what cannot be compiled, and whether there is room.
+        self._new(participant, self._new_id(), proposal)
+        self._check_quota(participant)
+        proposal = self._consented(proposal)
         for _ in range(ATTEMPTS):
             subscription = self._new(participant, self._new_id(), proposal)
             if self._add(subscription):
@@ -124,6 +128,8 @@ class SubscriptionService:
         for _ in range(ATTEMPTS):
             before = self._table.get(participant, id)
             conditions.check(self._found(before).tag if before else None)
+            if before is None:
+                self._check_quota(participant)
             if not is_consented and not (before and proposal.has_consent_of(before)):
                 proposal, is_consented = self._consented(proposal), True
             if before is None:
@@ -191,22 +197,28 @@ class SubscriptionService:
         except ContractError as error:
             raise InvalidError("the subscription is not valid; see `problems`", error.problems) from error
 
+    def _check_quota(self, participant: str) -> None:
+        """Raises `QuotaError` where `participant` may have no more."""
+        if len(self._table.of(participant)) >= MAX_OWN:
+            raise _full(participant)
+
     def _add(self, subscription: Subscription) -> bool:
-        """Write it unless its id is taken. Raises `QuotaError`."""
-        full = QuotaError(f"{subscription.participant} has {MAX_OWN} subscriptions; delete one first")
-        if len(self._table.of(subscription.participant)) >= MAX_OWN:
-            raise full
+        """Write it unless its id is taken; whether that was done. Raises `QuotaError`."""
         if not self._table.add(subscription):
             return False
         # Others may have counted at the same time. Whoever sees too many withdraws: there are never more, and
         # the oldest count for routers meanwhile.
         if len(self._table.of(subscription.participant)) > MAX_OWN:
             self._table.remove(subscription)
-            raise full
+            raise _full(subscription.participant)
         return True
 
     def _found(self, subscription: Subscription) -> Found:
         return Found(written(subscription, self._inboxes[subscription.participant]))
+
+
+def _full(participant: str) -> QuotaError:
+    return QuotaError(f"{participant} has {MAX_OWN} subscriptions; delete one first")
 
 
 def _contended(id: str) -> ConflictError:

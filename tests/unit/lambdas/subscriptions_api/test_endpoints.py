@@ -9,7 +9,12 @@ import boto3
 import pytest
 
 from contract import load_contract
-from eventplane.contract.subscription import with_subscriptions
+from eventplane.contract.subscription import (
+    MAX_FILTER_BYTES,
+    MAX_OWN,
+    new_subscription,
+    with_subscriptions,
+)
 from eventplane.own_services import SUBSCRIBERS
 from eventplane.subscription_table import SubscriptionTable
 from lambdas.subscriptions_api import handler
@@ -114,6 +119,19 @@ def test_what_is_wrong_is_named_before_anybody_is_asked(
     answered = call("POST", body={**wanted("https://sink.invalid/"), **change})
     assert answered.status == 400
     assert [each["path"] for each in answered.body["problems"]] == [path]
+
+
+def test_nobody_is_asked_for_what_cannot_be_stored(call: Call, cloud: Cloud) -> None:
+    with EndpointServer() as server:
+        long = wanted(server.url(), types=["x" * MAX_FILTER_BYTES])
+        for answered in (call("POST", body=long), call("PUT", "rings", long)):
+            assert (answered.status, answered.body["problems"][0]["path"]) == (400, "filter")
+        own = SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS)
+        for at in range(MAX_OWN):
+            own.add(new_subscription("carers", f"n{at}", {"sql": "TRUE"}, "2026-01-01T00:00:00Z"))
+        one = wanted(server.url())
+        assert [call("POST", body=one).status, call("PUT", "rings", one).status] == [409, 409]
+        assert server.received == []
 
 
 def test_each_subscription_has_a_key_of_its_own(call: Call) -> None:
