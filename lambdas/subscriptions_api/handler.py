@@ -19,6 +19,7 @@ from eventplane.strict_json import StrictJsonError, decode_text, loads
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.subscriber_keys import subscription_key
 from lambdas.common.subscription_table import SubscriptionTable
@@ -173,8 +174,10 @@ def no_path(_error: NoRouteError) -> Response[str]:
 
 
 @logger.inject_lambda_context
+@metrics.log_metrics
 def handle(event: dict[str, Any], context: Context) -> dict[str, Any]:
     """Answer one request."""
+    count(Metric.REQUESTS)
     answer: dict[str, Any] = app.resolve(event, context)  # type: ignore[arg-type]
     return answer
 

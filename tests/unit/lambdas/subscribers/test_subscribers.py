@@ -25,7 +25,7 @@ from lambdas.webhook.endpoint import MAX_IDLE_MS
 from lambdas.webhook.verdict import Failure
 from tests.dynamodb import create_table
 from tests.endpoint import EndpointServer, answer, drips, says, silence
-from tests.unit.lambdas.support import BUCKET, LambdaContext, event, message, sqs_event
+from tests.unit.lambdas.support import BUCKET, LambdaContext, event, figures, message, sqs_event
 from tests.unit.lambdas.webhook.test_request import verify
 
 MASTER = b"m" * 48
@@ -173,6 +173,22 @@ def test_what_nobody_subscribes_any_more_is_dropped_and_said(
     ]
     s3 = boto3.client("s3")
     assert len(s3.list_objects_v2(Bucket=BUCKET, Prefix="handovers/")["Contents"]) == 1
+
+
+def test_what_becomes_of_the_events_of_all_sinks_is_counted_together(
+    table: SubscriptionTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with EndpointServer() as good, EndpointServer(answer(422), answer(500)) as bad:
+        table.add(subscription("good", good.url()))
+        table.add(subscription("bad", bad.url()))
+        failed(batch("good", "bad", "ended", "good", "bad", "ended", "ended"))
+    assert figures(capsys.readouterr().out) == {
+        "Messages": 7,
+        "Delivered": 2,
+        "DeadLettered": 1,
+        "Dropped": 3,
+        "Retried": 1,
+    }
 
 
 def test_a_sink_without_events_keeps_no_connection(
