@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from eventplane.contract.subscription import MAX_OWN, Subscription, name_problem
 from eventplane.subscription_table import SubscriptionTable
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.clock import Clock
+from lambdas.common.entity_tags import if_match_names, if_none_match_names, tag_of
 from lambdas.subscriptions_api.document import Proposal, read_proposal, written
 from lambdas.subscriptions_api.errors import (
     ConflictError,
@@ -42,9 +42,9 @@ class Conditions:
 
     def check(self, tag: str | None) -> None:
         """Raises `PreconditionError` unless what is there, with the entity `tag`, is as the request wants."""
-        if self.match and not _names(self.match, tag):
+        if self.match and not if_match_names(self.match, tag):
             raise PreconditionError("it is not what If-Match names; retrieve it again")
-        if self.none_match and _names(self.none_match, tag):
+        if self.none_match and if_none_match_names(self.none_match, tag):
             raise PreconditionError("it is what If-None-Match names; choose another id, or drop the header")
 
 
@@ -60,7 +60,7 @@ class Found:
 
     @property
     def tag(self) -> str:
-        return f'"{hashlib.sha256(canonical_bytes(self.document)).hexdigest()[:32]}"'
+        return tag_of(canonical_bytes(self.document))
 
 
 class SubscriptionService:
@@ -223,10 +223,3 @@ def _full(participant: str) -> QuotaError:
 
 def _contended(id: str) -> ConflictError:
     return ConflictError(f"others keep changing {id!r}; try again")
-
-
-def _names(header: str, tag: str | None) -> bool:
-    """Whether the `header` names an entity with `tag`, None where there is no entity (RFC 9110, 13.1)."""
-    if header.strip() == "*":
-        return tag is not None
-    return tag in [each.strip() for each in header.split(",")]
