@@ -59,7 +59,7 @@ def service() -> SubscriberService:
         origin=settings.origin,
         keys=SigningKeys(client("secretsmanager"), settings.secret, system_clock),
         processes=settings.concurrency,
-        is_emulated=settings.is_emulated,
+        reach=settings.sinks,
         visibility=Visibility(sqs, settings.source_queue),
         letters=letters,
         archive=archive,

@@ -25,7 +25,6 @@ from lambdas.common.subscriber_keys import subscription_key
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.subscriptions_api import errors
 from lambdas.subscriptions_api.consent import Consents
-from lambdas.subscriptions_api.document import PROTOCOLS
 from lambdas.subscriptions_api.service import Conditions, Found, SubscriptionService
 from lambdas.subscriptions_api.settings import read_settings
 from lambdas.webhook.keys import SigningKeyError, SigningKeys
@@ -56,7 +55,7 @@ def service() -> SubscriptionService:
         table=SubscriptionTable(client("dynamodb"), settings.table),
         inboxes=settings.inboxes,
         consent=Consents(settings.origin, system_clock).ask,
-        is_emulated=settings.is_emulated,
+        reach=settings.sinks,
         clock=system_clock,
     )
 
@@ -210,7 +209,7 @@ def _log(what: str, participant: str, found: Found) -> None:
 
 def _features(path: str) -> Response[str]:
     features = {
-        "protocols": list(PROTOCOLS),
+        "protocols": list(service().protocols),
         "filters": list(DIALECTS),
         "max_subscriptions": MAX_OWN,
         "max_filter_bytes": MAX_FILTER_BYTES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +14,8 @@ from eventplane.subscription_table import SubscriptionTable
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.clock import Clock
 from lambdas.common.entity_tags import if_match_names, if_none_match_names, tag_of
-from lambdas.subscriptions_api.document import Proposal, read_proposal, written
+from lambdas.common.sink_reach import SinkReach
+from lambdas.subscriptions_api.document import Proposal, protocols, read_proposal, written
 from lambdas.subscriptions_api.errors import (
     ConflictError,
     InvalidError,
@@ -66,7 +67,7 @@ class Found:
 class SubscriptionService:
     """Those in `table`; `inboxes` has the ARN of the inbox of each participant that may subscribe.
 
-    Before events are posted to a new sink, its `consent` is asked for.
+    Endpoints may be as far as `reach` says. Before events go to a new one, its `consent` is asked for.
     """
 
     def __init__(
@@ -75,16 +76,21 @@ class SubscriptionService:
         table: SubscriptionTable,
         inboxes: Mapping[str, str],
         consent: AsksConsent,
-        is_emulated: bool,
+        reach: SinkReach,
         clock: Clock,
         new_id: Callable[[], str] = lambda: f"s{secrets.token_hex(8)}",
     ) -> None:
         self._table = table
         self._inboxes = inboxes
         self._consent = consent
-        self._is_emulated = is_emulated
+        self._reach = reach
         self._clock = clock
         self._new_id = new_id
+
+    @property
+    def protocols(self) -> Sequence[str]:
+        """How events can be delivered."""
+        return protocols(self._reach)
 
     def create(self, participant: str, proposed: object) -> Found:
         """A new subscription under an id of the plane's choice; an `id` in `proposed` is ignored.
@@ -165,7 +171,7 @@ class SubscriptionService:
         return subscription.route
 
     def _proposal(self, participant: str, proposed: object) -> Proposal:
-        return read_proposal(proposed, self._inbox(participant), is_emulated=self._is_emulated)
+        return read_proposal(proposed, self._inbox(participant), self._reach)
 
     def _consented(self, proposal: Proposal) -> Proposal:
         """What the sink agrees to, if it is an endpoint. Raises `InvalidError`."""
