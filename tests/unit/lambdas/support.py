@@ -151,9 +151,9 @@ class Unwilling:
         if name != self._method:
             return willing
 
-        def call(**arguments: Any) -> Any:
-            if not self._queue_urls or arguments["QueueUrl"] in self._queue_urls:
+        def call(*arguments: Any, **named: Any) -> Any:
+            if not self._queue_urls or named["QueueUrl"] in self._queue_urls:
                 raise ClientError({"Error": {"Code": self._code, "Message": "no"}}, name)
-            return willing(**arguments)
+            return willing(*arguments, **named)
 
         return call
