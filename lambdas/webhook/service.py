@@ -171,6 +171,7 @@ class WebhookService:
             status=status,
             attempt=message.attempt,
             message_id=message.id,
+            route=message.route,
         )
 
     def _write(self, records: Sequence[HandoverRecord], invocation_id: str) -> None:

@@ -25,7 +25,7 @@ from lambdas.webhook.endpoint import MAX_IDLE_MS
 from lambdas.webhook.verdict import Failure
 from tests.dynamodb import create_table
 from tests.endpoint import EndpointServer, answer, drips, says, silence
-from tests.unit.lambdas.support import BUCKET, LambdaContext, event, figures, message, sqs_event
+from tests.unit.lambdas.support import BUCKET, Cloud, LambdaContext, event, figures, message, sqs_event
 from tests.unit.lambdas.webhook.test_request import verify
 
 MASTER = b"m" * 48
@@ -247,6 +247,21 @@ def test_an_event_that_fails_at_two_sinks_has_two_letters(table: SubscriptionTab
     queue = sqs.get_queue_url(QueueName="OUTBOX")["QueueUrl"]
     messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
     assert len({parse_event(each["Body"]).key for each in messages}) == 2
+
+
+def test_the_records_of_one_event_tell_its_sinks_apart(table: SubscriptionTable) -> None:
+    with EndpointServer() as one, EndpointServer(answer(410)) as other:
+        table.add(subscription("one", one.url()))
+        table.add(subscription("other", other.url()))
+        records = batch("one", "other")
+        for record in records["Records"]:
+            record["body"] = records["Records"][0]["body"]
+        assert failed(records) == []
+    archive = Cloud(None, boto3.client("s3"), None)
+    assert {(each["route"], each["outcome"]) for each in archive.lines("handovers/")} == {
+        ("carers-subscribes-one", "delivered"),
+        ("carers-subscribes-other", "dead_lettered"),
+    }
 
 
 def test_a_sink_that_is_not_on_the_internet_is_never_asked(
