@@ -25,12 +25,6 @@ from stacks.constructs.webhook_function import WEBHOOK_FOLDER
 SUBSCRIBERS_FOLDER: Final = "subscribers"
 
 
-def has_subscribers(contract: Contract) -> bool:
-    """Whether somebody stands for the endpoints that participants subscribe."""
-    subscribers = contract.participants.get(SUBSCRIBERS)
-    return subscribers is not None and not subscribers.retired
-
-
 def sink_variables(environment: Environment, contract: Contract) -> dict[str, str]:
     """What the functions that ask endpoints, and post to them, have to agree on."""
     reach = "anywhere" if environment.is_emulated else "internet"
@@ -38,8 +32,14 @@ def sink_variables(environment: Environment, contract: Contract) -> dict[str, st
         "EVENTPLANE_SUBSCRIPTIONS_TABLE": environment.resource_name(TABLE),
         "EVENTPLANE_WEBHOOK_ORIGIN": f"{PROJECT}-{environment.name}",
         "EVENTPLANE_WEBHOOK_SECRET": webhook_secret.secret_name(environment, SUBSCRIBERS),
-        "EVENTPLANE_SINKS": reach if has_subscribers(contract) else "nowhere",
+        "EVENTPLANE_SINKS": reach if _has_subscribers(contract) else "nowhere",
     }
+
+
+def _has_subscribers(contract: Contract) -> bool:
+    """Whether somebody stands for the endpoints that participants subscribe."""
+    subscribers = contract.participants.get(SUBSCRIBERS)
+    return subscribers is not None and not subscribers.retired
 
 
 class SubscribersFunction(Construct):
