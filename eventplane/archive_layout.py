@@ -153,7 +153,7 @@ LEDGER_FOLDER: Final = Folder(
 
 HANDOVERS_FOLDER: Final = Folder(
     name=HANDOVERS,
-    version=1,
+    version=2,
     row="what became of an event at a webhook, the consumer's receipt: `HandoverRecord`",
     written_by="the functions of webhooks and of subscribers",
     columns=_columns(HandoverRecord),

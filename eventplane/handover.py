@@ -20,6 +20,8 @@ class HandoverRecord:
 
     `entered_at_ms` is when it came into the inbox. `status` is the endpoint's last HTTP status, None where
     it gave none. `attempt` counts deliveries of the queue message, from 1; what was no event has empty names.
+    `route` is the one that led into the inbox, None where the message does not say: it tells subscribed
+    endpoints apart, which share theirs.
     """
 
     decided_at_ms: int
@@ -34,6 +36,7 @@ class HandoverRecord:
     status: int | None
     attempt: int
     message_id: str
+    route: str | None = None
 
 
 def to_line(record: HandoverRecord) -> str:

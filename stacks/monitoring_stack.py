@@ -56,8 +56,9 @@ class MonitoringStack(PlaneStack):
             queues=queues,
             functions=functions,
             rules=rules,
-            routers=[str(each.function_name) for each in found if _folder(each) == "router"],
-            downlinks=[str(each.function_name) for each in found if _folder(each) == "downlink"],
+            routers=_with_code(found, "router"),
+            posters=_with_code(found, "webhook", "subscribers"),
+            downlinks=_with_code(found, "downlink"),
         )
         CfnOutput(self, "AlarmTopic", value=topic.topic.topic_arn)
 
@@ -65,6 +66,11 @@ class MonitoringStack(PlaneStack):
 def _find(stacks: Sequence[cdk.Stack], kind: type[Kind]) -> list[Kind]:
     """Everything of one `kind` in `stacks`, in the order of declaration."""
     return [each for stack in stacks for each in stack.node.find_all() if isinstance(each, kind)]
+
+
+def _with_code(functions: Sequence[lambda_.CfnFunction], *folders: str) -> list[str]:
+    """The names of those whose code is in one of `folders`."""
+    return [str(each.function_name) for each in functions if _folder(each) in folders]
 
 
 def _folder(function: lambda_.CfnFunction) -> str:

@@ -62,7 +62,7 @@ class SubscriptionsStack(PlaneStack):
                 allow_read(self, environment=environment, participant=SUBSCRIBERS),
             ],
             variables={
-                **sink_variables(environment),
+                **sink_variables(environment, contract),
                 "EVENTPLANE_INBOXES": json.dumps({each.name: self._inbox(each) for each in services}),
             },
         ).function

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from eventplane.delivery import Outcome
+from eventplane.expiry import BY_CHANNEL
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.quarantine import any_missing, fault
 from glue_jobs.delivery_audit.schema import CORRUPT, HANDOVER_ROW
@@ -67,6 +68,22 @@ def webhooks(history: ContractHistory) -> dict[str, int]:
     }
 
 
+def _worth_ms(history: ContractHistory) -> Column:
+    """How long an event is worth handing over in the webhook `destination`, milliseconds; null for ever.
+
+    By the strictest contract of the window: functions of several may run side by side.
+    """
+    bounds = {
+        (inbox.address, 1_000 * inbox.expiry_s)
+        for contract in history.contracts
+        for inbox in (participant.inbox for participant in contract.participants.values())
+        if inbox.webhook and inbox.expiry_s is not None
+    }
+    strictest = dict(sorted(bounds, reverse=True))
+    pairs = [sf.lit(each) for pair in strictest.items() for each in pair]
+    return sf.create_map(*pairs)[sf.col("destination")] if pairs else sf.lit(None).cast("long")
+
+
 def consumption(history: ContractHistory, watermark: Watermark) -> Column:
     """What became of an event in the inbox `destination`; null where that is no webhook.
 
@@ -83,8 +100,12 @@ def consumption(history: ContractHistory, watermark: Watermark) -> Column:
     ends = sf.filter("handovers", lambda each: each["channel"] == here)
     put_at_ms = sf.array_min(sf.transform(put, lambda each: each["decided_at_ms"]))
     end = sf.array_min(ends)
-    expired = ~sf.col("in_tap") | (end["decided_at_ms"] >= sf.col("first.expires_at_ms"))
-    unbacked = (end["outcome"] == Outcome.EXPIRED) & ~sf.coalesce(expired, sf.lit(False))
+    by_itself = end["decided_at_ms"] >= sf.col("first.expires_at_ms")
+    age_ms = end["decided_at_ms"] - end["entered_at_ms"]
+    by_channel = (end["reason"] == BY_CHANNEL) & (age_ms >= _worth_ms(history))
+    no = sf.lit(False)
+    expired = ~sf.col("in_tap") | sf.coalesce(by_itself, no) | sf.coalesce(by_channel, no)
+    unbacked = (end["outcome"] == Outcome.EXPIRED) & ~expired
     verdict = (
         # Whether an event of the tap had expired can be known, and is not taken on trust.
         sf.when(end.isNotNull() & ~unbacked, end["outcome"])

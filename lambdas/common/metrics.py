@@ -5,11 +5,15 @@ The dimension `service` is the function's name, which has the environment in it.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
 from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
+
+from eventplane.delivery import Outcome
 
 NAMESPACE: Final = "EventPlane"
 
@@ -24,7 +28,8 @@ class Metric(StrEnum):
     RETRIED = "Retried"
     """Messages that went back to it."""
     DELIVERED = "Delivered"
-    """Copies of events written to an inbox; the next five are events too, as the ledger has them."""
+    """Copies of events written to an inbox, or taken by an endpoint; the next five are events too, as the
+    ledger, or the handovers, have them."""
     DEAD_LETTERED = "DeadLettered"
     EXPIRED = "Expired"
     DROPPED = "Dropped"
@@ -67,13 +72,33 @@ class Delay(StrEnum):
     URGENT = "UrgentDeliveryDelay"
 
 
+_OUTCOMES: Final = {
+    Outcome.DELIVERED: Metric.DELIVERED,
+    Outcome.DEAD_LETTERED: Metric.DEAD_LETTERED,
+    Outcome.EXPIRED: Metric.EXPIRED,
+    Outcome.DROPPED: Metric.DROPPED,
+    Outcome.UNROUTED: Metric.UNROUTED,
+    Outcome.NO_INTEREST: Metric.NOT_WANTED,
+}
+
 # POWERTOOLS_SERVICE_NAME, which the stacks set, gives the dimension.
 metrics = Metrics(namespace=NAMESPACE)
 
+_lock = threading.Lock()
+"""Powertools adds without one, and some functions have threads."""
+
 
 def count(metric: Metric, number: int = 1) -> None:
-    """Add `number` to `metric`."""
-    metrics.add_metric(metric.value, MetricUnit.Count, number)
+    """Add `number` to `metric`. From any thread."""
+    with _lock:
+        metrics.add_metric(metric.value, MetricUnit.Count, number)
+
+
+def count_outcomes(outcomes: Mapping[Outcome, int]) -> None:
+    """Add what became of events. From any thread."""
+    for outcome, metric in _OUTCOMES.items():
+        if number := outcomes.get(outcome):
+            count(metric, number)
 
 
 def record(delay: Delay, milliseconds: int) -> None:

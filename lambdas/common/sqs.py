@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import DATA_TYPE
 from lambdas.common.log import logger
 
@@ -17,8 +18,6 @@ MAX_ENTRIES: Final = 10
 
 MAX_BYTES: Final = 1024 * 1024
 """Most bytes of one SendMessageBatch, bodies and attributes (Amazon SQS quotas)."""
-
-FIFO_SUFFIX: Final = ".fifo"
 
 _OF_THE_MESSAGE: Final = frozenset({"InvalidMessageContents", "InvalidParameterValue"})
 """What SQS says of a message that it will never take. All else, `SenderFault` or not, may be over next time:

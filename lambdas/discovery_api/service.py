@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from eventplane.registry import (
     build_registry,
     look_up,
 )
+from lambdas.common.entity_tags import if_none_match_names, tag_of
 
 METHODS: Final = ("GET", "HEAD")
 
@@ -86,19 +86,13 @@ class DiscoveryService:
         if len(octets) > MAX_BODY_BYTES:
             raise TooLargeError(request.path)
         # By the content: another version of this program may say the same contract in other words.
-        tag = f'"{hashlib.sha256(octets).hexdigest()[:32]}"'
+        tag = tag_of(octets)
         # Whoever keeps an answer asks whether it still holds: a contract may be published at any time.
         validators = {"ETag": tag, "Cache-Control": "private, no-cache"}
-        if _names(request.headers.get("if-none-match", ""), tag):
+        if if_none_match_names(request.headers.get("if-none-match", ""), tag):
             return Response(HTTPStatus.NOT_MODIFIED, validators)
         headers = {"Content-Type": found.content_type, **found.headers, **validators}
         return Response(HTTPStatus.OK, headers, "" if request.method == "HEAD" else body)
-
-
-def _names(condition: str, tag: str) -> bool:
-    """Whether If-None-Match has the tag, weak or not (RFC 9110, 13.1.2)."""
-    tags = [each.strip().removeprefix("W/") for each in condition.split(",")]
-    return "*" in tags or tag in tags
 
 
 def _json(value: object) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
-
-from botocore.exceptions import ClientError
+from typing import Any
 
 from eventplane.downlink import table as requests
 from eventplane.downlink.desired import Desired
-
-_CONFLICT: Final = "ConditionalCheckFailedException"
+from lambdas.common.conditional_write import is_done
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +32,13 @@ class DesiredTable:
 
     def write(self, item: Desired) -> Desired | None:
         """Write the successor of what was read; what is stored now, or None when another was faster."""
-        if not self._done("put_item", requests.write_request(self._name, item)):
+        if not is_done(self._client.put_item, requests.write_request(self._name, item)):
             return None
         return replace(item, revision=item.revision + 1)
 
     def remove(self, item: Desired) -> bool:
         """Remove what was read; False when another was faster."""
-        return self._done("delete_item", requests.remove_request(self._name, item))
+        return is_done(self._client.delete_item, requests.remove_request(self._name, item))
 
     def device_page(self, thing: str, limit: int, after: str | None) -> Page:
         """All items of a device, from behind the sort key `after`."""
@@ -63,12 +60,3 @@ class DesiredTable:
         answer = self._client.query(**request)
         keys = ((each[requests.PARTITION_KEY]["S"], each[requests.SORT_KEY]["S"]) for each in answer["Items"])
         return Page(tuple(keys), answer.get("LastEvaluatedKey"))
-
-    def _done(self, method: str, request: dict[str, Any]) -> bool:
-        try:
-            getattr(self._client, method)(**request)
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") == _CONFLICT:
-                return False
-            raise
-        return True

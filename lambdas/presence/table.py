@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from botocore.exceptions import ClientError
-
 from eventplane.presence import bucket_of
+from lambdas.common.conditional_write import is_done
 from lambdas.common.log import logger
 from lambdas.presence.state import DeviceState, Heartbeat, Incident, Level, Line, Quiet, QuietReason, Sighting
 
@@ -20,7 +19,6 @@ INDEX: Final = "due"
 """The index by `bucket` and `due_ms`. It is sparse: what is not due at any time does not stand in it."""
 
 _ROUNDS: Final = 3
-_CONFLICT: Final = "ConditionalCheckFailedException"
 
 
 class PresenceTable:
@@ -65,13 +63,8 @@ class PresenceTable:
                 "ConditionExpression": "revision = :known",
                 "ExpressionAttributeValues": {":known": {"N": str(state.revision)}},
             }
-        try:
-            self._client.put_item(TableName=self._name, Item=_item(stored), **condition)
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") == _CONFLICT:
-                return None
-            raise
-        return stored
+        request = {"TableName": self._name, "Item": _item(stored), **condition}
+        return stored if is_done(self._client.put_item, request) else None
 
     def due(self, bucket: int, now_ms: int) -> Iterator[list[str]]:
         """The devices of `bucket` that are due at `now_ms` (Unix milliseconds), a page at a time.

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from eventplane.contract import Priority
 from eventplane.delivery import Outcome
 from lambdas.common.log import logger
-from lambdas.common.metrics import Delay, Metric, count, record
+from lambdas.common.metrics import Delay, Metric, count, count_outcomes, record
 from lambdas.common.queue import QueueMessage
 from lambdas.router.planner import Step
-
-_METRICS: Final = {
-    Outcome.DELIVERED: Metric.DELIVERED,
-    Outcome.DEAD_LETTERED: Metric.DEAD_LETTERED,
-    Outcome.EXPIRED: Metric.EXPIRED,
-    Outcome.DROPPED: Metric.DROPPED,
-    Outcome.UNROUTED: Metric.UNROUTED,
-    Outcome.NO_INTEREST: Metric.NOT_WANTED,
-}
 
 
 def report(
@@ -39,9 +30,7 @@ def report(
 def tell(facts: Sequence[Step]) -> Counter[Outcome]:
     """Count the outcomes of `facts`, and log those that are no delivery."""
     outcomes = Counter(step.record.outcome for step in facts)
-    for outcome, metric in _METRICS.items():
-        if outcomes[outcome]:
-            count(metric, outcomes[outcome])
+    count_outcomes(outcomes)
     for step in facts:
         # What goes as it should stands in the ledger; a line for each would cost more than its routing.
         if step.record.outcome not in (Outcome.DELIVERED, Outcome.NO_INTEREST):

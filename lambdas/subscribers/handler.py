@@ -13,6 +13,7 @@ from lambdas.common.clock import system_clock
 from lambdas.common.contracts import load_contract
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, partial_response
 from lambdas.common.sqs import SqsSender
@@ -58,7 +59,7 @@ def service() -> SubscriberService:
         origin=settings.origin,
         keys=SigningKeys(client("secretsmanager"), settings.secret, system_clock),
         processes=settings.concurrency,
-        is_emulated=settings.is_emulated,
+        reach=settings.sinks,
         visibility=Visibility(sqs, settings.source_queue),
         letters=letters,
         archive=archive,
@@ -68,12 +69,15 @@ def service() -> SubscriberService:
 
 
 @logger.inject_lambda_context
+@metrics.log_metrics
 def handle(event: dict[str, Any], context: Context) -> PartialResponse:
     """Deliver one batch of the inbox; the answer names the messages that the queue shall keep."""
     messages = read_messages(event)
+    count(Metric.MESSAGES, len(messages))
     failed = service().process(
         messages,
         invocation_id=context.aws_request_id,
         remaining_ms=context.get_remaining_time_in_millis,
     )
+    count(Metric.RETRIED, len(failed))
     return partial_response(messages, failed)

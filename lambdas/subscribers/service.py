@@ -11,14 +11,16 @@ from typing import Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from lambdas.common.correlation import correlation
 from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import QueueMessage
 from lambdas.subscribers.sinks import Sinks
 from lambdas.webhook.delivery import RESERVE_MS
 from lambdas.webhook.service import WebhookService
 
 SINK_MS: Final = 15_000
-"""How long one sink may keep an invocation, milliseconds, the last attempt apart; the rest comes again."""
+"""How long one sink may keep an invocation, milliseconds, the last attempt within; the rest comes again."""
 
 
 class SubscriberService:
@@ -62,14 +64,9 @@ class SubscriberService:
     def _drop(self, messages: Sequence[QueueMessage]) -> None:
         # Not a handover: the audit has no word for it, and the events were delivered to where the route led.
         for message in messages:
-            event = _event(message)
-            logger.warning(
-                "dropped: its subscription has ended",
-                route=message.route,
-                event_source=event.source if event else None,
-                event_id=event.id if event else None,
-                message_id=message.id,
-            )
+            known = correlation(message, _event(message))
+            logger.warning("dropped: its subscription has ended", **known, reason="subscription_ended")
+        count(Metric.DROPPED, len(messages))
 
 
 def _event(message: QueueMessage) -> Envelope | None:

@@ -7,31 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lambdas.common.settings import bundle_root, text, whole_number
+from lambdas.common.sink_reach import SinkReach, read_sink_reach
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribersSettings:
     """`source_queue`, `outbox` and `last_resort` are URLs of queues, `secret` names the plane's signing keys.
 
-    `origin` says who sends, `sinks` where endpoints may be: on the `internet`, or `anywhere`; `concurrency`
-    is how many processes deliver at a time.
+    `origin` says who sends, `sinks` where endpoints may be; `concurrency` is how many processes deliver at a
+    time.
     """
 
     source_queue: str
     table: str
     secret: str
     origin: str
-    sinks: str
+    sinks: SinkReach
     outbox: str
     last_resort: str
     concurrency: int
     archive_bucket: str
     root: Path
-
-    @property
-    def is_emulated(self) -> bool:
-        """Whether endpoints may be anywhere."""
-        return self.sinks == "anywhere"
 
 
 def read_settings(environment: Mapping[str, str]) -> SubscribersSettings:
@@ -41,7 +37,7 @@ def read_settings(environment: Mapping[str, str]) -> SubscribersSettings:
         table=text(environment, "EVENTPLANE_SUBSCRIPTIONS_TABLE"),
         secret=text(environment, "EVENTPLANE_WEBHOOK_SECRET"),
         origin=text(environment, "EVENTPLANE_WEBHOOK_ORIGIN"),
-        sinks=text(environment, "EVENTPLANE_SINKS"),
+        sinks=read_sink_reach(environment),
         outbox=text(environment, "EVENTPLANE_OUTBOX_QUEUE"),
         last_resort=text(environment, "EVENTPLANE_DEAD_LETTER_QUEUE"),
         concurrency=whole_number(environment, "EVENTPLANE_CONCURRENCY"),

@@ -16,6 +16,7 @@ from lambdas.common.archive import Archive
 from lambdas.common.clock import Clock
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
+from lambdas.common.sink_reach import SinkReach
 from lambdas.common.subscriber_keys import subscription_key
 from lambdas.common.visibility import Visibility
 from lambdas.subscribers.breaker import Breaker
@@ -58,7 +59,7 @@ class Sinks:
         origin: str,
         keys: Keys,
         processes: int,
-        is_emulated: bool,
+        reach: SinkReach,
         visibility: Visibility,
         letters: Callable[[str], Letters],
         archive: Archive,
@@ -70,7 +71,7 @@ class Sinks:
         self._origin = origin
         self._keys = keys
         self._processes = processes
-        self._is_emulated = is_emulated
+        self._reach = reach
         self._visibility = visibility
         self._letters = letters
         self._archive = archive
@@ -81,10 +82,13 @@ class Sinks:
         self._services: dict[str, tuple[str, WebhookService, Endpoint]] = {}
 
     def refresh(self, routes: frozenset[str]) -> None:
-        """Look again, if that was long ago or one of `routes` is not known.
+        """Look again, if that was long ago or one of `routes` is not known; idle connections are closed.
 
         Raises what botocore raises, where one of `routes` is still not known.
         """
+        # A plane may have more subscriptions than a process may have open files.
+        for _, _, endpoint in self._services.values():
+            endpoint.close_if_idle()
         now_ms = self._clock()
         is_due = self._read_at_ms is None or now_ms - self._read_at_ms >= REFRESH_MS
         if not is_due and routes <= self._known.keys():
@@ -120,7 +124,7 @@ class Sinks:
 
     def _made(self, subscription: Subscription) -> tuple[str, WebhookService, Endpoint]:
         url, route = str(subscription.endpoint), subscription.route
-        if problem := url_problem(url, is_emulated=self._is_emulated):
+        if problem := url_problem(url, is_emulated=self._reach is SinkReach.ANYWHERE):
             # The API lets none in; a participant who writes the table himself may.
             logger.error("a sink is never asked", route=route, problem=problem)
             url = "https://sink.invalid/"

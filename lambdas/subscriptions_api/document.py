@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -10,8 +11,10 @@ from eventplane.contract import Problem
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.subscription import HTTP, SQS, Subscription
+from eventplane.own_services import SUBSCRIBERS
 from eventplane.uri import is_uri_reference
 from eventplane.webhook_url import url_problem
+from lambdas.common.sink_reach import SinkReach
 from lambdas.subscriptions_api.errors import InvalidError
 
 PROTOCOLS: Final = (SQS, HTTP)
@@ -66,10 +69,14 @@ class Proposal:
         return replace(self, document={**self.document, "protocolsettings": {RATE: rate}})
 
 
-def read_proposal(proposed: object, inbox: str, *, is_emulated: bool) -> Proposal:
-    """What `proposed` asks for; `inbox` is the ARN of the caller's own queue. Raises `InvalidError`.
+def protocols(reach: SinkReach) -> Sequence[str]:
+    """Those of `PROTOCOLS` that there are where endpoints may be as far as `reach` says."""
+    return PROTOCOLS if reach is not SinkReach.NOWHERE else (SQS,)
 
-    Where the cloud `is_emulated`, a sink may be on this machine.
+
+def read_proposal(proposed: object, inbox: str, reach: SinkReach) -> Proposal:
+    """What `proposed` asks for; `inbox` is the ARN of the caller's own queue, endpoints may be as far as
+    `reach` says. Raises `InvalidError`.
     """
     if not isinstance(proposed, dict):
         raise InvalidError("the body is not a JSON object; send one subscription")
@@ -85,7 +92,7 @@ def read_proposal(proposed: object, inbox: str, *, is_emulated: bool) -> Proposa
         *_types(proposed, problems),
         *_filters(proposed, problems),
     ]
-    _sink(proposed, inbox, problems, is_emulated=is_emulated)
+    _sink(proposed, inbox, reach, problems)
     _settings(proposed, problems)
     if problems:
         raise InvalidError("the subscription is not valid; see `problems`", problems)
@@ -130,10 +137,13 @@ def _filters(proposed: dict[str, Any], problems: list[Problem]) -> list[dict[str
     return filters
 
 
-def _sink(proposed: dict[str, Any], inbox: str, problems: list[Problem], *, is_emulated: bool) -> None:
+def _sink(proposed: dict[str, Any], inbox: str, reach: SinkReach, problems: list[Problem]) -> None:
     protocol, sink = proposed.get("protocol"), proposed.get("sink")
-    if protocol not in PROTOCOLS:
-        known = ", ".join(PROTOCOLS)
+    if protocol == HTTP and reach is SinkReach.NOWHERE:
+        message = f"the contract has no participant {SUBSCRIBERS!r}, so nobody posts to endpoints"
+        problems.append(Problem("protocol", message, f"have it added and deployed, or use {SQS}"))
+    elif protocol not in protocols(reach):
+        known = ", ".join(protocols(reach))
         problems.append(Problem("protocol", f"{protocol!r} is not supported", f"use one of: {known}"))
     elif protocol == SQS and sink != inbox:
         message = "it is missing" if sink is None else "it is not the participant's own inbox"
@@ -142,7 +152,7 @@ def _sink(proposed: dict[str, Any], inbox: str, problems: list[Problem], *, is_e
         if not isinstance(sink, str) or len(sink) > MAX_SINK:
             message = f"it is no text of at most {MAX_SINK} characters"
         else:
-            message = url_problem(sink, is_emulated=is_emulated) or ""
+            message = url_problem(sink, is_emulated=reach is SinkReach.ANYWHERE) or ""
         if message:
             problems.append(Problem("sink", message, "write the https:// URL of the endpoint"))
 

@@ -19,12 +19,12 @@ from eventplane.strict_json import StrictJsonError, decode_text, loads
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.subscriber_keys import subscription_key
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.subscriptions_api import errors
 from lambdas.subscriptions_api.consent import Consents
-from lambdas.subscriptions_api.document import PROTOCOLS
 from lambdas.subscriptions_api.service import Conditions, Found, SubscriptionService
 from lambdas.subscriptions_api.settings import read_settings
 from lambdas.webhook.keys import SigningKeyError, SigningKeys
@@ -55,7 +55,7 @@ def service() -> SubscriptionService:
         table=SubscriptionTable(client("dynamodb"), settings.table),
         inboxes=settings.inboxes,
         consent=Consents(settings.origin, system_clock).ask,
-        is_emulated=settings.is_emulated,
+        reach=settings.sinks,
         clock=system_clock,
     )
 
@@ -173,8 +173,10 @@ def no_path(_error: NoRouteError) -> Response[str]:
 
 
 @logger.inject_lambda_context
+@metrics.log_metrics
 def handle(event: dict[str, Any], context: Context) -> dict[str, Any]:
     """Answer one request."""
+    count(Metric.REQUESTS)
     answer: dict[str, Any] = app.resolve(event, context)  # type: ignore[arg-type]
     return answer
 
@@ -207,7 +209,7 @@ def _log(what: str, participant: str, found: Found) -> None:
 
 def _features(path: str) -> Response[str]:
     features = {
-        "protocols": list(PROTOCOLS),
+        "protocols": list(service().protocols),
         "filters": list(DIALECTS),
         "max_subscriptions": MAX_OWN,
         "max_filter_bytes": MAX_FILTER_BYTES,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +13,9 @@ from eventplane.contract.subscription import MAX_OWN, Subscription, name_problem
 from eventplane.subscription_table import SubscriptionTable
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.clock import Clock
-from lambdas.subscriptions_api.document import Proposal, read_proposal, written
+from lambdas.common.entity_tags import if_match_names, if_none_match_names, tag_of
+from lambdas.common.sink_reach import SinkReach
+from lambdas.subscriptions_api.document import Proposal, protocols, read_proposal, written
 from lambdas.subscriptions_api.errors import (
     ConflictError,
     InvalidError,
@@ -42,9 +43,9 @@ class Conditions:
 
     def check(self, tag: str | None) -> None:
         """Raises `PreconditionError` unless what is there, with the entity `tag`, is as the request wants."""
-        if self.match and not _names(self.match, tag):
+        if self.match and not if_match_names(self.match, tag):
             raise PreconditionError("it is not what If-Match names; retrieve it again")
-        if self.none_match and _names(self.none_match, tag):
+        if self.none_match and if_none_match_names(self.none_match, tag):
             raise PreconditionError("it is what If-None-Match names; choose another id, or drop the header")
 
 
@@ -60,13 +61,13 @@ class Found:
 
     @property
     def tag(self) -> str:
-        return f'"{hashlib.sha256(canonical_bytes(self.document)).hexdigest()[:32]}"'
+        return tag_of(canonical_bytes(self.document))
 
 
 class SubscriptionService:
     """Those in `table`; `inboxes` has the ARN of the inbox of each participant that may subscribe.
 
-    Before events are posted to a new sink, its `consent` is asked for.
+    Endpoints may be as far as `reach` says. Before events go to a new one, its `consent` is asked for.
     """
 
     def __init__(
@@ -75,23 +76,32 @@ class SubscriptionService:
         table: SubscriptionTable,
         inboxes: Mapping[str, str],
         consent: AsksConsent,
-        is_emulated: bool,
+        reach: SinkReach,
         clock: Clock,
         new_id: Callable[[], str] = lambda: f"s{secrets.token_hex(8)}",
     ) -> None:
         self._table = table
         self._inboxes = inboxes
         self._consent = consent
-        self._is_emulated = is_emulated
+        self._reach = reach
         self._clock = clock
         self._new_id = new_id
+
+    @property
+    def protocols(self) -> Sequence[str]:
+        """How events can be delivered."""
+        return protocols(self._reach)
 
     def create(self, participant: str, proposed: object) -> Found:
         """A new subscription under an id of the plane's choice; an `id` in `proposed` is ignored.
 
         Raises `InvalidError`, `NotFoundError`, `QuotaError`, `ConflictError`.
         """
-        proposal = self._consented(self._proposal(participant, proposed))
+        proposal = self._proposal(participant, proposed)
+        # Before anybody is asked for consent: what cannot be compiled, and whether there is room.
+        self._new(participant, self._new_id(), proposal)
+        self._check_quota(participant)
+        proposal = self._consented(proposal)
         for _ in range(ATTEMPTS):
             subscription = self._new(participant, self._new_id(), proposal)
             if self._add(subscription):
@@ -124,6 +134,8 @@ class SubscriptionService:
         for _ in range(ATTEMPTS):
             before = self._table.get(participant, id)
             conditions.check(self._found(before).tag if before else None)
+            if before is None:
+                self._check_quota(participant)
             if not is_consented and not (before and proposal.has_consent_of(before)):
                 proposal, is_consented = self._consented(proposal), True
             if before is None:
@@ -159,7 +171,7 @@ class SubscriptionService:
         return subscription.route
 
     def _proposal(self, participant: str, proposed: object) -> Proposal:
-        return read_proposal(proposed, self._inbox(participant), is_emulated=self._is_emulated)
+        return read_proposal(proposed, self._inbox(participant), self._reach)
 
     def _consented(self, proposal: Proposal) -> Proposal:
         """What the sink agrees to, if it is an endpoint. Raises `InvalidError`."""
@@ -191,30 +203,29 @@ class SubscriptionService:
         except ContractError as error:
             raise InvalidError("the subscription is not valid; see `problems`", error.problems) from error
 
+    def _check_quota(self, participant: str) -> None:
+        """Raises `QuotaError` where `participant` may have no more."""
+        if len(self._table.of(participant)) >= MAX_OWN:
+            raise _full(participant)
+
     def _add(self, subscription: Subscription) -> bool:
-        """Write it unless its id is taken. Raises `QuotaError`."""
-        full = QuotaError(f"{subscription.participant} has {MAX_OWN} subscriptions; delete one first")
-        if len(self._table.of(subscription.participant)) >= MAX_OWN:
-            raise full
+        """Write it unless its id is taken; whether that was done. Raises `QuotaError`."""
         if not self._table.add(subscription):
             return False
         # Others may have counted at the same time. Whoever sees too many withdraws: there are never more, and
         # the oldest count for routers meanwhile.
         if len(self._table.of(subscription.participant)) > MAX_OWN:
             self._table.remove(subscription)
-            raise full
+            raise _full(subscription.participant)
         return True
 
     def _found(self, subscription: Subscription) -> Found:
         return Found(written(subscription, self._inboxes[subscription.participant]))
 
 
+def _full(participant: str) -> QuotaError:
+    return QuotaError(f"{participant} has {MAX_OWN} subscriptions; delete one first")
+
+
 def _contended(id: str) -> ConflictError:
     return ConflictError(f"others keep changing {id!r}; try again")
-
-
-def _names(header: str, tag: str | None) -> bool:
-    """Whether the `header` names an entity with `tag`, None where there is no entity (RFC 9110, 13.1)."""
-    if header.strip() == "*":
-        return tag is not None
-    return tag in [each.strip() for each in header.split(",")]

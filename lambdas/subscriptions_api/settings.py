@@ -6,26 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lambdas.common.settings import text, text_mapping
+from lambdas.common.sink_reach import SinkReach, read_sink_reach
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionsApiSettings:
     """`table` is called so; `inboxes` has the ARN of the inbox queue of each participant in use.
 
-    `origin` says who sends, `secret` names the plane's signing keys, `sinks` says where endpoints may be: on
-    the `internet`, or `anywhere`.
+    `origin` says who sends, `secret` names the plane's signing keys, `sinks` says where endpoints may be.
     """
 
     table: str
     inboxes: Mapping[str, str]
     origin: str
     secret: str
-    sinks: str
-
-    @property
-    def is_emulated(self) -> bool:
-        """Whether endpoints may be anywhere."""
-        return self.sinks == "anywhere"
+    sinks: SinkReach
 
 
 def read_settings(environment: Mapping[str, str]) -> SubscriptionsApiSettings:
@@ -35,5 +30,5 @@ def read_settings(environment: Mapping[str, str]) -> SubscriptionsApiSettings:
         inboxes=text_mapping(environment, "EVENTPLANE_INBOXES"),
         origin=text(environment, "EVENTPLANE_WEBHOOK_ORIGIN"),
         secret=text(environment, "EVENTPLANE_WEBHOOK_SECRET"),
-        sinks=text(environment, "EVENTPLANE_SINKS"),
+        sinks=read_sink_reach(environment),
     )

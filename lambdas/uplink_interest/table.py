@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-from botocore.exceptions import ClientError
+from typing import Any
 
 from eventplane.uplink_told import Told, begin_request, done_request, read_told, told_key
-
-_CONFLICT: Final = "ConditionalCheckFailedException"
+from lambdas.common.conditional_write import is_done
 
 
 class ToldTable:
@@ -25,17 +22,8 @@ class ToldTable:
 
     def begin(self, at_ms: int) -> bool:
         """Before telling: what was told is unknown from here on. False when somebody began later."""
-        return self._put(begin_request(self._name, at_ms))
+        return is_done(self._client.put_item, begin_request(self._name, at_ms))
 
     def done(self, told: Told) -> bool:
         """After telling; False when somebody began meanwhile."""
-        return self._put(done_request(self._name, told))
-
-    def _put(self, request: dict[str, Any]) -> bool:
-        try:
-            self._client.put_item(**request)
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") == _CONFLICT:
-                return False
-            raise
-        return True
+        return is_done(self._client.put_item, done_request(self._name, told))

@@ -73,8 +73,7 @@ class Endpoint:
 
         Raises `UnreachableError`.
         """
-        if self._clock() - self._used_at_ms > MAX_IDLE_MS:
-            self.close()
+        self.close_if_idle()
         was_open = self._connection is not None
         with Deadline(self._timeout_s) as deadline:
             try:
@@ -92,6 +91,11 @@ class Endpoint:
                 raise UnreachableError(
                     f"no answer within {self._timeout_s:g} s" if late else _said(error)
                 ) from error
+
+    def close_if_idle(self) -> None:
+        """Let go of a connection that is too old to be used again."""
+        if self._clock() - self._used_at_ms > MAX_IDLE_MS:
+            self.close()
 
     def close(self) -> None:
         """Let go of the connection; the next request makes a new one."""
@@ -171,9 +175,19 @@ class _WholeLines(io.BufferedReader):
 
 
 class _WholeResponse(http.client.HTTPResponse):
+    """The final response, its header whole."""
+
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
         self.fp = _WholeLines(self.fp.detach())
+
+    def begin(self) -> None:
+        super().begin()
+        # http.client passes over 100 alone. An interim answer (RFC 9110, 15.2) taken for the final one would
+        # leave that one on the connection, to be taken for the answer to the next event.
+        while 100 <= self.status < 200:
+            self.headers = self.msg = None  # type: ignore[assignment]
+            super().begin()
 
 
 def _said(error: Exception) -> str:

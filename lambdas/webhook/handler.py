@@ -12,6 +12,7 @@ from lambdas.common.clock import system_clock
 from lambdas.common.contracts import load_contract
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, partial_response
 from lambdas.common.settings import SettingsError
@@ -65,12 +66,15 @@ def service() -> WebhookService:
 
 
 @logger.inject_lambda_context
+@metrics.log_metrics
 def handle(event: dict[str, Any], context: Context) -> PartialResponse:
     """Deliver one batch of the inbox; the answer names the messages that the queue shall keep."""
     messages = read_messages(event)
+    count(Metric.MESSAGES, len(messages))
     failed = service().process(
         messages,
         invocation_id=context.aws_request_id,
         remaining_ms=context.get_remaining_time_in_millis,
     )
+    count(Metric.RETRIED, len(failed))
     return partial_response(messages, failed)

@@ -12,13 +12,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Contract, Webhook
 from eventplane.delivery import Outcome, Refusal, letter_id
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.expiry import is_expired
+from eventplane.expiry import why_expired
 from eventplane.handover import HANDOVERS, HandoverRecord, to_line
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
+from lambdas.common.correlation import correlation
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
+from lambdas.common.metrics import count_outcomes
 from lambdas.common.queue import QueueMessage
 from lambdas.common.visibility import Visibility
 from lambdas.webhook.backoff import LONGEST_S, Uniform, delay_s
@@ -80,7 +82,8 @@ class WebhookService:
                 failed.add(message.id)
                 self._put_off(message, end, batch)
         self._write(records, invocation_id)
-        outcomes = Counter(record.outcome.value for record in records)
+        outcomes = Counter(record.outcome for record in records)
+        count_outcomes(outcomes)
         logger.info("handed over", messages=len(messages), failed=len(failed), outcomes=dict(outcomes))
         return frozenset(failed)
 
@@ -92,8 +95,10 @@ class WebhookService:
         event: Envelope | None = None
         try:
             event = parse_event(message.body)
-            if is_expired(event, self._clock()):
-                return self._record(message, event, Outcome.EXPIRED, "expirytime", None)
+            # It may have waited for long: for the endpoint, or for a message that failed before it.
+            if reason := why_expired(event, self._clock(), message.sent_at_ms, self._channel):
+                logger.info("expired", **correlation(message, event), reason=reason)
+                return self._record(message, event, Outcome.EXPIRED, reason, None)
             answer = batch.failure or self._delivery.attempt(event, batch.remaining_ms)
         except EnvelopeError as error:
             answer = Failure(error.reason, error.detail, None, is_permanent=True)
@@ -120,10 +125,7 @@ class WebhookService:
         )
         logger.warning(
             "not delivered",
-            event_source=event.source if event else None,
-            event_id=event.id if event else None,
-            message_id=message.id,
-            attempt=message.attempt,
+            **correlation(message, event),
             reason=failure.reason,
             status=failure.status,
             detail=failure.detail,
@@ -169,6 +171,7 @@ class WebhookService:
             status=status,
             attempt=message.attempt,
             message_id=message.id,
+            route=message.route,
         )
 
     def _write(self, records: Sequence[HandoverRecord], invocation_id: str) -> None:

@@ -120,6 +120,7 @@ def handed_over(case: Case, route: Route) -> HandoverRecord:
         status=200,
         attempt=1,
         message_id=f"{case.passage.router_message}-{route.name}",
+        route=route.name,
     )
 
 

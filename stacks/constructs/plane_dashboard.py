@@ -20,6 +20,7 @@ _MINUTE: Final = Duration.minutes(1)
 # Figures of the functions, by the names in lambdas/common/metrics.py; a test compares them.
 _DELAYS: Final = ("UrgentDeliveryDelay", "DeliveryDelay")
 _OUTCOMES: Final = ("Delivered", "DeadLettered", "Expired", "Dropped", "Unrouted", "NotWanted", "Retried")
+_HANDOVERS: Final = ("Delivered", "DeadLettered", "Expired", "Dropped", "Retried")
 _DOWN: Final = ("Transmitted", "Acknowledged", "Rejected", "Parked")
 _SPANS: Final = ("Spans", "SpansLost")
 
@@ -27,7 +28,7 @@ _SPANS: Final = ("Spans", "SpansLost")
 class PlaneDashboard(Construct):
     """The dashboard of an environment: `alarms`, graphs of what they watch, and of the functions' figures.
 
-    `routers` and `downlinks` are those of the `functions` that lead events up and down.
+    `routers`, `posters` and `downlinks` are those of the `functions` that lead events up, to endpoints, down.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class PlaneDashboard(Construct):
         functions: Sequence[str],
         rules: Sequence[str],
         routers: Sequence[str],
+        posters: Sequence[str],
         downlinks: Sequence[str],
     ) -> None:
         super().__init__(scope, id)
@@ -102,6 +104,7 @@ class PlaneDashboard(Construct):
                     _graph("Down to devices", (_total(downlinks, each) for each in _DOWN)),
                     _graph("Spans for the collector", (_total(routers, each) for each in _SPANS)),
                 ],
+                [_graph("What endpoints did with events", (_total(posters, each) for each in _HANDOVERS))],
             ],
         )
 

@@ -25,14 +25,21 @@ from stacks.constructs.webhook_function import WEBHOOK_FOLDER
 SUBSCRIBERS_FOLDER: Final = "subscribers"
 
 
-def sink_variables(environment: Environment) -> dict[str, str]:
+def sink_variables(environment: Environment, contract: Contract) -> dict[str, str]:
     """What the functions that ask endpoints, and post to them, have to agree on."""
+    reach = "anywhere" if environment.is_emulated else "internet"
     return {
         "EVENTPLANE_SUBSCRIPTIONS_TABLE": environment.resource_name(TABLE),
         "EVENTPLANE_WEBHOOK_ORIGIN": f"{PROJECT}-{environment.name}",
         "EVENTPLANE_WEBHOOK_SECRET": webhook_secret.secret_name(environment, SUBSCRIBERS),
-        "EVENTPLANE_SINKS": "anywhere" if environment.is_emulated else "internet",
+        "EVENTPLANE_SINKS": reach if _has_subscribers(contract) else "nowhere",
     }
+
+
+def _has_subscribers(contract: Contract) -> bool:
+    """Whether somebody stands for the endpoints that participants subscribe."""
+    subscribers = contract.participants.get(SUBSCRIBERS)
+    return subscribers is not None and not subscribers.retired
 
 
 class SubscribersFunction(Construct):
@@ -80,7 +87,7 @@ class SubscribersFunction(Construct):
                 ),
             ],
             variables={
-                **sink_variables(environment),
+                **sink_variables(environment, contract),
                 "EVENTPLANE_OUTBOX_QUEUE": outbox.queue_url,
                 "EVENTPLANE_DEAD_LETTER_QUEUE": last_resort.queue_url,
                 "EVENTPLANE_CONCURRENCY": str(environment.webhook.max_concurrency),

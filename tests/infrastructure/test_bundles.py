@@ -198,6 +198,7 @@ def test_the_handlers_of_subscriptions_start_from_their_assets(assembly: Path, f
             "AWS_DEFAULT_REGION": "us-east-1",
             **dict.fromkeys(function.find("Environment", "Variables"), "1"),
             "EVENTPLANE_INBOXES": '{"carers": "arn"}',
+            "EVENTPLANE_SINKS": "internet",
         },
         capture_output=True,
         text=True,

@@ -188,6 +188,7 @@ def test_the_dashboard_shows_figures_that_functions_write(templates: Templates) 
     body = json.dumps(dashboard.find("DashboardBody"))
     shown = set(re.findall(rf'"{NAMESPACE}\W+(\w+)\W+service', body.replace("\\", "")))
     assert {"UrgentDeliveryDelay", "Delivered", "Acknowledged", "SpansLost"} <= shown
+    assert "What endpoints did with events" in body
     assert shown <= {*Metric, *Delay}
 
 

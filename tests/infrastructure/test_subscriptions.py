@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from eventplane.contract import Contract, ParticipantKind
-from eventplane.own_services import OWN_SERVICES
+from eventplane.contract import Contract, ParticipantKind, compile_contract
+from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
 from tests.infrastructure.templates import Resource, Templates, statements, words
 
 
@@ -75,6 +75,14 @@ def test_what_posts_to_endpoints_writes_its_outbox_and_its_records_only(dev: Tem
         "s3:PutObject",
         "secretsmanager:GetSecretValue",
     }
+
+
+def test_without_somebody_who_posts_to_them_endpoints_may_be_nowhere(contract: Contract) -> None:
+    document = json.loads(contract.canonical)
+    document["participants"].pop(SUBSCRIBERS)
+    templates = Templates("dev", compile_contract(document, "test"))
+    variables = function(templates, "subscriptions_api").find("Environment", "Variables")
+    assert variables["EVENTPLANE_SINKS"] == "nowhere"
 
 
 def test_only_the_emulated_cloud_lets_endpoints_be_anywhere(dev: Templates, local: Templates) -> None:

@@ -123,6 +123,27 @@ def test_each_webhook_has_its_own_patience(archive: SmallArchive, audit: Audit) 
     assert consumers == {"help.inbox": (1, 0), "care.inbox": (0, 1)}
 
 
+def test_what_waited_too_long_for_its_endpoint_is_believed_by_the_inbox_s_expiry(
+    archive: SmallArchive, audit: Audit
+) -> None:
+    document = json.loads(archive.contract.canonical)
+    document["participants"]["help"]["inbox"]["expiry_s"] = 60
+    archive.contract = compile_contract(document, "test")
+    archive.contracts = [archive.contract]
+    old, young = (archive.send(ALARM) for _ in range(2))
+    archive.handovers = [
+        replace(
+            handover(event, Outcome.EXPIRED),
+            reason="channel_expiry",
+            status=None,
+            decided_at_ms=NOON_MS + 100 + waited_ms,
+        )
+        for event, waited_ms in ((old, 60_000), (young, 59_999))
+    ]
+    found = {(each["kind"], each["id"]) for each in audit()["findings"]}
+    assert found == {("expired", old.id), ("lost", young.id)}
+
+
 def test_what_the_cloud_lost_is_sent_again_and_then_not_lost(
     archive: SmallArchive, audit: Audit, tmp_path: Path
 ) -> None:

@@ -19,6 +19,8 @@ KNOWN = {
     "route destination outcome reason attempt message_id",
     ("handovers", 1): "decided_at_ms entered_at_ms channel contract_version source id type outcome reason "
     "status attempt message_id",
+    ("handovers", 2): "decided_at_ms entered_at_ms channel contract_version source id type outcome reason "
+    "status attempt message_id route",
     ("quarantine", 1): "archived_at_ms message_id reason detail body",
     ("contracts", 1): "",
     ("audit/findings", 1): "kind hop device epoch sequence source id type route destination contract_version "

@@ -62,7 +62,7 @@ def sqs_event(*messages: QueueMessage) -> dict[str, Any]:
                     "ApproximateReceiveCount": str(each.attempt),
                     "SentTimestamp": str(each.sent_at_ms),
                 },
-                "messageAttributes": {},
+                "messageAttributes": {"route": {"stringValue": each.route}} if each.route else {},
                 "eventSource": "aws:sqs",
                 "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:queue",
                 "awsRegion": "us-east-1",
@@ -70,6 +70,13 @@ def sqs_event(*messages: QueueMessage) -> dict[str, Any]:
             for each in messages
         ]
     }
+
+
+def figures(output: str) -> dict[str, float]:
+    """The figures of the one invocation that printed `output`."""
+    lines = [json.loads(line) for line in output.splitlines()]
+    (embedded,) = (line for line in lines if "_aws" in line)
+    return {name: sum(value) for name, value in embedded.items() if isinstance(value, list)}
 
 
 @dataclass
@@ -144,9 +151,9 @@ class Unwilling:
         if name != self._method:
             return willing
 
-        def call(**arguments: Any) -> Any:
-            if not self._queue_urls or arguments["QueueUrl"] in self._queue_urls:
+        def call(*arguments: Any, **named: Any) -> Any:
+            if not self._queue_urls or named["QueueUrl"] in self._queue_urls:
                 raise ClientError({"Error": {"Code": self._code, "Message": "no"}}, name)
-            return willing(**arguments)
+            return willing(*arguments, **named)
 
         return call

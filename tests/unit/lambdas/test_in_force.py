@@ -359,7 +359,7 @@ def test_an_announcement_that_is_wrong_takes_no_other_with_it(table: Table) -> N
 
 
 def test_while_the_interest_cannot_be_read_what_was_announced_holds_for_its_lease(
-    table: Table, contract: Contract
+    table: Table, contract: Contract, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing = Unwilling(table.cloud.dynamodb, "get_paginator")
     willing = table.in_force()
@@ -368,3 +368,5 @@ def test_while_the_interest_cannot_be_read_what_was_announced_holds_for_its_leas
     willing._interest = InterestTable(failing, INTEREST)
     assert willing.engine().contract.version == derived
     assert table.later(willing) == contract.version
+    (warned,) = (vars(each) for each in caplog.records if each.levelname == "WARNING")
+    assert "(Throttling) when calling the get_paginator" in warned["error"]

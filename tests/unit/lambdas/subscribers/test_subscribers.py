@@ -21,10 +21,11 @@ from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.subscriber_keys import subscription_key
 from lambdas.subscribers import handler, service, sinks
 from lambdas.subscribers.breaker import FIRST_S, LONGEST_S, Breaker
+from lambdas.webhook.endpoint import MAX_IDLE_MS
 from lambdas.webhook.verdict import Failure
 from tests.dynamodb import create_table
 from tests.endpoint import EndpointServer, answer, drips, says, silence
-from tests.unit.lambdas.support import BUCKET, LambdaContext, event, message, sqs_event
+from tests.unit.lambdas.support import BUCKET, Cloud, LambdaContext, event, figures, message, sqs_event
 from tests.unit.lambdas.webhook.test_request import verify
 
 MASTER = b"m" * 48
@@ -174,6 +175,39 @@ def test_what_nobody_subscribes_any_more_is_dropped_and_said(
     assert len(s3.list_objects_v2(Bucket=BUCKET, Prefix="handovers/")["Contents"]) == 1
 
 
+def test_what_becomes_of_the_events_of_all_sinks_is_counted_together(
+    table: SubscriptionTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with EndpointServer() as good, EndpointServer(answer(422), answer(500)) as bad:
+        table.add(subscription("good", good.url()))
+        table.add(subscription("bad", bad.url()))
+        failed(batch("good", "bad", "ended", "good", "bad", "ended", "ended"))
+    assert figures(capsys.readouterr().out) == {
+        "Messages": 7,
+        "Delivered": 2,
+        "DeadLettered": 1,
+        "Dropped": 3,
+        "Retried": 1,
+    }
+
+
+def test_a_sink_without_events_keeps_no_connection(
+    table: SubscriptionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = system_clock()
+    monkeypatch.setattr(handler, "system_clock", lambda: now_ms)
+    with EndpointServer() as one, EndpointServer() as other:
+        for name, server in (("one", one), ("other", other)):
+            table.add(subscription(name, server.url()))
+            assert failed(batch(name)) == []
+        endpoints = [each for _, _, each in handler.service()._sinks._services.values()]
+        assert all(each._connection for each in endpoints)
+        now_ms += MAX_IDLE_MS + 1
+        assert failed(batch("one", first=2)) == []
+        assert [bool(each._connection) for each in endpoints] == [True, False]
+        assert ids(one) == ["1", "2"]
+
+
 def test_a_subscription_that_is_new_is_known_with_its_first_event(table: SubscriptionTable) -> None:
     with EndpointServer() as one, EndpointServer() as other:
         table.add(subscription("one", one.url()))
@@ -213,6 +247,21 @@ def test_an_event_that_fails_at_two_sinks_has_two_letters(table: SubscriptionTab
     queue = sqs.get_queue_url(QueueName="OUTBOX")["QueueUrl"]
     messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
     assert len({parse_event(each["Body"]).key for each in messages}) == 2
+
+
+def test_the_records_of_one_event_tell_its_sinks_apart(table: SubscriptionTable) -> None:
+    with EndpointServer() as one, EndpointServer(answer(410)) as other:
+        table.add(subscription("one", one.url()))
+        table.add(subscription("other", other.url()))
+        records = batch("one", "other")
+        for record in records["Records"]:
+            record["body"] = records["Records"][0]["body"]
+        assert failed(records) == []
+    archive = Cloud(None, boto3.client("s3"), None)
+    assert {(each["route"], each["outcome"]) for each in archive.lines("handovers/")} == {
+        ("carers-subscribes-one", "delivered"),
+        ("carers-subscribes-other", "dead_lettered"),
+    }
 
 
 def test_a_sink_that_is_not_on_the_internet_is_never_asked(

@@ -9,9 +9,15 @@ import boto3
 import pytest
 
 from contract import load_contract
-from eventplane.contract.subscription import with_subscriptions
+from eventplane.contract.subscription import (
+    MAX_FILTER_BYTES,
+    MAX_OWN,
+    new_subscription,
+    with_subscriptions,
+)
 from eventplane.own_services import SUBSCRIBERS
 from eventplane.subscription_table import SubscriptionTable
+from lambdas.common.settings import SettingsError
 from lambdas.subscriptions_api import handler
 from tests.endpoint import EndpointServer, Play, answer, says
 from tests.unit.lambdas.subscriptions_api.conftest import INBOXES, Call
@@ -114,6 +120,42 @@ def test_what_is_wrong_is_named_before_anybody_is_asked(
     answered = call("POST", body={**wanted("https://sink.invalid/"), **change})
     assert answered.status == 400
     assert [each["path"] for each in answered.body["problems"]] == [path]
+
+
+def test_where_nobody_posts_to_endpoints_none_is_subscribed(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTPLANE_SINKS", "nowhere")
+    handler.service.cache_clear()
+    with EndpointServer() as server:
+        for answered in (call("POST", body=wanted(server.url())), call("PUT", "a", wanted(server.url()))):
+            (problem,) = answered.body["problems"]
+            assert (answered.status, problem["path"]) == (400, "protocol")
+            assert "'subscribers'" in problem["message"]
+            assert problem["remedy"] == "have it added and deployed, or use SQS"
+        assert server.received == []
+    assert call("OPTIONS").body["protocols"] == ["SQS"]
+    assert call("PUT", "own", {"protocol": "SQS", "sink": INBOXES["carers"]}).status == 201
+
+
+def test_a_reach_that_nobody_knows_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENTPLANE_SINKS", "everywhere")
+    handler.service.cache_clear()
+    with pytest.raises(SettingsError, match="EVENTPLANE_SINKS is none of nowhere, internet, anywhere"):
+        call("GET")
+
+
+def test_nobody_is_asked_for_what_cannot_be_stored(call: Call, cloud: Cloud) -> None:
+    with EndpointServer() as server:
+        long = wanted(server.url(), types=["x" * MAX_FILTER_BYTES])
+        for answered in (call("POST", body=long), call("PUT", "rings", long)):
+            assert (answered.status, answered.body["problems"][0]["path"]) == (400, "filter")
+        own = SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS)
+        for at in range(MAX_OWN):
+            own.add(new_subscription("carers", f"n{at}", {"sql": "TRUE"}, "2026-01-01T00:00:00Z"))
+        one = wanted(server.url())
+        assert [call("POST", body=one).status, call("PUT", "rings", one).status] == [409, 409]
+        assert server.received == []
 
 
 def test_each_subscription_has_a_key_of_its_own(call: Call) -> None:

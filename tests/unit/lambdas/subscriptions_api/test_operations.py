@@ -16,7 +16,7 @@ from eventplane.router import Router
 from eventplane.subscription_table import SubscriptionTable
 from lambdas.subscriptions_api import handler
 from tests.unit.lambdas.subscriptions_api.conftest import INBOXES, Call, send
-from tests.unit.lambdas.support import SUBSCRIPTIONS, Cloud, Unwilling
+from tests.unit.lambdas.support import SUBSCRIPTIONS, Cloud, Unwilling, figures
 
 NEWS = {"exact": {"type": "org.example.news.v1"}}
 WANTED = {"filters": [NEWS], "protocol": "SQS", "sink": INBOXES["carers"]}
@@ -48,6 +48,13 @@ def test_a_subscription_lives_from_create_to_delete(call: Call, cloud: Cloud) ->
     assert call("GET", id).status == 404
     assert call("DELETE", id).status == 404
     assert table(cloud).all() == frozenset()
+
+
+def test_requests_are_counted_refused_ones_too(call: Call, capsys: pytest.CaptureFixture[str]) -> None:
+    for status, answered in ((200, call("GET")), (404, call("GET", "none"))):
+        assert answered.status == status
+    counted = [figures(line) for line in capsys.readouterr().out.splitlines() if "_aws" in line]
+    assert counted == [{"Requests": 1}] * 2
 
 
 def test_the_plane_chooses_the_id_of_what_is_created(call: Call) -> None:

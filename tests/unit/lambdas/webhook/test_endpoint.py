@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -87,7 +88,32 @@ def test_a_connection_left_alone_for_long_is_not_trusted() -> None:
         assert server.connections == 2
 
 
-@pytest.mark.parametrize("play", [silence, drips])
+def heralded(line: socket.socket, end: threading.Event) -> bool:
+    """Three interim answers, the last alone in its packet, then the final one."""
+    line.sendall(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n")
+    line.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
+    return answer(200, b"done", x_trace="7")(line, end)
+
+
+def test_an_interim_answer_is_not_the_answer() -> None:
+    with talking(heralded, answer(422), answer(204)) as (server, endpoint):
+        told = post(endpoint)
+        assert (told.status, told.headers, told.excerpt) == (
+            200,
+            {"x-trace": "7", "content-length": "4"},
+            "done",
+        )
+        assert [post(endpoint).status, post(endpoint).status] == [422, 204]
+        assert server.connections == 1
+
+
+def heralds_for_ever(line: socket.socket, end: threading.Event) -> bool:
+    while not end.wait(0.05):
+        line.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
+    return False
+
+
+@pytest.mark.parametrize("play", [silence, drips, heralds_for_ever])
 def test_an_attempt_ends_in_time_however_the_endpoint_dawdles(play: Play) -> None:
     with talking(play, timeout_s=SHORT_S) as (server, endpoint):
         with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):

@@ -16,8 +16,10 @@ from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.settings import SettingsError
 from lambdas.webhook import handler
 from tests.endpoint import EndpointServer, answer
-from tests.unit.lambdas.support import BUCKET, LambdaContext, message, sqs_event
+from tests.unit.lambdas.support import ALARM, BUCKET, LambdaContext, figures, message, sqs_event
 from tests.unit.lambdas.webhook.test_service import KEY, SOURCE, alarm, contract_with
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 class Context(LambdaContext):
@@ -75,6 +77,31 @@ def test_what_is_delivered_is_acknowledged_and_what_is_not_comes_again(server: E
     # The next invocation has the same connection.
     assert handler.handle(sqs_event(now("3")), Context()) == {"batchItemFailures": []}
     assert server.connections == 1
+
+
+@pytest.mark.usefixtures("deployed")
+def test_the_figures_of_an_invocation_are_in_its_log_and_so_is_what_did_not_arrive(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    old = replace(alarm("3", expirytime="2026-01-01T00:00:00Z", traceparent=TRACE), route="urgent-alarms")
+    failing = replace(alarm("2", traceparent=TRACE), sent_at_ms=system_clock(), route="urgent-alarms")
+    handler.handle(sqs_event(now("1"), failing, old, message("m4", "no event")), Context())
+    assert figures(capsys.readouterr().out) == {
+        "Messages": 4,
+        "Delivered": 1,
+        "Retried": 1,
+        "Expired": 1,
+        "DeadLettered": 1,
+    }
+    said = {each["message_id"]: each for each in map(vars, caplog.records) if "reason" in each}
+    assert {id: line["reason"] for id, line in said.items()} == {
+        "m2": "endpoint_failed",
+        "m3": "expirytime",
+        "m4": "not_json",
+    }
+    for line in (said["m2"], said["m3"]):
+        assert (line["event_source"], line["event_type"]) == ("/homes/1", ALARM)
+        assert (line["traceparent"], line["route"]) == (TRACE, "urgent-alarms")
 
 
 @pytest.mark.usefixtures("deployed")

@@ -35,10 +35,11 @@ TIMEOUT_S = 5
 SOURCE = "alarm-centre.inbox"
 
 
-def contract_with(**webhook: Any) -> Contract:
+def contract_with(expiry_s: int | None = None, **webhook: Any) -> Contract:
     document = json.loads(load_contract().canonical)
     settings = {"timeout_s": TIMEOUT_S, "give_up_after_s": 600, **webhook}
-    document["participants"]["alarm-centre"]["inbox"] = {"webhook": settings, "max_receives": 50}
+    inbox = {"webhook": settings, "max_receives": 50}
+    document["participants"]["alarm-centre"]["inbox"] = inbox | ({"expiry_s": expiry_s} if expiry_s else {})
     return compile_contract(document, "test")
 
 
@@ -256,6 +257,13 @@ def test_an_expired_event_is_not_delivered_and_recorded(hook: Hook) -> None:
     assert not failed
     assert not server.received
     assert hook.outcomes() == [("1", "expired", "expirytime", None)]
+
+
+def test_what_waited_longer_than_the_inbox_allows_is_not_delivered(hook: Hook) -> None:
+    failed, server = handed_over(hook, alarm("1", age_s=59), alarm("2", age_s=60), expiry_s=60)
+    assert not failed
+    assert [parse_event(each.body).id for each in server.received] == ["1"]
+    assert hook.outcomes() == [("1", "delivered", None, 204), ("2", "expired", "channel_expiry", None)]
 
 
 def test_what_is_no_event_is_a_dead_letter_with_its_bytes(hook: Hook) -> None:
