@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aws_cdk import Aws
+from aws_cdk import Aws, Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
@@ -30,6 +30,9 @@ class EveryMinute(Construct):
         is_enabled: bool,
     ) -> None:
         super().__init__(scope, id)
+        # The schedule only hands a call over. Lambda would repeat one that fails twice, and one that is
+        # throttled for six hours: old calls in a burst, beside the new ones.
+        function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
         role = service_role(
             self,
             "Role",
