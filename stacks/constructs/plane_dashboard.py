@@ -12,7 +12,14 @@ from constructs import Construct
 from stacks.config import Environment
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.figure_watches import figure
-from stacks.constructs.watch import AUDIT_METRICS, audit_metric, function_metric, queue_metric, rule_metric
+from stacks.constructs.watch import (
+    AUDIT_METRICS,
+    audit_metric,
+    audits,
+    function_metric,
+    queue_metric,
+    rule_metric,
+)
 
 _HALF: Final = 12
 _MINUTE: Final = Duration.minutes(1)
@@ -96,7 +103,7 @@ class PlaneDashboard(Construct):
                 ],
                 [
                     _graph("Executions at once", _of(functions, "ConcurrentExecutions", "Maximum")),
-                    _graph("Audit", (audit_metric(environment, each) for each in AUDIT_METRICS)),
+                    _graph("Audit", _verdicts(environment)),
                 ],
                 [
                     _graph("Down to devices", (_total(downlinks, each) for each in _DOWN)),
@@ -104,6 +111,10 @@ class PlaneDashboard(Construct):
                 ],
             ],
         )
+
+
+def _verdicts(environment: Environment) -> Iterable[cloudwatch.Metric]:
+    return (audit_metric(environment, audit, each) for audit in audits(environment) for each in AUDIT_METRICS)
 
 
 def _delays(routers: Iterable[str]) -> Iterable[cloudwatch.Metric]:

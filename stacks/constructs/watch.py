@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,11 @@ _DAY: Final = Duration.days(1)
 
 AUDIT_METRICS: Final = ("lost", "findings", "quarantined")
 """Totals of the delivery audit that are metrics, called as in its report; all of them should be 0."""
+
+AUDIT: Final = "audit"
+AUDIT_TODAY: Final = "audit-today"
+"""The audit of yesterday, and the one of the day so far. Their metrics are apart: the hourly verdicts on
+today would hide that nobody has audited yesterday."""
 
 COMPACTION_METRICS: Final = ("failed",)
 """Totals of the compaction that are metrics; they should be 0."""
@@ -93,14 +98,15 @@ def of_ingest_errors(queue_name: str) -> Watch:
 
 
 def of_audit(environment: Environment) -> Iterator[Watch]:
-    """Of the delivery audit's verdict on a day; that there is none is bad where it should start by itself."""
-    for name in ("findings", "quarantined"):
-        yield Watch(
-            name=environment.resource_name(f"audit-{name}"),
-            metric=audit_metric(environment, name),
-            is_silence_bad=environment.audit.schedule is not None,
-            remedy="The audit's report.json lists them; without one, look at the job's runs.",
-        )
+    """Of the delivery audit's verdicts; none on yesterday is bad where that audit should start by itself."""
+    for audit in audits(environment):
+        for name in ("findings", "quarantined"):
+            yield Watch(
+                name=environment.resource_name(f"{audit}-{name}"),
+                metric=audit_metric(environment, audit, name),
+                is_silence_bad=audit == AUDIT and environment.audit.schedule is not None,
+                remedy="The audit's report.json lists them; without one, look at the job's runs.",
+            )
 
 
 def of_compaction(environment: Environment) -> Iterator[Watch]:
@@ -147,14 +153,19 @@ def rule_metric(name: str, metric: str) -> cloudwatch.Metric:
     )
 
 
-def audit_namespace(environment: Environment) -> str:
-    """Where the audit's metrics stand."""
-    return f"{PROJECT}/{environment.name}/audit"
+def audits(environment: Environment) -> Sequence[str]:
+    """Which audits `environment` has."""
+    return (AUDIT,) if environment.audit_today is None else (AUDIT, AUDIT_TODAY)
 
 
-def audit_metric(environment: Environment, metric: str) -> cloudwatch.Metric:
+def audit_namespace(environment: Environment, audit: str) -> str:
+    """Where the metrics of `audit` stand."""
+    return f"{PROJECT}/{environment.name}/{audit}"
+
+
+def audit_metric(environment: Environment, audit: str, metric: str) -> cloudwatch.Metric:
     """One of `AUDIT_METRICS`, of a day."""
-    return _total(audit_namespace(environment), metric)
+    return _total(audit_namespace(environment, audit), metric)
 
 
 def compaction_namespace(environment: Environment) -> str:

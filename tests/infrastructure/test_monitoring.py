@@ -166,13 +166,31 @@ def test_no_verdict_is_no_good_news_where_the_audit_starts_by_itself(
     assert local.of("AWS::Glue::Trigger") == []
 
 
-def test_production_also_audits_the_day_so_far(prod: Templates) -> None:
-    found = {each.find("Name"): each for each in prod.of("AWS::Glue::Trigger")}
-    assert found["eventplane-prod-delivery-audit"].find("Schedule") == "cron(30 2 * * ? *)"
-    today = found["eventplane-prod-delivery-audit-today"]
-    assert today.find("Schedule") == "cron(10 1-23 * * ? *)"
-    (action,) = today.find("Actions")
-    assert (action["JobName"], action["Arguments"]) == ("eventplane-prod-delivery-audit", {"--DATE": "today"})
+def test_production_also_audits_the_day_so_far_by_a_job_of_its_own(prod: Templates) -> None:
+    started = {
+        trigger.find("Actions")[0]["JobName"]: trigger.find("Schedule")
+        for trigger in prod.of("AWS::Glue::Trigger")
+    }
+    assert started["eventplane-prod-delivery-audit"] == "cron(30 2 * * ? *)"
+    assert started["eventplane-prod-audit-today"] == "cron(10 1-23 * * ? *)"
+    days = {each.find("Name"): each.find("DefaultArguments", "--DATE") for each in prod.of("AWS::Glue::Job")}
+    assert days["eventplane-prod-delivery-audit"] == "yesterday"
+    assert days["eventplane-prod-audit-today"] == "today"
+
+
+def test_the_verdicts_on_today_do_not_hide_that_yesterday_has_none(prod: Templates) -> None:
+    logs = {each.id: each.find("LogGroupName") for each in prod.of("AWS::Logs::LogGroup")}
+    fed_by: dict[str, set[str]] = {}
+    for each in prod.of("AWS::Logs::MetricFilter"):
+        (transformation,) = each.find("MetricTransformations")
+        group = logs[each.find("LogGroupName")["Ref"]]
+        fed_by.setdefault(transformation["MetricNamespace"], set()).add(group)
+    assert fed_by["eventplane/prod/audit"] == {"/aws-glue/jobs/eventplane-prod-delivery-audit/output"}
+    assert fed_by["eventplane/prod/audit-today"] == {"/aws-glue/jobs/eventplane-prod-audit-today/output"}
+    silence = {each.find("AlarmName"): each.find("TreatMissingData") for each in prod.of(ALARM)}
+    for name in ("findings", "quarantined"):
+        assert silence[f"eventplane-prod-audit-{name}"] == "breaching"
+        assert silence[f"eventplane-prod-audit-today-{name}"] == "notBreaching"
 
 
 def test_one_dashboard_shows_every_queue_and_function(templates: Templates) -> None:
