@@ -24,6 +24,9 @@ from stacks.constructs.watch import (
 _HALF: Final = 12
 _MINUTE: Final = Duration.minutes(1)
 
+_MOST_ALARMS: Final = 100
+"""CloudWatch refuses a dashboard with more of them in one widget."""
+
 # Figures of the functions, by the names in lambdas/common/metrics.py; a test compares them.
 _DELAYS: Final = ("UrgentDeliveryDelay", "DeliveryDelay")
 _OUTCOMES: Final = ("Delivered", "DeadLettered", "Expired", "Dropped", "Unrouted", "NotWanted", "Retried")
@@ -58,15 +61,7 @@ class PlaneDashboard(Construct):
             "Dashboard",
             dashboard_name=environment.resource_name("plane"),
             widgets=[
-                [
-                    _widget(
-                        cloudwatch.AlarmStatusWidget(
-                            title="Alarms",
-                            alarms=[cast("cloudwatch.IAlarm", alarm) for alarm in alarms],
-                            width=2 * _HALF,
-                        )
-                    )
-                ],
+                *([each] for each in _states(alarms)),
                 [
                     _graph("Publishes by rule", (rule_metric(each, "TopicMatch") for each in rules)),
                     _graph(
@@ -110,6 +105,18 @@ class PlaneDashboard(Construct):
                     _graph("Spans for the collector", (_total(routers, each) for each in _SPANS)),
                 ],
             ],
+        )
+
+
+def _states(alarms: Sequence[cloudwatch.Alarm]) -> Iterable[cloudwatch.IWidget]:
+    for first in range(0, len(alarms), _MOST_ALARMS):
+        some = alarms[first : first + _MOST_ALARMS]
+        yield _widget(
+            cloudwatch.AlarmStatusWidget(
+                title=f"Alarms {first + 1} to {first + len(some)}",
+                alarms=[cast("cloudwatch.IAlarm", alarm) for alarm in some],
+                width=2 * _HALF,
+            )
         )
 
 

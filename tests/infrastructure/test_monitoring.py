@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -199,6 +200,17 @@ def test_one_dashboard_shows_every_queue_and_function(templates: Templates) -> N
     for type, name in (("AWS::SQS::Queue", "QueueName"), ("AWS::Lambda::Function", "FunctionName")):
         for each in templates.of(type):
             assert each.find(name) in body or each.find(name).endswith("-replies")
+
+
+def test_the_dashboard_shows_every_alarm_in_widgets_that_cloudwatch_takes(templates: Templates) -> None:
+    (dashboard,) = templates.of("AWS::CloudWatch::Dashboard")
+    parts = dashboard.find("DashboardBody")["Fn::Join"][1]
+    body = json.loads(
+        "".join(each if isinstance(each, str) else next(iter(each.values()))[0] for each in parts)
+    )
+    shown = [each["properties"]["alarms"] for each in body["widgets"] if each["type"] == "alarm"]
+    assert all(1 <= len(each) <= 100 for each in shown)
+    assert sorted(chain.from_iterable(shown)) == sorted(each.id for each in templates.of(ALARM))
 
 
 def test_the_dashboard_shows_figures_that_functions_write(templates: Templates) -> None:
