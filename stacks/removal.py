@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.errors import EventPlaneError
 from stacks.deployment import Deployment, PlannedStack, planned_stacks
 
-_BOXES = ("-inbox", "-outbox")
+_BOXES = ("-inbox", "-outbox", "-replies")
 
 
 class RemovalError(EventPlaneError):
@@ -44,8 +44,8 @@ def problems(leaving: Collection[LeavingQueue]) -> Iterator[str]:
     for queue in leaving:
         if queue.is_written:
             yield (
-                f"{queue.name}: its participant was not retired; put it back with `retired: true`, deploy, "
-                "and remove it once its queues are empty"
+                f"{queue.name}: routers may still write to it; put back what left the contract, with "
+                "`retired: true` on its participant, deploy, and remove it once its queues are empty"
             )
         elif queue.messages:
             yield f"{queue.name}: {queue.messages} message(s) are left; let them be read, or move them, first"

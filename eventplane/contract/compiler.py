@@ -19,6 +19,7 @@ from eventplane.contract.model import Contract, EventType, Participant, Particip
 from eventplane.contract.reader import Section
 from eventplane.contract.replies import REPLIES, replies_channel, with_reply_routes
 from eventplane.contract.sends import read_asks, read_sends
+from eventplane.own_services import DOWNLINK, leads_down
 
 
 def compile_contract(document: object, origin: str) -> Contract:
@@ -164,6 +165,12 @@ def _place_of(destination: str, section: Section, participants: Mapping[str, Par
     if target.kind is ParticipantKind.CLOUD_SERVICE:
         return Place.CLOUD
     if target.kind is ParticipantKind.DEVICE and box == "inbox":
+        if DOWNLINK in participants and not leads_down(participants):
+            section.fault(
+                "to",
+                f"{DOWNLINK!r}, which brings events there, is retired",
+                "remove the route, or `retired` from the participant",
+            )
         return Place.CLOUD
     return Place.DEVICE
 
