@@ -65,17 +65,14 @@ class RoutingStack(PlaneStack):
         if device_inbox is not None and leads_down(contract.participants):
             destinations[device.inbox.address] = device_inbox
         size = environment.router
-        sources = {
-            "Device": (device.name, size, device.outbox, ingest),
-            "DeviceUrgent": (
-                f"{device.name}-urgent",
-                environment.urgent_router,
-                device.outbox,
-                urgent_ingest,
-            ),
-        } | {name: (each.name, size, each.outbox, outboxes[name]) for name, each in services.items()}
+        urgent = environment.urgent_router
+        sources = [
+            ("Device", device.name, size, device.outbox, ingest),
+            ("DeviceUrgent", f"{device.name}-urgent", urgent, device.outbox, urgent_ingest),
+            *((name, each.name, size, each.outbox, outboxes[name]) for name, each in services.items()),
+        ]
         code = function_code(FOLDER, contract)
-        for name, (function, size, channel, queue) in sources.items():
+        for name, function, size, channel, queue in sources:
             RouterFunction(
                 self,
                 f"{name}Router",
