@@ -74,6 +74,17 @@ def statements(resource: Resource) -> Iterator[dict[str, Any]]:
             yield from document["Statement"]
 
 
+def granted(templates: Templates, role: Resource) -> dict[str, list[str]]:
+    """What a role may do, and to what, by its own policies and those attached to it."""
+    attached = [each for each in templates.of("AWS::IAM::Policy") if {"Ref": role.id} in each.find("Roles")]
+    found: dict[str, list[str]] = {}
+    for holder in (role, *(each for each in attached if each.stack == role.stack)):
+        for statement in statements(holder):
+            for action in words(statement["Action"]) if "Resource" in statement else []:
+                found.setdefault(action, []).extend(words(statement["Resource"]))
+    return found
+
+
 def words(value: Any) -> list[str]:
     """A value that may be one or a list, as texts; intrinsic functions as their JSON."""
     values = value if isinstance(value, list) else [value]
