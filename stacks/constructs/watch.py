@@ -32,7 +32,8 @@ COMPACTION_METRICS: Final = ("failed",)
 class Watch:
     """An alarm called `name` while `metric` is above `threshold` for `periods` of its periods.
 
-    `remedy` is what the alarm tells. Silence is good news unless `is_silence_bad`.
+    `remedy` is what the alarm tells. Silence is good news unless `is_silence_bad`; one that `is_least` is on
+    while the metric is below `threshold`.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Watch:
     threshold: float = 0
     periods: int = 1
     is_silence_bad: bool = False
+    is_least: bool = False
 
 
 def of_queue(queue: DurableQueue) -> Iterator[Watch]:
@@ -58,7 +60,8 @@ def of_queue(queue: DurableQueue) -> Iterator[Watch]:
         metric=queue_metric(
             queue.dead_letters_name, "ApproximateNumberOfMessagesVisible", "Maximum", _MINUTE
         ),
-        remedy="Messages failed time and again. Find the cause, then redrive: they are kept for 14 days.",
+        remedy="Messages failed time and again. Find the cause, then redrive: they are kept for 14 days from "
+        "when they were first sent.",
     )
 
 
@@ -74,6 +77,19 @@ def of_function(name: str) -> Iterator[Watch]:
         metric=function_metric(name, "Throttles"),
         periods=3,
         remedy="The account's concurrency is used up; throttled messages spend receives. Raise the quota.",
+    )
+
+
+def of_schedule(name: str) -> Watch:
+    """Of the function called `name`, which is called every minute."""
+    return Watch(
+        name=f"{name}-calls",
+        metric=function_metric(name, "Invocations"),
+        threshold=1,
+        periods=3,
+        is_silence_bad=True,
+        is_least=True,
+        remedy="It should be called every minute and is not: see its schedules and the role that they have.",
     )
 
 

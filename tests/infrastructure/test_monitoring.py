@@ -83,6 +83,22 @@ def test_every_function_and_rule_has_its_alarms(templates: Templates) -> None:
     assert any(metric == "NumberOfMessagesSent" and "ingest-errors" in name for metric, name in found)
 
 
+def test_somebody_is_told_when_a_function_with_a_schedule_is_not_called(
+    templates: Templates, local: Templates
+) -> None:
+    called = {
+        each.find("Target", "Arn")["Fn::GetAtt"][0] for each in templates.of("AWS::Scheduler::Schedule")
+    }
+    names = {each.find("FunctionName") for each in templates.of("AWS::Lambda::Function") if each.id in called}
+    found = {name: each for (metric, name), each in alarms(templates).items() if metric == "Invocations"}
+    assert names
+    assert set(found) == (set() if templates is local else names)
+    for alarm in found.values():
+        assert (alarm.find("Statistic"), alarm.find("Threshold")) == ("Sum", 1)
+        assert alarm.find("ComparisonOperator") == "LessThanThreshold"
+        assert alarm.find("TreatMissingData") == "breaching"
+
+
 def test_no_alarm_watches_what_is_not_there(templates: Templates) -> None:
     names = {
         each.find(name)
