@@ -24,7 +24,7 @@ from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.subscribers_function import SubscribersFunction, sink_variables
 from stacks.constructs.webhook_function import WEBHOOK_FOLDER
-from stacks.constructs.webhook_secret import allow_read
+from stacks.constructs.webhook_secret import allow_read_secret
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
 
@@ -59,7 +59,7 @@ class SubscriptionsStack(PlaneStack):
             source=None,
             statements=[
                 allow_table(self, environment=environment, name=TABLE, actions=_ACTIONS),
-                allow_read(self, environment=environment, participant=SUBSCRIBERS),
+                allow_read_secret(self, environment=environment, participant=SUBSCRIBERS),
             ],
             variables={
                 **sink_variables(environment),

@@ -27,6 +27,6 @@ def table_name(environment: Environment) -> str:
     return environment.resource_name(_NAME)
 
 
-def allow_read(scope: Construct, *, environment: Environment) -> iam.PolicyStatement:
+def allow_read_contracts(scope: Construct, *, environment: Environment) -> iam.PolicyStatement:
     """A statement for a role in `scope` that may read the table."""
     return allow_table(scope, environment=environment, name=_NAME, actions=["dynamodb:GetItem"])

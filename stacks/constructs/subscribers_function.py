@@ -70,7 +70,7 @@ class SubscribersFunction(Construct):
             statements=[
                 allow_send(environment=environment, queues=[outbox, last_resort]),
                 allow_subscriptions(self, environment=environment),
-                webhook_secret.allow_read(self, environment=environment, participant=SUBSCRIBERS),
+                webhook_secret.allow_read_secret(self, environment=environment, participant=SUBSCRIBERS),
                 allow_folders(
                     self,
                     environment=environment,

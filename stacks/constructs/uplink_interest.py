@@ -49,7 +49,7 @@ class UplinkInterest(Construct):
             size=environment.downlink.reconciler,
             source=None,
             statements=[
-                contract_table.allow_read(self, environment=environment),
+                contract_table.allow_read_contracts(self, environment=environment),
                 allow_subscriptions(self, environment=environment),
                 allow_desired(
                     self, environment=environment, actions=["dynamodb:GetItem", "dynamodb:PutItem"]

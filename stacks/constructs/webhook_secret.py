@@ -47,7 +47,7 @@ def secret_name(environment: Environment, participant: str) -> str:
     return environment.resource_name(f"{participant}-webhook")
 
 
-def allow_read(scope: Construct, *, environment: Environment, participant: str) -> iam.PolicyStatement:
+def allow_read_secret(scope: Construct, *, environment: Environment, participant: str) -> iam.PolicyStatement:
     """A statement for a role that may read the keys of the webhook of `participant`."""
     arn = Stack.of(scope).format_arn(
         service="secretsmanager",
