@@ -94,7 +94,7 @@ def of_schedule(name: str) -> Watch:
 
 
 def of_rule(name: str) -> Iterator[Watch]:
-    """Of the IoT rule called `name`; what fails in an action is `of_ingest_errors`."""
+    """Of the IoT rule called `name`; what fails in an action comes to a queue that is watched."""
     remedies = {
         "RuleNotFound": "Devices publish to a rule that is gone: what they send is lost. Deploy it again.",
         "RuleMessageThrottled": "IoT Core's quota of rule evaluations is used up. Raise it.",
@@ -105,7 +105,7 @@ def of_rule(name: str) -> Iterator[Watch]:
 
 
 def of_ingest_errors(queue_name: str) -> Watch:
-    """A rule's action failed: the error action sent the payload to the queue called `queue_name`."""
+    """An ingest rule's action failed: the error action sent the payload to the queue called `queue_name`."""
     return Watch(
         name=f"{queue_name}-received",
         metric=queue_metric(queue_name, "NumberOfMessagesSent", "Sum", _FIVE_MINUTES),
