@@ -10,7 +10,6 @@ from constructs import Construct
 
 from eventplane.auditor import AUDITOR
 from eventplane.contract import Contract
-from stacks.config import Environment
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_catalog import ArchiveCatalog
 from stacks.constructs.audit_job import AuditJob
@@ -18,6 +17,7 @@ from stacks.constructs.compaction_job import CompactionJob
 from stacks.constructs.erasure_job import ErasureJob
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.watch import AUDIT, AUDIT_TODAY, audit_namespace
+from stacks.environment import Environment
 from stacks.plane_stack import PlaneStack
 
 

@@ -7,9 +7,9 @@ from constructs import Construct
 
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.own_services import OWN_SERVICES
-from stacks.config import Environment
 from stacks.constructs.client_tables import ClientTables
 from stacks.constructs.participant_policy import ParticipantPolicy
+from stacks.environment import Environment
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
 

@@ -15,13 +15,13 @@ from aws_cdk import aws_iot as iot
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct, IConstruct
 
-from stacks.config import Environment
 from stacks.constructs import watch
 from stacks.constructs.alarm_topic import AlarmTopic
 from stacks.constructs.durable_queue import DurableQueue, queue_name
 from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.figure_watches import of_figures
 from stacks.constructs.plane_dashboard import PlaneDashboard
+from stacks.environment import Environment
 from stacks.messaging_stack import INGEST_ERRORS
 from stacks.plane_stack import PlaneStack
 

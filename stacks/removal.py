@@ -56,7 +56,7 @@ def leaving_queues(deployment: Deployment, planned: Collection[PlannedStack]) ->
     kept = {queue for stack in planned for queue in stack.queues}
     retired = {name for stack in planned for name in deployment.retired(stack.name)}
     for stack in planned:
-        # Project and environment, as in the stack's own name (stacks/config.py): eventplane-dev-messaging.
+        # Project and environment, as in the stack's own name: eventplane-dev-messaging.
         prefix = "-".join(stack.name.split("-")[:2]) + "-"
         for url in deployment.queue_urls(stack.name):
             full_name = url.rsplit("/", 1)[-1]

@@ -13,7 +13,6 @@ from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST
 from eventplane.topics import urgent_rule
 from eventplane.uplink_interest import OPERATIONS
-from stacks.config import Environment
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_writer import ArchiveWriter
 from stacks.constructs.device_policy import DevicePolicy
@@ -28,6 +27,7 @@ from stacks.constructs.replay_function import ReplayFunction
 from stacks.constructs.router_function import FOLDER, RouterFunction
 from stacks.constructs.uplink_interest import UplinkInterest
 from stacks.constructs.webhook_function import WEBHOOK_FOLDER, WebhookFunction
+from stacks.environment import Environment
 from stacks.messaging_stack import INGEST_ERRORS, TAP
 from stacks.names import RETIRED_OUTPUT, pascal
 from stacks.plane_stack import PlaneStack

@@ -15,7 +15,6 @@ from constructs import Construct
 from eventplane.contract import Contract, Participant, ParticipantKind
 from eventplane.contract.subscription import TABLE
 from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
-from stacks.config import Environment
 from stacks.constructs.archive import find_archive
 from stacks.constructs.durable_table import allow_table
 from stacks.constructs.function_assets import DependenciesLayer, function_code
@@ -25,6 +24,7 @@ from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.subscribers_function import SubscribersFunction, sink_variables
 from stacks.constructs.webhook_function import WEBHOOK_FOLDER
 from stacks.constructs.webhook_secret import allow_read_secret
+from stacks.environment import Environment
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
 

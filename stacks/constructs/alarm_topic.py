@@ -12,9 +12,9 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.customer_key import find_key
 from stacks.constructs.watch import Watch
+from stacks.environment import Environment
 from stacks.findings import PLAIN_HTTP, accept
 
 

@@ -12,10 +12,10 @@ from eventplane.archive_layout import AUDIT
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
 from stacks.archive_settings import JobSize
-from stacks.config import Environment
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.glue_job import GlueJob
 from stacks.constructs.watch import AUDIT_METRICS
+from stacks.environment import Environment
 
 VERDICT: Final = "audit_totals"
 """What the job calls the member of its last line that has the totals (glue_jobs/delivery_audit/main.py)."""

@@ -8,9 +8,9 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.contract import interest, subscription
-from stacks.config import Environment
 from stacks.constructs.client_tables import allow_interest, allow_subscriptions
 from stacks.constructs.contract_table import allow_read_contracts, table_name
+from stacks.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)

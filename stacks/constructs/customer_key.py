@@ -8,8 +8,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.service_role import allow
+from stacks.environment import Environment
 
 
 def find_key(scope: Construct, environment: Environment) -> kms.IKey | None:

@@ -13,9 +13,9 @@ from constructs import Construct
 
 from eventplane import resource_names
 from eventplane.contract import Priority
-from stacks.config import Environment
 from stacks.constructs.customer_key import find_key
 from stacks.constructs.service_role import allow
+from stacks.environment import Environment
 from stacks.findings import PLAIN_HTTP, accept
 
 DEAD_LETTER_RETENTION: Final = Duration.days(14)

@@ -11,8 +11,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.service_role import allow, service_role
+from stacks.environment import Environment
 
 
 class EveryMinute(Construct):

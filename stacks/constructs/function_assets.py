@@ -15,7 +15,7 @@ from constructs import Construct
 
 from eventplane.contract import Contract
 from stacks.bundling import ROOT, compile_bytecode, copy_packages, installed, local_bundling
-from stacks.config import Environment
+from stacks.environment import Environment
 
 RUNTIME: Final = lambda_.Runtime.PYTHON_3_11
 

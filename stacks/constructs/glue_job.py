@@ -16,10 +16,10 @@ from constructs import Construct
 
 from stacks.archive_settings import JobSize
 from stacks.bundling import ROOT, copy_packages, local_bundling
-from stacks.config import Environment
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.customer_key import allow_key
 from stacks.constructs.service_role import allow, service_role
+from stacks.environment import Environment
 from stacks.findings import accept
 
 GLUE_VERSION: Final = "5.1"

@@ -8,12 +8,12 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.contract import Channel, Participant, interest, subscription
-from stacks.config import Environment
 from stacks.constructs.client_tables import FILTER, allow_interest, allow_own_items, allow_subscriptions
 from stacks.constructs.contract_table import allow_read_contracts
 from stacks.constructs.customer_key import allow_key
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.service_role import allow
+from stacks.environment import Environment
 
 _READ = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes")
 _ITEMS = (

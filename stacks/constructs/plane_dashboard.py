@@ -9,7 +9,6 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.figure_watches import figure
 from stacks.constructs.watch import (
@@ -20,6 +19,7 @@ from stacks.constructs.watch import (
     queue_metric,
     rule_metric,
 )
+from stacks.environment import Environment
 
 _HALF: Final = 12
 _MINUTE: Final = Duration.minutes(1)

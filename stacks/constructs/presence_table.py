@@ -9,8 +9,8 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.durable_table import allow_table, durable_table, number, text
+from stacks.environment import Environment
 
 NAME: Final = "presence"
 

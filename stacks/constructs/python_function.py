@@ -12,11 +12,12 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from stacks.config import Environment, FunctionSize
 from stacks.constructs.customer_key import allow_key, needs_key
 from stacks.constructs.function_assets import RUNTIME, architecture
 from stacks.constructs.service_role import allow, service_role
+from stacks.environment import Environment
 from stacks.findings import accept
+from stacks.function_size import FunctionSize
 from stacks.tracing_settings import TracingSettings
 
 

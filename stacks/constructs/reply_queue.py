@@ -7,8 +7,8 @@ from constructs import Construct
 
 from eventplane.contract import Channel
 from eventplane.resource_names import channel_queue
-from stacks.config import Environment
 from stacks.constructs.durable_queue import encrypted_queue, queue_name
+from stacks.environment import Environment
 from stacks.findings import accept
 
 _VISIBILITY = Duration.seconds(30)

@@ -9,8 +9,8 @@ from typing import Final
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from stacks.config import PROJECT, Environment
 from stacks.constructs.durable_queue import DurableQueue
+from stacks.environment import PROJECT, Environment
 
 _MINUTE: Final = Duration.minutes(1)
 _FIVE_MINUTES: Final = Duration.minutes(5)

@@ -11,12 +11,12 @@ from constructs import Construct
 
 from eventplane.contract import Channel
 from eventplane.handover import HANDOVERS
-from stacks.config import Environment
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queue_pair import find_channel_dead_letters
 from stacks.constructs.webhook_secret import allow_read_secret, secret_name
+from stacks.environment import Environment
 
 WEBHOOK_FOLDER: Final = "webhook"
 

@@ -10,8 +10,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.service_role import allow
+from stacks.environment import Environment
 from stacks.findings import accept
 
 _KEY_CHARACTERS: Final = 64

@@ -11,7 +11,8 @@ import aws_cdk as cdk
 
 from eventplane.contract import Contract
 from stacks.application import build
-from stacks.config import Environment, environment
+from stacks.config import environment
+from stacks.environment import Environment
 
 NO_BUNDLING = {"aws:cdk:bundling-stacks": []}
 

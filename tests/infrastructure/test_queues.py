@@ -9,7 +9,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind, compile_contract
-from stacks.config import VISIBILITY_FACTOR
+from stacks.function_size import VISIBILITY_FACTOR
 from tests.infrastructure.templates import Resource, Templates, statements, words
 
 QUEUE = "AWS::SQS::Queue"
