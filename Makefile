@@ -150,4 +150,6 @@ device-image-check: device-image ## Run it under Debian's armv7l Python, emulate
 	@python -m benchmarks.device
 
 clean: ## Delete everything that setup, builds and runs made
-	rm -rf .venv .venv-emulator node_modules build cdk.out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-emulator node_modules build cdk.out spark-warehouse metastore_db derby.log \
+	  .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

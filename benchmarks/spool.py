@@ -13,8 +13,8 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 from benchmarks.results import Figure, write
-from edge.recent import KEY_BYTES
 from edge.spool import Arrival, Delivery, Spool
+from eventplane.event_keys import KEY_BYTES
 
 _EVENT_BYTES = 512
 _DESTINATION = "device.outbox"

@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Contract, Route, Transport
 from eventplane.contract.publication import (
     Head,
+    cloud_destinations,
     contract_item,
     head_item,
     head_key,
@@ -46,13 +47,15 @@ class NotDeployedError(PublishError):
 
 
 class DestinationsNotDeployedError(PublishError):
-    """`routes` lead to inboxes without a queue, or with one of the other kind."""
+    """`inboxes` have no queue, or one of the other kind; `routes` lead there."""
 
-    def __init__(self, routes: list[Route]) -> None:
-        wrong = ", ".join(f"{route.name} -> {route.destination}" for route in routes)
+    def __init__(self, inboxes: list[str], routes: list[Route]) -> None:
+        leading = "".join(f", {route.name} -> {route.destination}" for route in routes)
         super().__init__(
-            f"no such queues are deployed: {wrong}; a new participant or another transport needs a deployment"
+            f"no such queues are deployed: {', '.join(inboxes)}{leading}; "
+            "a new participant or another transport needs a deployment"
         )
+        self.inboxes = inboxes
         self.routes = routes
 
 
@@ -132,8 +135,12 @@ class Publisher:
             for address, url in queues.items()
             if url.endswith(".fifo") is (contract.channel(address).transport is Transport.SQS_FIFO)
         }
-        if wrong := unserved(contract, of_a_kind):
-            raise DestinationsNotDeployedError(wrong)
+        # Also where no route leads: participants add routes of their own.
+        missing = {each.address for each in cloud_destinations(contract)} - of_a_kind
+        routes = unserved(contract, of_a_kind)
+        if missing or routes:
+            inboxes = missing | {route.destination for route in routes}
+            raise DestinationsNotDeployedError(sorted(inboxes), routes)
         size = len(contract_item(contract)["compiled"]["B"]) + 100
         if size > MAX_ITEM_BYTES:
             raise TooLargeError(size)
@@ -142,10 +149,11 @@ class Publisher:
         """Put `contract` into force. Raises what `check` raises, and `ConflictError`."""
         self.check(contract)
         before = self.in_force()
+        # First what the head names, so that it never names what is not there; and always, so that a damaged
+        # one is mended.
+        self._dynamodb.put_item(TableName=self._deployment.table, Item=contract_item(contract))
         if before and before.version == contract.version:
             return
-        # First what the head names, so that it never names what is not there.
-        self._dynamodb.put_item(TableName=self._deployment.table, Item=contract_item(contract))
         head = Head(
             base=self._deployment.base,
             version=contract.version,

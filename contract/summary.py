@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventplane.contract import (
-    Channel,
-    Contract,
-    DeliveryGuarantee,
-    Downlink,
-    Ordering,
-    Place,
-    Priority,
-    Problem,
-    SchemaCheck,
-    WhenFull,
-)
+from contract.words import special_text
+from eventplane.contract import Contract, Place, Problem, SchemaCheck
 from eventplane.filter_text import filter_text
 
 _PLACES = {Place.DEVICE: "on the device", Place.CLOUD: "in the cloud"}
@@ -27,7 +17,8 @@ def summary(contract: Contract) -> str:
     for each in contract.participants.values():
         description = f"(retired) {each.description}" if each.retired else each.description
         lines.append(f"  {each.kind:<15} {each.name:<18} {description}")
-        lines += [f"{'':19}{box.box}: {said}" for box in (each.inbox, each.outbox) if (said := _special(box))]
+        said = {box.box: special_text(box) for box in (each.inbox, each.outbox)}
+        lines += [f"{'':19}{box}: {text}" for box, text in said.items() if text]
         if each.asks:
             lines.append(f"{'':19}asks: {', '.join(each.asks)}")
     lines.append(f"event types: {len(contract.event_types)}")
@@ -55,19 +46,3 @@ def warnings_text(warnings: Sequence[Problem]) -> str:
         return ""
     count = f"{len(warnings)} warning{'s' if len(warnings) > 1 else ''}"
     return "\n".join([count, *(f"  {each}" for each in warnings)])
-
-
-def _special(channel: Channel) -> str:
-    """The settings that most channels do not have."""
-    said = [
-        channel.delivery_guarantee if channel.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT else "",
-        channel.priority if channel.priority is not Priority.NORMAL else "",
-        f"ordered by {channel.ordering}" if channel.ordering is not Ordering.NONE else "",
-        f"expires after {channel.expiry_s} s" if channel.expiry_s else "",
-        f"waits up to {channel.batching_delay_ms} ms for a batch" if channel.batching_delay_ms else "",
-        "with receipts" if channel.receipts else "",
-        "events go down as state" if channel.downlink is Downlink.STATE else "",
-        f"a webhook, {channel.webhook.mode}" if channel.webhook else "",
-        "drops the oldest when full" if channel.when_full is WhenFull.DROP_OLDEST else "",
-    ]
-    return ", ".join(each for each in said if each)

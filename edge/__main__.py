@@ -1,8 +1,8 @@
 """`python -m edge --settings FILE [--check]`: the forwarder of one device.
 
 Exit status: 0 stopped by SIGTERM or SIGINT, 2 wrong command line, 74 the spool failed (EX_IOERR), 78 wrong
-settings or contract (EX_CONFIG); anything else is a bug and leaves a traceback. On SIGHUP it reads the
-contract again.
+settings, or a broken contract and none that was in force before (EX_CONFIG); anything else is a bug and
+leaves a traceback. On SIGHUP it reads the contract again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from edge.command_line import end, read_command_line
-from edge.contract_file import read_contract
+from edge.contract_file import last_contract, read_contract
 from edge.daemon import run
 from edge.errors import SettingProblem, SettingsError, SpoolError
 from edge.journal import start_logging
@@ -40,11 +40,15 @@ def main() -> int:
     contract = read_contract(settings.contract)
     if "--check" in flags:
         return _check(settings, contract)
+    refused = None
     if isinstance(contract, SettingProblem):
-        return _refuse([contract])
+        refused, last = contract, last_contract(settings.spool)
+        if last is None:
+            return _refuse([refused])
+        contract = last
     start_logging(settings.log_level, environment)
     try:
-        run(settings, contract, environment)
+        run(settings, contract, environment, refused)
     except SpoolError as error:
         _log.critical("%s", error)
         return os.EX_IOERR

@@ -90,9 +90,12 @@ class Assembly:
             self._around.cloud.reset("the contract changed the uplink", now)
             self._outgoing.retire(before.device.outbox.address)
             self._make_uplink(contract.device.outbox)
-        self._follow(contract)
-        if set(local_topics(contract)) != set(local_topics(before)):
+        resubscribes = set(local_topics(contract)) != set(local_topics(before))
+        if resubscribes:
+            # First: what follows reads the spool, and may find it damaged.
             self._around.local.reset("the contract changed the subscriptions", now)
+        self._follow(contract)
+        if resubscribes:
             self.rewind_inboxes()
 
     def rewind_inboxes(self) -> None:

@@ -74,6 +74,11 @@ class Collector:
         self._certificate = certificate
         self._started = started
 
+    def refuse_contract(self) -> None:
+        """The contract file, or what came down, cannot be used; another one is in force."""
+        self.reloads_refused += 1
+        self.last_reload_refused = True
+
     def look(self, now: float) -> bool:
         """Note which links changed since the last look; whether one did."""
         changed = [each.look(now) for each in self._links.values()]
@@ -83,8 +88,7 @@ class Collector:
         """What the watchdog looks at."""
         uplink = self.contract.device.outbox.address
         waiting = sum(self._forwarder.spool.pending(uplink, each.rank) for each in Priority)
-        acknowledged = self._forwarder.counts.acknowledged
-        return Progress(self._links[LinkName.CLOUD].standing, acknowledged, waiting)
+        return Progress(self._links[LinkName.CLOUD].standing, self._forwarder.counts.answered, waiting)
 
     def collect(self, now: float) -> Figures:
         """The figures now, monotonic seconds."""

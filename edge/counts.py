@@ -25,8 +25,8 @@ class Counts:
     """`dead_letters` by reason, `descended` (what came down from the cloud) by answer or reason, `discards`
     by outcome and reason, `refused` for want of room, `sent_unstored` deliveries made of such events,
     `unwanted` deliveries that a reader without interest was spared.
-    Publishes to the cloud are `published`, with their events and payload bytes, repetitions included, and
-    `acknowledged`.
+    Publishes to the cloud are `published`, with their events and payload bytes, repetitions included; those
+    `answered` were refused or `acknowledged`.
 
     `not_stored` is what the next report has to tell, `untold` how much of it and of the discards is a loss.
     """
@@ -40,6 +40,7 @@ class Counts:
     published: int = 0
     published_events: int = 0
     published_bytes: int = 0
+    answered: int = 0
     acknowledged: int = 0
     not_stored: Counter[NotStored] = field(default_factory=Counter)
     untold: int = 0

@@ -11,7 +11,9 @@ from time import monotonic
 
 from edge.certificate import CertificateFile
 from edge.collector import Collector
+from edge.contract_file import keep_contract
 from edge.downlink.contract_update import contract_in_force
+from edge.errors import SettingProblem
 from edge.figures import heartbeat
 from edge.forwarder import Forwarder
 from edge.health.pages import pages
@@ -30,13 +32,24 @@ from eventplane.contract import Contract
 _log = logging.getLogger(__name__)
 
 
-def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) -> None:
-    """Forward until a signal comes. Raises `SpoolError`."""
+def run(
+    settings: Settings,
+    contract: Contract,
+    environment: Mapping[str, str],
+    refused: SettingProblem | None = None,
+) -> None:
+    """Forward until a signal comes, by `contract` unless another one came down. Raises `SpoolError`.
+
+    `refused` is why the contract file is not the one to go by.
+    """
     mailbox: Mailbox[Posted] = Mailbox()
     _listen_to_signals(mailbox)
     with _spool(settings) as spool:
         delivered = contract_in_force(settings.contract, spool, contract.name)
         contract = delivered if isinstance(delivered, Contract) else contract
+        if refused:
+            _log.error("contract %s, which is known from before, is in force: %s", contract.version, refused)
+        keep_contract(contract, settings.spool)
         _log.info(
             "thing %s, contract %s, spool epoch %s at sequence %d",
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
@@ -56,8 +69,17 @@ def run(settings: Settings, contract: Contract, environment: Mapping[str, str]) 
         identity = settings.cloud.identity
         certificate = CertificateFile(identity.certificate) if identity else None
         collector = Collector(settings.thing, contract, forwarder, local, cloud, certificate, monotonic())
+        if refused:
+            collector.refuse_contract()
+
+        def read_again() -> Contract | SettingProblem:
+            found = contract_in_force(settings.contract, forwarder.spool, collector.contract.name)
+            if isinstance(found, Contract):
+                keep_contract(found, settings.spool)
+            return found
+
         options = MonitorOptions(
-            lambda: contract_in_force(settings.contract, forwarder.spool, collector.contract.name),
+            read_again,
             Thresholds(settings.health.urgent_age_s, settings.health.normal_age_s),
             settings.cloud.puback_timeout_s,
         )

@@ -64,8 +64,9 @@ class Figures:
     refused: int = 0
     """Messages that found the spool full; their senders keep them."""
     sent_unstored: int = 0
-    unwanted: int = 0
     """Deliveries of urgent ones among them that were made from memory."""
+    unwanted: int = 0
+    """Deliveries spared because nobody at their end handles such events."""
     publishes: int = 0
     published_events: int = 0
     published_bytes: int = 0

@@ -8,8 +8,8 @@ for anything but its own destination.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from edge.assembly import Assembly, Surroundings
 from edge.counts import Counts
@@ -103,14 +103,14 @@ class Forwarder:
             self._recover(error)
             # Nothing of them is kept yet, and nobody will report them again.
             turn = self._take_in(messages, now)
-        self._confirm(turn)
-        if self._next_contract is not None:
-            self.reload(self._next_contract)
-        try:
+        with self._recovering():
+            self._confirm(turn)
+            # Before another contract is in force, which may not know who asks.
             self._answer(turn.questions)
+        with self._recovering():
+            if self._next_contract is not None:
+                self.reload(self._next_contract)
             self._send(now)
-        except SpoolCorruptError as error:
-            self._recover(error)
 
     def reload(self, contract: Contract) -> None:
         """Work under `contract` from the next turn on; what is stored stays stored."""
@@ -161,6 +161,14 @@ class Forwarder:
                 break
             self.turn(self._wait(left))
         self._cloud.close(_CLOSE_S)
+
+    @contextmanager
+    def _recovering(self) -> Iterator[None]:
+        """What comes after a commit ends where the spool shows damage; later turns make up for it."""
+        try:
+            yield
+        except SpoolCorruptError as error:
+            self._recover(error)
 
     def _recover(self, error: SpoolCorruptError) -> None:
         """Go on with what is readable."""
@@ -226,10 +234,10 @@ class Forwarder:
         for outcome, count in turn.descended.items():
             level = logging.DEBUG if outcome in (Result.STORED, OLDER) else logging.WARNING
             _log.log(level, "%d event(s) came down: %s", count, outcome)
-        if turn.uplink_interest_changed:
-            self._assembly.follow_uplink_interest()
         if turn.contract_changed:
             self._contract_came()
+        if turn.uplink_interest_changed:  # reads the spool, so last
+            self._assembly.follow_uplink_interest()
 
     def _link(self, name: LinkName) -> Link:
         return self._local if name is LinkName.LOCAL else self._cloud

@@ -11,12 +11,13 @@ from typing import NamedTuple
 from edge.interest import Interest
 from edge.lifetimes import expires_ms, lifetime_ms
 from edge.memory_lane import UNSTORED_RANK, Fleeting
-from edge.recent import RecentKeys, key_digest
+from edge.recent import RecentKeys
 from edge.spool import Arrival
 from edge.stamps import stamp
 from eventplane.contract import Channel, Contract, DeliveryGuarantee, Place, Priority
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.event_keys import key_digest
 from eventplane.router import Router
 from eventplane.timestamps import timestamp
 

@@ -133,8 +133,7 @@ class Monitor:
             _log.error(
                 "contract %s stays in force, the new one is refused: %s", collector.contract.version, contract
             )
-            collector.reloads_refused += 1
-            collector.last_reload_refused = True
+            collector.refuse_contract()
             return None
         _log.info("contract %s is followed by %s", collector.contract.version, contract.version)
         collector.contract = contract

@@ -15,12 +15,13 @@ away, so a copy of everything every few seconds would fill its queue."""
 
 @dataclass(slots=True)
 class OutboxMessage:
-    """One of them; `awaited` by so many who want to be told its `receipt` themselves."""
+    """One of them; `awaited` by so many who want to be told its `receipt` themselves, or `left` by others."""
 
     payload: bytes
     number: int
     sent_at: float = 0.0
     awaited: int = 0
+    left: bool = False
     receipt: Receipt | None = None
 
 
@@ -61,14 +62,17 @@ class OutboxWindow:
                 self._waiting[name] = OutboxMessage(payload, self._count)
                 self._unsent.append(name)
                 self._count += 1
-            self._waiting[name].awaited += awaited
-            return self._waiting[name]
+            message = self._waiting[name]
+            message.awaited += awaited
+            message.left |= not awaited
+            return message
 
     def wait_receipt(self, message: OutboxMessage, timeout_s: float) -> Receipt | None:
         """The receipt of `message`, None when none comes within `timeout_s` seconds, or it is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or message.receipt is not None, timeout_s)
-            message.awaited -= 1
+            if message.receipt is None:  # who got it goes on to count as told
+                message.awaited -= 1
             return message.receipt
 
     def due(self, now: float) -> list[bytes]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, takewhile
 
 from eventplane.batch import pack_texts
 from eventplane.limits import MAX_BATCH_BYTES
-
-Pack = Callable[[Sequence[str], int], tuple[bytes, int]]
-"""From the texts of events and a limit in bytes to a payload and how many of the first events it holds."""
 
 PROBE = b"[]"
 """A batch of no events: readers take it like any other, and the broker has to acknowledge it."""

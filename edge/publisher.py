@@ -48,11 +48,12 @@ class Publisher:
         if mid := self._link.ping():
             self.under_way.add(mid, Publish((), 0, now, urgent=True))
 
-    def answered(self, mid: int) -> Publish | None:
+    def answered(self, mid: int, *, accepted: bool) -> Publish | None:
         """What the broker's answer `mid` is about, None for an unknown one."""
         publish = self.under_way.pop(mid)
-        if publish is not None and publish.size:
-            self._counts.acknowledged += 1
+        if publish is not None and publish.size:  # a ping is no publish
+            self._counts.answered += 1
+            self._counts.acknowledged += accepted
         return publish
 
     def wake(self, at: float) -> None:

@@ -27,7 +27,7 @@ from eventplane.downlink.wire import received
 from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.interest import NO_INTEREST
 from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts
-from eventplane.topics import is_interest_topic
+from eventplane.topics import is_outbox_topic
 
 _log = logging.getLogger(__name__)
 
@@ -78,10 +78,8 @@ class Reception:
             self._take_descent(message.payload, turn)
             return
         role = self._topics.get(message.topic)
-        if role is None and is_interest_topic(message.topic):
-            _log.warning("an announcement on %s refused: the contract has no such service", message.topic)
-        elif role is None:
-            self._take_offer(self._stray(message), turn)
+        if role is None:
+            self._take_stray(message, turn)
         elif isinstance(role, InboxReceipts):
             self._take_receipts(message.payload, role.channel, turn)
         elif isinstance(role, Announcements):
@@ -185,10 +183,14 @@ class Reception:
         else:
             turn.replaced.append(offer.ends)
 
-    def _stray(self, message: Received) -> Offer:
+    def _take_stray(self, message: Received, turn: Turn) -> None:
         """A subscription of an earlier contract, which the broker's session remembers."""
-        refusal = Refusal("unknown_channel", "no box of the contract has this topic")
-        return Offer(message.payload, message.topic, self._device.outbox, refusal)
+        if is_outbox_topic(message.topic):
+            refusal = Refusal("unknown_channel", "no box of the contract has this topic")
+            self._take_offer(Offer(message.payload, message.topic, self._device.outbox, refusal), turn)
+        else:
+            # Receipts, questions, announcements: nobody's events, and services go on with them for ever.
+            _log.warning("a message on %s ignored: the contract in force has no use for it", message.topic)
 
     def _take_descent(self, payload: bytes, turn: Turn) -> None:
         """What names no key cannot be answered: a dead letter tells of it."""

@@ -92,11 +92,12 @@ class ServiceClient:
             answer to a request.
         on_delivery: in place of `on_event`, for a reader with several events in hand: called with the payload
             of each message of the inbox and a function that confirms it, which any thread may call, once it
-            is dealt with. Called by the client's own thread: it must not wait; a payload may be no event.
+            is dealt with. Called by the client's own thread: it must not wait; a payload may be no event. An
+            exception is as one of `on_event`.
         on_refused: called with the payload and the reason of a message of `send` that became a dead letter,
             or (`spool_full`) that the device has no room for: nobody else keeps it then.
-        on_peer: told when the circuit of a peer changes (see `peers`); it is logged otherwise. Called by the
-            thread that noticed: it must not ask.
+        on_peer: told when the circuit of a peer changes (see `peers`), in the thread of `on_event`; it is
+            logged otherwise.
         handles: filters of the events that the service handles, announced from the first connection on; see
             `announce`.
         clean_session: whether the broker forgets the service when its connection ends: what comes meanwhile
@@ -127,6 +128,8 @@ class ServiceClient:
         login: Login | None = None,
     ) -> None:
         self.service = service
+        # First: what is wrong with it must leave no thread behind.
+        announced = None if handles is None else self._announcement(handles)
         self._on_delivery = on_delivery
         self._on_refused = on_refused
         self._handler = (
@@ -139,8 +142,9 @@ class ServiceClient:
         self._handlers = OpenQuestions(
             handlers_topic(service), receipt_timeout_s, handlers.write_question, handlers.read_answer
         )
-        self._asker = Asker(service, self._ask_handlers, on_peer or self._log_peer)
+        self._on_peer = on_peer or self._log_peer
         self._callbacks = CallbackThread(f"{service}-callbacks")
+        self._asker = Asker(service, self._ask_handlers, self._tell_peer)
         replies = local_topic(service, "replies")
         questions: dict[str, OpenQuestions[str, StateAnswer] | OpenQuestions[Envelope, HandlersAnswer]] = {
             state_answer_topic(service): self._states,
@@ -174,8 +178,8 @@ class ServiceClient:
             self._deliver,
             self._tell_refused,
         )
-        if handles is not None:
-            self.announce(handles)
+        if announced is not None:
+            self._loop.announce(announced)
         self._loop.start()
 
     @property
@@ -296,7 +300,7 @@ class ServiceClient:
 
         Raises `AnnouncementError`.
         """
-        self._loop.announce(write_announcement(new_announcement(self.service, filters)))
+        self._loop.announce(self._announcement(filters))
 
     def withdraw(self) -> None:
         """Take back what was announced: everything comes again."""
@@ -319,6 +323,9 @@ class ServiceClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _announcement(self, filters: Iterable[object]) -> bytes:
+        return write_announcement(new_announcement(self.service, filters))
 
     def _add(self, event: Envelope | bytes, timeout_s: float, *, awaited: bool = False) -> OutboxMessage:
         payload = event.json.encode("utf-8") if isinstance(event, Envelope) else event
@@ -368,10 +375,18 @@ class ServiceClient:
     def _log_peer(self, change: PeerChanged) -> None:
         _log.warning("%s: the circuit of %s is %s", self.service, change.peer, change.circuit)
 
+    def _tell_peer(self, change: PeerChanged) -> None:
+        # Somebody else's code: not under the asker's lock, nor in the thread that all connections hang on.
+        self._callbacks.submit(partial(self._on_peer, change))
+
     def _deliver(self, received: Received) -> None:
         if self._on_delivery:
             confirm = partial(self._loop.confirm, received, Receipt(digest(received.payload)))
-            self._on_delivery(received.payload, confirm)
+            try:
+                self._on_delivery(received.payload, confirm)
+            except Exception:  # noqa: BLE001 -- whatever it is, it is theirs, and the client goes on
+                _log.exception("%s: an event was not taken", self.service)
+                self._loop.confirm(received, None)
         else:
             self._callbacks.submit(partial(self._handle_event, received))
 

@@ -58,8 +58,8 @@ class ServiceLoop:
     The broker is at `address` or where Mosquitto's `profile` leads; `endpoint` says how else to connect.
     Messages on the topics of `readers` go to them and are confirmed by a receipt; those of the inbox go to
     `on_delivery` and are acknowledged when they are `confirm`ed. `on_refused` is told of a message of the
-    `window` that was refused while nobody waited for its receipt. All are called by this thread and must not
-    wait.
+    `window` that was refused and that somebody left to it, or gave up waiting for. All are called by this
+    thread and must not wait.
     """
 
     def __init__(
@@ -224,5 +224,7 @@ class ServiceLoop:
     def _take_receipts(self, receipts: Sequence[Receipt]) -> None:
         for receipt in receipts:
             confirmed = self._window.confirm(receipt)
-            if confirmed is not None and receipt.refused is not None and not confirmed.awaited:
+            if confirmed is None or receipt.refused is None:
+                continue
+            if confirmed.left or not confirmed.awaited:
                 self._on_refused(confirmed.payload, receipt.refused)

@@ -21,7 +21,15 @@ from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
 from edge.setting_conflicts import conflicts
 from edge.settings_reader import SettingsReader, choice, flag, number, path, text, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
-from eventplane.topics import basic_ingest_topic, device_topic
+from eventplane.topics import (
+    CLAIM_CLIENT_PREFIX,
+    RENEWAL_CLIENT_PREFIX,
+    basic_ingest_topic,
+    device_topic,
+)
+
+_LONGEST_PROVISIONED = 128 - max(len(CLAIM_CLIENT_PREFIX), len(RENEWAL_CLIENT_PREFIX))
+"""Characters of a name that, behind either prefix, is a client id of AWS IoT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +209,12 @@ def load_settings(file: Path, environment: dict[str, str]) -> Settings:
     if "announcement" in present and complete["local"]["profile"] is None:
         reader.complain(
             "local.profile", "it is missing", "an announcement says what Mosquitto's profile says"
+        )
+    if "provisioning" in present and len(top.get("thing", "")) > _LONGEST_PROVISIONED:
+        reader.complain(
+            "thing",
+            f"it has more than {_LONGEST_PROVISIONED} characters",
+            "give a device that is to be provisioned a shorter name",
         )
     reader.problems += [each for each in found if each.setting not in known]
     if reader.problems:

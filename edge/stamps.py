@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from eventplane.envelope import Envelope, EnvelopeError
 from eventplane.limits import MAX_EVENT_BYTES
-
-EPOCH = "deviceepoch"
-"""Names one life of the spool: it changes only when the device's state was lost."""
-
-SEQUENCE = "devicesequence"
-"""The event's number within the epoch, from 1 without gaps, zero-padded so that text sorts like numbers."""
-
-SEQUENCE_DIGITS = 12
+from eventplane.numbering import EPOCH, SEQUENCE, SEQUENCE_DIGITS
 
 
 def stamp(event: Envelope, epoch: str, sequence: int) -> Envelope:

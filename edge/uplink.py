@@ -45,8 +45,8 @@ class Settled:
 class Uplink:
     """Carries one `channel` (the device's outbox) over `link` to `topics`. Times are monotonic seconds.
 
-    It counts its publishes in `counts`, and itself `probes`, `overdue` PUBACKs, events `refused`, and the
-    seconds from publishes to their PUBACKs (`acknowledge_s`).
+    It counts its publishes in `counts`, and itself the seconds from publishes to the PUBACKs that took them
+    (`acknowledge_s`).
     """
 
     def __init__(
@@ -58,7 +58,6 @@ class Uplink:
         limits: UplinkLimits,
         counts: Counts,
     ) -> None:
-        self.probes = self.overdue = self.refused = 0
         self.acknowledge_s = 0.0
         self._link = link
         self._topics = topics
@@ -99,13 +98,13 @@ class Uplink:
 
     def acknowledged(self, mid: int, failure: str | None, now: float) -> Settled:
         """What PUBACK `mid` ends; nothing for an unknown one."""
-        publish = self._publisher.answered(mid)
+        publish = self._publisher.answered(mid, accepted=failure is None)
         if publish is None:
             return Settled()
         self._heard_at = now
-        if publish.size:  # a ping is no publish
-            self.acknowledge_s += now - publish.sent_at
         if failure is None:
+            if publish.size:  # a ping is no publish
+                self.acknowledge_s += now - publish.sent_at
             self._suspicion.acknowledged(publish)
             return Settled(self._backlog.delivered(publish.deliveries))
         return self._failed(publish, failure, now)
@@ -115,7 +114,6 @@ class Uplink:
         oldest = self._under_way.oldest
         if oldest is None or now < oldest.sent_at + self._limits.puback_timeout_s:
             return
-        self.overdue += 1
         if self._heard_at > oldest.sent_at:
             self._pace.slow_down(now)  # others were answered: the line works, this one was too much
         self._link.reset(f"no answer within {self._limits.puback_timeout_s} s", now)
@@ -188,7 +186,6 @@ class Uplink:
         # Where the suspects would go: a topic that the cloud refuses proves nothing against an event.
         topic = self._topics.of(urgent=self._suspicion.urgent)
         if self._publisher.may_go(wire_size(topic, PROBE), now, urgent=True):
-            self.probes += 1
             if self._limits.single:  # other readers than ours may not know what to do with an empty batch
                 self._publisher.ping(now)
             else:
@@ -253,7 +250,6 @@ class Uplink:
         waiting = self._backlog.refused(delivery, REFUSED_BY_CLOUD) if delivery else None
         if waiting is None:
             return Settled()
-        self.refused += 1
         return Settled((), ((waiting, Refusal(REFUSED_BY_CLOUD, detail)),))
 
     def _forget(self) -> None:

@@ -155,7 +155,7 @@ HANDOVERS_FOLDER: Final = Folder(
     name=HANDOVERS,
     version=1,
     row="what became of an event at a webhook, the consumer's receipt: `HandoverRecord`",
-    written_by="webhook functions",
+    written_by="the functions of webhooks and of subscribers",
     columns=_columns(HandoverRecord),
     compaction=Compaction(identity=_names(HandoverRecord), order=("source", "id", "decided_at_ms")),
 )

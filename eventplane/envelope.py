@@ -18,6 +18,7 @@ from eventplane import strict_json
 from eventplane.attributes import KNOWN, REQUIRED, AttributeValue, name_problem, value_problem
 from eventplane.errors import EventPlaneError
 from eventplane.limits import MAX_EVENT_BYTES
+from eventplane.members import with_member
 
 _DATA_MEMBERS = frozenset({"data", "data_base64"})
 
@@ -76,8 +77,10 @@ class Envelope:
                     "reserved_attribute",
                     f"{name!r} is the plane's to give; send the event without it",
                 )
-        head = "".join(f"{json.dumps(name)}:{json.dumps(value)}," for name, value in extensions.items())
-        return Envelope({**self.attributes, **extensions}, "{" + head + self.json.lstrip()[1:])
+        text = self.json
+        for name, value in reversed(extensions.items()):
+            text = _with_attribute(text, name, json.dumps(value))
+        return Envelope({**self.attributes, **extensions}, text)
 
 
 def parse_event(raw: bytes | str) -> Envelope:
@@ -102,6 +105,14 @@ def write_event(attributes: Mapping[str, AttributeValue], data: Any = None) -> E
         members.setdefault("datacontenttype", "application/json")
         members["data"] = data
     return parse_event(json.dumps(members, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+
+def _with_attribute(text: str, name: str, value: str) -> str:
+    # An unset attribute may stand there as null, and a name that stands twice is no event. One that is not
+    # written, nor spelt with escapes, does not stand there: no need to look at every member.
+    if f'"{name}"' in text or "\\u" in text:
+        return with_member(text, name, value)
+    return f'{{"{name}":{value},{text.lstrip()[1:]}'
 
 
 def _utf8_size(text: str) -> int:

@@ -147,6 +147,11 @@ def is_device_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None and not name.startswith(prefixes)
 
 
+def is_group_name(name: str) -> bool:
+    """Whether a group of devices can be called `name`."""
+    return _GROUP.fullmatch(name) is not None
+
+
 def made(name: str, now_ms: int) -> Device:
     """A device that leaves the factory. Raises `DeviceNameError`."""
     if not is_device_name(name):
@@ -222,7 +227,7 @@ def replaceable(device: Device, until_ms: int, now_ms: int) -> Device:
 
 def grouped(device: Device, groups: frozenset[str], now_ms: int) -> Device:
     """The device in exactly these `groups`. Raises `GroupNameError`, `LifeError`."""
-    if wrong := sorted(each for each in groups if not _GROUP.fullmatch(each)):
+    if wrong := sorted(each for each in groups if not is_group_name(each)):
         raise GroupNameError(wrong[0])
     if device.state is State.DECOMMISSIONED:
         raise LifeError(device, "nothing is sent to it any more")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.limits import MAX_HOPS
+from eventplane.limits import MAX_EVENT_BYTES, MAX_HOPS, MAX_SENT_EVENT_BYTES
 from eventplane.members import with_member
 
 ROUTER_HOPS: Final = "routerhops"
@@ -37,4 +37,10 @@ def sent_on(event: Envelope) -> Envelope:
             f"it was sent on {hops} times, {MAX_HOPS} are allowed; "
             "find the participants that send each other what they receive by the event's rows in the ledger",
         )
-    return parse_event(with_member(event.json, ROUTER_HOPS, str(hops)))
+    text = with_member(event.json, ROUTER_HOPS, str(hops))
+    size = len(text.encode("utf-8"))
+    if size > MAX_EVENT_BYTES:
+        raise EnvelopeError(
+            "too_large", f"{size} bytes once its hops are counted; send at most {MAX_SENT_EVENT_BYTES}"
+        )
+    return parse_event(text)

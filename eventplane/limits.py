@@ -4,6 +4,10 @@ MAX_EVENT_BYTES = 96 * 1024
 """Largest event in JSON format, bytes. CloudEvents 1.0.2 asks intermediaries to forward 64 KiB; an
 event must also fit one AWS IoT Core publish uncompressed (128 KiB) with room for what the plane stamps."""
 
+MAX_SENT_EVENT_BYTES = 96 * 1024 - 256
+"""Largest event that a participant can count on to send, bytes. With its numbers, which a device puts in
+front, and its hops, which the cloud counts, it must fit MAX_EVENT_BYTES."""
+
 MAX_DOWNLINK_EVENT_BYTES = 94 * 1024
 """Largest event towards a device, bytes. With what the plane puts in front, in the cloud and on the device,
 it must fit MAX_EVENT_BYTES."""
@@ -30,6 +34,10 @@ MAX_BATCH_EVENTS = 1_000
 
 MAX_ORIGINAL_BYTES = 64 * 1024
 """Most bytes of a refused original that a dead letter carries; in base64 they stay within MAX_EVENT_BYTES."""
+
+MAX_REPLY_BYTES = 94 * 1024 - 256
+"""Largest reply, bytes: one that has to go down to a device must fit MAX_DOWNLINK_EVENT_BYTES once its hops
+are counted. A larger answer is left out."""
 
 MAX_DETAIL_CHARACTERS = 500
 """Most characters of a dead letter's detail. Ours: it may quote the original, which is in the letter already,

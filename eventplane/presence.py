@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import zlib
-from typing import Final
+from typing import Any, Final
+
+TABLE: Final = "presence"
+"""The table of devices, without project and environment; its key is `device`."""
 
 MONITOR: Final = "presence-monitor"
 """The participant that watches: its inbox takes heartbeats, its outbox carries the events below."""
@@ -21,6 +25,20 @@ share that is gone would not be found."""
 
 PRESENCE_TOPICS: Final = "$aws/events/presence/+/#"
 """Where IoT Core tells of connections and their ends (AWS IoT Developer Guide, lifecycle events)."""
+
+
+def gone_request(table: str, device: str) -> dict[str, Any]:
+    """The arguments of UpdateItem after which nothing is said of `device` any more, whatever is still heard.
+
+    The item stays: the end of its connection comes later than any deletion, and would make it known anew.
+    """
+    return {
+        "TableName": table,
+        "Key": {"device": {"S": device}},
+        "UpdateExpression": "SET known = :gone REMOVE #bucket, due_ms ADD revision :one",
+        "ExpressionAttributeNames": {"#bucket": "bucket"},  # a reserved word
+        "ExpressionAttributeValues": {":gone": {"S": json.dumps({"is_gone": True})}, ":one": {"N": "1"}},
+    }
 
 
 def bucket_of(device: str) -> int:

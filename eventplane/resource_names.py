@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventplane.contract.model import Channel, Transport
+from eventplane.contract.model import Channel
+from eventplane.contract.vocabulary import Transport
 
 PROJECT: Final = "eventplane"
 """What all names of resources start with."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from eventplane.envelope import Envelope, parse_event
+from eventplane.envelope import Envelope
 from eventplane.errors import EventPlaneError
 from eventplane.limits import MAX_SQS_ATTRIBUTES
 
@@ -73,11 +73,6 @@ def to_message(event: Envelope, hints: Mapping[str, str] | None = None) -> SqsMe
     if not all(every.values()):
         raise HintsError("a hint is empty, which SQS refuses", every)
     return SqsMessage(event, every)
-
-
-def from_message(body: str) -> Envelope:
-    """The event of a message. Raises `EnvelopeError`."""
-    return parse_event(body)
 
 
 def _digest(value: str) -> str:

@@ -29,10 +29,10 @@ def interest_topic(service: str) -> str:
     return f"{LOCAL_PREFIX}/{service}/interest"
 
 
-def is_interest_topic(topic: str) -> bool:
-    """Whether somebody announces on `topic`, whoever that is."""
+def is_outbox_topic(topic: str) -> bool:
+    """Whether somebody sends events on `topic`, whoever that is."""
     match topic.split("/"):
-        case [prefix, service, "interest"] if prefix == LOCAL_PREFIX and service:
+        case [prefix, service, "outbox"] if prefix == LOCAL_PREFIX and service:
             return True
         case _:
             return False

@@ -1,7 +1,7 @@
 """The client for programs on asyncio: the same calls in a thread, as no library below speaks asyncio.
 
 One thread serves one client, so its calls run one after the other; a cancelled call runs to its end there,
-and an event that it got by then is handed out by the next `get`.
+and an event that it got by then is handed out by the next call of the same name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from eventplane.conversation.open_requests import Replies
 from eventplane.envelope import Envelope
 from eventplane_client.client import INBOX, Client
-from eventplane_client.errors import NothingThereError
+from eventplane_client.errors import ClosedError, NothingThereError
 from eventplane_client.inbox import Inbox, Received
 from eventplane_client.reader import LONG_POLL_S, Doubt
 
@@ -37,22 +37,15 @@ class AsyncInbox:
         self._inbox = inbox
         self._client = client
         self._got: list[Envelope] = []
+        self._received: list[Received] = []
 
     async def get(self, timeout_s: float = LONG_POLL_S) -> Envelope:
         """The next event; the one before is handled. Raises what `Inbox.get` raises."""
-        give_up = asyncio.get_running_loop().time() + timeout_s
-        while True:
-            left = give_up - asyncio.get_running_loop().time()
-            try:
-                await self._client.run(partial(self._fetch, max(0.0, min(left, _SLICE_S))))
-                return self._got.pop()
-            except NothingThereError:
-                if left <= _SLICE_S:
-                    raise NothingThereError(self._inbox.participant, timeout_s) from None
+        return await self._next(self._inbox.get, self._got, timeout_s)
 
     async def receive(self, timeout_s: float = LONG_POLL_S) -> Received:
         """The next event, to be settled by `ack` or `nack`. Raises what `Inbox.receive` raises."""
-        return await self._client.run(lambda: self._inbox.receive(timeout_s))
+        return await self._next(self._inbox.receive, self._received, timeout_s)
 
     async def ack(self, received: Received, answer: object = None) -> None:
         """See `Received.ack`."""
@@ -68,6 +61,8 @@ class AsyncInbox:
                 event = await self.get()
             except NothingThereError:
                 continue
+            except ClosedError:
+                return
             yield event
 
     async def close(self, error: BaseException | None = None) -> None:
@@ -82,9 +77,22 @@ class AsyncInbox:
     ) -> None:
         await self.close(error)
 
-    def _fetch(self, timeout_s: float) -> None:
-        if not self._got:
-            self._got.append(self._inbox.get(timeout_s))
+    async def _next(self, take: Callable[[float], T], taken: list[T], timeout_s: float) -> T:
+        """What `take` gives; a call that is cancelled leaves it in `taken`, for the next one."""
+
+        def fetch(slice_s: float) -> None:
+            if not taken:
+                taken.append(take(slice_s))
+
+        give_up = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            left = give_up - asyncio.get_running_loop().time()
+            try:
+                await self._client.run(partial(fetch, max(0.0, min(left, _SLICE_S))))
+                return taken.pop()
+            except NothingThereError:
+                if left <= _SLICE_S:
+                    raise NothingThereError(self._inbox.participant, timeout_s) from None
 
 
 class AsyncClient:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from eventplane.contract import Problem
 from eventplane.contract.canonical import canonical_bytes
 from eventplane_client.aws import unavailable
@@ -31,12 +33,13 @@ class ApiSubscriptions:
             known = self._request("GET", name).document
             if canonical_bytes(known) != canonical_bytes({"id": name, **wanted}):
                 raise AlreadySubscribedError(self._participant, name)
-        elif answer.status in (400, 409):
-            found = answer.document
+            return
+        found = answer.document
+        # What API Gateway refuses by itself has no problems.
+        if answer.status in (400, 409) and isinstance(found, dict) and "problems" in found:
             problems = [Problem(each["path"], each["message"], each["remedy"]) for each in found["problems"]]
             raise SubscriptionError(name, problems or [Problem("name", found["title"], found["detail"])])
-        else:
-            self._check(answer)
+        self._check(answer)
 
     def unsubscribe(self, name: str) -> None:
         answer = self._request("DELETE", name)
@@ -45,7 +48,7 @@ class ApiSubscriptions:
         self._check(answer)
 
     def _request(self, method: str, name: str, document: object = None, **headers: str) -> HttpAnswer:
-        path = f"/participants/{self._participant}/subscriptions/{name}"
+        path = f"/participants/{self._participant}/subscriptions/{quote(name, safe='')}"
         with unavailable(self._participant):
             return self._http.request(method, path, document, **headers)
 

@@ -168,18 +168,29 @@ class QueueAsker:
 
     def _poll(self) -> None:
         """While requests are open."""
-        while True:
+        try:
+            while self._is_awaited():
+                self._read()
+        except BaseException:
             with self._changed:
-                if self._closed or not len(self._requests):
-                    self._poller = None
-                    return
-            try:
-                for message in self._replies.receive(_MOST, _POLL_S):
-                    self._take(message)
-            except ClientError as error:
-                _log.warning("%s: replies cannot be read now: %s", self._participant, error)
-                with self._changed:
-                    self._changed.wait_for(lambda: self._closed, _RETRY_S)
+                self._poller = None  # the next request begins anew
+            raise
+
+    def _is_awaited(self) -> bool:
+        with self._changed:
+            if not self._closed and len(self._requests):
+                return True
+            self._poller = None  # in one step with the look: a request that opens now starts a thread
+            return False
+
+    def _read(self) -> None:
+        try:
+            for message in self._replies.receive(_MOST, _POLL_S):
+                self._take(message)
+        except ClientError as error:
+            _log.warning("%s: replies cannot be read now: %s", self._participant, error)
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, _RETRY_S)
 
     def _take(self, message: Message) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -197,14 +198,15 @@ class Client:
         if self._closed:
             return
         self._closed = True
-        if self._interest is not None:
-            self._interest.close()
-        for inbox in self._inboxes:
-            inbox.close(ClosedError(self.participant))
-        self._conversations.close()
-        self._transport.close()
-        if self._filter:
-            self._filter.close()
+        with ExitStack() as ends:  # the last one first, and all of them, whatever one raises
+            if self._filter:
+                ends.callback(self._filter.close)
+            ends.callback(self._transport.close)
+            ends.callback(self._conversations.close)
+            for inbox in self._inboxes:
+                ends.callback(inbox.close, ClosedError(self.participant))
+            if self._interest is not None:
+                ends.callback(self._interest.close)
 
     def __enter__(self) -> Self:
         return self

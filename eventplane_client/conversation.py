@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -11,6 +12,8 @@ from eventplane.conversation.peers import PeerChanged as CircuitChanged
 from eventplane.envelope import Envelope
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.notices import Listener, PeerChanged
+
+_log = logging.getLogger(__name__)
 
 
 class Conversations(Protocol):
@@ -44,5 +47,15 @@ class NoConversations:
 
 
 def telling(on_notice: Listener) -> Callable[[CircuitChanged], None]:
-    """Makes a notice of each change."""
-    return lambda change: on_notice(PeerChanged(str(change.peer), change.circuit))
+    """Makes a notice of each change.
+
+    They are told on the library's own threads, which must outlive a listener that raises.
+    """
+
+    def tell(change: CircuitChanged) -> None:
+        try:
+            on_notice(PeerChanged(str(change.peer), change.circuit))
+        except Exception:  # noqa: BLE001 (other people's code)
+            _log.exception("the listener of notices raised, with %s", change.peer)
+
+    return tell

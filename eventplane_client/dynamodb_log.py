@@ -2,6 +2,9 @@
 
 An entry says what was claimed, done and given back. It is written only behind the last entry that its writer
 has read, so two readers never claim the same event: whoever comes second reads on, and decides again.
+
+Entries expire. Who knows of none that is sure to be there still reads the log from its beginning, and an
+empty one begins with the same number for all.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from eventplane_client.ports import Verdict
 MOST: Final = 1_000_000
 """Events that are kept in memory, about 200 bytes each; the oldest are forgotten first."""
 
+_FIRST: Final = 1
 _DIGITS: Final = 16
 _KEY_BYTES: Final = 16
 _REFUSED: Final = "ConditionalCheckFailedException"
@@ -73,21 +77,17 @@ class DynamoDbLogFilter:
         self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
         self._leases: dict[str, float] = {}
         self._in_hand: set[bytes] = set()
-        self._next = 0
-        self._read_at = 0.0
+        self._next = _FIRST
+        self._last_s = 0.0  # when the last entry that is known was written
         with no_state(table):
-            self._catch_up()
-        if not self._next:
-            # Behind every entry of a log that was so old that all of it has gone.
-            self._next = int(1_000 * clock())
+            self._read_on()
 
     def claim(
         self, keys: Sequence[bytes], done: Sequence[bytes] = (), *, force: bool = False
     ) -> list[Verdict]:
         with self._lock, no_state(self._table):
-            is_late = self._clock() - self._read_at > self._window_s / 2  # what others wrote may go unread
-            if is_late or any(self._verdict(key) in (Verdict.BUSY, Verdict.DOUBT) for key in keys):
-                self._catch_up()  # the other reader may have renewed or ended meanwhile
+            if self._is_lost() or any(self._verdict(key) in (Verdict.BUSY, Verdict.DOUBT) for key in keys):
+                self._read_on()  # the other reader may have renewed or ended meanwhile
             while True:
                 verdicts = [Verdict.DONE if key in done else self._verdict(key) for key in keys]
                 wanted = (Verdict.NEW, Verdict.DOUBT) if force else (Verdict.NEW,)
@@ -99,12 +99,16 @@ class DynamoDbLogFilter:
 
     def release(self, keys: Sequence[bytes]) -> None:
         with self._lock, no_state(self._table):
+            if self._is_lost():
+                self._read_on()
             while keys and not self._append(released=keys):
                 pass
             self._in_hand.difference_update(keys)
 
     def renew(self, keys: Sequence[bytes]) -> None:
         with self._lock, no_state(self._table):
+            if self._is_lost():
+                self._read_on()
             while self._in_hand.intersection(keys) and not self._append():
                 pass
 
@@ -151,13 +155,20 @@ class DynamoDbLogFilter:
         except ClientError as error:
             if code_of(error) != _REFUSED:
                 raise
-            self._catch_up()
+            self._read_on()
             return False
         self._fold(item)
-        self._read_at = now
         return True
 
-    def _catch_up(self) -> None:
+    def _is_lost(self) -> bool:
+        """Whether the last entry that is known may have expired, and another reader have begun anew."""
+        return self._clock() - self._last_s > self._window_s / 2
+
+    def _read_on(self) -> None:
+        """Read what others wrote behind the last entry that is known, or all that there is."""
+        if self._is_lost():
+            # Whoever finds nothing races for the first entry with all others who do.
+            self._next, self._last_s = _FIRST, self._clock()
         pages = self._dynamodb.get_paginator("query").paginate(
             TableName=self._table,
             KeyConditionExpression=f"{PARTITION} = :log AND {SORT} >= :next",
@@ -170,12 +181,12 @@ class DynamoDbLogFilter:
         for page in pages:
             for item in page["Items"]:
                 self._fold(item)
-        self._read_at = self._clock()
 
     def _fold(self, item: Item) -> None:
         session = item["session_id"]["S"]
         self._leases[session] = float(item["lease_until"]["N"])
         self._next = int(item[SORT]["S"]) + 1
+        self._last_s = float(item[EXPIRES]["N"]) - self._window_s
         for key in _keys(item, "claimed"):
             self._seen[key] = _Seen(session, is_done=False)
         for key in _keys(item, "done"):

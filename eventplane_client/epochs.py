@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from eventplane.envelope import Envelope
+from eventplane.numbering import EPOCH
 from eventplane_client.notices import EpochChanged, Listener
 from eventplane_client.ports import MessageFilter
-
-EPOCH = "deviceepoch"
 
 _MOST_SOURCES = 10_000
 

@@ -77,9 +77,10 @@ class BatchTransport:
         found, self._unread = self._unread[:most], self._unread[most:]
         return found
 
-    def acknowledge(self, messages: Sequence[Message]) -> None:
+    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
         for each in messages:
             self._open.pop(str(each.handle), None)
+        return []
 
     def release(self, message: Message, wait_s: float) -> None:
         pass  # the queue's visibility timeout says when it comes again
@@ -118,10 +119,11 @@ def handles_events(
             batch = BatchTransport(event, outbox)
 
             def in_time(event: Envelope) -> object:
-                answer = function(event)
-                if context.get_remaining_time_in_millis() < RESERVE_MS:
-                    inbox.stop()
-                return answer
+                try:
+                    return function(event)
+                finally:
+                    if context.get_remaining_time_in_millis() < RESERVE_MS:
+                        inbox.stop()
 
             with Inbox(
                 participant,

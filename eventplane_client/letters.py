@@ -16,7 +16,7 @@ SOURCE = "/eventplane/client/"
 IN_DOUBT = "in_doubt"
 """The reason of an event that was handed out before a crash and whose reader has no `on_doubt`."""
 
-MAX_RECEIVES = "max_receives"
+TOO_MANY_RECEIVES = "max_receives"
 """The reason of an event that was delivered as often as the channel allows, and never settled."""
 
 UNKNOWN_VERSION = "unknown"

@@ -198,8 +198,9 @@ class MemoryTransport:
             raise ClosedError(self._participant)
         return self._plane.take(self._participant, most, timeout_s)
 
-    def acknowledge(self, messages: Sequence[Message]) -> None:
+    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
         self._plane.change(self._participant, messages, None)
+        return []
 
     def release(self, message: Message, wait_s: float) -> None:
         self._plane.change(self._participant, [message], wait_s)

@@ -112,12 +112,13 @@ class MqttTransport:
                 self._changed.wait(min([give_up, *(each.visible_at for each in waiting)]) - now)
         raise ClosedError(self._participant)
 
-    def acknowledge(self, messages: Sequence[Message]) -> None:
+    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
         with self._changed:
             for message in messages:
                 if held := self._held.pop(message.body, None):
                     for confirm in held.confirms:
                         confirm()
+        return []
 
     def release(self, message: Message, wait_s: float) -> None:
         with self._changed:

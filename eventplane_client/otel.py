@@ -16,7 +16,7 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, S
 from opentelemetry.trace.span import TraceState
 
 from eventplane.envelope import Envelope
-from eventplane.limits import MAX_EVENT_BYTES
+from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.trace_context import DEFAULT_SHARE
 from eventplane.tracing import TraceContext, context_of, inbox_context, traceparent
 from eventplane.tracing.way import about
@@ -132,7 +132,7 @@ def _named(event: Envelope, span: SpanContext) -> Envelope:
         return event
     name = traceparent(f"{span.trace_id:032x}", f"{span.span_id:016x}", is_sampled=span.trace_flags.sampled)
     named = event.stamped(traceparent=name)
-    return named if len(named.json.encode()) <= MAX_EVENT_BYTES else event
+    return named if len(named.json.encode()) <= MAX_SENT_EVENT_BYTES else event
 
 
 def _place(channel: str, operation: str) -> Attributes:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Protocol
 
 from eventplane.envelope import Envelope
+from eventplane.event_keys import key_digest
 
 
 class Mode(StrEnum):
@@ -53,8 +53,11 @@ class Transport(Protocol):
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         """Up to `most` messages; waits up to `timeout_s` seconds for the first."""
 
-    def acknowledge(self, messages: Sequence[Message]) -> None:
-        """They are done with and do not come again, as far as the transport can tell."""
+    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
+        """They are done with and do not come again, as far as the transport can tell.
+
+        Those of them that will come again, since the transport could not be told.
+        """
 
     def release(self, message: Message, wait_s: float) -> None:
         """Let it come again in `wait_s` seconds."""
@@ -109,5 +112,4 @@ class MessageFilter(Protocol):
 
 def digest(event: Envelope) -> bytes:
     """16 bytes that stand for an event's `source` and `id`."""
-    # A source is a URI-reference and has no line end, so no two keys have the same text.
-    return hashlib.blake2b("\n".join(event.key).encode(), digest_size=16).digest()
+    return key_digest(event.key)

@@ -16,12 +16,12 @@ from eventplane.timestamps import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
 from eventplane_client.errors import AlreadySettledError, ClientError
-from eventplane_client.keeper import Keeper
-from eventplane_client.letters import IN_DOUBT, MAX_RECEIVES, letter
+from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES, letter
 from eventplane_client.notices import DeadLettered, InDoubt, Listener
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
 from eventplane_client.resequencer import Resequencer, number_of
 from eventplane_client.telemetry import NoTelemetry, Telemetry
+from eventplane_client.visibility import VisibilityExtender
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Reader:
         self._telemetry = telemetry or NoTelemetry()
         self._buffer: deque[Delivery] = deque()
         self._order = None if gap_timeout_s is None else Resequencer[Delivery](gap_timeout_s, on_notice)
-        self._keeper = Keeper(transport, self._filter, participant)
+        self._extender = VisibilityExtender(transport, self._filter, participant)
         self._epochs = EpochWatch(filter, on_notice)
 
     def next(self, most: int, timeout_s: float, handled: Sequence[Delivery] = ()) -> list[Delivery]:
@@ -124,19 +124,22 @@ class Reader:
             reason = error if isinstance(error, str) else type(error).__name__
             if self._bury(message, failed, Refusal(reason, str(error))):
                 return
+        self._free([failed])  # may fail: then it is still in its reader's hands, who can give it back again
         failed.is_settled = True
-        self._free([failed])
         wait_s = min(_LONGEST_RETRY_S, _RETRY_S * 2 ** min(message.attempt - 1, 10)) if is_failure else 0
         self._let_come(failed, wait_s)
         self._hold_back_after(failed)
 
     def close(self) -> None:
         """What was not handed out comes again at once, to whoever reads then."""
-        self._free([each for each in self._buffer if each.is_claimed])
-        for each in self._buffer:
-            self._let_come(each, 0)
+        waiting = [*self._buffer, *(self._order.drain() if self._order else ())]
         self._buffer.clear()
-        self._keeper.close()
+        try:
+            self._free([each for each in waiting if each.is_claimed])
+        finally:
+            for each in waiting:
+                self._let_come(each, 0)
+            self._extender.close()
 
     def _admit(self, message: Message) -> None:
         try:
@@ -145,7 +148,7 @@ class Reader:
             self._bury(message, None, Refusal(error.reason, error.detail))
             return
         delivery = Delivery(event, message, digest(event))
-        self._keeper.hold(message, delivery.key)
+        self._extender.hold(message, delivery.key)
         self._line_up(delivery)
 
     def _line_up(self, delivery: Delivery) -> None:
@@ -162,6 +165,8 @@ class Reader:
         try:
             verdicts = self._claim(wanted, handled)
             out = [each for each in wanted if self._may_go(each, verdicts[each.message])]
+            if self._mode is Mode.AT_MOST_ONCE:
+                out = self._forgotten(out)
             for each in out:
                 self._epochs.see(each.event)
                 each.handling = self._telemetry.begin(self._participant, each.event, each.message)
@@ -169,11 +174,14 @@ class Reader:
             # They are in our hands, and may be claimed: the next call goes on with them.
             self._buffer.extendleft(each for each in reversed(wanted) if not each.is_settled)
             raise
-        if self._mode is Mode.AT_MOST_ONCE:
-            for each in out:
-                self._keeper.let_go(each.message)
-            self._transport.acknowledge([each.message for each in out])
         return out
+
+    def _forgotten(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Those that cannot come again; what can, is handed out when it does."""
+        for each in deliveries:
+            self._extender.let_go(each.message)
+        kept = self._transport.acknowledge([each.message for each in deliveries])
+        return [each for each in deliveries if each.message not in kept]
 
     def _claim(self, wanted: Sequence[Delivery], handled: Sequence[Delivery]) -> dict[Message, Verdict]:
         if self._filter is None:
@@ -233,7 +241,7 @@ class Reader:
             tries = max(tries, self._filter.tries(delivery.key))
         if tries < self._transport.max_receives or delivery.event.type == DEAD_LETTER_TYPE:
             return True
-        refusal = Refusal(MAX_RECEIVES, f"delivered {tries} times and never settled")
+        refusal = Refusal(TOO_MANY_RECEIVES, f"delivered {tries} times and never settled")
         if not self._bury(delivery.message, delivery, refusal):
             self._put_off(delivery)
         return False
@@ -243,7 +251,7 @@ class Reader:
         self._let_come(delivery, _BUSY_S)
 
     def _let_come(self, delivery: Delivery, wait_s: float) -> None:
-        self._keeper.let_go(delivery.message)
+        self._extender.let_go(delivery.message)
         self._transport.release(delivery.message, wait_s)
 
     def _free(self, deliveries: Sequence[Delivery]) -> None:
@@ -254,7 +262,7 @@ class Reader:
         for each in handled:
             each.is_settled = True
             each.told()
-            self._keeper.let_go(each.message)
+            self._extender.let_go(each.message)
         if handled and self._mode is not Mode.AT_MOST_ONCE:
             self._transport.acknowledge([each.message for each in handled])
 

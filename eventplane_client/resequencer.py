@@ -72,6 +72,14 @@ class Resequencer(Generic[T]):
         """What has `number` comes again: nothing after it may go before."""
         self._next[source] = number
 
+    def drain(self) -> list[T]:
+        """Everything that is held, which nobody waits for any more."""
+        held = [item for source in self._held.values() for items in source.values() for item in items]
+        self._held.clear()
+        self._since.clear()
+        self._count = 0
+        return held
+
     def _oldest(self) -> float:
         return next(iter(self._since.values())) + self._gap_timeout_s
 

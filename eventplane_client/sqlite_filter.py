@@ -35,6 +35,7 @@ class SqliteFilter:
         self._window = window
         self._on_notice = on_notice
         self._in_hand: set[bytes] = set()
+        self._is_healing = False
         with state_errors(path):
             self._lock: int | None = lock(path)
             try:
@@ -142,8 +143,12 @@ class SqliteFilter:
             try:
                 return action()
             except sqlite3.Error as error:
-                if error.sqlite_errorcode & _PRIMARY not in _DAMAGED:
+                # Python's own errors, as of a connection that is closed, have no code.
+                code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+                if code not in _DAMAGED and not self._is_healing:
                     raise
+                self._is_healing = True  # until it succeeds: on a full disk it may take several tries
                 self._db.close()
                 self._db = open_copies(self._path, self._on_notice)
+                self._is_healing = False
                 return action()

@@ -12,6 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract.replies import REPLIES
 from eventplane.envelope import Envelope
+from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.resource_names import queue_name
 from eventplane.sqs_binding import DATA_TYPE, HintsError, to_message
 from eventplane_client.aws import code_of, unavailable
@@ -100,6 +101,11 @@ class SqsTransport:
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:  # noqa: ARG002 (boto3 has its own)
         self._check_open()
+        size = len(event.json.encode("utf-8"))
+        if size > MAX_SENT_EVENT_BYTES:
+            # On a device the forwarder says so; here it would only be found out as a dead letter.
+            problem = f"{size} bytes, a participant sends at most {MAX_SENT_EVENT_BYTES}"
+            raise RefusedError(self._participant, "too_large", problem)
         try:
             message = to_message(event)
             more: dict[str, Any] = {}
@@ -142,8 +148,8 @@ class SqsTransport:
             for each in answer.get("Messages", [])
         ]
 
-    def acknowledge(self, messages: Sequence[Message]) -> None:
-        self._each("delete_message_batch", messages)
+    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
+        return self._each("delete_message_batch", messages)
 
     def release(self, message: Message, wait_s: float) -> None:
         self._each("change_message_visibility_batch", [message], min(math.ceil(wait_s), MAX_VISIBILITY_S))
@@ -154,8 +160,11 @@ class SqsTransport:
     def close(self) -> None:
         self._closed = True
 
-    def _each(self, operation: str, messages: Sequence[Message], visibility_s: int | None = None) -> None:
-        """Failures are logged only: what is not deleted or hidden comes again, and is known then."""
+    def _each(
+        self, operation: str, messages: Sequence[Message], visibility_s: int | None = None
+    ) -> list[Message]:
+        """Those that failed, which is logged: not deleted or hidden, they come again, and are known then."""
+        failed: list[Message] = []
         more = {} if visibility_s is None else {"VisibilityTimeout": visibility_s}
         for batch in _batches(messages):
             entries = [{"Id": str(at), "ReceiptHandle": each.handle, **more} for at, each in enumerate(batch)]
@@ -163,9 +172,12 @@ class SqsTransport:
                 answer = getattr(self._sqs, operation)(QueueUrl=self._inbox, Entries=entries)
             except (ClientError, BotoCoreError) as error:
                 _log.warning("%s: %s: %s", self._participant, operation, error)
+                failed += batch
                 continue
-            if failed := answer.get("Failed"):
-                _log.warning("%s: %s failed for %d", self._participant, operation, len(failed))
+            if refused := answer.get("Failed"):
+                _log.warning("%s: %s failed for %d", self._participant, operation, len(refused))
+                failed += [batch[int(each["Id"])] for each in refused]
+        return failed
 
     def _check_open(self) -> None:
         if self._closed:

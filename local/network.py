@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from local.ports import LOOPBACK, free_port
-from local.weather import FAIR, Weather, carry
+from local.weather import Sky, Weather, carry
 
 
 class Link:
@@ -30,9 +30,7 @@ class Link:
         self._target = (host, port)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
-        self._weather = FAIR
-        self._is_loud = asyncio.Event()
-        self._is_loud.set()
+        self._sky = Sky()
         self._random = Random(self.port)
 
     @property
@@ -57,11 +55,7 @@ class Link:
         self._network.run(self._set_weather(weather))
 
     async def _set_weather(self, weather: Weather) -> None:
-        self._weather = weather
-        if weather.silent:
-            self._is_loud.clear()
-        else:
-            self._is_loud.set()
+        self._sky.change(weather)
 
     async def _heal(self) -> None:
         if self._server is None:
@@ -109,13 +103,13 @@ class Link:
         def count(size: int) -> None:
             self.bytes_up += size
 
-        await carry(home, to_cloud, lambda: self._weather, self._is_loud, count, self._random)
+        await carry(home, to_cloud, self._sky, count, self._random)
 
     async def _down(self, cloud: asyncio.StreamReader, to_home: asyncio.StreamWriter) -> None:
         def count(size: int) -> None:
             self.bytes_down += size
 
-        await carry(cloud, to_home, lambda: self._weather, self._is_loud, count, self._random)
+        await carry(cloud, to_home, self._sky, count, self._random)
 
 
 class Network:

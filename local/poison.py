@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edge.stamps import EPOCH
 from eventplane.batch import pack
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_DEPTH, MAX_EVENT_BYTES
+from eventplane.numbering import EPOCH
 
 TYPE = "org.eventplane.health.reading.v1"
 """What the messages would be, were they events: something that routes ask for."""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
@@ -30,6 +31,19 @@ class NameTakenError(LocalError):
         super().__init__(f"a child named {name!r} runs already; give each child its own name")
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """Child `name`, started at `started`, ended though nobody asked it to; noticed at `at` (Unix seconds).
+
+    `status` is its exit status, or minus the number of the signal that ended it.
+    """
+
+    name: str
+    status: int
+    started: float
+    at: float
+
+
 class Child:
     """One program that can be started, ended and started again. Made by `Supervisor.start`.
 
@@ -46,7 +60,7 @@ class Child:
         *,
         env: Mapping[str, str] | None,
         cwd: Path | None,
-        ready: Callable[[], bool] | None,
+        ready: Callable[[], bool] | str | None,
         ready_seconds: float,
     ) -> None:
         self.name = name
@@ -59,11 +73,30 @@ class Child:
         self._ready_seconds = ready_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
+        self._started = 0.0
+        self._log_began = 0
+        self._was_asked = False
+        self._ends: list[End] = []
+        # Whoever breaks it and whoever starts it again need not be one thread.
+        self._lock = threading.RLock()
 
     @property
     def running(self) -> bool:
         """Whether the program runs. False as soon as it has ended, whoever ended it."""
-        return self._process is not None and not self._ended(0)
+        with self._lock:
+            return self._process is not None and not self._ended(0)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was started and does not run any more, though nobody asked it to end."""
+        with self._lock:
+            return self._process is not None and not self._was_asked and self._ended(0)
+
+    @property
+    def ends(self) -> Sequence[End]:
+        """Every time that it ended though nobody had asked it to."""
+        with self._lock:
+            return [*self._ends, self._end()] if self.has_ended else list(self._ends)
 
     @property
     def pid(self) -> int | None:
@@ -77,16 +110,31 @@ class Child:
             ProcessDiedError: it ended before it was ready.
             ProcessLateError: it was not ready in time; it has been ended.
         """
-        if self.running:
+        if not self.launch():
             return
-        self._reap()
-        self._process = self._spawner.submit(self._spawn).result()
-        self._pidfd = os.pidfd_open(self._process.pid)
         try:
             self._wait_until_ready()
         except BaseException:
             self.kill()
             raise
+
+    def launch(self) -> bool:
+        """Start the program, without waiting until it is ready; False if it already runs."""
+        with self._lock:
+            if self.running:
+                return False
+            self._reap()
+            self._started, self._was_asked = time.time(), False
+            self._process = self._spawner.submit(self._spawn).result()
+            self._pidfd = os.pidfd_open(self._process.pid)
+            return True
+
+    def revive(self) -> None:
+        """Launch it again if it has ended though nobody asked it to."""
+        with self._lock:
+            if self.has_ended:
+                self._signal(signal.SIGKILL)  # what it left in its group
+                self.launch()
 
     def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
         """Ask it to end (SIGTERM), and end it (SIGKILL) if it still runs after `grace_seconds`."""
@@ -107,8 +155,9 @@ class Child:
 
     def kill(self) -> None:
         """End it at once, as `kill -9` does, with every process that it left in its group."""
-        self._signal(signal.SIGKILL)
-        self._reap()
+        with self._lock:
+            self._signal(signal.SIGKILL)
+            self._reap()
 
     def restart(self) -> None:
         """Stop it if it runs, and start it again with the same command, environment and log."""
@@ -117,6 +166,7 @@ class Child:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
+            self._log_began = log.tell()
             return subprocess.Popen(
                 self._argv,
                 env=self._env,
@@ -129,11 +179,18 @@ class Child:
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + self._ready_seconds
-        while self._ready is not None and not self._ready():
+        while not self._is_ready():
             if self._ended(_POLL_SECONDS):
                 raise ProcessDiedError(self.name, self._reap(), self.log)
             if time.monotonic() >= deadline:
                 raise ProcessLateError(self.name, self._ready_seconds, self.log)
+
+    def _is_ready(self) -> bool:
+        if not isinstance(self._ready, str):
+            return self._ready is None or self._ready()
+        with self.log.open("rb") as log:
+            log.seek(self._log_began)
+            return self._ready.encode() in log.read()
 
     def _ended(self, seconds: float | None) -> bool:
         """Wait up to `seconds` (None: as long as it takes) for the end of the program, without reaping it.
@@ -145,18 +202,29 @@ class Child:
         return bool(poller.poll(None if seconds is None else seconds * 1_000))
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
+        with self._lock:
+            if self._process is not None:
+                self._was_asked = self._was_asked or self.running
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, number)
+
+    def _end(self) -> End:
+        """The end that nobody asked for. The program is not reaped."""
+        how = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
+        assert how is not None  # noqa: S101 - without WNOHANG it waits
+        status = how.si_status if how.si_code == os.CLD_EXITED else -how.si_status
+        return End(self.name, status, self._started, time.time())
 
     def _reap(self) -> int:
         """Collect the ended (or just killed) program; its exit status, or minus the signal's number."""
-        if self._process is None:
-            return 0
-        returncode = self._process.wait()
-        os.close(self._pidfd)
-        self._process, self._pidfd = None, -1
-        return returncode
+        with self._lock:
+            if self._process is None:
+                return 0
+            self._ends = list(self.ends)
+            returncode = self._process.wait()
+            os.close(self._pidfd)
+            self._process, self._pidfd = None, -1
+            return returncode
 
 
 class Supervisor:
@@ -196,17 +264,18 @@ class Supervisor:
         *,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        ready: Callable[[], bool] | None = None,
+        ready: Callable[[], bool] | str | None = None,
         ready_seconds: float = READY_SECONDS,
     ) -> Child:
-        """Start a program and return it when `ready()` is true.
+        """Start a program and return it when it is ready.
 
         Args:
             name: names the child and its log; unique among this supervisor's running children.
             argv: the program and its arguments.
             env: its whole environment; ours if None.
             cwd: where it runs; our own directory if None.
-            ready: asked every 20 ms until it says True; None means ready at once.
+            ready: asked every 20 ms until it says True; or a text that the program logs at each start when it
+                is ready; None means ready at once.
             ready_seconds: how long that may take.
 
         Raises:

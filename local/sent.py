@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -117,8 +115,3 @@ class SentLog:
     @property
     def malformed_sent(self) -> int:
         return len(self._poison)
-
-
-def malformed_by_kind(malformed: Iterable[SentPoison]) -> Counter[str]:
-    """How many malformed messages of each kind."""
-    return Counter(each.kind for each in malformed)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from edge.service import ServiceClient
 from eventplane.contract import Contract
@@ -95,23 +96,49 @@ class CallService:
         return write_event(attributes, {"alarm_source": alarm.source, "alarm_id": alarm.id})
 
 
-def arrived_at_call_services(homes: Iterable[HomeServices]) -> Arrived:
-    """What the call-services of all `homes` received, as of now."""
-    arrived = [home.call_service.arrived for home in homes]
-    received = frozenset().union(*(each.received for each in arrived))
-    return Arrived(received, sum(each.duplicates for each in arrived))
+class AnswersAlarms(Protocol):
+    """A home with its call-service."""
+
+    @property
+    def home(self) -> str: ...
+
+    @property
+    def call_service(self) -> CallService: ...
 
 
-def arrived_in_every_home(service: str, homes: Iterable[HomeServices]) -> Arrived:
-    """What the `service` of each of `homes` was told, as of now: what one of them misses has not arrived."""
-    told = [frozenset(list(home.told[service])) for home in homes]
-    return Arrived(frozenset.intersection(*told) if told else frozenset(), 0)
+def arrived_at_call_services(homes: Iterable[AnswersAlarms]) -> Arrived:
+    """What the call-services of all `homes` received, as of now.
+
+    An alarm arrives in its own home: one of another home is named with the place where it was answered, so
+    that nobody expects it.
+    """
+    received: set[Key] = set()
+    duplicates = 0
+    for home in homes:
+        arrived = home.call_service.arrived
+        duplicates += arrived.duplicates
+        for source, id in arrived.received:
+            is_own = source.startswith(f"/homes/{home.home}/")
+            received.add((source if is_own else f"{source} at {home.home}", id))
+    return Arrived(received, duplicates)
+
+
+def arrived_in_every_home(told: Iterable[Mapping[Key, int]], expected: Set[Key]) -> Arrived:
+    """What a service was `told` in each home, and how often, where every home has to be told the `expected`.
+
+    What one home misses of it has not arrived; whatever else came to one home has.
+    """
+    homes = [dict(each) for each in told]  # they are still added to
+    keys = [frozenset(each) for each in homes]
+    everywhere = frozenset.intersection(*keys) if keys else frozenset()
+    repeated = sum(count - 1 for each in homes for count in each.values())
+    return Arrived(everywhere | (frozenset().union(*keys) - expected), repeated)
 
 
 class HomeServices:
     """The sending `services` of `home` and its call-service, connected to its broker at 127.0.0.1:`port`.
 
-    `told` has what those heard that listen (`LISTENERS`).
+    `told` has what those heard that listen (`LISTENERS`), and how often.
 
     Whatever they send is noted in `sent` first. `refused` has the reason for every message of theirs that
     the forwarder refused. Use it in a `with` block, which ends the connections.
@@ -129,7 +156,7 @@ class HomeServices:
         self.home = home
         self.call_service = CallService(home, port, contract, sent, now)
         self.refused: list[str] = []
-        self.told: dict[str, set[Key]] = {service: set() for service in LISTENERS}
+        self.told: dict[str, Counter[Key]] = {service: Counter() for service in LISTENERS}
         self._contract = contract
         self._sent = sent
         self._now = now
@@ -184,7 +211,7 @@ class HomeServices:
         self.close()
 
     def _listen(self, service: str, event: Envelope) -> None:
-        self.told[service].add(event.key)
+        self.told[service][event.key] += 1
 
     def _note_refusal(self, _: bytes, reason: str) -> None:
         self.refused.append(reason)

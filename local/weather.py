@@ -7,6 +7,7 @@ come out of order and that an acknowledgement of TCP is lost cannot be done from
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -50,40 +51,68 @@ class Weather:
 FAIR: Final = Weather()
 
 
+class Sky:
+    """The weather of a line, `now`; who waits in it is woken when it changes. For one event loop."""
+
+    def __init__(self) -> None:
+        self.now = FAIR
+        self._changed = asyncio.Event()
+
+    def change(self, weather: Weather) -> None:
+        """From now on it is `weather`."""
+        self.now = weather
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def until_loud(self) -> None:
+        """Wait while it is silent."""
+        while self.now.silent:
+            await self._changed.wait()
+
+    async def pace(self, size: int) -> None:
+        """Wait for as long as so many bytes take, or until the weather changes."""
+        if self.now.bytes_per_s:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(size / self.now.bytes_per_s):
+                    await self._changed.wait()
+
+
 async def carry(
     source: asyncio.StreamReader,
     sink: asyncio.StreamWriter,
-    weather: Callable[[], Weather],
-    is_loud: asyncio.Event,
+    sky: Sky,
     count: Callable[[int], None],
     random: Random,
 ) -> None:
-    """Pass everything from `source` to `sink`, in order, in the `weather` of each moment.
+    """Pass everything from `source` to `sink`, in order, in the weather of each moment.
 
-    While `is_loud` is not set nothing is passed. `count` is told the bytes as they are passed.
+    What is under way stays delayed by the weather in which it set out; how much passes at a time, and whether
+    anything does, is of the moment. `count` is told the bytes as they are passed.
     """
     line: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_UNDER_WAY)
     clock = asyncio.get_running_loop().time
 
     async def take() -> None:
-        while chunk := await source.read(weather().chunk_bytes):
-            await line.put((clock() + weather().hold_s(len(chunk), random), chunk))
+        while chunk := await source.read(sky.now.chunk_bytes):
+            await line.put((clock() + sky.now.hold_s(len(chunk), random), chunk))
         await line.put((clock(), b""))
 
     async def give() -> None:
         while True:
             due, chunk = await line.get()
-            await is_loud.wait()
             if (wait_s := due - clock()) > 0:
                 await asyncio.sleep(wait_s)
+            await sky.until_loud()
             if not chunk:
                 sink.write_eof()
                 return
-            count(len(chunk))
-            sink.write(chunk)
-            await sink.drain()
-            if limit := weather().bytes_per_s:
-                await asyncio.sleep(len(chunk) / limit)
+            while chunk:
+                await sky.until_loud()
+                some, chunk = chunk[: sky.now.chunk_bytes], chunk[sky.now.chunk_bytes :]
+                count(len(some))
+                sink.write(some)
+                await sink.drain()
+                await sky.pace(len(some))
 
     async with asyncio.TaskGroup() as both:
         both.create_task(take())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import MISSING, fields
 from datetime import date, timedelta
@@ -35,7 +36,7 @@ class Archive(Protocol):
         """What lies under `prefix`, by its name from the archive's root."""
 
     def open(self, name: str) -> IO[bytes]:
-        """What is called `name`, for reading."""
+        """What is called `name`, for reading. Raises `FileNotFoundError`."""
 
 
 class BucketArchive:
@@ -56,7 +57,12 @@ class BucketArchive:
         return (each["Key"] for page in pages for each in page.get("Contents", []))
 
     def open(self, name: str) -> IO[bytes]:
-        body: IO[bytes] = self._s3.get_object(Bucket=self._bucket, Key=name)["Body"]
+        try:
+            body: IO[bytes] = self._s3.get_object(Bucket=self._bucket, Key=name)["Body"]
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") == "NoSuchKey":
+                raise FileNotFoundError(name) from error
+            raise
         return body
 
 
@@ -97,21 +103,25 @@ class Days:
         return self.rows(folder, checked)
 
     def rows(self, folder: str, wanted: Callable[[bytes], T | None]) -> Iterator[T]:
-        """What `wanted` gives for the lines of `folder`. No object is in memory as a whole."""
+        """What `wanted` gives for the lines of `folder`. No object is in memory as a whole, and only what was
+        found in the few that are read ahead."""
         with ThreadPoolExecutor(_PARALLEL) as workers:
-            yield from (
-                row
-                for found in workers.map(lambda name: self._of(name, wanted), self.names(folder))
-                for row in found
-            )
+            ahead: deque[Future[list[T]]] = deque()
+            for name in self.names(folder):
+                ahead.append(workers.submit(self._of, name, wanted))
+                if len(ahead) > _PARALLEL:
+                    yield from ahead.popleft().result()
+            while ahead:
+                yield from ahead.popleft().result()
 
     def contract(self, version: str) -> bytes | None:
         """The compiled contract of a version, if the archive has it."""
         name = f"{CONTRACTS}/{version}.json"
-        if name not in self._archive.names(CONTRACTS):
+        try:
+            with closing(self._archive.open(name)) as file:
+                return file.read()
+        except FileNotFoundError:
             return None
-        with closing(self._archive.open(name)) as file:
-            return file.read()
 
     def names(self, folder: str) -> Iterator[str]:
         """The objects of `folder`."""

@@ -19,21 +19,25 @@ class Cloud:
 
     session: Any
 
+    def client(self, service: str) -> Any:
+        """The client of a service, which tries again as all of them do."""
+        return self.session.client(service, config=_CONFIG)
+
     @cached_property
     def sqs(self) -> Any:
-        return self.session.client("sqs", config=_CONFIG)
+        return self.client("sqs")
 
     @cached_property
     def s3(self) -> Any:
-        return self.session.client("s3", config=_CONFIG)
+        return self.client("s3")
 
     @cached_property
     def dynamodb(self) -> Any:
-        return self.session.client("dynamodb", config=_CONFIG)
+        return self.client("dynamodb")
 
     @cached_property
     def account(self) -> str:
-        return str(self.session.client("sts", config=_CONFIG).get_caller_identity()["Account"])
+        return str(self.client("sts").get_caller_identity()["Account"])
 
     @property
     def region(self) -> str:

@@ -25,7 +25,7 @@ from operations.errors import ChoiceError, NoLetterInboxError
 from operations.letter_inbox import letter_inbox
 from operations.letters import Letter
 from operations.mover import Moved
-from operations.options import contract_of, days_of
+from operations.options import contract_of, days_of, say_damaged
 from operations.places import LOOK, Choice, Place, inbox_place, place_of, read_choice, waiting_letters
 from operations.queues import PlaneQueues
 
@@ -152,8 +152,7 @@ class _Command:
         days = days_of(self._options, self._cloud)
         uplink = self._contract.device.outbox.address
         yield from filter(self._choice.takes, archived_letters(days, uplink))
-        for name, problem in days.damaged.items():
-            say(f"{name} could not be read to its end: {problem}")
+        say_damaged(days)
 
 
 def _is_clean(done: Moved) -> bool:

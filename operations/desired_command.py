@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Any
 
 from eventplane.downlink.addressing import ALL
@@ -14,6 +13,7 @@ from operations import text
 from operations.cloud import enter
 from operations.command import DONE, INCOMPLETE, answer, answer_json, run, say
 from operations.desired import DesiredItems
+from operations.options import add_environment, add_json
 
 
 def main(arguments: list[str]) -> int:
@@ -60,9 +60,6 @@ def _document(item: Desired) -> dict[str, Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m eventplane desired", description=__doc__)
     parser.add_argument("thing")
-    environment = os.environ.get("EVENTPLANE_ENV", "dev")
-    parser.add_argument(
-        "--env", default=environment, metavar="NAME", help="the environment, now: %(default)s"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_environment(parser)
+    add_json(parser)
     return parser

@@ -8,6 +8,18 @@ from eventplane.errors import EventPlaneError
 
 _NO_ENTRY = frozenset({"403", "AccessDenied", "AccessDeniedException", "AllAccessDisabled"})
 _STALE = frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "SignatureDoesNotMatch"})
+_NOT_THERE = frozenset(
+    {
+        "ResourceNotFoundException",
+        "QueueDoesNotExist",
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "NoSuchBucket",
+    }
+)
+_ELSEWHERE = (
+    "name another environment with --env, or choose account and region as for the AWS command line "
+    "(AWS_PROFILE, AWS_REGION)"
+)
 
 
 class CloudRefusedError(EventPlaneError):
@@ -18,13 +30,12 @@ class CloudRefusedError(EventPlaneError):
         self.code = code
 
 
-class UnknownEnvironmentError(EventPlaneError):
+class NotDeployedHereError(EventPlaneError):
     """No queue of the `environment` is where the credentials lead."""
 
     def __init__(self, environment: str, account: str, region: str) -> None:
         super().__init__(
-            f"there is no environment {environment!r} in account {account}, region {region}; name another "
-            "with --env, or choose account and region as for the AWS command line (AWS_PROFILE, AWS_REGION)"
+            f"there is no environment {environment!r} in account {account}, region {region}; {_ELSEWHERE}"
         )
         self.environment = environment
 
@@ -68,7 +79,7 @@ class NoLetterInboxError(EventPlaneError):
 
 
 class ChoiceError(EventPlaneError):
-    """It is not said, or said twice, which messages are meant."""
+    """It is not said, or said twice, which messages or days are meant."""
 
 
 class NoReplayQueueError(EventPlaneError):
@@ -103,6 +114,17 @@ class MoveFailedError(EventPlaneError):
         self.reason = reason
 
 
+class MoveUnseenError(EventPlaneError):
+    """SQS was told to move the messages of `queue`; how far it is cannot be seen."""
+
+    def __init__(self, queue: str, problem: str) -> None:
+        super().__init__(
+            f"SQS moves {queue} by itself, and how far it is cannot be seen ({problem}); "
+            "`dead-letters list` tells what still waits"
+        )
+        self.queue = queue
+
+
 class ArchiveMissingError(EventPlaneError):
     """There is no archive at `place`."""
 
@@ -126,6 +148,8 @@ def explained(error: ClientError | BotoCoreError) -> CloudRefusedError:
         remedy = "ask for a role that may do that; docs/runbook.md lists what the commands need"
     elif code in _STALE:
         remedy = "log in again, or choose other credentials (AWS_PROFILE)"
+    elif code in _NOT_THERE:
+        remedy = f"if no such thing was deployed here, {_ELSEWHERE}"
     else:
-        remedy = "what was already moved stays moved, so the command can be repeated"
+        remedy = "what was done before stays done, and the command can be repeated"
     return CloudRefusedError(code, str(error), remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,11 +14,15 @@ from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.filters import Sql
 from eventplane.ingest import IngestFrame, parse_frame
+from eventplane.rule_failure import original_of
 from operations.names import Key, names_in
 from operations.reading import Message
 
 RECEIVES_EXHAUSTED: Final = "receives_exhausted"
 """Why a message is in a dead-letter queue: its reader gave it back `max_receives` times."""
+
+RULE_FAILED: Final = "rule_failed"
+"""Why a message is in a dead-letter queue: SQS did not take it from an IoT rule, which wrote this instead."""
 
 REASON_ATTRIBUTE: Final = "deadletterreason"
 
@@ -28,6 +33,7 @@ class Kind(StrEnum):
     EVENT = "event"
     FRAME = "frame"
     DEAD_LETTER = "dead_letter"
+    RULE_FAILURE = "rule_failure"
     UNREADABLE = "unreadable"
 
 
@@ -38,8 +44,8 @@ class Letter:
     `place` is the queue's name, or the archive. `events` are what it carries: several in a device's frame,
     none in what is no event, itself and its original in a dead-letter event. Of a dead-letter event `reason`,
     `detail`, `channel`, `route`, `attempt` and `original` are what it says; of another message `channel` is
-    what its source queue carries. `since_ms` (Unix milliseconds) is when it was sent. `original_bytes` is
-    None for an original that is not known.
+    what its source queue carries. `original` of a rule's failure is what the rule was given. `since_ms`
+    (Unix milliseconds) is when it was sent. `original_bytes` is None for an original that is not known.
     """
 
     place: str
@@ -90,29 +96,22 @@ def read_letter(message: Message, place: str, channel: str | None) -> Letter:
         "since_ms": int(attributes["SentTimestamp"]),
         "body": message["Body"],
     }
-    body = message["Body"].encode("utf-8", "surrogatepass")
-    event, frame, problem = _opened(message["Body"])
-    if event is not None and (letter := letter_of(event, **common)):
+    inside = _inside(message["Body"])
+    if inside.kind is Kind.EVENT and (letter := letter_of(inside.events[0], **common)):
         return letter
-    kind = Kind.UNREADABLE
-    events: tuple[Envelope, ...] = ()
-    if event is not None:
-        kind, events = Kind.EVENT, (event,)
-    elif frame is not None:
-        kind, events = Kind.FRAME, tuple(each.event for each in frame.items() if each.event)
     return Letter(
         **common,
         attempt=int(attributes["ApproximateReceiveCount"]),
-        kind=kind,
-        reason=RECEIVES_EXHAUSTED,
-        detail=problem,
+        kind=inside.kind,
+        reason=RULE_FAILED if inside.kind is Kind.RULE_FAILURE else RECEIVES_EXHAUSTED,
+        detail=inside.detail,
         channel=channel,
         route=_hint(message, "route"),
         contract_version=_hint(message, "contract"),
-        client_id=frame.client_id if frame else None,
-        events=events,
-        original=body,
-        original_bytes=len(body),
+        client_id=inside.client_id,
+        events=inside.events,
+        original=inside.original,
+        original_bytes=len(inside.original),
     )
 
 
@@ -154,16 +153,54 @@ def _event_in(original: bytes) -> tuple[Envelope, ...]:
         return ()
 
 
-def _opened(body: str) -> tuple[Envelope | None, IngestFrame | None, str]:
-    """The event or the device's frame that a body is, or what is wrong with it."""
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """What a queue message carries; the members are those of a `Letter`."""
+
+    kind: Kind
+    original: bytes
+    detail: str = "its reader gave it back each time"
+    events: tuple[Envelope, ...] = ()
+    client_id: str | None = None
+
+
+def _inside(text: str) -> _Inside:
+    body = text.encode("utf-8", "surrogatepass")
     try:
-        return parse_event(body), None, "its reader gave it back each time"
+        return _Inside(Kind.EVENT, body, events=(parse_event(text),))
     except EnvelopeError as error:
         problem = str(error)
     try:
-        return None, parse_frame(body), "its reader gave it back each time"
+        frame = parse_frame(text)
     except EnvelopeError:
-        return None, None, f"neither an event nor a device's frame: {problem}"
+        return _rule_failure(text) or _Inside(
+            Kind.UNREADABLE, body, f"neither an event nor a device's frame: {problem}"
+        )
+    return _Inside(Kind.FRAME, body, events=_events_in(frame), client_id=frame.client_id)
+
+
+def _rule_failure(text: str) -> _Inside | None:
+    try:
+        members = json.loads(text)
+        original = original_of(members)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if original is None:
+        return None
+    client_id, failures = str(members.get("clientId") or ""), members.get("failures")
+    listed = failures if isinstance(failures, list) else []
+    why = "; ".join(str(each.get("errorMessage")) for each in listed if isinstance(each, dict))
+    return _Inside(
+        Kind.RULE_FAILURE,
+        original,
+        f"the rule {members.get('ruleName')}: {why or 'it does not say why'}",
+        _events_in(IngestFrame(original, str(members.get("topic", "")), client_id, "", 0)),
+        client_id,
+    )
+
+
+def _events_in(frame: IngestFrame) -> tuple[Envelope, ...]:
+    return tuple(each.event for each in frame.items() if each.event)
 
 
 def _hint(message: Message, name: str) -> str | None:

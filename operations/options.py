@@ -13,16 +13,28 @@ from eventplane.contract import Contract
 from eventplane.resource_names import archive_bucket
 from operations.archive import Archive, BucketArchive, Days, FolderArchive
 from operations.cloud import Cloud
+from operations.command import say
+from operations.errors import ChoiceError
 
 _S3: Final = "s3://"
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """Which environment, by which contract, in which form."""
+def add_environment(parser: argparse.ArgumentParser) -> None:
+    """Which environment."""
     environment = os.environ.get("EVENTPLANE_ENV", "dev")
     parser.add_argument(
         "--env", default=environment, metavar="NAME", help="the environment, now: %(default)s"
     )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """In which form."""
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Which environment, by which contract, in which form."""
+    add_environment(parser)
     parser.add_argument(
         "--contract",
         type=Path,
@@ -30,7 +42,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the deployed contract, YAML or compiled; default: this checkout's",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json(parser)
 
 
 def add_days(parser: argparse.ArgumentParser) -> None:
@@ -70,8 +82,16 @@ def contract_of(options: argparse.Namespace) -> Contract:
 
 
 def days_of(options: argparse.Namespace, cloud: Cloud | None) -> Days:
-    """The part of the archive that is named. Raises `ArchiveMissingError`."""
+    """The part of the archive that is named. Raises `ArchiveMissingError`, `ChoiceError`."""
+    if options.first > options.last:
+        raise ChoiceError(f"no day is from {options.first} to {options.last}; name the earlier one by --from")
     return Days(archive_of(options, cloud), options.first, options.last)
+
+
+def say_damaged(days: Days) -> None:
+    """Tell the person what of the archive could not be read; known once all of it was taken."""
+    for name, problem in days.damaged.items():
+        say(f"{name} could not be read to its end: {problem}")
 
 
 def is_folder(place: str | None) -> bool:

@@ -9,7 +9,7 @@ from eventplane import resource_names
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.contract.publication import cloud_inboxes
 from operations.cloud import Cloud
-from operations.errors import UnknownEnvironmentError, UnknownQueueError
+from operations.errors import NotDeployedHereError, UnknownQueueError
 
 _COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
 
@@ -30,7 +30,7 @@ class DeadLetterQueue:
 
 
 class PlaneQueues:
-    """All queues of `environment`. Raises `UnknownEnvironmentError` when there are none."""
+    """All queues of `environment`. Raises `NotDeployedHereError` when there are none."""
 
     def __init__(self, cloud: Cloud, environment: str, contract: Contract) -> None:
         self._sqs = cloud.sqs
@@ -41,7 +41,7 @@ class PlaneQueues:
         urls = [url for page in pages for url in page.get("QueueUrls", [])]
         self.urls: Mapping[str, str] = {url.rsplit("/", 1)[1]: url for url in urls}
         if not self.urls:
-            raise UnknownEnvironmentError(environment, cloud.account, cloud.region)
+            raise NotDeployedHereError(environment, cloud.account, cloud.region)
         self._prefix = prefix
         self._channels = _channels(contract, environment)
         self.channel_urls: Mapping[str, str] = {

@@ -10,7 +10,7 @@ from eventplane.downlink import errors
 from eventplane.downlink.acknowledgements import OLDER
 from eventplane.downlink.desired import DEVICE_GONE
 from eventplane.hops import HOP_LIMIT
-from operations.letters import RECEIVES_EXHAUSTED
+from operations.letters import RECEIVES_EXHAUSTED, RULE_FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ REASONS: Final = {
     RECEIVES_EXHAUSTED: Reason(
         "A reader gave the message back, or ran out of time, `max_receives` times. The event itself is good.",
         "Look for the event's id in the log of the reader, end the cause, then redrive the queue.",
+    ),
+    RULE_FAILED: Reason(
+        "SQS did not take the message from the IoT rule; the rule wrote this about it instead.",
+        "End the cause that the detail names (a permission, a key, a quota), then redrive the queue.",
     ),
     PAYLOAD_INVALID: Reason(
         "The payload is not what the contract's schema says; the detail says where.",

@@ -14,9 +14,9 @@ from eventplane.resource_names import queue_name, resource_name
 from operations import text
 from operations.archive import Days
 from operations.cloud import Cloud, enter
-from operations.command import DONE, INCOMPLETE, answer, answer_json, run, say
+from operations.command import DONE, INCOMPLETE, answer, answer_json, run
 from operations.errors import ChoiceError, NoReplayQueueError
-from operations.options import add_archive, add_common, archive_of, contract_of, is_folder
+from operations.options import add_archive, add_common, archive_of, contract_of, is_folder, say_damaged
 from operations.queues import PlaneQueues
 from operations.replay import Asked, matching, owed_by_file, owed_orders, send, window_files
 from operations.subscribed import subscribed
@@ -85,8 +85,7 @@ def _end(
     nothing: str,
     what: str,
 ) -> int:
-    for name, problem in days.damaged.items():
-        say(f"{name} could not be read to its end: {problem}")
+    say_damaged(days)
     if cloud is not None and orders and not options.dry_run:
         send(cloud.sqs, _queue(options, cloud), orders)
     if options.json:
@@ -118,6 +117,8 @@ def _queue(options: argparse.Namespace, cloud: Cloud) -> str:
 
 def _asked(options: argparse.Namespace) -> Asked | None:
     """The window that is asked for; None for what an audit misses. Raises `ChoiceError`."""
+    if options.late_hours < 0:
+        raise ChoiceError("--late-hours counts on from --to; name none or more")
     window = options.since, options.until
     if options.date is not None:
         if options.participant or any(window):

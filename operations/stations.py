@@ -89,5 +89,5 @@ def waiting(letter: Letter) -> Station:
     return Station(letter.since_ms, letter.place, "waits since", facts)
 
 
-FINAL = frozenset({Outcome.DELIVERED, Outcome.EXPIRED, Outcome.DROPPED, Outcome.NO_INTEREST})
+FINAL = frozenset(Outcome) - {Outcome.UNROUTED}
 """What can become of an event on a route."""

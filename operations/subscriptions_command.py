@@ -8,13 +8,15 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from botocore.exceptions import ClientError
+
 from eventplane.errors import EventPlaneError
 from eventplane.resource_names import resource_name
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from operations import text
 from operations.cloud import enter
 from operations.command import DONE, INCOMPLETE, answer, answer_json, run, say
-from operations.options import add_days, days_of, is_folder
+from operations.options import add_days, add_environment, add_json, days_of, is_folder, say_damaged
 from operations.subscription_history import filter_text, history
 
 URL_VARIABLE: Final = "EVENTPLANE_SUBSCRIPTIONS_API"
@@ -120,8 +122,7 @@ def _history(options: argparse.Namespace) -> int:
         say("no contract that decided anything in these days had such a subscription")
     for version in missing:
         say(f"contract {version} decided something and is not in the archive")
-    for name, problem in days.damaged.items():
-        say(f"{name} could not be read to its end: {problem}")
+    say_damaged(days)
     return DONE if found and not missing and not days.damaged else INCOMPLETE
 
 
@@ -138,8 +139,14 @@ def _request(
 
 
 def _url(environment: str) -> str:
-    cloud = enter().session.client("cloudformation")
-    stacks = cloud.describe_stacks(StackName=resource_name(environment, "subscriptions"))["Stacks"]
+    cloud = enter().client("cloudformation")
+    try:
+        stacks = cloud.describe_stacks(StackName=resource_name(environment, "subscriptions"))["Stacks"]
+    except ClientError as error:
+        # CloudFormation has no code of its own for a stack that is not there.
+        if error.response.get("Error", {}).get("Code") == "ValidationError":
+            raise NoApiError(environment) from error
+        raise
     for output in stacks[0].get("Outputs", []):
         if output["OutputKey"] == _OUTPUT:
             return str(output["OutputValue"])
@@ -156,16 +163,13 @@ def _row(found: dict[str, Any]) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m eventplane subscriptions", description=__doc__)
-    environment = os.environ.get("EVENTPLANE_ENV", "dev")
-    parser.add_argument(
-        "--env", default=environment, metavar="NAME", help="the environment, now: %(default)s"
-    )
+    add_environment(parser)
     parser.add_argument(
         "--url",
         default=os.environ.get(URL_VARIABLE),
         help=f"the API; default: {URL_VARIABLE}, or the stack's",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, command, purpose in (
         ("list", _list, "all of a participant"),

@@ -138,12 +138,12 @@ def _missing(
             "a router has decided, and the tap has nothing: look at the tap's queues and the archive's "
             "quarantine/, or begin earlier with --from"
         )
-    outcomes = {each["outcome"] for each in own}
-    if Outcome.DEAD_LETTERED in outcomes:
-        if not told:
-            yield "no record that its dead letter was delivered: look for a route that takes dead letters"
-    elif Outcome.UNROUTED not in outcomes:
-        decided = {each["route"] for each in own if each["outcome"] in stations.FINAL}
+    # A dead letter of one route says nothing of the others; one of no route, that the event was never routed.
+    ends = {(each["outcome"], each["route"]) for each in own}
+    if any(outcome == Outcome.DEAD_LETTERED for outcome, _ in ends) and not told:
+        yield "no record that its dead letter was delivered: look for a route that takes dead letters"
+    if not ends & {(Outcome.DEAD_LETTERED, None), (Outcome.UNROUTED, None)}:
+        decided = {route for outcome, route in ends if outcome in stations.FINAL}
         for route in sorted(expected - decided):
             yield f"route {route} matches it, and no router says what became of it"
 

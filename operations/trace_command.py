@@ -12,7 +12,7 @@ from operations.archive import Days
 from operations.cloud import Cloud, enter
 from operations.command import DONE, INCOMPLETE, answer, answer_json, run, say
 from operations.letters import Letter
-from operations.options import add_common, add_days, contract_of, days_of, is_folder
+from operations.options import add_common, add_days, contract_of, days_of, is_folder, say_damaged
 from operations.places import LOOK, Choice, Place, place_of, waiting_letters
 from operations.queues import PlaneQueues
 from operations.stations import Station
@@ -34,8 +34,7 @@ def _trace(options: argparse.Namespace) -> int:
     days = days_of(options, cloud)
     letters = _letters(options, cloud, contract) if cloud else iter(())
     found = trace((options.source, options.id), days, letters, contract)
-    for name, problem in days.damaged.items():
-        say(f"{name} could not be read to its end: {problem}")
+    say_damaged(days)
     if options.json:
         answer_json(_document(found, days))
     else:

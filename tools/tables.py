@@ -53,14 +53,23 @@ def _default(value: object) -> str:
 
 def limits_table() -> str:
     """Every bound of the core, with its value and its reason."""
-    body = ast.parse((ROOT / "eventplane" / "limits.py").read_text()).body
+    rows = limits((ROOT / "eventplane" / "limits.py").read_text())
+    return _table(["limit", "value", "what and why"], rows)
+
+
+def limits(source: str) -> list[list[str]]:
+    """Name, value and reason of what `source` assigns, with or without a type."""
     rows = []
-    for statement, comment in itertools.pairwise(body):
+    for statement, comment in itertools.pairwise(ast.parse(source).body):
         match statement, comment:
-            case ast.Assign(targets=[ast.Name(name)], value=value), ast.Expr(ast.Constant(str(text))):
+            case (
+                ast.Assign(targets=[ast.Name(name)], value=ast.expr() as value)
+                | ast.AnnAssign(target=ast.Name(name), value=ast.expr() as value),
+                ast.Expr(ast.Constant(str(text))),
+            ):
                 number = eval(compile(ast.Expression(value), "limits.py", "eval"), {})  # noqa: S307 - our file
                 rows.append([f"`{name}`", f"{number:,}", " ".join(text.split())])
-    return _table(["limit", "value", "what and why"], rows)
+    return rows
 
 
 def channel_table() -> str:

@@ -100,21 +100,21 @@ def figures(sizes: list[Size]) -> Iterator[Figure]:
     for each in sizes:
         name = f"audit_{each.events}"
         note = f"{each.archive_mib:,.0f} MiB gzipped, {each.spark.seconds:,.1f} s"
-        yield Figure(
-            f"{name}_rate",
-            each.rate,
-            "events/s",
-            AIM_EVENTS_S,
-            peer="DuckDB",
-            peer_value=each.peer_rate,
-            note=note,
-        )
-        yield Figure(f"{name}_ratio", each.rate / each.peer_rate, "of DuckDB", AIM_RATIO)
+        yield Figure(f"{name}_rate", each.rate, "events/s", AIM_EVENTS_S, note=note)
+        note = "by the clock: of the disk, and of whatever else ran, too"
+        yield Figure(f"{name}_ratio", each.rate / each.peer_rate, "of DuckDB", AIM_RATIO, note=note)
         by_cpu = each.duckdb.cpu_s / each.spark.cpu_s
         note = f"{each.spark.cpu_s:,.1f} s of the processor, DuckDB {each.duckdb.cpu_s:,.1f} s"
         yield Figure(f"{name}_cpu_ratio", by_cpu, "of DuckDB", AIM_RATIO, note=note)
-        note = f"had the {CORES} cores done nothing else"
-        yield Figure(f"{name}_free_rate", each.free_rate, "events/s", AIM_EVENTS_S, note=note)
+        yield Figure(
+            f"{name}_free_rate",
+            each.free_rate,
+            "events/s",
+            AIM_EVENTS_S,
+            peer="DuckDB",
+            peer_value=CORES * each.events / each.duckdb.cpu_s,
+            note=f"had the {CORES} cores done nothing else",
+        )
         yield Figure(
             f"{name}_memory",
             each.spark.peak_mib,

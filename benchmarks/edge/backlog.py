@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from benchmarks.edge.parts import CAPACITY, event
@@ -11,6 +10,7 @@ from edge.spool import Arrival, Spool
 from edge.stamps import stamp
 from eventplane.contract import Priority
 from eventplane.envelope import Envelope
+from eventplane.event_keys import key_digest
 
 _COMMIT = 1_000
 
@@ -32,5 +32,5 @@ def _arrival(spool: Spool, sequence: int, number: int, size: int, uplink: str) -
     text = event(number, size).decode()
     # Checking a million events that were made well would take longer than all the rest.
     stamped = stamp(Envelope({}, text), spool.epoch, sequence)
-    key = hashlib.blake2b(f"/homes/1/health-service\n{number}".encode(), digest_size=16).digest()
+    key = key_digest(("/homes/1/health-service", str(number)))
     return Arrival(sequence, Priority.NORMAL.rank, stamped.json, {uplink: None}, key)

@@ -10,9 +10,10 @@ import os
 import sys
 from pathlib import Path
 
-from edge.recent import KEY_BYTES
+from edge import durable
 from edge.spool import BEFORE_EVERYTHING, Arrival, Spool
-from edge.spool.file import PAGE_BYTES, sync_directory
+from edge.spool.file import PAGE_BYTES
+from eventplane.event_keys import KEY_BYTES
 
 _COMMITS = 20
 _TEXT = "x" * 3 * PAGE_BYTES
@@ -36,7 +37,7 @@ def main(path: Path) -> None:
     os.fsync(file)
     os.close(file)
     path.with_name(path.name + ".damaged").touch()
-    sync_directory(path.parent)
+    durable.sync(path.parent)
     _say("damaged")
     _say(recovered(path))
 

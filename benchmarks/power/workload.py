@@ -14,10 +14,10 @@ from pathlib import Path
 from random import Random
 
 import edge.spool.file
-from edge.recent import KEY_BYTES
 from edge.spool import BEFORE_EVERYTHING, Arrival, Delivery, Discard, Holding, Spool
 from eventplane.delivery import Outcome
 from eventplane.downlink.reception import Held
+from eventplane.event_keys import KEY_BYTES
 
 _DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
 _RANKS = (0, 1, 2)

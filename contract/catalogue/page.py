@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from contract.catalogue.picture import BOX, LANE, LANES, WIDTH, picture
-from contract.catalogue.words import settings_text
+from contract.words import settings_text
 from eventplane.contract import Contract, EventType, Participant
 from eventplane.filter_text import filter_text
 from eventplane.registry import Flow, flows
@@ -103,6 +103,7 @@ def _participant(participant: Participant, flowing: Mapping[str, Flow]) -> dict[
     return {
         "is": participant,
         "sends": [name for name, flow in flowing.items() if participant in flow.senders],
+        "asks": [name for name in flowing if participant.may_ask(name)],
         "receives": [
             name
             for name, flow in flowing.items()

@@ -5,18 +5,23 @@ It takes more memory than the forwarder, so only the commands of `python -m edge
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from zeroconf import IPVersion, ServiceBrowser, ServiceInfo, ServiceListener, Zeroconf, __version__
+from zeroconf import Error, IPVersion, ServiceBrowser, ServiceInfo, ServiceListener, Zeroconf, __version__
 
 from edge.discovery.announcement import PLAIN, SECURE, Service
+from edge.discovery.errors import MulticastDnsError
 from edge.discovery.interfaces import Interface
 
 if tuple(map(int, __version__.split(".")[:2])) < (0, 131):
     raise ImportError(f"zeroconf {__version__} does not let its sockets be bound to an interface")
+
+_log = logging.getLogger(__name__)
 
 _MOST_LABEL_BYTES = 63
 _RESOLVE_MS = 3_000
@@ -34,30 +39,39 @@ class Announced(NamedTuple):
 
 
 class Announcer:
-    """Tells the network of one interface of `thing`'s broker, until it is closed."""
+    """Tells the network of one interface of `thing`'s broker, until it is closed.
+
+    Raises `MulticastDnsError`, but not when it is closed.
+    """
 
     def __init__(self, interface: Interface, thing: str) -> None:
         self._thing = thing
+        self._interface = interface.name
         self._told: list[ServiceInfo] = []
-        self._line = _open(interface)
+        with _named_errors(self._interface):
+            self._line = _open(interface)
 
     def tell(self, services: Sequence[Service]) -> None:
         """Announce these, and no longer what was announced before. Takes a second: names are tried first."""
-        self.withdraw()
-        for each in services:
-            info = self._info(each)
-            self._line.register_service(info, allow_name_change=True)
-            self._told.append(info)
-
-    def withdraw(self) -> None:
-        """Say goodbye for what was announced."""
-        while self._told:
-            self._line.unregister_service(self._told.pop())
+        with _named_errors(self._interface):
+            self._withdraw()
+            for each in services:
+                info = self._info(each)
+                self._line.register_service(info, allow_name_change=True)
+                self._told.append(info)
 
     def close(self) -> None:
-        """Withdraw, and free the sockets."""
-        self.withdraw()
-        self._line.close()
+        """Say goodbye for what was announced, and free the sockets."""
+        try:
+            self._withdraw()
+        except Error as error:
+            _log.warning("%s: no goodbye, others forget it in time: %r", self._interface, error)
+        finally:
+            self._line.close()
+
+    def _withdraw(self) -> None:
+        while self._told:
+            self._line.unregister_service(self._told.pop())
 
     def _info(self, service: Service) -> ServiceInfo:
         label = "".join(each if each.isalnum() else "-" for each in self._thing.lower())
@@ -73,14 +87,17 @@ class Announcer:
 
 def find(interfaces: Iterable[Interface], seconds: float) -> list[Announced]:
     """The brokers that are announced within `seconds`."""
-    lines = [_open(each) for each in interfaces]
+    lines: list[Zeroconf] = []
     try:
+        for each in interfaces:
+            with _named_errors(each.name):
+                lines.append(_open(each))
         heard = [_Heard(each) for each in lines]
         time.sleep(seconds)
         return sorted({found for each in heard for found in each.resolved()})
     finally:
-        for each in lines:
-            each.close()
+        for line in lines:
+            line.close()
 
 
 class _Heard(ServiceListener):
@@ -102,11 +119,23 @@ class _Heard(ServiceListener):
 
     def resolved(self) -> Iterable[Announced]:
         for kind, name in sorted(self._names):
-            info = self._line.get_service_info(kind, name, _RESOLVE_MS)
+            try:
+                info = self._line.get_service_info(kind, name, _RESOLVE_MS)
+            except Error as error:  # anybody in the home announces what they like
+                _log.warning("what is announced as %r is passed over: %r", name, error)
+                continue
             if info is not None and info.port:
                 hosts = tuple(info.parsed_scoped_addresses())
                 thing = (info.properties.get(b"thing") or b"").decode("utf-8", "replace")
                 yield Announced(name.removesuffix(f".{kind}"), thing, hosts, info.port, kind == SECURE)
+
+
+@contextlib.contextmanager
+def _named_errors(interface: str) -> Iterator[None]:
+    try:
+        yield
+    except Error as error:
+        raise MulticastDnsError(interface, repr(error)) from error
 
 
 def _open(interface: Interface) -> Zeroconf:

@@ -37,6 +37,13 @@ class UnreachableError(DiscoveryError):
     """Nobody in the home reaches the broker of the profile, the `subject`."""
 
 
+class MulticastDnsError(DiscoveryError):
+    """Multicast DNS refuses what is to be announced on an interface, the `subject`."""
+
+    def __init__(self, subject: str, problem: str) -> None:
+        super().__init__(subject, f"multicast DNS: {problem}", "see who else announces there; tried again")
+
+
 class LibraryMissingError(DiscoveryError):
     """What announcing and finding take is not installed, or too old."""
 

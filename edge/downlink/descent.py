@@ -71,8 +71,8 @@ class Descent:
     def _judge(self, incoming: Incoming, turn: Turn) -> Acknowledgement | None:
         before = self._held(incoming, turn)
         verdict = receive(before.held if before else None, incoming)
-        if verdict is Verdict.DUPLICATE and before is not None and before.sequence < 0:
-            verdict = Verdict.APPLY  # salvaged: nobody knows whether its delivery was
+        if verdict is Verdict.DUPLICATE and before is not None and self._may_be_undelivered(before):
+            verdict = Verdict.APPLY
         if verdict is Verdict.APPLY:
             return self._apply(incoming, before, turn)
         if not self._pressure.admits(Priority.URGENT.rank, ANSWER_BYTES, WhenFull.REFUSE):
@@ -149,6 +149,11 @@ class Descent:
     def _held(self, incoming: Incoming, turn: Turn) -> Holding | None:
         known = turn.holdings.get((incoming.kind, incoming.key))
         return known or self._spool.holding(incoming.kind, incoming.key)
+
+    def _may_be_undelivered(self, before: Holding) -> bool:
+        """Whether it was salvaged and its delivery was not: that one may have been made, or lost."""
+        # One that still waits is enough: of two with the same bytes a receipt could end only one.
+        return before.sequence < 0 and not self._waits(before)
 
     def _waits(self, before: Holding) -> bool:
         """Whether the event before is still on its way: one that follows must not overtake it."""

@@ -225,7 +225,7 @@ METRICS = (
     Metric(
         "eventplane_reloads_refused_total",
         "counter",
-        "Contracts that a reload refused.",
+        "Contracts that a start or a reload refused.",
         _plain(lambda figures: figures.reloads_refused),
     ),
     Metric(

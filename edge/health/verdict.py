@@ -156,7 +156,7 @@ def _age(each: Backlog, link: LinkState, limit_s: float) -> Iterator[Finding]:
 def _contract(figures: Figures) -> Iterator[Finding]:
     if figures.last_reload_refused:
         problem = f"the new contract was refused; {figures.contract_version} stays in force"
-        remedy = "see the log, correct the file and send SIGHUP again"
+        remedy = "see the log, correct the file and send SIGHUP"
         yield Finding("contract_refused", Health.DEGRADED, problem, remedy)
 
 

@@ -1,10 +1,10 @@
 """When the service manager's watchdog is fed: only while the line really moves.
 
 It is fed from the loop's thread between two turns, so a loop that hangs feeds nothing. Beyond that the line
-is stuck when something waits for the cloud, one and the same connection stands, and nothing was acknowledged,
-all of it for longer than the uplink itself can take. The uplink cuts a connection whose PUBACK is overdue, so
-this never comes from a bad network or a silent cloud: then the connection changes. It comes from our own bug,
-and that is what a restart mends.
+is stuck when something waits for the cloud, one and the same connection stands, and nothing was answered, all
+of it for longer than the uplink itself can take. The uplink cuts a connection whose PUBACK is overdue, so it
+never comes from a bad network or a silent cloud: then the connection changes. One that refuses for want of
+quota answers. It comes from our own bug, and that is what a restart mends.
 
 A commit that fails needs no rule here: a spool that fails ends the process (exit status 74), and a spool that
 is full refuses, which no restart would mend.
@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 
 class Progress(NamedTuple):
-    """What the watchdog looks at: the cloud's connection (0: none stands), acknowledgements, what waits."""
+    """What the watchdog looks at: the cloud's connection (0: none), its answers to publishes, what waits."""
 
     connection: int
-    acknowledged: int
+    answered: int
     waiting: int
 
 
@@ -45,11 +45,13 @@ class Watchdog:
 
     def complaint(self, seen: Progress, now: float, patience_s: float) -> str | None:
         """Why it must not be fed, None when the line moves or has nothing to move."""
-        moved = (seen.connection, seen.acknowledged) != (self._last.connection, self._last.acknowledged)
+        moved = (seen.connection, seen.answered) != (self._last.connection, self._last.answered)
         if moved or not seen.connection or not seen.waiting or not self._last.waiting:
             self._still_since = now
         self._last = seen
         still_s = now - self._still_since
         if still_s < patience_s:
             return None
-        return f"{seen.waiting} deliveries wait and the connected cloud acknowledged none for {still_s:.0f} s"
+        return (
+            f"{seen.waiting} deliveries wait and the connected cloud answered no publish for {still_s:.0f} s"
+        )

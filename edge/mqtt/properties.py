@@ -27,10 +27,10 @@ _NEVER_ZERO = {RECEIVE_MAXIMUM, MAXIMUM_PACKET_SIZE}
 class Reader:
     """Reads values from the body of one packet, never beyond its end. Raises `ProtocolError`."""
 
-    def __init__(self, packet: str, body: bytes, offset: int = 0) -> None:
+    def __init__(self, packet: str, body: bytes) -> None:
         self._packet = packet
         self._body = body
-        self._offset = offset
+        self._offset = 0
         self._end = len(body)
 
     @property

@@ -7,11 +7,10 @@ file beside it until a connection has stood with it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from edge import durable
 from edge.provisioning.errors import IdentityFileError
 
 
@@ -21,24 +20,16 @@ class Identity:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.next_path = path.with_name(path.name + ".next")
-        self._unfinished = path.with_name(path.name + ".unfinished")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Be the only one who replaces the pair. Raises `IdentityFileError`."""
-        with self._naming():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            lock = os.open(
-                self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise IdentityFileError(self.path, "another provisioning is at work") from error
+        with contextlib.ExitStack() as held:
+            with self._naming():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                taken = IdentityFileError(self.path, "another provisioning is at work")
+                held.enter_context(durable.only_one(self.path, taken))
             yield
-        finally:
-            os.close(lock)
 
     def current(self) -> str | None:
         """The pair in use, None when there is none."""
@@ -51,27 +42,12 @@ class Identity:
     def stage(self, private_key: str, certificate: str) -> None:
         """Put a pair beside the one in use, durably. Raises `IdentityFileError`."""
         with self._naming():
-            # A file that an earlier cut left may have another mode: never write into it.
-            self._unfinished.unlink(missing_ok=True)
-            descriptor = os.open(self._unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(f"{private_key.strip()}\n{certificate.strip()}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            self._rename(self._unfinished, self.next_path)
+            durable.write(self.next_path, f"{private_key.strip()}\n{certificate.strip()}\n".encode())
 
     def adopt(self) -> None:
         """Use the pair that waited. Raises `IdentityFileError`."""
         with self._naming():
-            self._rename(self.next_path, self.path)
-
-    def _rename(self, source: Path, target: Path) -> None:
-        os.replace(source, target)  # noqa: PTH105 - beside its fsync, on purpose
-        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+            durable.move(self.next_path, self.path)
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:

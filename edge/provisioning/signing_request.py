@@ -13,6 +13,10 @@ from edge.provisioning.errors import KeyMakingError
 _TIMEOUT_S = 60.0
 """An elliptic curve key takes milliseconds; a device that has just been switched on may lack randomness."""
 
+_NAME_CHARACTERS = 64
+"""X.509 allows a common name no more (RFC 5280, ub-common-name), a thing's name may be longer. Only people
+read it: who the device is, the template and the policies find out by its client id."""
+
 
 @dataclass(frozen=True, slots=True)
 class SigningRequest:
@@ -25,7 +29,8 @@ class SigningRequest:
 def make_signing_request(thing: str) -> SigningRequest:
     """A new P-256 key and a request for it in the name of `thing`. Raises `KeyMakingError`."""
     key = _openssl(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"])
-    request = _openssl(["req", "-new", "-key", "/dev/stdin", "-subj", f"/CN={thing}"], key)
+    subject = f"/CN={thing[:_NAME_CHARACTERS]}"
+    request = _openssl(["req", "-new", "-key", "/dev/stdin", "-subj", subject], key)
     return SigningRequest(key, request)
 
 

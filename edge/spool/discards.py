@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from itertools import groupby
 
+from edge.spool.batch import DamagedTextError
 from edge.spool.records import Discard, DiscardTally
 from eventplane.delivery import Outcome
 
@@ -62,7 +63,10 @@ def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _add(db: sqlite3.Connection, kind: tuple[str, str, str], first: int, last: int) -> None:
     """Join the range with its neighbours on both sides."""
-    for known_first, known_last in db.execute(_TOUCHING, (*kind, last + 1)).fetchall():
+    touching = db.execute(_TOUCHING, (*kind, last + 1)).fetchall()
+    if not all(isinstance(each, int) for row in touching for each in row):
+        raise DamagedTextError(None)
+    for known_first, known_last in touching:
         if known_last >= first - 1:
             db.execute(
                 "DELETE FROM discard WHERE destination = ? AND outcome = ? AND reason = ? AND first = ?",

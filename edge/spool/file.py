@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
@@ -102,26 +100,3 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
-
-
-@contextlib.contextmanager
-def only_writer(path: Path) -> Iterator[None]:
-    """Hold the lock file beside `path`; the system lets go of it when the process ends, however it ends."""
-    descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise SpoolError(path, "another forwarder writes it", "stop that one first") from error
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def sync_directory(path: Path) -> None:
-    """A file's name is durable only once its directory is."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

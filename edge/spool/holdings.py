@@ -23,7 +23,8 @@ messages are a few hundred, and 4,096 states of 350 B are 2 MB on the disk."""
 _COLUMNS = "kind, key, live, version, deleted, position, source, id, rank, sequence, checksum, text"
 _GET = f"SELECT {_COLUMNS} FROM holding WHERE kind = ? AND key = ?"  # noqa: S608
 _ALL = f"SELECT {_COLUMNS} FROM holding ORDER BY number"  # noqa: S608
-_LENGTH = "SELECT LENGTH(text) FROM holding WHERE kind = ? AND key = ?"
+_TYPES = (str, str, int, int, int, int, str, str, int, int, int, bytes)
+_LENGTH = "SELECT IFNULL(LENGTH(text), 0) FROM holding WHERE kind = ? AND key = ?"
 # A new number each time: they tell which is the oldest.
 _PUT = f"INSERT OR REPLACE INTO holding ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _TRIM = """
@@ -82,7 +83,7 @@ def read_holdings(db: sqlite3.Connection) -> Iterator[Holding]:
     for row in db.execute(_ALL):
         try:
             yield _holding(row)
-        except (DamagedTextError, TypeError, AttributeError):
+        except DamagedTextError:
             continue
 
 
@@ -95,7 +96,8 @@ def _row(holding: Holding) -> tuple[Any, ...]:
 
 def _holding(row: tuple[str, str, int, int, int, int, str, str, int, int, int, bytes]) -> Holding:
     kind, key, _, version, deleted, order, source, id, rank, sequence, checksum, text = row
-    if zlib.crc32(text) != checksum:
+    # One bit in a row's header makes another type of a column, which SQLite gives without a word.
+    if tuple(map(type, row)) != _TYPES or zlib.crc32(text) != checksum:
         raise DamagedTextError(None)
     held = Held(version=version, is_deleted=bool(deleted), order=order, source=source, id=id)
     return Holding(kind, key, held, rank, sequence, text.decode("utf-8"))

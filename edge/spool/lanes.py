@@ -9,8 +9,8 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
 
-from edge.recent import KEY_BYTES
 from edge.spool.records import BEFORE_EVERYTHING, Statement
+from eventplane.event_keys import KEY_BYTES
 
 _DIGESTS = 1 << (8 * KEY_BYTES)
 

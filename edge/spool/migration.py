@@ -7,11 +7,11 @@ import sqlite3
 from collections.abc import Iterator
 
 from edge.life_clock import LifeClock
-from edge.recent import KEY_BYTES
 from edge.spool.deliveries import Deliveries
 from edge.spool.lanes import Lanes
 from edge.spool.records import Arrival, Birth
 from edge.spool.schema import FROM_FORMAT_2, SCHEMA
+from eventplane.event_keys import KEY_BYTES
 
 _CHUNK = 100
 _READ = """

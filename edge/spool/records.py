@@ -19,7 +19,7 @@ class Arrival:
     """An event to keep until each of `destinations` has it; `rank` 0 goes first.
 
     `destinations` says for each address when the delivery expires (None: never). `key` is
-    `edge.recent.key_digest` of the event.
+    `eventplane.event_keys.key_digest` of the event.
     """
 
     sequence: int

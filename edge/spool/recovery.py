@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
+from edge import durable
 from edge.life_clock import LifeClock
-from edge.spool.file import connect, create, sync_directory, transaction
+from edge.spool.file import connect, create, transaction
 from edge.spool.records import Birth
 from edge.spool.room import START_BYTES, reserve_of
 from edge.spool.salvage import salvage
@@ -58,9 +59,8 @@ def recover(path: Path, damage: str, life: LifeClock) -> None:
         db.execute(
             "UPDATE device SET birth = ?, life_ms = ?", (json.dumps(birth), max(life(), result.life_ms))
         )
-    _sync(new)
-    new.replace(_recovered(path))
-    sync_directory(path.parent)
+    durable.sync(new)
+    durable.move(new, _recovered(path))
 
 
 def finish_recovery(path: Path, capacity_bytes: int) -> None:
@@ -76,9 +76,8 @@ def finish_recovery(path: Path, capacity_bytes: int) -> None:
     Path(f"{path}-shm").unlink(missing_ok=True)
     marker_of(path).unlink(missing_ok=True)
     # The recovered file must never meet the damaged one's log.
-    sync_directory(path.parent)
-    recovered.replace(path)
-    sync_directory(path.parent)
+    durable.sync(path.parent)
+    durable.move(recovered, path)
     _prune(path, capacity_bytes)
 
 
@@ -113,11 +112,3 @@ def _files(database: Path) -> list[Path]:
 def _remove(database: Path) -> None:
     for each in _files(database):
         each.unlink()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

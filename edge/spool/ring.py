@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from edge.recent import KEY_BYTES
 from edge.spool.batch import DamagedTextError
+from eventplane.event_keys import KEY_BYTES
 
 KEPT_KEYS = 8192
 """Keys that are kept at least; 16 bytes each on the disk."""

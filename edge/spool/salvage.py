@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge.recent import KEY_BYTES
 from edge.spool.batch import DamagedTextError, read_texts, unpack_waiting
 from edge.spool.deliveries import Deliveries
 from edge.spool.file import transaction
 from edge.spool.holdings import Holdings, read_holdings
 from edge.spool.lanes import Lanes
 from edge.spool.records import BEFORE_EVERYTHING, Arrival
+from eventplane.event_keys import KEY_BYTES
 
 SHIFT = 1 << 40
 """What salvaged sequences are lowered by: more than any sequence of the 12 digits that events carry."""

@@ -13,12 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from edge.errors import SpoolCorruptError, SpoolFullError
+from edge import durable
+from edge.errors import SpoolCorruptError, SpoolError, SpoolFullError
 from edge.life_clock import LifeClock, Uptime, system_uptime
 from edge.spool.contents import Contents
 from edge.spool.discards import read_discards
 from edge.spool.failures import damage_of_any_kind, named_errors
-from edge.spool.file import PAGE_BYTES, check_header, connect, only_writer, prepare, sync_directory
+from edge.spool.file import PAGE_BYTES, check_header, connect, prepare
 from edge.spool.log import misses_commits
 from edge.spool.records import (
     BEFORE_EVERYTHING,
@@ -56,7 +57,8 @@ class Spool:
         self._closing = contextlib.ExitStack()
         with named_errors(path, "cannot be opened"), contextlib.ExitStack() as undo:
             path.parent.mkdir(parents=True, exist_ok=True)
-            undo.enter_context(only_writer(path))
+            taken = SpoolError(path, "another forwarder writes it", "stop that one first")
+            undo.enter_context(durable.only_one(path, taken))
             finish_recovery(path, capacity_bytes)
             try:
                 self._open_without_room(undo, capacity_bytes)
@@ -111,7 +113,7 @@ class Spool:
 
     def holding(self, kind: str, key: str) -> Holding | None:
         """What the device holds of a key, None when it never got anything or has forgotten a deletion."""
-        with self._errors("cannot be read"):
+        with self._errors("cannot be read"), damage_of_any_kind(self.path):
             return self._contents.holdings.get(kind, key)
 
     def held_keys(self) -> int:
@@ -231,7 +233,7 @@ class Spool:
                 if misses_commits(self.path, self._db, PAGE_BYTES):
                     raise SpoolCorruptError(self.path, "its log is damaged before its end")
                 if prepare(self.path, self._db, LifeClock(0, None, self._now_life)):
-                    sync_directory(self.path.parent)
+                    durable.sync(self.path.parent)
                 self._contents = Contents(self._db, self._now_life)
             self._room = Room(self.path, self._db, capacity_bytes)
             undo.push(attempt.pop_all())

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eventplane.attributes import AttributeValue
 from eventplane.cesql import tree
 from eventplane.cesql.casts import Type
 from eventplane.cesql.errors import CesqlGenericError, caret
@@ -29,16 +28,13 @@ class LintWarning:
         return f"{self.message}; {self.remedy}\n{self.excerpt}"
 
 
-def lint(expression: Expression, event_types: Collection[str] = ()) -> list[LintWarning]:
-    """What is doubtful about `expression` as a filter, in the order of the text.
-
-    `event_types` are the `type` attributes that events have; when given, a filter that fits none is reported.
-    """
+def lint(expression: Expression) -> list[LintWarning]:
+    """What is doubtful about `expression` as a filter, in the order of the text."""
     found = [
         *_misread(expression.tree),
         *_unknown_calls(expression.tree, expression.functions),
         *_impossible_casts(expression.tree, expression.functions),
-        *_constant(expression, event_types),
+        *_constant(expression),
     ]
     return [_warning(expression, each) for each in sorted(found, key=lambda each: each[0])]
 
@@ -99,7 +95,7 @@ def _impossible_casts(root: Node, functions: Functions) -> Iterator[_Finding]:
             )
 
 
-def _constant(expression: Expression, event_types: Collection[str]) -> Iterator[_Finding]:
+def _constant(expression: Expression) -> Iterator[_Finding]:
     """Filters, or parts of one, that no event can change."""
     root, functions = expression.tree, expression.functions
     start = _start(root)
@@ -117,13 +113,6 @@ def _constant(expression: Expression, event_types: Collection[str]) -> Iterator[
         yield start, "every event passes this filter", "narrow it, or leave the condition out"
     else:
         yield from _constant_parts(root, functions)
-        known: list[Mapping[str, AttributeValue]] = [{"type": each} for each in event_types]
-        if known and not any("true" in outcomes(root, each, functions) for each in known):
-            yield (
-                start,
-                "it matches no event type of the contract",
-                "correct the type, or declare the event type",
-            )
 
 
 def _constant_parts(root: Node, functions: Functions) -> Iterator[_Finding]:

@@ -9,22 +9,17 @@ from eventplane.contract.canonical import contract_document
 from eventplane.contract.checks import check
 from eventplane.contract.compiler import compile_contract, load_compiled
 from eventplane.contract.errors import ContractError, ContractFormatError, Problem
-from eventplane.contract.model import (
-    Channel,
-    Contract,
+from eventplane.contract.model import Channel, Contract, EventType, Participant, Route, Webhook
+from eventplane.contract.vocabulary import (
     DeliveryGuarantee,
     Downlink,
-    EventType,
     Forward,
     Ordering,
-    Participant,
     ParticipantKind,
     Place,
     Priority,
-    Route,
     SchemaCheck,
     Transport,
-    Webhook,
     WebhookMode,
     WhenFull,
 )

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from eventplane.contract.model import Channel, Contract, Downlink, EventType, Forward, Participant, Route
+from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
+from eventplane.contract.vocabulary import Downlink, Forward
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import to_document
 

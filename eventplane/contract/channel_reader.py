@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventplane.contract.model import (
-    Channel,
+from eventplane.contract.model import Channel
+from eventplane.contract.reader import Section
+from eventplane.contract.settings import Number, Word
+from eventplane.contract.vocabulary import (
     DeliveryGuarantee,
     Downlink,
     Forward,
@@ -18,8 +20,6 @@ from eventplane.contract.model import (
     Transport,
     WhenFull,
 )
-from eventplane.contract.reader import Section
-from eventplane.contract.settings import Number, Word
 from eventplane.contract.webhook_reader import MAX_RECEIVES, read_webhook
 
 _DAY_S = 86_400

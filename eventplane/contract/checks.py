@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from eventplane.contract.channel_reader import is_default
 from eventplane.contract.errors import Problem
 from eventplane.contract.loops import relay_loops, service_loops
-from eventplane.contract.model import Contract, Ordering, ParticipantKind, Place, Route
+from eventplane.contract.model import Contract, Route
 from eventplane.contract.paths import taken, types_of
 from eventplane.contract.possibilities import Takes, can_match, of_type, possible
 from eventplane.contract.replies import reply_routes
 from eventplane.contract.sending import misnamed_sends, unsent_types
+from eventplane.contract.vocabulary import Ordering, ParticipantKind, Place
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
 from eventplane.own_services import SUBSCRIBERS

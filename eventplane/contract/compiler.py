@@ -15,11 +15,12 @@ from eventplane.contract.channel_reader import read_channel
 from eventplane.contract.errors import ContractError, ContractFormatError, Problem
 from eventplane.contract.event_type_reader import read_event_types
 from eventplane.contract.filter_reader import read_filter, read_interest
-from eventplane.contract.model import Contract, EventType, Participant, ParticipantKind, Place, Route
+from eventplane.contract.model import Contract, EventType, Participant, Route
 from eventplane.contract.names import check_names
 from eventplane.contract.reader import Section
 from eventplane.contract.replies import REPLIES, replies_channel, with_reply_routes
 from eventplane.contract.sends import read_asks, read_sends
+from eventplane.contract.vocabulary import ParticipantKind, Place
 from eventplane.own_services import DOWNLINK, leads_down
 
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventplane.attributes import value_problem
-from eventplane.contract.model import Downlink, EventType, Priority, SchemaCheck
+from eventplane.contract.model import EventType
 from eventplane.contract.reader import Section
+from eventplane.contract.vocabulary import Downlink, Priority, SchemaCheck
 
 _Schema = Mapping[str, Any]
 

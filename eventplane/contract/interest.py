@@ -16,7 +16,8 @@ from eventplane.announcement import Announcement, AnnouncementError, new_announc
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
 from eventplane.contract.errors import Problem
-from eventplane.contract.model import Contract, ParticipantKind, Place
+from eventplane.contract.model import Contract
+from eventplane.contract.vocabulary import ParticipantKind, Place
 from eventplane.filters import to_document
 
 PARTITION: Final = "participant"
@@ -95,13 +96,11 @@ def with_interest(
 
 
 def uplink_filters(contract: Contract) -> list[object]:
-    """What the cloud wants of its devices: what a route takes and its reader, as far as is known, handles."""
-    filters = set()
-    for route in contract.routes_at(Place.CLOUD):
-        wanted = to_document(route.filter)
-        if route.interest is not None:
-            wanted = {"all": [wanted, to_document(route.interest)]}
-        filters.add(canonical_bytes(wanted))
+    """What the cloud wants of its devices: what a route takes, whatever its reader announced that it handles.
+
+    An announcement lapses with its lease, and what devices were not told to send is gone.
+    """
+    filters = {canonical_bytes(to_document(route.filter)) for route in contract.routes_at(Place.CLOUD)}
     return [json.loads(each) for each in sorted(filters)]
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from eventplane.contract.model import Participant, ParticipantKind
+from eventplane.contract.model import Participant
 from eventplane.contract.reader import Section
+from eventplane.contract.vocabulary import ParticipantKind
 from eventplane.own_services import SUBSCRIBERS
 
 MAX_NAME: Final = 26

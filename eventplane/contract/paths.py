@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from eventplane.contract.model import Contract, Participant, ParticipantKind, Place, Route
+from eventplane.contract.model import Contract, Participant, Route
 from eventplane.contract.possibilities import Takes, can_match, needed, of_type
+from eventplane.contract.vocabulary import ParticipantKind, Place
 from eventplane.filters import All, Filter
 
 

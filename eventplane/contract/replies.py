@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Final
 
 from eventplane.contract.channel_reader import read_channel
-from eventplane.contract.model import Channel, Participant, ParticipantKind, Place, Route
+from eventplane.contract.model import Channel, Participant, Route
 from eventplane.contract.reader import Section
+from eventplane.contract.vocabulary import ParticipantKind, Place
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.filters import All, Exact
 from eventplane.own_services import leads_down

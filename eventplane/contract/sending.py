@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from eventplane.contract.channel_reader import is_default
 from eventplane.contract.errors import Problem
-from eventplane.contract.model import Contract, Participant, ParticipantKind
+from eventplane.contract.model import Contract, Participant
+from eventplane.contract.vocabulary import ParticipantKind
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.delivery import DEAD_LETTER_TYPE
 

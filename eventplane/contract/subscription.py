@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,8 @@ from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
 from eventplane.contract.errors import ContractError, Problem
 from eventplane.contract.filter_reader import read_filter
-from eventplane.contract.model import Contract, Participant, ParticipantKind, Route
+from eventplane.contract.model import Contract, Participant, Route
+from eventplane.contract.vocabulary import ParticipantKind
 from eventplane.own_services import SUBSCRIBERS
 
 PARTITION: Final = "participant"
@@ -147,11 +148,12 @@ def subscribed_routes(contract: Contract) -> tuple[Route, ...]:
 
 
 def with_subscriptions(
-    contract: Contract, subscriptions: Iterable[Subscription]
+    contract: Contract, subscriptions: Iterable[Subscription], queues: Collection[str] | None = None
 ) -> tuple[Contract, dict[Subscription, Problem]]:
     """`contract` with the routes of `subscriptions`, and those that cannot be in it, each with its problem.
 
-    One that is wrong takes no other with it. Without any the contract stays what it is.
+    One that is wrong takes no other with it, nor does one that leads to none of the `queues`, inboxes by
+    their address, of who knows them. Without any the contract stays what it is.
     """
     document = json.loads(contract.canonical)
     routes = document["routes"]
@@ -165,6 +167,8 @@ def with_subscriptions(
             refused[each] = Problem(each.route, f"more than {MAX_OWN} of one participant", "delete one")
         elif problem := _problem(contract, each, routes):
             refused[each] = problem
+        elif queues is not None and each.destination not in queues:
+            refused[each] = Problem(each.route, f"{each.destination} has no queue", "deploy the contract")
         else:
             routes[each.route] = {"filter": json.loads(each.filter), "to": each.destination}
             added += 1

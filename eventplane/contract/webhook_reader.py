@@ -5,9 +5,10 @@ Where the endpoint is does not stand here: the contract is one for all environme
 
 from __future__ import annotations
 
-from eventplane.contract.model import ParticipantKind, Webhook, WebhookMode
+from eventplane.contract.model import Webhook
 from eventplane.contract.reader import Section
 from eventplane.contract.settings import Number, Word
+from eventplane.contract.vocabulary import ParticipantKind, WebhookMode
 
 MODE = Word(WebhookMode, WebhookMode.STRUCTURED, "the event as the body, or its attributes as headers")
 

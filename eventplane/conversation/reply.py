@@ -17,7 +17,7 @@ from eventplane.conversation.attributes import (
 from eventplane.conversation.errors import ReplyError
 from eventplane.downlink.wire import KIND
 from eventplane.envelope import Envelope, EnvelopeError, write_event
-from eventplane.limits import MAX_DETAIL_CHARACTERS
+from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_REPLY_BYTES
 
 SOURCE = "/eventplane/conversation/"
 """What the `source` of replies starts with; the participant's name follows."""
@@ -80,29 +80,29 @@ def write_reply(request: Envelope, reply: Reply, time: str) -> Envelope:
     """The event that brings `reply` to who sent `request`; `time` is RFC 3339.
 
     It is the same event each time, so that a handler that gets the request again does not answer twice. An
-    answer that is no JSON, or too large for an event, is left out, and the failure says so.
+    answer that is no JSON, or too large for a reply, is left out, and the failure says so.
     """
     asked = request.attributes
     attributes = {
         "id": f"{asked[CORRELATION_ID]}.{reply.replier}",
         "source": SOURCE + reply.replier.participant,
         "type": REPLY_TYPE,
-        "time": time,
         REPLY_TO: asked[REPLY_TO],
         CORRELATION_ID: asked[CORRELATION_ID],
         CAUSATION_ID: request.id,
     }
     if EXPIRY_TIME in asked:
-        attributes[EXPIRY_TIME] = asked[EXPIRY_TIME]
         # Without `time` a device leaves the expiry to the cloud: its clock is not the asker's.
-        del attributes["time"]
+        attributes[EXPIRY_TIME] = asked[EXPIRY_TIME]
+    else:
+        attributes["time"] = time
     if REPLY_DEVICE in asked:
         attributes["todevice"] = asked[REPLY_DEVICE]
     for name in ("traceparent", "tracestate", "routerhops"):
         if name in asked:
             attributes[name] = asked[name]
     try:
-        return write_event(attributes, _data(reply))
+        return _fitting(write_event(attributes, _data(reply)))
     except (EnvelopeError, TypeError, ValueError, RecursionError) as error:
         return write_event(attributes, _data(Reply(reply.replier, reply.status, None, Failure.of(error))))
 
@@ -133,6 +133,13 @@ def read_reply(event: Envelope) -> tuple[str, Reply]:
     if status not in _SENT:
         raise ReplyError(f"status {status} is never sent")
     return str(correlation), Reply(replier, status, data.get("answer"), found)
+
+
+def _fitting(event: Envelope) -> Envelope:
+    size = len(event.json.encode("utf-8"))
+    if size > MAX_REPLY_BYTES:
+        raise EnvelopeError("too_large", f"{size} bytes; a reply has at most {MAX_REPLY_BYTES}")
+    return event
 
 
 def _data(reply: Reply) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,14 +13,12 @@ from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.keys import MAX_VERSION_DIGITS, is_key, is_uid, key_of_source, number
 from eventplane.downlink.wire import RESERVED
 from eventplane.envelope import Envelope
+from eventplane.fleet import is_device_name, is_group_name
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES
 from eventplane.timestamps import timestamp_ms
 
 ALL: Final = "*"
 """`todevice` for every device."""
-
-# What a thing, and a group of things, can be called (see `eventplane.fleet`).
-_NAME: Final = re.compile(r"[a-zA-Z0-9:_-]{1,120}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +99,16 @@ def _target(thing: AttributeValue | None, group: AttributeValue | None) -> Targe
     if thing == ALL:
         return Target()
     if thing is not None:
-        return Target(thing=_name(thing, errors.UNKNOWN_DEVICE))
+        return Target(thing=_name(thing, is_device_name, errors.UNKNOWN_DEVICE))
     if group is not None:
-        return Target(group=_name(group, errors.UNKNOWN_GROUP))
+        return Target(group=_name(group, is_group_name, errors.UNKNOWN_GROUP))
     raise DownlinkError(errors.NO_DEVICE, "it has neither `todevice` (a device's name, or `*`) nor `togroup`")
 
 
-def _name(value: AttributeValue, reason: str) -> str:
-    if isinstance(value, str) and _NAME.fullmatch(value):
+def _name(value: AttributeValue, is_name: Callable[[str], bool], reason: str) -> str:
+    if isinstance(value, str) and is_name(value):
         return value
-    raise DownlinkError(reason, f"{value!r:.150} is no name; one has 1 to 120 letters, digits, `:`, `_`, `-`")
+    raise DownlinkError(reason, f"{value!r:.150} is no name that the fleet allows; correct the sender")
 
 
 def _key(event: Envelope, kind: Downlink) -> str:

@@ -155,16 +155,6 @@ DEVICE_GONE: Final = "device_gone"
 """Why a command ended whose device was decommissioned."""
 
 
-class Change(StrEnum):
-    """What became of an event that was desired."""
-
-    ACCEPTED = "accepted"
-    COALESCED = "coalesced"
-    EQUAL = "equal"
-    OLDER = "older"
-    EXPIRED = "expired"
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """What becomes of an item (None: it is gone, or never was), and what has to be done besides.
@@ -172,13 +162,13 @@ class Step:
     In this order, so that a crash anywhere loses nothing: dead letters of `ended` (what is EXPIRED is only
     counted), the conditional write of `item` where it differs from the one read, then `publish` (an event in
     JSON format, to the device's inbox) and a check of the item at `item.due_at_ms`. A write that another was
-    faster than is no step: read again, decide again.
+    faster than is no step: read again, decide again. `is_older`: what was desired is, than what is known.
     """
 
     item: Desired | None
     publish: str | None = None
     ended: tuple[Ended, ...] = ()
-    change: Change | None = None
+    is_older: bool = False
 
 
 def message_of(wanted: Addressed) -> Message:

@@ -19,7 +19,6 @@ from eventplane.downlink.desired import (
     DEVICE_GONE,
     EXPIRED,
     PARKED_MS,
-    Change,
     Desired,
     Ended,
     Message,
@@ -46,29 +45,29 @@ def _state(item: Desired, message: Message, now_ms: int, is_present: bool) -> St
     if after.message != item.message:
         return _accepted(after, now_ms, is_present)
     if after.message is None and after != item:
-        return Step(settled(after, State.IDLE, now_ms), change=Change.ACCEPTED)
+        return Step(settled(after, State.IDLE, now_ms))
     if after.message and (after.message.source, after.message.id) == (message.source, message.id):
-        return _as(_healed(after, now_ms, is_present), Change.EQUAL)
-    return Step(after, change=Change.ACCEPTED if after != item else Change.OLDER)
+        return _healed(after, now_ms, is_present)
+    return Step(after, is_older=after == item)
 
 
 def _command(item: Desired, message: Message, now_ms: int, is_present: bool) -> Step:
     if is_known(item, message):
-        return _as(_healed(item, now_ms, is_present), Change.EQUAL)
+        return _healed(item, now_ms, is_present)
     if message.expires_at_ms is not None and message.expires_at_ms <= now_ms:
-        return Step(item, ended=(Ended(message, EXPIRED, "it came too late"),), change=Change.EXPIRED)
+        return Step(item, ended=(Ended(message, EXPIRED, "it came too late"),))
     is_free = item.message is None
     after = queued(item, message, now_ms)
     if is_free:
         return _accepted(after, now_ms, is_present)
-    return _as(_healed(after, now_ms, is_present), Change.ACCEPTED)
+    return _healed(after, now_ms, is_present)
 
 
 def _accepted(item: Desired, now_ms: int, is_present: bool) -> Step:
     if item.state is State.SENDING:
         # One transmission at a time: the newest goes with its acknowledgement, or with its check.
-        return _as(missed(item, now_ms, is_present), Change.COALESCED)
-    return _as(transmit(replace(item, attempts=0), now_ms, is_present), Change.ACCEPTED)
+        return missed(item, now_ms, is_present)
+    return transmit(replace(item, attempts=0), now_ms, is_present)
 
 
 def _healed(item: Desired, now_ms: int, is_present: bool) -> Step:
@@ -178,7 +177,3 @@ def _orphans(item: Desired) -> tuple[Ended, ...]:
     return tuple(
         Ended(each, DEVICE_GONE, "its device left the fleet") for each in (item.message, *item.waiting)
     )
-
-
-def _as(step: Step, change: Change) -> Step:
-    return replace(step, change=change)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from eventplane.contract import Downlink
-from eventplane.downlink.desired import Desired, Identity, Message, State
+from eventplane.downlink.desired import AWAY_MS, Desired, Identity, Message, State
 from eventplane.presence import bucket_of
 
 TABLE: Final = "desired"
@@ -22,6 +22,9 @@ SORT_KEY: Final = "sk"
 INDEX: Final = "work"
 """The index by `work`, the device's share (`eventplane.presence.BUCKETS`), and `due_at_ms`. What need not be
 looked at is not in it. It has the keys only: look at the item before believing it."""
+
+PENDING_INDEX: Final = "pending"
+"""The index of one device's items by `due_at_ms`: what a device that subscribes is waiting for. Keys only."""
 
 INDEX_KEY: Final = "work"
 INDEX_SORT_KEY: Final = "due_at_ms"
@@ -71,6 +74,20 @@ def due_request(table: str, bucket: int, now_ms: int, limit: int) -> dict[str, A
         "KeyConditionExpression": "#b = :b AND #d <= :d",
         "ExpressionAttributeNames": {"#b": INDEX_KEY, "#d": INDEX_SORT_KEY},
         "ExpressionAttributeValues": {":b": {"N": str(bucket)}, ":d": {"N": str(now_ms)}},
+        "Limit": limit,
+    }
+
+
+def pending_request(table: str, thing: str, now_ms: int, limit: int) -> dict[str, Any]:
+    """The arguments of Query for the `limit` items of a device that wait longest for something at `now_ms`
+    (Unix ms), consistent; tombstones with their rest of life do not wait."""
+    return {
+        "TableName": table,
+        "IndexName": PENDING_INDEX,
+        "KeyConditionExpression": "#k = :k AND #d <= :d",
+        "ExpressionAttributeNames": {"#k": PARTITION_KEY, "#d": INDEX_SORT_KEY},
+        "ExpressionAttributeValues": {":k": {"S": thing}, ":d": {"N": str(now_ms + AWAY_MS)}},
+        "ConsistentRead": True,
         "Limit": limit,
     }
 

@@ -96,6 +96,7 @@ def _participants(contract: Contract) -> dict[str, Group]:
                     "endpoints": endpoints[each.name],
                     # Left out where it does not say: that is not the same as nothing.
                     **({} if each.sends is None else {"sends": list(each.sends)}),
+                    **({"asks": list(each.asks)} if each.asks else {}),
                 },
             }
         )

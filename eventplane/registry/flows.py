@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from eventplane.contract.model import Channel, Contract, Participant, Place, Route
+from eventplane.contract.model import Channel, Contract, Participant, Route
 from eventplane.contract.paths import paths, place_of, taken
 from eventplane.contract.possibilities import of_type, possible
+from eventplane.contract.vocabulary import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,11 +64,17 @@ class Days:
 def hours_of(objects: Objects, folder: str, days: Days) -> Iterator[Hour]:
     """The hours that lie in `folder`, the earliest first. What is called otherwise is nobody's hour."""
     for day_folder in objects.folders(folder):
-        if not (found := _DATE.fullmatch(day_folder)):
-            continue
-        day = date.fromisoformat(found[1])
-        if not days.holds(day):
+        day = _day(day_folder)
+        if day is None or not days.holds(day):
             continue
         for hour_folder in objects.folders(f"{folder}/{day_folder}"):
             if hour := _HOUR.fullmatch(hour_folder):
                 yield Hour(datetime(day.year, day.month, day.day, int(hour[1]), tzinfo=UTC))
+
+
+def _day(folder: str) -> date | None:
+    found = _DATE.fullmatch(folder)
+    try:
+        return date.fromisoformat(found[1]) if found else None
+    except ValueError:
+        return None  # 2026-13-45

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
+from botocore.exceptions import BotoCoreError, ClientError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
@@ -53,7 +54,8 @@ def read_arguments(argv: Sequence[str], now: datetime) -> Arguments:
 def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]:
     """Compact every closed hour that is not yet; the receipts of those that were, by folder and hour.
 
-    Raises `CompactionError` at the end if some hours could not be: one damaged object holds up its hour only.
+    Raises `CompactionError` at the end if some hours could not be: whatever object is damaged, missing or not
+    answered by S3, it holds up its hour only.
     """
     now = now or datetime.now(UTC)
     arguments = read_arguments(argv, now)
@@ -68,7 +70,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
             name = f"{folder.name}/{hour.partition}"
             try:
                 receipt = compact_hour(spark, objects, folder, compaction, hour)
-            except (HourError, PySparkException, Py4JError) as error:
+            except (HourError, PySparkException, Py4JError, ClientError, BotoCoreError) as error:
                 failures[name] = str(error)
                 continue
             if receipt:

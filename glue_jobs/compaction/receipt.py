@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from eventplane.archive_layout import Folder
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.compaction.errors import UnreadableReceiptError
 
 FORMAT = 1
 """The version of the receipt, and of how hours are compacted; it stands in the name of a run."""
@@ -42,12 +43,17 @@ def run_of(folder: Folder, inputs: Sequence[Stored]) -> str:
 
 
 def read_receipt(objects: Objects, folder: Folder, hour: Hour) -> Receipt | None:
-    """The receipt of an hour, if it was compacted."""
-    body = objects.read(hour.receipt(folder.name))
+    """The receipt of an hour, if it was compacted. Raises `UnreadableReceiptError`."""
+    name = hour.receipt(folder.name)
+    body = objects.read(name)
     if body is None:
         return None
-    members = json.loads(body)
-    return Receipt(**{**members, "inputs": tuple(members["inputs"]), "files": tuple(members["files"])})
+    try:
+        members = json.loads(body)
+        return Receipt(**{**members, "inputs": tuple(members["inputs"]), "files": tuple(members["files"])})
+    except (ValueError, LookupError, TypeError) as error:
+        # Not as if there were none: the hour would be made anew of the sources that are left.
+        raise UnreadableReceiptError(name, repr(error)) from error
 
 
 def write_receipt(objects: Objects, folder: Folder, hour: Hour, receipt: Receipt) -> None:

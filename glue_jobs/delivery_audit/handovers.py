@@ -75,6 +75,8 @@ def consumption(history: ContractHistory, watermark: Watermark) -> Column:
     """
     patience = webhooks(history)
     here = sf.col("destination")
+    waits = [sf.lit(each) for pair in patience.items() for each in pair]
+    wait_s = sf.create_map(*waits)[here] if waits else sf.lit(0)
     put = sf.filter(
         "decisions", lambda each: (each["outcome"] == Outcome.DELIVERED) & (each["destination"] == here)
     )
@@ -87,10 +89,7 @@ def consumption(history: ContractHistory, watermark: Watermark) -> Column:
         # Whether an event of the tap had expired can be known, and is not taken on trust.
         sf.when(end.isNotNull() & ~unbacked, end["outcome"])
         .when(unbacked, sf.lit(str(Verdict.LOST)))
-        .when(
-            watermark.is_open(put_at_ms + 1_000 * max(patience.values(), default=0)),
-            sf.lit(str(Verdict.PENDING)),
-        )
+        .when(watermark.is_open(put_at_ms + 1_000 * wait_s), sf.lit(str(Verdict.PENDING)))
         .otherwise(sf.lit(str(Verdict.LOST)))
     )
     known = sf.struct(

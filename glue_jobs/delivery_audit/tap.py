@@ -7,6 +7,7 @@ from pyspark.sql import functions as sf
 
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.hops import ROUTER_HOPS
+from eventplane.numbering import EPOCH, SEQUENCE
 from glue_jobs.delivery_audit.attributes import Attributes, with_attributes
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.quarantine import any_missing, fault
@@ -21,8 +22,8 @@ READ_ATTRIBUTES = (
     "recordedtime",
     "expirytime",
     "deadletterreason",
-    "deviceepoch",
-    "devicesequence",
+    EPOCH,
+    SEQUENCE,
     "partitionkey",
     "severitynumber",
     ROUTER_HOPS,
@@ -66,8 +67,8 @@ def tap_witness(raw: DataFrame, history: ContractHistory, window: Window) -> Dat
         "file",
         "client_id",
         texts["type"].alias("type"),
-        texts["deviceepoch"].alias("epoch"),
-        _sequence(texts["devicesequence"]).alias("sequence"),
+        texts[EPOCH].alias("epoch"),
+        _sequence(texts[SEQUENCE]).alias("sequence"),
         texts["partitionkey"].alias("partition"),
         texts["deadletterreason"].alias("dead_letter_reason"),
         _unix_ms(texts["recordedtime"]).alias("recorded_at_ms"),

@@ -29,9 +29,9 @@ class Watermark:
         """The watermark, Unix milliseconds."""
         return self.as_of_ms - 1_000 * self.lateness_s
 
-    def is_open(self, since_ms: Column, wait_s: int = 0) -> Column:
-        """Whether what began at `since_ms` may still end; `wait_s` is what it may take by itself, seconds."""
-        return sf.coalesce(since_ms > self.ms - 1_000 * wait_s, sf.lit(False))
+    def is_open(self, since_ms: Column) -> Column:
+        """Whether a record about what began at `since_ms` may still come."""
+        return sf.coalesce(since_ms > self.ms, sf.lit(False))
 
     def is_late(self, since_ms: Column, written_ms: Column) -> Column:
         """Whether a record came so late that an audit may have missed it."""

@@ -42,5 +42,6 @@ def handle(event: dict[str, Any], context: Context) -> PartialResponse:
     messages = read_messages(event)
     count(Metric.MESSAGES, len(messages))
     wired = service()
-    failed = wired.writer.process(messages)
-    return wired.redelivery.answer(messages, failed, context.get_remaining_time_in_millis)
+    remaining_ms = context.get_remaining_time_in_millis
+    failed = wired.writer.process(messages, remaining_ms=remaining_ms)
+    return wired.redelivery.answer(messages, failed, remaining_ms)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -13,10 +14,14 @@ from eventplane.envelope import EnvelopeError
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.ledger import QUARANTINE, TAP, QuarantineRecord, tap_records, to_line
 from lambdas.common.archive import Archive
+from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import QueueMessage
+
+RESERVE_MS: Final = 3 * WORST_CALL_MS
+"""No frame is begun with less time left, milliseconds: two objects and the answer to the queue at worst."""
 
 Readable = tuple[QueueMessage, IngestFrame]
 Unreadable = tuple[QueueMessage, EnvelopeError]
@@ -29,8 +34,8 @@ class ArchiveWriterService:
         self._archive = archive
         self._clock = clock
 
-    def process(self, messages: Sequence[QueueMessage]) -> frozenset[str]:
-        """Archive `messages`; the ids of those that have to come again.
+    def process(self, messages: Sequence[QueueMessage], *, remaining_ms: Callable[[], int]) -> frozenset[str]:
+        """Archive `messages`; the ids of those that have to come again, be it for want of time.
 
         The objects are partitioned by the hour of writing and named by the messages they hold, so that a
         batch which comes again within the hour replaces its object. Otherwise a message may stand in two:
@@ -39,26 +44,26 @@ class ArchiveWriterService:
         now_ms = self._clock()
         failed: set[str] = set()
         readable, unreadable = _sorted_out(messages, failed)
-        tap = _tap_lines(readable, now_ms, failed)
-        failed |= self._put(TAP, {message.id for message, _ in readable}, now_ms, tap)
-        quarantine = (_quarantine_line(message, error, now_ms) for message, error in unreadable)
-        failed |= self._put(QUARANTINE, {message.id for message, _ in unreadable}, now_ms, quarantine)
+        held: set[str] = set()
+        tap = self._put(TAP, held, now_ms, _tap_lines(readable, now_ms, remaining_ms, held))
+        lines = (_quarantine_line(message, error, now_ms) for message, error in unreadable)
+        quarantine = self._put(QUARANTINE, {message.id for message, _ in unreadable}, now_ms, lines)
+        failed |= {message.id for message, _ in [*readable, *unreadable]} - tap - quarantine
         count(Metric.RETRIED, len(failed))
-        count(Metric.ARCHIVED, len(readable))
-        count(Metric.QUARANTINED, len(unreadable))
-        logger.info("archived", frames=len(readable), quarantined=len(unreadable), failed=len(failed))
+        count(Metric.ARCHIVED, len(tap))
+        count(Metric.QUARANTINED, len(quarantine))
+        logger.info("archived", frames=len(tap), quarantined=len(quarantine), failed=len(failed))
         return frozenset(failed)
 
-    def _put(self, folder: str, ids: set[str], now_ms: int, lines: Iterable[str]) -> set[str]:
-        """Write one object for the messages `ids`; those ids again if that failed."""
-        if not ids:
-            return set()
+    def _put(self, folder: str, held: set[str], now_ms: int, lines: Iterable[str]) -> set[str]:
+        """Write one object of `lines`, which are those of the messages `held` when all are read; the ids of
+        the messages that are safe by it."""
         try:
-            self._archive.put_lines(folder, _name(ids), now_ms, lines)
+            self._archive.put_lines(folder, lambda: _name(held), now_ms, lines)
         except (ClientError, BotoCoreError):
             logger.exception("the archive could not be written; these messages come again", folder=folder)
-            return ids
-        return set()
+            return set()
+        return held
 
 
 def _sorted_out(
@@ -82,14 +87,24 @@ def _name(ids: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:32]
 
 
-def _tap_lines(readable: Iterable[Readable], now_ms: int, failed: set[str]) -> Iterator[str]:
-    """The lines of all frames, one frame in memory at a time; messages that break it go to `failed`."""
+def _tap_lines(
+    readable: Iterable[Readable], now_ms: int, remaining_ms: Callable[[], int], held: set[str]
+) -> Iterator[str]:
+    """The lines of the frames for which there is time, one frame in memory at a time.
+
+    `held` takes the ids of their messages, without those that break it.
+    """
     for message, frame in readable:
+        if remaining_ms() < RESERVE_MS:
+            logger.warning("no time left; the rest of the batch comes again", frames=len(held))
+            return
         try:
-            yield from [to_line(record) for record in tap_records(frame, message.id, now_ms)]
+            lines = [to_line(record) for record in tap_records(frame, message.id, now_ms)]
         except Exception:  # noqa: BLE001 - a defect met by one message must not take the others with it
             logger.exception("tap records could not be made", message_id=message.id)
-            failed.add(message.id)
+            continue
+        held.add(message.id)
+        yield from lines
 
 
 def _quarantine_line(message: QueueMessage, error: EnvelopeError, now_ms: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,6 +14,7 @@ from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.queue import QueueMessage
+from lambdas.common.rule_messages import read_rule_message
 
 _RESERVE_MS: Final = 5 * WORST_CALL_MS
 """No message is begun with less time left: a timeout would bring back the whole batch."""
@@ -37,16 +37,27 @@ class KeeperService:
                 failed.add(message.id)
                 continue
             try:
-                told = json.loads(message.body)
-                if "retire" in told:
-                    self._retire(str(told["thing"]), frozenset(map(str, told["retire"])))
-                else:
-                    self._connected(str(told["thing"]), str(told["certificate"]))
+                if not self._do(message):
+                    failed.add(message.id)
             except Exception:  # noqa: BLE001 - see below
                 # Whatever it was, the others must not wait for it; five times here, then the dead letters.
                 logger.exception("a message could not be handled", message_id=message.id)
                 failed.add(message.id)
         return frozenset(failed)
+
+    def _do(self, message: QueueMessage) -> bool:
+        match read_rule_message(message.body):
+            case {"thing": str(thing), "retire": list(certificates)}:
+                self._retire(thing, frozenset(map(str, certificates)))
+            case {"thing": str(thing), "certificate": str(certificate)} | {
+                "clientId": str(thing),
+                "principalIdentifier": str(certificate),
+            }:
+                self._connected(thing, certificate)
+            case _:
+                logger.error("no work of ours", message_id=message.id)
+                return False
+        return True
 
     def _connected(self, thing: str, certificate: str) -> None:
         device = self._store.read(thing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -28,16 +28,20 @@ class Archive:
         self._bucket = bucket
         self._filed: set[str] = set()
 
-    def put_lines(self, folder: str, name: str, written_at_ms: int, lines: Iterable[str]) -> str | None:
+    def put_lines(
+        self, folder: str, name: str | Callable[[], str], written_at_ms: int, lines: Iterable[str]
+    ) -> str | None:
         """Write `lines` as one object and return its key; None, and no object, when there are none.
 
         The partition is the UTC hour of `written_at_ms` (Unix milliseconds): events of any age may lie in it.
+        A `name` that depends on the lines is asked for when they have all been read.
         """
-        moment = datetime.fromtimestamp(written_at_ms / 1_000, UTC)
-        key = f"{folder}/date={moment:%Y-%m-%d}/hour={moment:%H}/{name}.json.gz"
         body = _compressed(lines)
         if body is None:
             return None  # a device's empty batch only asks whether its line is alive
+        moment = datetime.fromtimestamp(written_at_ms / 1_000, UTC)
+        called = name if isinstance(name, str) else name()
+        key = f"{folder}/date={moment:%Y-%m-%d}/hour={moment:%H}/{called}.json.gz"
         self._client.put_object(Bucket=self._bucket, Key=key, Body=body, ContentType="application/x-ndjson")
         return key
 

@@ -13,6 +13,7 @@ from eventplane.downlink.errors import AcknowledgementError
 from eventplane.downlink.sending import acknowledge
 from eventplane.downlink.table import sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from lambdas.common.clock import Clock
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
@@ -33,7 +34,7 @@ class Answers:
         items: Items,
         work: WorkQueue,
         letters: Letters,
-        clock: Callable[[], int],
+        clock: Clock,
     ) -> None:
         self._items = items
         self._work = work

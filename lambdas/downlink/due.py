@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from eventplane.fleet import is_device_name
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
+from lambdas.common.rule_messages import read_rule_message
 from lambdas.downlink.items import RESERVE_MS, Items
 from lambdas.downlink.presence import Presence
 from lambdas.downlink.table import DesiredTable
@@ -43,11 +43,11 @@ class Due:
         return frozenset(failed)
 
     def _do(self, message: QueueMessage, remaining_ms: Callable[[], int]) -> bool:
-        match json.loads(message.body):
+        match read_rule_message(message.body):
             case {"check": {"thing": str(thing), "sk": str(sk)}}:
                 self._check(thing, sk)
                 return True
-            case {"subscribed": str(thing)}:
+            case {"subscribed": str(thing)} | {"eventType": "subscribed", "clientId": str(thing)}:
                 # A claim and a renewal subscribe as well.
                 is_device = is_device_name(thing)
                 return not is_device or self._resend(thing, message.sent_at_ms, None, remaining_ms)

@@ -8,10 +8,7 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from eventplane.downlink import table as requests
-from eventplane.downlink.desired import AWAY_MS, Desired
-
-PENDING: Final = "pending"
-"""The index of one device's items by when they are due (`stacks/constructs/desired_table.py`)."""
+from eventplane.downlink.desired import Desired
 
 _CONFLICT: Final = "ConditionalCheckFailedException"
 
@@ -53,18 +50,8 @@ class DesiredTable:
         return self._page(request)
 
     def pending_page(self, thing: str, now_ms: int, limit: int, position: dict[str, Any] | None) -> Page:
-        """The items of a device that wait for something, the longest first; tombstones with their rest of
-        life do not."""
-        request: dict[str, Any] = {
-            "TableName": self._name,
-            "IndexName": PENDING,
-            "KeyConditionExpression": "#k = :k AND #d <= :d",
-            "ExpressionAttributeNames": {"#k": requests.PARTITION_KEY, "#d": requests.INDEX_SORT_KEY},
-            "ExpressionAttributeValues": {":k": {"S": thing}, ":d": {"N": str(now_ms + AWAY_MS)}},
-            "ConsistentRead": True,
-            "Limit": limit,
-        }
-        return self._page(request, position)
+        """The items of a device that wait for something, the longest first."""
+        return self._page(requests.pending_request(self._name, thing, now_ms, limit), position)
 
     def due_page(self, bucket: int, now_ms: int, limit: int, position: dict[str, Any] | None) -> Page:
         """What is due in a share of the devices. The index lags: look at the item before believing it."""

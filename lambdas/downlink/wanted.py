@@ -12,11 +12,12 @@ from eventplane.contract import Contract
 from eventplane.delivery import Refusal, letter_id
 from eventplane.downlink import errors
 from eventplane.downlink.addressing import Addressed, addressed
-from eventplane.downlink.desired import Change, Desired, Step
+from eventplane.downlink.desired import Desired, Step
 from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.sending import desire
 from eventplane.downlink.table import sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from lambdas.common.clock import Clock
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
@@ -50,7 +51,7 @@ class Wanted:
         items: Items,
         letters: Letters,
         go_on: Callable[[str], None],
-        clock: Callable[[], int],
+        clock: Clock,
     ) -> None:
         self._contract = contract
         self._fleet = fleet
@@ -116,7 +117,7 @@ class Wanted:
                 # That one device has no room must not keep the others from it.
                 self._items.give_up(thing, wanted.text, Refusal(error.reason, error.detail))
                 continue
-            if step.change is Change.OLDER:
+            if step.is_older:
                 logger.info("older than what is known", device=thing, sk=sk, event_id=wanted.id)
         return True
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass
 from typing import Any
 
 from eventplane.errors import EventPlaneError
+from eventplane.rule_failure import original_of
 
 
 class NoFailureError(EventPlaneError):
@@ -40,11 +40,14 @@ def parse_failure(body: str) -> RuleFailure:
         failures = members["failures"]
         if not isinstance(failures, list):
             raise NoFailureError("`failures` is no list")
+        payload = original_of(members)
+        if payload is None:
+            raise NoFailureError("it has no original payload")
         return RuleFailure(
             rule=_text(members, "ruleName"),
             topic=_text(members, "topic"),
             client_id=_text(members, "clientId"),
-            payload=base64.b64decode(_text(members, "base64OriginalPayload"), validate=True),
+            payload=payload,
             resources=tuple(str(each.get("failedResource", "")) for each in failures),
             reasons=tuple(str(each.get("errorMessage", "")) for each in failures),
         )

@@ -5,8 +5,6 @@ Late and repeated ones change nothing.
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +13,9 @@ from typing import Any, Final
 from eventplane.device_reports import HEARTBEAT, thing_of
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.errors import EventPlaneError
-from eventplane.topics import CLAIM_CLIENT_PREFIX
+from eventplane.fleet import is_device_name
+from eventplane.numbering import EPOCH, SEQUENCE
+from lambdas.common.rule_messages import read_rule_message
 from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
 
 MAX_INTERVAL_S: Final = 86_400.0
@@ -23,8 +23,10 @@ MAX_INTERVAL_S: Final = 86_400.0
 
 _MAX_SECONDS: Final = 1e10
 
-_THING = re.compile(r"[a-zA-Z0-9:_-]{1,128}")  # AWS IoT API Reference, CreateThing
 _CERTIFICATE = re.compile(r"[0-9a-f]{64}")
+
+_REFUSED = "connect_failed"
+"""The lifecycle message about a connection that never stood (AWS IoT Developer Guide, lifecycle events)."""
 
 
 class UnreadableObservationError(EventPlaneError):
@@ -44,6 +46,8 @@ class Observation:
 
     def apply(self, state: DeviceState) -> DeviceState:
         """The state that knows this as well; the same one when it is no news."""
+        if state.is_gone:
+            return state
         match self.said:
             case Sighting() as seen if state.sighting is None or seen.is_newer_than(state.sighting):
                 return replace(state, sighting=seen)
@@ -62,17 +66,15 @@ Reader = Callable[[str, int], Observation | None]
 def read_presence(body: str, sent_at_ms: int) -> Observation | None:  # noqa: ARG001 - of the readers' shape
     """A lifecycle message of IoT Core, or what the rule's error action made of one.
 
-    None for clients that are no devices: claims, and people at the console. Raises
-    `UnreadableObservationError`.
+    None for clients that are no devices: claims, renewals, and people at the console; and for connections
+    that were refused, which say nothing of a line. Raises `UnreadableObservationError`.
     """
     try:
-        members = json.loads(body)
-        if "base64OriginalPayload" in members:
-            members = json.loads(base64.b64decode(members["base64OriginalPayload"], validate=True))
-        device, principal = str(members["clientId"]), str(members["principalIdentifier"])
-        if device.startswith(CLAIM_CLIENT_PREFIX) or not _THING.fullmatch(device):
+        members = read_rule_message(body)
+        if members["eventType"] == _REFUSED:
             return None
-        if not _CERTIFICATE.fullmatch(principal):
+        device, principal = str(members["clientId"]), str(members["principalIdentifier"])
+        if not is_device_name(device) or not _CERTIFICATE.fullmatch(principal):
             return None
         sighting = Sighting(
             line=Line(members["eventType"]),
@@ -96,7 +98,7 @@ def read_heartbeat(body: str, sent_at_ms: int) -> Observation | None:
     except EnvelopeError as error:
         raise UnreadableObservationError(f"not an event: {error}") from error
     device = thing_of(event.source)
-    if event.type != HEARTBEAT or device is None or not _THING.fullmatch(device):
+    if event.type != HEARTBEAT or device is None or not is_device_name(device):
         return None
     data = _members(event.data())
     figures = _members(data.get("figures"))
@@ -107,8 +109,8 @@ def read_heartbeat(body: str, sent_at_ms: int) -> Observation | None:
             interval_s=min(_seconds(data, "interval_s"), MAX_INTERVAL_S),
             oldest_urgent_s=_seconds(figures, "oldest_urgent_s"),
             oldest_normal_s=_seconds(figures, "oldest_normal_s"),
-            epoch=_attribute(event, "deviceepoch"),
-            sequence=_attribute(event, "devicesequence"),
+            epoch=_attribute(event, EPOCH),
+            sequence=_attribute(event, SEQUENCE),
         ),
     )
 

@@ -101,7 +101,8 @@ class DeviceState:
     """One device. `reported` is what the plane was told last, since `reported_ms` by IoT Core's clock.
 
     `unsent` are events in JSON format that are decided and not yet known to be sent. `revision` counts the
-    writes of the stored item (0: there is none), `due_ms` is when it asks to be looked at again.
+    writes of the stored item (0: there is none), `due_ms` is when it asks to be looked at again. A device
+    that `is_gone` was decommissioned: nothing that is heard of it counts.
     """
 
     device: str
@@ -114,6 +115,7 @@ class DeviceState:
     quiet: Quiet | None = None
     incident: Incident | None = None
     unsent: tuple[str, ...] = ()
+    is_gone: bool = False
 
     @property
     def level(self) -> Level:

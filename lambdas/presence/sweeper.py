@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Final
 
 from eventplane.envelope import parse_event
@@ -16,13 +15,17 @@ from eventplane.sqs_binding import to_message
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
-from lambdas.common.sqs import Fate, SqsSender, batches
+from lambdas.common.sqs import Answer, Fate, SqsSender, batches
 from lambdas.presence.state import DeviceState
 from lambdas.presence.table import PresenceTable
 from lambdas.presence.watch import Watch
 
-RESERVE_MS: Final = 2 * WORST_CALL_MS
-"""No device is begun with less time left, milliseconds. What is not begun stays due."""
+RESERVE_MS: Final = 3 * WORST_CALL_MS
+"""No page and no device is begun with less time left, milliseconds, so that what is decided can be sent. What
+is not begun stays due."""
+
+SENDING_MS: Final = 2 * WORST_CALL_MS
+"""No batch is sent with less time left, milliseconds: it covers that batch and one write that forgets it."""
 
 _TRIES: Final = 5
 
@@ -51,16 +54,14 @@ class Sweeper:
     def sweep(self, buckets: Sequence[int], remaining_ms: Callable[[], int]) -> Swept:
         """Look at what is due in `buckets`, the earliest first, for as long as there is time."""
         devices = sent = 0
-        is_complete = True
-        now_ms = self._clock()
+        is_complete, now_ms = True, self._clock()
         for bucket in buckets:
-            for page in self._table.due(bucket, now_ms):
+            pages = self._table.due(bucket, now_ms)
+            # Before each page: even an empty one is a request.
+            while (is_complete := remaining_ms() >= RESERVE_MS) and (page := next(pages, None)):
                 decided = self._decide(page, now_ms, remaining_ms)
                 devices += len(decided)
-                sent += self._send(decided)
-                if remaining_ms() < RESERVE_MS:
-                    is_complete = False
-                    break
+                sent += self._send(decided, remaining_ms)
         swept = Swept(devices, sent, is_complete)
         log = logger.info if is_complete else logger.warning
         log("swept", buckets=list(buckets), devices=devices, sent=sent, complete=is_complete)
@@ -86,21 +87,24 @@ class Sweeper:
                 logger.exception("not judged", device=known.device)
         return decided
 
-    def _send(self, decided: Iterable[DeviceState]) -> int:
-        """Send what waits, and forget what was taken; the number of events taken."""
+    def _send(self, decided: Iterable[DeviceState], remaining_ms: Callable[[], int]) -> int:
+        """Send what waits, as far as there is time, and forget what was taken; the number of events taken."""
         waiting = [(state, text) for state in decided for text in state.unsent]
-        messages = [to_message(parse_event(text)) for _, text in waiting]
-        answers = chain.from_iterable(
-            self._sender.send(self._outbox_url, batch) for batch in batches(messages)
-        )
-        taken = [answer.fate is Fate.TAKEN for answer in answers]
+        taken: list[bool] = []
+        for batch in batches(to_message(parse_event(text)) for _, text in waiting):
+            in_time = remaining_ms() >= SENDING_MS
+            answers = (
+                self._sender.send(self._outbox_url, batch) if in_time else [Answer(Fate.AGAIN)] * len(batch)
+            )
+            taken += [answer.fate is Fate.TAKEN for answer in answers]
         left: dict[str, tuple[DeviceState, list[str]]] = {}
         for (state, text), was_taken in zip(waiting, taken, strict=True):
             _, texts = left.setdefault(state.device, (state, []))
             if not was_taken:
                 texts.append(text)
         for state, texts in left.values():
-            self._forget(state, tuple(texts))
+            if len(texts) < len(state.unsent) and remaining_ms() >= WORST_CALL_MS:
+                self._forget(state, tuple(texts))
         return sum(taken)
 
     def _forget(self, state: DeviceState, left: tuple[str, ...]) -> None:

@@ -130,4 +130,5 @@ def _state(item: Mapping[str, Any]) -> DeviceState:
         quiet=Quiet(QuietReason(quiet["reason"]), quiet["since_ms"]) if quiet else None,
         incident=Incident(**incident | {"level": Level(incident["level"])}) if incident else None,
         unsent=tuple(known.get("unsent", ())),
+        is_gone=bool(known.get("is_gone")),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
@@ -10,6 +11,10 @@ from eventplane.contract import load_compiled
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import CONTRACTS
 from lambdas.router.planner import Planner
+
+MAX_KEPT: Final = 10
+"""Most planners that are kept. Ours: subscriptions and interest make many contracts a day, and a file of the
+tap is owed by few of them."""
 
 
 class UnknownContractError(EventPlaneError):
@@ -27,20 +32,21 @@ class Planners:
         self._client = client
         self._bucket = bucket
         self._source = source
-        self._made: dict[str, Planner] = {}
+        self._kept = lru_cache(MAX_KEPT)(self._made)
 
     def of(self, version: str) -> Planner:
         """Raises `UnknownContractError`, `ContractError`, and what botocore raises."""
-        if version not in self._made:
-            name = f"{CONTRACTS}/{version}.json"
-            try:
-                compiled = self._client.get_object(Bucket=self._bucket, Key=name)["Body"].read()
-            except ClientError as error:
-                if error.response.get("Error", {}).get("Code") == "NoSuchKey":
-                    raise UnknownContractError(version) from error
-                raise
-            contract = load_compiled(compiled, name)
-            if contract.version != version:
-                raise UnknownContractError(version)
-            self._made[version] = Planner(contract, self._source)
-        return self._made[version]
+        return self._kept(version)
+
+    def _made(self, version: str) -> Planner:
+        name = f"{CONTRACTS}/{version}.json"
+        try:
+            compiled = self._client.get_object(Bucket=self._bucket, Key=name)["Body"].read()
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") == "NoSuchKey":
+                raise UnknownContractError(version) from error
+            raise
+        contract = load_compiled(compiled, name)
+        if contract.version != version:
+            raise UnknownContractError(version)
+        return Planner(contract, self._source)

@@ -5,13 +5,13 @@ With it go the routes that participants added and what they announced that they 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Generic, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.announcement import Announcement
-from eventplane.contract import Contract
+from eventplane.contract import Contract, ContractError
 from eventplane.contract.interest import Leased, with_interest
 from eventplane.contract.subscription import Subscription, with_subscriptions
 from eventplane.contract_table import ContractTable
@@ -35,7 +35,9 @@ Engine = TypeVar("Engine", bound=MadeOfContract)
 class InForce(Generic[Engine]):
     """Keeps the engine of the contract in force, at most `refresh_ms` older than the tables.
 
-    `build` makes the engine of a contract, or raises where it cannot be used: then an earlier one stays.
+    `build` makes the engine of a contract, or raises where it cannot be used: then an earlier one stays, or
+    where that is due to what was added, the contract without it.
+    `queues` are the inboxes that it can lead to; None where nobody writes to them.
     While a table cannot be read, what it said last stays as well, announcements for as long as they hold.
     """
 
@@ -49,6 +51,7 @@ class InForce(Generic[Engine]):
         interest: InterestTable,
         refresh_ms: int,
         clock: Clock,
+        queues: Collection[str] | None = None,
     ) -> None:
         self._bundled = build(bundled)
         self._published = self._bundled
@@ -57,6 +60,7 @@ class InForce(Generic[Engine]):
         self._table = table
         self._subscriptions = subscriptions
         self._interest = interest
+        self._queues = queues
         self._subscribed: frozenset[Subscription] = frozenset()
         self._leased: frozenset[Leased] = frozenset()
         self._announced: frozenset[Announcement] = frozenset()
@@ -104,7 +108,7 @@ class InForce(Generic[Engine]):
         if self._derived_from == (self._published, self._subscribed, self._announced):
             return
         self._derived_from = (self._published, self._subscribed, self._announced)
-        contract, refused = with_subscriptions(self._published.contract, self._subscribed)
+        contract, refused = with_subscriptions(self._published.contract, self._subscribed, self._queues)
         for subscription, problem in refused.items():
             logger.warning("a subscription cannot be used", route=subscription.route, problem=str(problem))
             count(Metric.SUBSCRIPTION_REFUSED)
@@ -152,8 +156,10 @@ class InForce(Generic[Engine]):
                 return self._build(self._table.contract(version))
             except (ClientError, BotoCoreError):
                 raise
-            except Exception:  # noqa: BLE001 - whatever is wrong with it, the contract in force stays
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the one in force stays
                 logger.exception("a published contract cannot be used", contract=version)
-                self._refused.add(version)
+                # An item without a whole contract is mended by publishing once more: it is read again.
+                if not isinstance(error, ContractError):
+                    self._refused.add(version)
         count(Metric.CONTRACT_REFUSED)
         return None

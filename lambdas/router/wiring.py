@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from eventplane.contract import Contract
@@ -18,10 +18,14 @@ from lambdas.router.settings import RouterSettings
 
 
 def contract_in_force(
-    settings: ContractSettings, dynamodb: Any, build: Callable[[Contract], Engine]
+    settings: ContractSettings,
+    dynamodb: Any,
+    build: Callable[[Contract], Engine],
+    queues: Collection[str] | None = None,
 ) -> InForce[Engine]:
     """What `build` makes of the contract in force, which the tables tell through a boto3 DynamoDB client.
 
+    `queues` are the inboxes, by their address, that it can lead to; None where nobody writes to them.
     Raises what `build` raises of the contract that came with the code.
     """
     return InForce(
@@ -32,6 +36,7 @@ def contract_in_force(
         interest=InterestTable(dynamodb, settings.interest_table),
         refresh_ms=1_000 * settings.refresh_s,
         clock=system_clock,
+        queues=queues,
     )
 
 
@@ -41,4 +46,4 @@ def engine_in_force(settings: RouterSettings, dynamodb: Any) -> InForce[engine.E
     def build(contract: Contract) -> engine.Engine:
         return engine.build_engine(contract, settings.source, settings.queues)
 
-    return contract_in_force(settings.contract, dynamodb, build)
+    return contract_in_force(settings.contract, dynamodb, build, settings.queues)

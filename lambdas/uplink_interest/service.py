@@ -6,8 +6,9 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
-from eventplane.contract import Contract
+from eventplane.contract import Contract, ContractError, Problem
 from eventplane.contract.interest import uplink_filters
+from eventplane.contract.publication import cloud_destinations, unserved
 from eventplane.contract.subscription import with_subscriptions
 from eventplane.contract_table import ContractTable
 from eventplane.downlink.addressing import ALL
@@ -86,7 +87,18 @@ class UplinkInterest:
         contract = self._bundled
         if head is not None and head.version != contract.version:
             contract = self._contracts.contract(head.version)
+            _check(contract, self._bundled)
         return with_subscriptions(contract, self._subscriptions.all())[0]
+
+
+def _check(contract: Contract, deployed: Contract) -> None:
+    """Raises `ContractError` for one that routers do not take: they go on by what was published before it."""
+    queues = {each.address for each in cloud_destinations(deployed)}
+    if wrong := [
+        Problem(f"routes.{each.name}.to", f"{each.destination} has no queue", "deploy the contract")
+        for each in unserved(contract, queues)
+    ]:
+        raise ContractError(f"published contract {contract.version}", wrong)
 
 
 def _event(filters: list[object] | None, at_ms: int) -> Envelope:

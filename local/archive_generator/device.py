@@ -7,11 +7,11 @@ from random import Random
 from typing import Final
 
 from edge import reports
-from edge.recent import KEY_BYTES, key_digest
 from edge.spool import Birth, DiscardTally, Statement
 from edge.stamps import stamp
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
+from eventplane.event_keys import KEY_BYTES, key_digest
 from eventplane.expiry import BY_CHANNEL
 from eventplane.receipts import SPOOL_FULL
 from eventplane.timestamps import timestamp_of_ms

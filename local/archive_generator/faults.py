@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from edge import reports
 from edge.spool import Statement
-from edge.stamps import EPOCH, SEQUENCE, stamp
+from edge.stamps import stamp
 from eventplane.delivery import PAYLOAD_INVALID, Outcome
 from eventplane.envelope import Envelope, write_event
 from eventplane.expiry import BY_EVENT
 from eventplane.interest import NO_INTEREST
+from eventplane.numbering import EPOCH, SEQUENCE
 from local.archive_generator.records import (
     ROUTER_LETTERS,
     WEBHOOK_LETTERS,

@@ -11,11 +11,12 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from edge.stamps import SEQUENCE_DIGITS, stamp
+from edge.stamps import stamp
 from eventplane.contract import Contract, Priority
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
 from eventplane.ledger import LEDGER, TAP, to_line
+from eventplane.numbering import SEQUENCE_DIGITS
 from local.archive_generator.device import FRAME, HOUR_MS, NEWS_MS, REPORTS_MS, Device
 from local.archive_generator.faults import FAULTS, fact
 from local.archive_generator.flows import Flow, Routing, flows

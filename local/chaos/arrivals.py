@@ -22,7 +22,10 @@ _LINE_END: Final = b"\n"
 
 
 class ArrivalWriter:
-    """Appends to the file of one service. What a killed predecessor left torn is cut off."""
+    """Appends to the file of one service for as long as its process lives.
+
+    What a killed predecessor left torn is cut off.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -33,9 +36,6 @@ class ArrivalWriter:
         now = time.time()
         lines = [json.dumps([now, *_known_by(body)], ensure_ascii=False).encode() for body in bodies]
         os.write(self._file, b"".join(line + _LINE_END for line in lines))
-
-    def close(self) -> None:
-        os.close(self._file)
 
 
 class Arrivals:

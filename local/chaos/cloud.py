@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from eventplane.contract import Contract
 from local.chaos.arrivals import Arrivals
 from local.chaos.faults import Fault
+from local.process import Child
 from local.things import Thing
 
 
@@ -37,14 +38,18 @@ class Cloud(Protocol):
     def faults(self) -> Mapping[str, Fault]:
         """What can break in it, by kind."""
 
+    @property
+    def children(self) -> Sequence[Child]:
+        """Its processes that are started again when they end by themselves."""
+
     def put_contract(self, contract: Contract) -> None:
         """Put another contract in force."""
 
     def arrivals(self, service: str) -> Arrivals:
         """What the cloud service receives."""
 
-    def settle(self) -> None:
-        """Return when everything that it accepted is handled; nothing new comes."""
+    def settle(self) -> bool:
+        """Return when everything that it accepted is handled, nothing new comes; False: or stands still."""
 
     def fetch_archive(self) -> Path:
         """The archive, as a folder."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+DISK: Final = "disk"
+"""Where it is mounted, in a home's folder."""
 
 _BLOCK: Final = 4_096
 _BALLAST: Final = "ballast"
@@ -33,17 +37,23 @@ class SmallDisk:
 
 @contextlib.contextmanager
 def small_disk(path: Path, mebibytes: int) -> Iterator[SmallDisk | None]:
-    """Mount one at `path` while the `with` block runs. None where that is not allowed: it takes root."""
+    """Mount one at `path` while the `with` block runs. None where that is not allowed: it takes root.
+
+    What is on it in the end lies beside it afterwards.
+    """
     path.mkdir(parents=True, exist_ok=True)
-    if path.is_mount():
-        _unmount(path)  # of a run that was killed
+    unmount(path)  # of a run that was killed
     if not _mounted(path, mebibytes):
         yield None
         return
+    disk = SmallDisk(path)
     try:
-        yield SmallDisk(path)
+        yield disk
     finally:
-        _unmount(path)
+        disk.empty()
+        for file in filter(Path.is_file, path.iterdir()):
+            shutil.copy2(file, path.parent)
+        unmount(path)
 
 
 def _mounted(path: Path, mebibytes: int) -> bool:
@@ -53,5 +63,7 @@ def _mounted(path: Path, mebibytes: int) -> bool:
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
-def _unmount(path: Path) -> None:
-    subprocess.run(["umount", "--lazy", str(path)], check=False)
+def unmount(path: Path) -> None:
+    """Take the disk away that is mounted at `path`, if there is one."""
+    if path.is_mount():
+        subprocess.run(["umount", "--lazy", str(path)], check=False)

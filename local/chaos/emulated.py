@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from local.demo.archive import fetch
 from local.demo.plane import deploy_plane
 from local.deploy import ROOT
 from local.emulator import start_emulator
-from local.process import Supervisor
+from local.process import Child, Supervisor
 from local.things import Thing, provision
 
 ROUTERS: Final = ("router-device", "router-device-urgent")
@@ -68,6 +69,11 @@ class Emulated:
             "consumer-kill": Kill(self._consumers),
         }
 
+    @property
+    def children(self) -> Sequence[Child]:
+        """The consumers."""
+        return (self._consumers,)
+
     def put_contract(self, contract: Contract) -> None:
         """Publish it, as an operator does."""
         client = self._plane.cloud.client
@@ -77,8 +83,8 @@ class Emulated:
         """What `service` receives."""
         return Arrivals(self._folder / f"{service}.jsonl")
 
-    def settle(self) -> None:
-        """Return when no queue of the plane holds a message any more."""
+    def settle(self) -> bool:
+        """Return when no queue of the plane holds a message any more; False: when they stand still."""
         sqs = self._plane.cloud.client("sqs")
         counts = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         names = [*_SOURCES, *self._plane.inbox_outputs.values()]
@@ -90,7 +96,7 @@ class Emulated:
             )
             return sum(int(answer["Attributes"][count]) for answer in answers for count in counts)
 
-        wait_until_nothing_waits(messages)
+        return wait_until_nothing_waits(messages)
 
     def fetch_archive(self) -> Path:
         """Copied from its bucket."""

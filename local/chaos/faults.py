@@ -1,6 +1,7 @@
 """What can go wrong, each kind as one small class with a beginning and an end.
 
-`start` breaks one thing, `heal` makes it whole again; both may be called whatever else is broken.
+`start` breaks one thing, `heal` makes it whole again; both may be called whatever else is broken, and wait
+for nothing that another fault holds up. What ends on the way is `local.chaos.restarter`'s to start again.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ import contextlib
 import os
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Final, Protocol
+from pathlib import Path
+from typing import ClassVar, Final
 
 from eventplane.contract import Contract
 from local.chaos.disk import SmallDisk
 from local.chaos.home import Home
 from local.chaos.load import Sender
+from local.errors import LocalError
 from local.network import Link
 from local.poison import poison
 from local.process import Child
@@ -34,15 +38,25 @@ _STORM_S: Final = 0.2
 _POISON: Final = 22
 
 
-class Fault(Protocol):
-    """One thing that breaks and is mended."""
+class NothingStruckError(LocalError):
+    """What was to be struck was not there in this moment."""
 
-    def start(self) -> None: ...
-    def heal(self) -> None: ...
+
+class Fault(ABC):
+    """One thing that breaks and is mended. What is not lasting is over as soon as it began."""
+
+    is_lasting: ClassVar[bool] = True
+
+    @abstractmethod
+    def start(self) -> None:
+        """Break it. Raises `NothingStruckError`."""
+
+    def heal(self) -> None:  # noqa: B027 - what is not lasting has nothing to mend
+        """Make it whole again."""
 
 
 @dataclass(frozen=True)
-class Kill:
+class Kill(Fault):
     """`kill -9`; whoever supervises the process starts it again at the end."""
 
     child: Child
@@ -51,11 +65,11 @@ class Kill:
         self.child.kill()
 
     def heal(self) -> None:
-        self.child.start()
+        self.child.launch()  # not waited for: it may be another fault's end that makes it ready
 
 
 @dataclass(frozen=True)
-class Freeze:
+class Freeze(Fault):
     """SIGSTOP: the process stands still with all its connections, and goes on at the end."""
 
     child: Child
@@ -74,7 +88,7 @@ class Freeze:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cut(Fault):
     """Every connection of the line is reset, new ones are refused."""
 
     link: Link
@@ -87,7 +101,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class BadWeather:
+class BadWeather(Fault):
     """The line has `weather`; a silent one is a black hole."""
 
     link: Link
@@ -100,7 +114,7 @@ class BadWeather:
         self.link.set_weather(FAIR)
 
 
-class ReconnectStorm:
+class ReconnectStorm(Fault):
     """Every connection is reset as soon as it is made, five times a second."""
 
     def __init__(self, link: Link) -> None:
@@ -124,7 +138,7 @@ class ReconnectStorm:
 
 
 @dataclass(frozen=True)
-class FullDisk:
+class FullDisk(Fault):
     """Somebody else has filled the disk that the spool is on."""
 
     disk: SmallDisk
@@ -136,7 +150,7 @@ class FullDisk:
         self.disk.empty()
 
 
-class ClockJump:
+class ClockJump(Fault):
     """The device's wall clock is weeks ahead, the next time weeks behind."""
 
     def __init__(self, jump: Callable[[float], None]) -> None:
@@ -151,8 +165,10 @@ class ClockJump:
         self._jump(0)
 
 
-class Malformed:
+class Malformed(Fault):
     """A service sends every kind of malformed message, and oversized ones, among its events."""
+
+    is_lasting = False
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
@@ -164,11 +180,8 @@ class Malformed:
                 poison(next(self._numbers), f"/homes/{self._sender.home}/activity-service")
             )
 
-    def heal(self) -> None:
-        """What was sent was sent."""
 
-
-class ContractChange:
+class ContractChange(Fault):
     """The contracts of `versions` come into force in turn, in the cloud and on the device.
 
     The device gets a broken file first. It is told by SIGHUP, as `systemctl reload` does.
@@ -194,20 +207,29 @@ class ContractChange:
     def _reload(self, text: bytes) -> None:
         self._home.put_contract(text)
         pid = self._home.forwarder.pid
-        if pid is not None:
+        # Who does not listen yet would die of it, and reads the file by itself once it does.
+        if pid is not None and _heeds(pid, signal.SIGHUP):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGHUP)
 
 
-@dataclass(frozen=True)
-class Moment:
-    """Something done at once, which mends itself or is mended by `after`."""
+def _heeds(pid: int, number: signal.Signals) -> bool:
+    """Whether the process catches or ignores signal `number`."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigIgn:", "SigCgt:"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
 
-    now: Callable[[], object]
-    after: Callable[[], object] = lambda: None
+
+@dataclass(frozen=True)
+class Moment(Fault):
+    """Something done at once, which mends itself. `now` says how many it struck."""
+
+    is_lasting = False
+    now: Callable[[], int]
 
     def start(self) -> None:
-        self.now()
-
-    def heal(self) -> None:
-        self.after()
+        if not self.now():
+            raise NothingStruckError("nothing of that kind runs")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,10 @@ from local.ports import LOOPBACK
 from local.process import Child, Supervisor
 from local.things import Thing
 
+_log = logging.getLogger(__name__)
+
 CONTRACT: Final = "contract.json"
+_CONNECTED: Final = "local broker connected"
 _START_S: Final = 300.0
 """An emulated processor takes its time."""
 
@@ -44,21 +48,36 @@ class Home:
 
     @property
     def backlog(self) -> int:
-        """Deliveries that wait in the spool."""
-        try:
-            return sum(read_backlog(self.spool).values())
-        except SpoolError:
-            return 0  # not made yet
+        """Deliveries that wait in the spool; 1 while it cannot be read."""
+        return self._waiting(lambda: sum(read_backlog(self.spool).values()))
 
     @property
     def untold(self) -> int:
-        """Ranges of deliveries that were discarded and not reported yet: it takes the forwarder a minute."""
+        """Ranges of deliveries that were discarded and not reported yet: it takes the forwarder a minute.
+
+        1 while the spool cannot be read.
+        """
+        return self._waiting(self._discarded)
+
+    @property
+    def children(self) -> Sequence[Child]:
+        """Its processes."""
+        return self.forwarder, self.broker.child
+
+    def _discarded(self) -> int:
         address = f"{self.spool.resolve().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(address, uri=True)) as spool:
+            return int(spool.execute("SELECT count(*) FROM discard").fetchone()[0])
+
+    def _waiting(self, count: Callable[[], int]) -> int:
         try:
-            with contextlib.closing(sqlite3.connect(address, uri=True)) as spool:
-                return int(spool.execute("SELECT count(*) FROM discard").fetchone()[0])
-        except sqlite3.Error:
-            return 0  # not made yet
+            return count()
+        except (SpoolError, sqlite3.Error) as error:
+            if not self.spool.exists():
+                return 0
+            # A spool that nobody can read may hold anything: not to be taken for an empty one.
+            _log.warning("%s: the spool cannot be read: %s", self.name, error)
+            return 1
 
     def put_contract(self, text: bytes) -> None:
         """Put a contract's text in the place of the present one, whole."""
@@ -94,9 +113,11 @@ def start_home(
     clock = FakeClock.found(directory / "clock") if machine.has_clock else None
     forwarder = supervisor.start(
         f"forwarder-{thing.name}",
-        machine.command(settings),
+        # A SIGHUP before it listens shall not end it (systemd's reload waits until the service is ready).
+        # Beneath an emulated processor nobody can see from outside whether it listens.
+        ["env", "--ignore-signal=HUP", *machine.command(settings)],
         env={**os.environ, "PYTHONPATH": str(ROOT), **_clock_variables(clock)},
-        ready=spool.exists,
+        ready=_CONNECTED,
         ready_seconds=_START_S,
     )
     return Home(thing.name, broker, forwarder, link, spool, compiled, disk, clock)

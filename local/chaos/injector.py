@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, time
 
 from local.background import Background
-from local.chaos.faults import Fault
+from local.chaos.faults import Fault, NothingStruckError
 from local.chaos.schedule import Strike
 from local.errors import LocalError
 
@@ -22,7 +23,7 @@ class InjectionError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """Fault `kind` at `home` from `began` to `ended` (Unix seconds)."""
+    """Fault `kind` at `home` from `began` to `ended` (Unix seconds), which are one of a fault of a moment."""
 
     kind: str
     home: str
@@ -33,7 +34,8 @@ class Struck:
 class Injector(Background):
     """Strikes as `strikes` say, counted from the start of its `with` block; `faults` by kind and home number.
 
-    When the block ends early, what is broken is mended first. `struck` has what is over.
+    When the block ends early, what is broken is mended first. `struck` has what is over, and nothing that
+    found nothing to strike.
     """
 
     def __init__(
@@ -68,16 +70,29 @@ class Injector(Background):
         for at, is_end, strike in self._steps:
             stopped = self._ending.wait(max(0.0, start + at - monotonic()))
             if is_end and strike in self._began:
-                self._do(strike, lambda fault: fault.heal())
-                self.struck.append(
-                    Struck(strike.kind, self._homes[strike.home], self._began.pop(strike), time())
-                )
+                self._do(strike, self._heal)
             elif not is_end and not stopped:
-                self._began[strike] = time()
-                self._do(strike, lambda fault: fault.start())
+                self._do(strike, self._start)
 
-    def _do(self, strike: Strike, step: Callable[[Fault], None]) -> None:
+    def _start(self, strike: Strike, fault: Fault) -> None:
+        began = time()
+        if fault.is_lasting:
+            self._began[strike] = began  # also what broke half way is mended
+        with suppress(NothingStruckError):
+            fault.start()
+            if not fault.is_lasting:
+                self._note(strike, began, began)
+
+    def _heal(self, strike: Strike, fault: Fault) -> None:
+        began = self._began.pop(strike)
+        fault.heal()
+        self._note(strike, began, time())
+
+    def _note(self, strike: Strike, began: float, ended: float) -> None:
+        self.struck.append(Struck(strike.kind, self._homes[strike.home], began, ended))
+
+    def _do(self, strike: Strike, step: Callable[[Strike, Fault], None]) -> None:
         try:
-            step(self._faults[strike.kind, strike.home])
+            step(strike, self._faults[strike.kind, strike.home])
         except Exception as error:  # noqa: BLE001 - raised where the run waits, with the fault's name
             self.failure = self.failure or InjectionError(strike.kind, self._homes[strike.home], error)

@@ -23,12 +23,15 @@ from local.services import CallService
 
 MOTION: Final = "org.eventplane.activity.motion.v1"
 KEYWORD: Final = "org.eventplane.alarm.keyword.v1"
+GREETING: Final = -1
+"""The number of what is sent before the load."""
+
 _SERVICES: Final = {MOTION: "activity-service", KEYWORD: "voice-service"}
 
 _ROOM_S: Final = 600.0
 """How long a service waits for room in its window: longer than any fault lasts."""
 
-_WINDOW: Final = 1_000
+WINDOW: Final = 1_000
 """Messages of one service without a receipt."""
 
 _AGAIN_S: Final = 0.5
@@ -83,12 +86,12 @@ class Sender:
             if reason == SPOOL_FULL:
                 self._again.append((monotonic() + _AGAIN_S, service, payload))
 
-        return ServiceClient(service, LOOPBACK, port, on_refused=refused, window=_WINDOW)
+        return ServiceClient(service, LOOPBACK, port, on_refused=refused, window=WINDOW)
 
     def greet(self) -> None:
         """Return once the home stands: before its forwarder's first subscription nobody keeps a message."""
         for type, service in _SERVICES.items():
-            self._clients[service].put(self._noted(type, service, -1), _ROOM_S)
+            self._clients[service].put(self._noted(type, service, GREETING), _ROOM_S)
 
     def play(self, ending: threading.Event) -> None:
         """Send the whole load, each event at its time or as soon after as there is room."""
@@ -111,9 +114,9 @@ class Sender:
             self._clients[service].send(event, _ROOM_S)
 
     def send_poison(self, message: Poison) -> None:
-        """Something that can never be delivered."""
+        """Something that can never be delivered. It goes out among the events, when there is room."""
         self._sent.poison(message)
-        self._clients["activity-service"].send(message.payload, _ROOM_S)
+        self._again.append((monotonic(), "activity-service", message.payload))
 
     @property
     def waiting(self) -> int:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final, Protocol
 
+from local.chaos.disk import DISK, unmount
 from local.deploy import ROOT
 from local.errors import ToolMissingError
 
@@ -56,6 +57,7 @@ class ArmUserland:
         if not (USERLAND / ".made-from").exists() or not IMAGE.exists() or os.geteuid() != 0:
             raise ToolMissingError("the armv7l user-land (`make device-image-check`, as root)")
         folder = USERLAND / f"chaos-{home}"
+        unmount(folder / DISK)  # of a run that was killed: nobody can remove what is mounted
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         shutil.copy(IMAGE, folder / "image.pyz")

@@ -16,12 +16,11 @@ from typing import Any
 
 from contract import load_contract
 from eventplane.contract import Contract
-from eventplane.presence import MONITOR
 from local.audits import run_audits
 from local.chaos.arrivals import Arrivals
 from local.chaos.cloud import Cloud
 from local.chaos.counters import Times
-from local.chaos.disk import small_disk
+from local.chaos.disk import DISK, small_disk
 from local.chaos.drain import in_homes, missing, wait_until_nothing_waits
 from local.chaos.given_up import given_up
 from local.chaos.home import Home, start_home
@@ -29,12 +28,14 @@ from local.chaos.injector import Injector, Struck
 from local.chaos.kinds import faults_of
 from local.chaos.load import Sender, TimedLog
 from local.chaos.probe import Probe, Sample
+from local.chaos.restarter import Restarter
 from local.chaos.scenario import Scenario
+from local.chaos.schedule import ScheduleError, chosen
 from local.network import Network
-from local.oracle import Arrived, Verdict, dead_lettered, expected_by_service, judge
-from local.process import Supervisor
+from local.oracle import Verdict, dead_lettered, expected_by_service, judge
+from local.process import End, Supervisor
 from local.sent import Key
-from local.services import CALL_SERVICE
+from local.services import CALL_SERVICE, arrived_at_call_services
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,10 @@ class Outcome:
     """Everything that a run found.
 
     `given_up` counts by home what the device says it discarded. `arrivals` by cloud service; `called` has
-    when the home's call-service placed the call for each alarm.
-    `send_s` and `drain_s`: how long the homes sent, and how long then until everything stood still.
+    when the home's call-service placed the call for each alarm. `ended` has the processes that nobody had
+    killed.
+    `send_s` and `drain_s`: how long the homes sent, and how long then until everything stood still, which
+    some of it may have done with work left (`gave_up_waiting_for`).
     """
 
     verdicts: Sequence[Verdict]
@@ -57,8 +60,10 @@ class Outcome:
     samples: Sequence[Sample]
     send_s: float
     drain_s: float
+    gave_up_waiting_for: Sequence[str]
     contract_version: str
     cloud: str
+    ended: Sequence[End] = ()
 
 
 def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) -> Outcome:
@@ -77,24 +82,28 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             _home(stack, supervisor, network, cloud, contract, scenario, f"home-{number + 1}")
             for number in range(scenario.homes)
         ]
+        children = [*cloud.children, *(child for home in homes for child in home.children)]
+        restarter = stack.enter_context(Restarter(children))
         senders = {
             home.name: stack.enter_context(Sender(home.name, home.broker.port, contract, sent, scenario.load))
             for home in homes
         }
+        faults = faults_of(cloud, homes, senders)
+        kinds = chosen(kinds or scenario.kinds, {kind for kind, _ in faults})
+        strikes = scenario.plan(seed, kinds, scenario.homes, scenario.seconds)
         for sender in senders.values():
             sender.greet()
-        faults = faults_of(cloud, homes, senders)
-        chosen = kinds or scenario.kinds or sorted({kind for kind, _ in faults})
-        strikes = scenario.plan(seed, chosen, scenario.homes, scenario.seconds)
         with Probe(homes) as probe, Injector(strikes, list(senders), faults) as injector:
             began = monotonic()
             _play(senders.values(), injector, ends_with_load=scenario.ends_with_load)
+            if not injector.struck:
+                raise ScheduleError("no fault struck before the sending was over: send more events")
             sent_at = monotonic()
-            wait_until_nothing_waits(lambda: in_homes(homes, senders.values()))
-        arrivals = _arrivals(cloud, sent, homes)
+            drained = {"homes": wait_until_nothing_waits(lambda: in_homes(homes, senders.values()))}
+        arrivals = _arrivals(cloud, sent, homes, drained)
         drained_at = monotonic()
         arrived = {name: each.arrived for name, each in arrivals.items()}
-        arrived[CALL_SERVICE] = _at_call_services(senders.values())
+        arrived[CALL_SERVICE] = arrived_at_call_services(senders.values())
         archive = cloud.fetch_archive()
         return Outcome(
             verdicts=judge(_expected(contract, sent, homes), arrived),
@@ -105,9 +114,11 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             arrivals=arrivals,
             called=_called(senders.values()),
             struck=injector.struck,
+            ended=restarter.ends,
             samples=probe.samples,
             send_s=sent_at - began,
             drain_s=drained_at - sent_at,
+            gave_up_waiting_for=[name for name, whole in drained.items() if not whole],
             contract_version=contract.version,
             cloud=cloud.description,
         )
@@ -123,9 +134,11 @@ def _home(
     name: str,
 ) -> Home:
     directory = scenario.machine.folder(supervisor.run_dir, name)
-    disk = stack.enter_context(small_disk(directory / "disk", scenario.disk_mib))
+    disk = stack.enter_context(small_disk(directory / DISK, scenario.disk_mib))
     thing = cloud.thing(name, directory)
-    return start_home(supervisor, network, thing, contract, cloud.rule, scenario.machine, directory, disk)
+    home = start_home(supervisor, network, thing, contract, cloud.rule, scenario.machine, directory, disk)
+    stack.callback(home.forwarder.stop)  # before its disk goes
+    return home
 
 
 def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bool) -> None:
@@ -148,15 +161,20 @@ def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bo
             ending.set()
 
 
-def _arrivals(cloud: Cloud, sent: TimedLog, homes: Sequence[Home]) -> dict[str, Arrivals]:
-    """What every cloud service got, once all that is expected is there and nothing more can come."""
+def _arrivals(
+    cloud: Cloud, sent: TimedLog, homes: Sequence[Home], drained: dict[str, bool]
+) -> dict[str, Arrivals]:
+    """What every cloud service got, once all that is expected is there and nothing more can come.
+
+    Notes in `drained` what was waited for, and whether it came.
+    """
     expected = {name: len(keys) for name, keys in _expected(cloud.contract, sent, homes).items()}
-    services = [name for name in expected if name not in (CALL_SERVICE, MONITOR)]
+    services = [name for name in expected if name != CALL_SERVICE]
     arrivals = {name: cloud.arrivals(name) for name in services}
-    wait_until_nothing_waits(lambda: missing(arrivals, expected), cloud.patience_s)
+    drained["arrivals"] = wait_until_nothing_waits(lambda: missing(arrivals, expected), cloud.patience_s)
     for home in homes:
         home.forwarder.stop()
-    cloud.settle()
+    drained["queues"] = cloud.settle()
     for each in arrivals.values():
         each.refresh()
     return arrivals
@@ -164,12 +182,6 @@ def _arrivals(cloud: Cloud, sent: TimedLog, homes: Sequence[Home]) -> dict[str, 
 
 def _expected(contract: Contract, sent: TimedLog, homes: Sequence[Home]) -> dict[str, set[Key]]:
     return expected_by_service(contract, sent.events, sent.malformed, [home.name for home in homes])
-
-
-def _at_call_services(senders: Collection[Sender]) -> Arrived:
-    arrived = [sender.call_service.arrived for sender in senders]
-    received = frozenset().union(*(each.received for each in arrived))
-    return Arrived(received, sum(each.duplicates for each in arrived))
 
 
 def _called(senders: Collection[Sender]) -> dict[Key, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from eventplane.contract import Contract
 from local.chaos.cloud import Cloud
@@ -35,3 +35,12 @@ class Scenario:
     contract: Callable[[Contract], Contract] = lambda contract: contract
     disk_mib: int = 64
     machine: Machine = field(default_factory=ThisMachine)
+
+    def within(self, seconds: float | None, events: int | None) -> Scenario:
+        """As much of it as fits `seconds`, with `events` of each home if they are said; None leaves it."""
+        load, faults_s = self.load, self.seconds
+        if seconds and self.ends_with_load:  # the sending is what lasts, and slows down with the cloud
+            load = replace(load, events=round(seconds * load.per_s))
+        elif seconds:
+            load, faults_s = replace(load, events=round(load.events * seconds / faults_s)), seconds
+        return replace(self, load=replace(load, events=events) if events else load, seconds=faults_s)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 from random import Random
+from typing import NoReturn
 
 from local.errors import LocalError
 
@@ -21,6 +22,16 @@ class Mode(StrEnum):
 
 class ScheduleError(LocalError):
     """No schedule fits what was asked for."""
+
+
+class UnknownKindError(ScheduleError):
+    """Faults of these `kinds` cannot be made here; `possible` are those that can."""
+
+    def __init__(self, kinds: Collection[str], possible: Collection[str]) -> None:
+        self.kinds, self.possible = tuple(sorted(kinds)), tuple(sorted(possible))
+        super().__init__(
+            f"no faults here of kind {', '.join(self.kinds)}; there are {', '.join(self.possible)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,13 @@ class Pace:
     shortest_s: float
     longest_s: float
     calm_s: float
+
+
+def chosen(kinds: Sequence[str], possible: Collection[str]) -> Sequence[str]:
+    """`kinds`, or all that are `possible` if there are none. Raises `UnknownKindError`."""
+    if unknown := set(kinds) - set(possible):
+        raise UnknownKindError(unknown, possible)
+    return kinds or sorted(possible)
 
 
 def schedule(
@@ -64,20 +82,28 @@ def schedule(
             over = max(strike.until_s for strike in struck)
             if over > seconds:
                 if not strikes:
-                    raise ScheduleError(f"a run of {seconds:g} s has no room for one fault; make it longer")
+                    _no_room(seconds)
                 return tuple(sorted(strikes, key=lambda strike: (strike.at_s, strike.kind)))
             strikes += struck
             clock = over + pace.calm_s
 
 
 def every(seconds: float, kinds: Sequence[str], period_s: float, outage_s: float) -> tuple[Strike, ...]:
-    """All `kinds` strike home 0 once every `period_s`, one after the other within it, for `outage_s` each."""
+    """All `kinds` strike home 0 once every `period_s`, one after the other within it, for `outage_s` each.
+
+    Raises `ScheduleError`: not even one fits into `seconds`.
+    """
     offset = period_s / len(kinds)
-    return tuple(
+    strikes = tuple(
         Strike(at, at + outage_s, kind, 0)
         for number in range(int(seconds / period_s * len(kinds)))
         for at, kind in [((number + 1) * offset, kinds[number % len(kinds)])]
     )
+    return strikes or _no_room(seconds)
+
+
+def _no_room(seconds: float) -> NoReturn:
+    raise ScheduleError(f"a run of {seconds:g} s has no room for one fault; make it longer")
 
 
 def _groups(kinds: Sequence[str], mode: Mode) -> list[tuple[str, ...]]:

@@ -10,6 +10,7 @@ import getpass
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,7 @@ from local.chaos.faults import Fault, Freeze, Kill
 from local.chaos.worker import ARCHIVE, ARRIVALS, CONTRACT, READY
 from local.deploy import ROOT
 from local.ports import LOOPBACK, free_port, is_listening
-from local.process import Supervisor
+from local.process import Child, Supervisor
 from local.things import Thing
 
 RULE: Final = "ingest"
@@ -57,7 +58,7 @@ class StandIn:
                 "POWERTOOLS_LOG_LEVEL": "ERROR",
                 "POWERTOOLS_METRICS_DISABLED": "true",
             },
-            ready=(self.folder / READY).exists,
+            ready=READY,
         )
 
     def thing(self, home: str, directory: Path) -> Thing:
@@ -85,10 +86,16 @@ class StandIn:
             "cloud-stop": Freeze(self.broker),
         }
 
-    def settle(self) -> None:
+    @property
+    def children(self) -> Sequence[Child]:
+        """Broker and worker."""
+        return self.broker, self.router
+
+    def settle(self) -> bool:
         """Return when everything that was accepted is handled. The worker has ended then."""
         self.router.start()
         self.router.stop(_STOP_S)
+        return True
 
     def fetch_archive(self) -> Path:
         """Where it is anyway."""

@@ -39,7 +39,8 @@ from local.ports import LOOPBACK
 CONTRACT: Final = "contract.json"
 ARCHIVE: Final = "archive"
 ARRIVALS: Final = "arrivals"
-READY: Final = "subscribed"
+READY: Final = "subscribed to the ingest rules"
+"""What it logs at each start."""
 
 _SOURCE: Final = "device.outbox"
 _BATCH: Final = 10
@@ -90,7 +91,7 @@ class Functions:
 
     def handle(self, messages: Sequence[QueueMessage]) -> None:
         """All of them, for good; what fails ends the process, and comes again to the next."""
-        failed = self._writer.process(messages) | self._router.process(
+        failed = self._writer.process(messages, remaining_ms=lambda: _INVOCATION_MS) | self._router.process(
             messages, invocation_id=uuid4().hex, remaining_ms=lambda: _INVOCATION_MS
         )
         if failed:
@@ -113,7 +114,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="cloud", clean_session=False, manual_ack=True)
     client.on_message = lambda _client, _data, message: arrived.put(message)
-    client.on_subscribe = lambda *_: (folder / READY).touch()
+    client.on_subscribe = _say_ready
     client.connect(LOOPBACK, port)
     client.loop_start()
     client.subscribe([(f"$aws/rules/{each}/#", 1) for each in (rule, urgent_rule(rule))])
@@ -126,6 +127,10 @@ def main() -> None:
             quiet_since = time.monotonic()
     client.disconnect()
     client.loop_stop()
+
+
+def _say_ready(*_: object) -> None:
+    sys.stderr.write(f"{READY}\n")
 
 
 def _batch(arrived: Queue[mqtt.MQTTMessage], rule: str) -> list[mqtt.MQTTMessage]:

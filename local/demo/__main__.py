@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import logging
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
 from eventplane.errors import EventPlaneError
+from local.alone import alone
 from local.demo.run import Options, run
 from local.deploy import ROOT
 from local.errors import LocalError
 from local.input import DEFAULT_EVENTS, DEFAULT_HOMES, InputBoundError, InputError, open_input, read_bound
 
 OUTPUT = ROOT / "build" / "demo"
-
-
-class DemoRunningError(LocalError):
-    """Another demo runs in this checkout; `pid` is its process."""
-
-    def __init__(self, pid: str) -> None:
-        self.pid = pid
-        super().__init__(f"a demo is running in this checkout (process {pid}): wait for it, or stop it first")
 
 
 def main() -> int:
@@ -42,7 +31,7 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console()
     try:
-        with _alone():
+        with alone(OUTPUT / "lock"):
             # The homes' services tell of every fault they notice: a tale for a file.
             logging.basicConfig(filename=OUTPUT / "demo.log", filemode="w", level=logging.INFO)
             source = open_input(
@@ -70,22 +59,6 @@ def main() -> int:
 def _complain(error: Exception, console: Console) -> None:
     # A path may hold brackets, which are no markup.
     console.print(str(error), style="red", markup=False, highlight=False)
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Hold this checkout's results to ourselves. Raises `DemoRunningError`."""
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    with (OUTPUT / "lock").open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            raise DemoRunningError(lock.read().strip()) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ from typing import Any
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.ledger import LEDGER
 from local.errors import LocalError
-
-Key = tuple[str, str]
-"""An event's `source` and `id`."""
+from local.sent import Key
 
 
 class NothingToDeleteError(LocalError):

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -32,7 +32,7 @@ from local.demo.plane import Plane, deploy_plane
 from local.demo.report import print_table, write_page
 from local.demo.simple_client import publish_all
 from local.demo.summary import summarise
-from local.demo.waiting import wait_until_none_remain
+from local.demo.waiting import Waits
 from local.emulator import start_emulator
 from local.input import Input, InputEvent
 from local.network import Network
@@ -80,9 +80,10 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
     run_dir = options.output / "run"
     shutil.rmtree(run_dir, ignore_errors=True)
     with Supervisor(run_dir) as supervisor, _bars(console) as progress:
+        waits = Waits(progress, _PATIENCE_SECONDS)
         plane = _start_plane(supervisor, progress)
         sent = SentLog(plane.contract)
-        verdicts, faults, letters = _play(options.input, supervisor, plane, sent, progress, tamper)
+        verdicts, faults, letters = _play(options.input, supervisor, plane, sent, waits, tamper)
         archive = _fetch_archive(plane, run_dir, progress)
         with _step(progress, "Spark audits, with one object deleted too"):
             audits = audit_twice(supervisor, archive, run_dir / "audit")
@@ -101,10 +102,11 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
         },
         dead_lettered=letters,
         verdicts=verdicts,
-        faults=faults,
+        faults=[asdict(fault) for fault in faults],
         audit=audits.report,
         deletion=audits.noticed,
         wall_seconds=monotonic() - began,
+        gave_up_waiting_for=waits.gave_up,
     )
     (options.output / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
     page = audits.page.relative_to(options.output)
@@ -125,9 +127,10 @@ def _play(
     supervisor: Supervisor,
     plane: Plane,
     sent: SentLog,
-    progress: Progress,
+    waits: Waits,
     tamper: Tamper | None,
 ) -> tuple[list[Verdict], list[Fault], int]:
+    progress = waits.progress
     rule, policy = plane.outputs["IngestRule"], plane.outputs["DevicePolicy"]
     sqs = plane.cloud.client("sqs")
     with ExitStack() as stack:
@@ -156,9 +159,9 @@ def _play(
         with Faults(homes, source.total) as faults:
             _send(source, homes, faults, progress, reading)
         injected = faults.injected()
-        wait_until_none_remain(progress, "homes drain", lambda: _backlog(homes), _PATIENCE_SECONDS)
+        waits.until_none_remain("homes drain", lambda: _backlog(homes))
         if tamper is not None:
-            _wait_for_queues(plane, progress, ["IngestUrl", "UrgentIngestUrl"])
+            _wait_for_queues(plane, waits, ["IngestUrl", "UrgentIngestUrl"])
             tamper(sqs, plane.inboxes)
             stack.enter_context(consumers)
         expected = expected_by_service(plane.contract, sent.events, sent.malformed, devices=homes)
@@ -168,22 +171,25 @@ def _play(
             consumers.raise_failure()
             return max(0, to_cloud - consumers.received_total)
 
-        wait_until_none_remain(progress, "services read", unread, _PATIENCE_SECONDS)
+        waits.until_none_remain("services read", unread)
         services = [home.services for home in homes.values()]
 
         def untold() -> int:
             heard = sum(len(keys) for home in services for keys in home.told.values())
             return len(services) * sum(len(expected[service]) for service in LISTENERS) - heard
 
-        wait_until_none_remain(progress, "homes hear the carers", untold, _PATIENCE_SECONDS)
-        wait_until_none_remain(progress, "homes drain", lambda: _backlog(homes), _PATIENCE_SECONDS)
+        waits.until_none_remain("homes hear the carers", untold)
+        waits.until_none_remain("homes drain", lambda: _backlog(homes))
         _wait_for_queues(
-            plane, progress, ["IngestUrl", "UrgentIngestUrl", "TapUrl", *plane.inbox_outputs.values()]
+            plane, waits, ["IngestUrl", "UrgentIngestUrl", "TapUrl", *plane.inbox_outputs.values()]
         )
         arrived: dict[str, Arrived] = {
             **consumers.arrived,
             CALL_SERVICE: arrived_at_call_services(services),
-            **{service: arrived_in_every_home(service, services) for service in LISTENERS},
+            **{
+                service: arrived_in_every_home((home.told[service] for home in services), expected[service])
+                for service in LISTENERS
+            },
         }
     return judge(expected, arrived), injected, dead_lettered(sent.malformed, arrived)
 
@@ -239,7 +245,7 @@ def _backlog(homes: Mapping[str, RunningHome]) -> int:
     return sum(home.services.waiting + home.backlog for home in homes.values())
 
 
-def _wait_for_queues(plane: Plane, progress: Progress, outputs: list[str]) -> None:
+def _wait_for_queues(plane: Plane, waits: Waits, outputs: list[str]) -> None:
     sqs = plane.cloud.client("sqs")
     counts = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
 
@@ -249,7 +255,7 @@ def _wait_for_queues(plane: Plane, progress: Progress, outputs: list[str]) -> No
         )
         return sum(int(answer["Attributes"][count]) for answer in answers for count in counts)
 
-    wait_until_none_remain(progress, "queues empty", messages, _PATIENCE_SECONDS)
+    waits.until_none_remain("queues empty", messages)
 
 
 def _fetch_archive(plane: Plane, run_dir: Path, progress: Progress) -> Path:

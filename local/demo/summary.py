@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from local.demo.faults import Fault
+from local.audit_page.words import BROKEN
 from local.oracle import Verdict
 from local.services import ON_DEVICE
 
 IRREGULAR: Final = ("misrouted", "unexplained", "quarantined")
 """Totals of the audit that a healthy plane leaves at 0: rows that it cannot read are judged by nobody."""
+
+FOUND: Final = tuple(kind for kind in BROKEN if kind not in ("lost", *IRREGULAR))
+"""The kinds of findings that break a promise and have no total of their own."""
 
 MAX_EVIDENCE: Final = 100
 """Most lost or unexpected events that a summary names for one service, or of a deleted object."""
@@ -22,21 +24,26 @@ def summarise(
     run: Mapping[str, Any],
     sent: Mapping[str, int],
     verdicts: Sequence[Verdict],
-    faults: Sequence[Fault],
+    faults: Sequence[Mapping[str, Any]],
     dead_lettered: int,
     audit: Mapping[str, Any],
     deletion: Mapping[str, Any] | None = None,
     wall_seconds: float,
+    gave_up_waiting_for: Sequence[str],
+    otherwise_wrong: Mapping[str, int] | None = None,
+    allowed: Collection[str] = (),
 ) -> dict[str, Any]:
     """The document of `summary.json`.
 
     `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
     urgent_sent, malformed_sent; told: to every home), `dead_lettered` of the malformed ones arrived, `audit`
     is the Spark job's report, `deletion` what it says of a copy with one object deleted
-    (`local.demo.deletion`), where that was tried. A run has `passed` when nothing is lost by either count,
-    both agree, the archive holds nothing irregular, no number of a home's forwarder is missing but those of
-    what came down (all else is routed to the cloud, so a gap is a loss, be it of a report that nobody else
-    counts), and the audit has noticed the deletion.
+    (`local.demo.deletion`), where that was tried; `gave_up_waiting_for` names the waits that ended because
+    nothing moved any more: it explains what is missing; `otherwise_wrong` is what only this kind of run
+    counts. A run has `passed` when nothing is `wrong` but what is `allowed`: nothing is lost by either count,
+    both agree, the audit finds no promise broken and nothing irregular, no number of a home's forwarder is
+    missing but those of what came down (all else is routed to the cloud, so a gap is a loss, be it of a
+    report that nobody else counts), and it has noticed the deletion.
     """
     lost = sum(len(verdict.lost) for verdict in verdicts)
     unexpected = sum(len(verdict.unexpected) for verdict in verdicts)
@@ -48,14 +55,24 @@ def summarise(
     )
     audit_lost = audit["totals"]["lost"]
     irregular = {name: audit["totals"][name] for name in IRREGULAR}
-    missing = sum(device["gaps"] or 0 for device in audit["devices"])
+    for kind in FOUND:
+        irregular[kind] = sum(row["count"] for row in audit["kinds"] if row["kind"] == kind)
     # A home numbers what comes down like all that it stores; it stays in the home.
-    irregular["numbers missing"] = abs(missing - run["homes"] * sent["told"])
-    is_right = not lost and not unexpected and not audit_lost and not any(irregular.values()) and agrees
-    passed = is_right and (deletion is None or deletion["noticed"])
+    irregular["numbers missing"] = abs(numbers_missing(audit) - run["homes"] * sent["told"])
+    is_wrong = {
+        "lost": lost,
+        "unexpected": unexpected,
+        "audit lost": audit_lost,
+        "audit disagrees": not agrees,
+        "deletion unnoticed": deletion is not None and not deletion["noticed"],
+        **irregular,
+        **(otherwise_wrong or {}),
+    }
+    wrong = [name for name, found in is_wrong.items() if found and name not in allowed]
     received = {verdict.service: verdict.delivered for verdict in verdicts}
     return {
-        "verdict": "passed" if passed else "failed",
+        "verdict": "failed" if wrong else "passed",
+        "wrong": wrong,
         **run,
         **sent,
         "delivered": received,
@@ -65,7 +82,7 @@ def summarise(
         "dead_lettered": dead_lettered,
         "device_reports": sum(verdict.reports for verdict in verdicts),
         "faults_injected": len(faults),
-        "faults": [asdict(fault) for fault in faults],
+        "faults": list(faults),
         "audit_lost": audit_lost,
         "audit_irregular": irregular,
         "audit_agrees": agrees,
@@ -73,8 +90,14 @@ def summarise(
         "object_deleted": deletion and {**deletion, "evidence": deletion["evidence"][:MAX_EVIDENCE]},
         "services": [_service(verdict) for verdict in verdicts],
         "latency": audit["latency"],
+        "gave_up_waiting_for": list(gave_up_waiting_for),
         "wall_seconds": round(wall_seconds, 1),
     }
+
+
+def numbers_missing(audit: Mapping[str, Any]) -> int:
+    """How many numbers of all devices the audit has not seen between their first and their last."""
+    return sum(device["gaps"] or 0 for device in audit["devices"])
 
 
 def audited_by_service(audit: Mapping[str, Any]) -> dict[str, int]:

@@ -3,116 +3,128 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-
-import boto3
-from botocore.exceptions import BotoCoreError, ClientError
+from typing import Any
 
 from eventplane.downlink.table import TABLE as DESIRED
-from eventplane.errors import EventPlaneError
 from eventplane.fleet import Device
 from eventplane.fleet_registry import TABLE, Registry
+from eventplane.presence import TABLE as PRESENCE
+from eventplane.presence import gone_request
 from eventplane.resource_names import resource_name
+from operations import text
+from operations.cloud import enter
+from operations.command import DONE, answer, answer_json, run
 from operations.desired import DesiredItems
 from operations.fleet.disposal import Disposal
 from operations.fleet.service import Fleet
+from operations.options import add_environment, add_json
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Exit status 0 done, 1 refused or failed; 2 wrong command line."""
+def main(arguments: list[str]) -> int:
+    """The exit status; see `operations.command`."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    try:
-        for line in options.run(_fleet(options.env), options):
-            print(line)  # noqa: T201 - it speaks to a person
-    except (EventPlaneError, ClientError, BotoCoreError) as error:
-        print(error, file=sys.stderr)  # noqa: T201 - it speaks to a person
-        return 1
-    return 0
+    return run(lambda: int(options.command(_fleet(options.env), options)))
 
 
 def _fleet(environment: str) -> Fleet:
-    """With the credentials, the region and the endpoint that the AWS tools find, too."""
-    dynamodb = boto3.client("dynamodb")
-    registry = Registry(dynamodb, resource_name(environment, TABLE))
-    desired = DesiredItems(dynamodb, resource_name(environment, DESIRED))
-    disposal = Disposal(boto3.client("iot"), boto3.client("iot-data"), desired)
+    cloud = enter()
+    registry = Registry(cloud.dynamodb, resource_name(environment, TABLE))
+    desired = DesiredItems(cloud.dynamodb, resource_name(environment, DESIRED))
+    presence = resource_name(environment, PRESENCE)
+    disposal = Disposal(
+        cloud.client("iot"),
+        cloud.client("iot-data"),
+        desired,
+        unwatch=lambda thing: cloud.dynamodb.update_item(**gone_request(presence, thing)),
+    )
     return Fleet(registry, disposal, lambda: time.time_ns() // 1_000_000)
 
 
-def _register(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
+def _register(fleet: Fleet, options: argparse.Namespace) -> int:
     for serial in options.serial:
-        yield f"{serial}: {'registered' if fleet.register(serial) else 'was registered before'}"
+        # One by one: what was registered before one that is refused is registered.
+        answer(f"{serial}: {'registered' if fleet.register(serial) else 'was registered before'}")
+    return DONE
 
 
-def _show(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
-    yield from _description(fleet.show(options.thing))
+def _show(fleet: Fleet, options: argparse.Namespace) -> int:
+    facts = _facts(fleet.show(options.thing))
+    if options.json:
+        answer_json(facts)
+    else:
+        # What there is none of is left out; that there were no registrations is told.
+        answer(
+            text.pairs([(name, _words(value)) for name, value in facts.items() if value not in (None, [])])
+        )
+    return DONE
 
 
-def _allow_replacement(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
+def _allow_replacement(fleet: Fleet, options: argparse.Namespace) -> int:
     device = fleet.allow_replacement(options.thing, options.days)
-    yield f"{device.thing}: the claim may register it until {_moment(device.replacement_until_ms)}"
+    answer(f"{device.thing}: the claim may register it until {text.moment(device.replacement_until_ms)}")
+    return DONE
 
 
-def _groups(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
+def _groups(fleet: Fleet, options: argparse.Namespace) -> int:
     device = fleet.set_groups(options.thing, frozenset(options.group))
-    yield f"{device.thing}: {'in ' + ' '.join(sorted(device.groups)) if device.groups else 'in no group'}"
+    answer(f"{device.thing}: {'in ' + ' '.join(sorted(device.groups)) if device.groups else 'in no group'}")
+    return DONE
 
 
-def _decommission(fleet: Fleet, options: argparse.Namespace) -> Iterator[str]:
+def _decommission(fleet: Fleet, options: argparse.Namespace) -> int:
     # Printed when all is done: what failed in between is an error, and the next run starts over.
     steps = fleet.decommission(options.thing, options.reason, dry_run=options.dry_run)
-    yield f"{options.thing}: {'would be' if options.dry_run else 'is'} decommissioned"
-    yield from (f"  {step.words}" for step in steps)
+    answer(f"{options.thing}: {'would be' if options.dry_run else 'is'} decommissioned")
+    for step in steps:
+        answer(f"  {text.word(step.words)}")
+    return DONE
 
 
-def _description(device: Device) -> Iterator[str]:
-    yield f"thing         {device.thing}"
-    yield f"state         {device.state}, changed {_moment(device.changed_at_ms)}"
-    yield f"registrations {device.registrations}"
-    facts = {
+def _facts(device: Device) -> dict[str, Any]:
+    until_ms = device.replacement_until_ms
+    return {
+        "thing": device.thing,
+        "state": device.state.value,
+        "changed": text.moment(device.changed_at_ms),
+        "registrations": device.registrations,
         "certificate": device.certificate,
         "pending": device.pending,
-        "replaced": " ".join(sorted(device.replaced)),
-        "replacement": device.replacement_until_ms
-        and f"allowed until {_moment(device.replacement_until_ms)}",
-        "groups": " ".join(sorted(device.groups)),
-        "reason": device.reason,
+        "replaced": sorted(device.replaced),
+        "replaceable_until": text.moment(until_ms) if until_ms else None,
+        "groups": sorted(device.groups),
+        "reason": device.reason or None,
     }
-    yield from (f"{name:13} {value}" for name, value in facts.items() if value)
 
 
-def _moment(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
+def _words(value: Any) -> str:
+    return " ".join(value) if isinstance(value, list) else str(value)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m eventplane fleet", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    everywhere = argparse.ArgumentParser(add_help=False)
-    everywhere.add_argument("--env", default="dev", metavar="NAME", help="the environment (dev)")
 
     def command(name: str, purpose: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=purpose, description=purpose, parents=[everywhere])
+        made = commands.add_parser(name, help=purpose, description=purpose)
+        add_environment(made)
+        return made
 
     registering = command("register", "put devices that were made on the list")
     registering.add_argument("serial", nargs="+")
-    registering.set_defaults(run=_register)
+    registering.set_defaults(command=_register)
     showing = command("show", "tell what the registry knows of a device")
-    showing.set_defaults(run=_show)
+    add_json(showing)
+    showing.set_defaults(command=_show)
     replacing = command("allow-replacement", "let the claim register a device that lost its certificate")
     replacing.add_argument("--days", type=int, choices=range(1, 31), default=7, metavar="1-30")
-    replacing.set_defaults(run=_allow_replacement)
+    replacing.set_defaults(command=_allow_replacement)
     grouping = command("groups", "put a device into groups, and out of all others")
-    grouping.set_defaults(run=_groups)
+    grouping.set_defaults(command=_groups)
     ending = command("decommission", "take a device out of service, for good; may be repeated")
     ending.add_argument("--reason", default="", help="kept in the registry")
     ending.add_argument("--dry-run", action="store_true", help="only tell what would be done")
-    ending.set_defaults(run=_decommission)
+    ending.set_defaults(command=_decommission)
     for each in (showing, replacing, grouping, ending):
         each.add_argument("thing")
     grouping.add_argument("group", nargs="*", help="none: it belongs to no group")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +11,8 @@ from botocore.exceptions import ClientError
 
 from eventplane.fleet import Device
 from eventplane.topics import device_topic
+from operations.command import say
 from operations.desired import DesiredItems
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +24,14 @@ class Step:
 
 
 class Disposal:
-    """Through boto3 clients of `iot` and `iot-data`, and what is `desired` of devices.
+    """Through boto3 clients of `iot` and `iot-data`, and what is `desired` of devices; `unwatch` ends what
+    presence says of a device.
 
     What AWS refuses is raised as botocore raises it.
     """
 
-    def __init__(self, iot: Any, data: Any, desired: DesiredItems) -> None:
+    def __init__(self, iot: Any, data: Any, desired: DesiredItems, unwatch: Callable[[str], object]) -> None:
+        self._unwatch = unwatch
         self._desired = desired
         self._iot = iot
         self._data = data
@@ -53,6 +53,8 @@ class Disposal:
         thing = device.thing
         principals = self._principals(thing)
         steps = [*self._certificates(device, principals)]
+        # Before its connection ends: carers would be told that it is away.
+        steps.append(Step("say no more of its presence", partial(self._end_watch, thing)))
         steps.append(Step("cut its connection, if there is one", partial(self._cut, thing)))
         # What waits in the cloud for a device. A new kind of downlink gets its line here.
         for downlink in (self._retained, self._shadow, self._wanted):
@@ -88,6 +90,9 @@ class Disposal:
         if is_attached:
             self._iot.detach_thing_principal(thingName=thing, principal=arn)
 
+    def _end_watch(self, thing: str) -> None:
+        self._unwatch(thing)
+
     def _cut(self, thing: str) -> None:
         """Revoking ends connections within minutes; this one ends now, with what was stored for it."""
         try:
@@ -95,7 +100,7 @@ class Disposal:
         except self._missing:
             return
         except ClientError as error:
-            _log.warning("the connection was not cut (%s); AWS IoT does so within minutes", error)
+            say(f"the connection was not cut ({error}); AWS IoT does so within minutes")
 
     def _retained(self, thing: str) -> Iterator[Step]:
         topic = device_topic(thing, "inbox")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
@@ -14,14 +13,12 @@ from eventplane.downlink.table import (
     INDEX_KEY,
     INDEX_SORT_KEY,
     PARTITION_KEY,
+    PENDING_INDEX,
     SORT_KEY,
     TABLE,
 )
 from stacks.constructs.durable_table import allow_table, durable_table, number, text
 from stacks.environment import Environment
-
-PENDING_INDEX: Final = "pending"
-"""The items of one device by when they are due: what a device that subscribes is waiting for."""
 
 
 class DesiredTable(Construct):

@@ -13,11 +13,11 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
-from eventplane.downlink.table import INDEX, TABLE
+from eventplane.downlink.table import INDEX, PENDING_INDEX, TABLE
 from eventplane.fleet_registry import TABLE as FLEET
 from eventplane.resource_names import channel_queue, dead_letter_queue
 from eventplane.topics import device_topic
-from stacks.constructs.desired_table import PENDING_INDEX, allow_desired
+from stacks.constructs.desired_table import allow_desired
 from stacks.constructs.durable_queue import allow_send, find_queue
 from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.fleet_registry import allow_fleet

@@ -9,10 +9,11 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from eventplane.presence import TABLE
 from stacks.constructs.durable_table import allow_table, durable_table, number, text
 from stacks.environment import Environment
 
-NAME: Final = "presence"
+NAME: Final = TABLE
 
 DUE_INDEX: Final = "due"
 

@@ -46,7 +46,7 @@ def figures(name: str, seconds: float) -> list[Figure]:
         (corpus / f"seed-{number}").write_bytes(seed)
     log = folder / "log.txt"
     with log.open("wb") as file:
-        subprocess.run(
+        ended = subprocess.run(
             [sys.executable, "-m", "tests.fuzz.one", name, str(seconds), str(folder)],
             stderr=file,
             stdout=file,
@@ -59,6 +59,9 @@ def figures(name: str, seconds: float) -> list[Figure]:
     crashes = [each for kind in ("crash", "timeout", "oom") for each in folder.glob(f"{kind}-*")]
     for each in crashes:
         print(f"{name}: {each}; see {log}", file=sys.stderr)
+    never_ran = not crashes and (ended.returncode != 0 or not counts)
+    if never_ran:
+        print(f"{name}: ended with {ended.returncode}, {counts.total()} inputs; see {log}", file=sys.stderr)
     edges = _COVERAGE.findall(log.read_text(errors="replace"))
     names = sorted(set(counts) - {ACCEPTED})
     return [
@@ -66,8 +69,9 @@ def figures(name: str, seconds: float) -> list[Figure]:
         Figure(f"{name}_refusals", len(names), "names", note=", ".join(names)[:200]),
         Figure(f"{name}_edges", int(edges[-1]) if edges else 0, "edges", note="of the code, reached"),
         Figure(
-            f"{name}_unforeseen", len(crashes), "inputs", 0, higher_is_better=False,
-            note=f"an exception without a name, more than {SLOW_S} s, or more than 1 GiB",
+            f"{name}_unforeseen", len(crashes) + never_ran, "inputs", 0, higher_is_better=False,
+            note=f"an exception without a name, more than {SLOW_S} s, or more than 1 GiB"
+            + "; the fuzzer itself ended before its time" * never_ran,
         ),
     ]  # fmt: skip
 

@@ -28,13 +28,13 @@ from edge.mqtt.decode import Decoder
 from edge.mqtt.endpoint import MAX_PACKET_BYTES, Endpoint
 from edge.mqtt.errors import ProtocolError
 from edge.mqtt.session import Session
-from edge.recent import KEY_BYTES
 from edge.spool import BEFORE_EVERYTHING, Arrival, Spool
 from eventplane.batch import unpack
 from eventplane.cesql import CesqlParseError, lint, parse, write
 from eventplane.contract import ContractError, load_compiled
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.errors import EventPlaneError
+from eventplane.event_keys import KEY_BYTES
 from eventplane.ingest import parse_frame
 from eventplane.ledger import LEDGER, TAP, tap_records, to_line
 from eventplane.receipts import ReceiptError, read_receipts

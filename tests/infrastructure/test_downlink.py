@@ -8,10 +8,9 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import compile_contract
+from eventplane.downlink.table import PENDING_INDEX
 from eventplane.presence import BUCKETS
 from lambdas.downlink.settings import SOURCES
-from lambdas.downlink.table import PENDING
-from stacks.constructs.desired_table import PENDING_INDEX
 from tests.infrastructure.templates import Resource, Templates
 from tests.infrastructure.test_presence import granted
 
@@ -79,7 +78,7 @@ def test_what_is_idle_costs_nothing_in_the_indexes_and_a_deleted_table_comes_bac
     assert [each["AttributeName"] for each in work["KeySchema"]] == ["work", "due_at_ms"]
     assert [each["AttributeName"] for each in pending["KeySchema"]] == ["thing", "due_at_ms"]
     assert {str(each["Projection"]) for each in (work, pending)} == {"{'ProjectionType': 'KEYS_ONLY'}"}
-    assert pending["IndexName"] == PENDING == PENDING_INDEX
+    assert pending["IndexName"] == PENDING_INDEX
     assert table.find("PointInTimeRecoverySpecification") == {"PointInTimeRecoveryEnabled": True}
 
 

@@ -167,6 +167,10 @@ def test_a_decommissioned_device_is_gone_and_stays_so(
         with pytest.raises(ClientError, match="ResourceNotFoundException"):
             gone()
     assert "returned" in fleet.command("show", name).stdout
+    key = {"device": {"S": name}}
+    watched = emulator.client("dynamodb").get_item(TableName=outputs["PresenceTable"], Key=key)["Item"]
+    assert watched["known"]["S"] == '{"is_gone": true}', "carers would be told that it is away"
+    assert "due_ms" not in watched
 
     assert TestClient.of_thing(provisioned.thing).is_refused()
     with pytest.raises(RejectedError):

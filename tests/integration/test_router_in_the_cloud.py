@@ -18,6 +18,7 @@ from eventplane.contract.publication import Head, contract_item, head_item
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import basic_ingest_topic
+from local.chaos.functions import kill_functions
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
 from local.things import provision
@@ -104,6 +105,17 @@ def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
     assert new.version in versions
     assert broken.version not in versions
     assert publish(plane, tmp_path, new, "--withdraw").returncode == 0
+
+
+def test_a_router_can_be_killed_and_what_comes_next_is_routed(plane: Plane) -> None:
+    """The chaos runs kill functions by what the emulator sets in their environment."""
+    alarm = event("org.eventplane.alarm.keyword.v1")
+    enter(plane, alarm)
+    assert arrives(plane, "alarm-centre", alarm)
+    assert kill_functions(plane.cloud, "router-device") > 0
+    alarm = event("org.eventplane.alarm.keyword.v1")
+    enter(plane, alarm)
+    assert arrives(plane, "alarm-centre", alarm)
 
 
 def said(cloud: CloudEndpoint, function: str, *words: str) -> bool:

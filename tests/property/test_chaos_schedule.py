@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local.chaos.schedule import Mode, Pace, ScheduleError, Strike, every, schedule
+from local.chaos.schedule import (
+    Mode,
+    Pace,
+    ScheduleError,
+    Strike,
+    UnknownKindError,
+    chosen,
+    every,
+    schedule,
+)
 
 KINDS = st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=6, unique=True)
 PACES = st.builds(
@@ -73,3 +82,15 @@ def test_a_steady_kill_strikes_once_a_period() -> None:
 def test_what_does_not_fit_is_refused(kinds: list[str], seconds: float) -> None:
     with pytest.raises(ScheduleError):
         schedule(1, kinds, 1, seconds, Mode.PAIRS, Pace(2, 3, 1))
+
+
+def test_a_steady_kill_that_never_comes_is_refused() -> None:
+    with pytest.raises(ScheduleError):
+        every(3, ["a", "b"], 10, 1)
+
+
+def test_what_cannot_be_made_is_refused_with_what_can() -> None:
+    with pytest.raises(UnknownKindError, match=r"kind disk-fill; there are disk-full, line-cut"):
+        chosen(["line-cut", "disk-fill"], {"line-cut", "disk-full"})
+    assert chosen(["line-cut"], {"line-cut", "disk-full"}) == ["line-cut"]
+    assert chosen((), {"line-cut", "disk-full"}) == ["disk-full", "line-cut"]

@@ -110,6 +110,19 @@ def test_each_fault_is_found_at_its_hop(archive: SmallArchive, audit: Audit) -> 
     assert by_route == {("alarms", "urgent"): 6, ("readings", "normal"): 4, strayed: 1}
 
 
+def test_each_webhook_has_its_own_patience(archive: SmallArchive, audit: Audit) -> None:
+    document = json.loads(archive.contract.canonical)
+    document["participants"]["care"]["inbox"] = {"webhook": {"timeout_s": 5, "give_up_after_s": 86_400}}
+    archive.contract = compile_contract(document, "test")
+    archive.contracts = [archive.contract]
+    impatient, _ = archive.send(ALARM), archive.send(READING)
+    # Three hours after noon, an hour of them for the records: ten minutes are over, a day is not.
+    report = audit(as_of="2026-03-01T15:00:00Z")
+    assert [(each["kind"], each["id"]) for each in report["findings"]] == [("lost", impatient.id)]
+    consumers = {each["channel"]: (each["lost"], each["pending"]) for each in report["consumers"]}
+    assert consumers == {"help.inbox": (1, 0), "care.inbox": (0, 1)}
+
+
 def test_what_the_cloud_lost_is_sent_again_and_then_not_lost(
     archive: SmallArchive, audit: Audit, tmp_path: Path
 ) -> None:

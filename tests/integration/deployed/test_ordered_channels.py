@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from eventplane.envelope import Envelope, write_event
-from eventplane.sqs_binding import from_message, to_message
+from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.sqs_binding import to_message
 from local.cloud import CloudEndpoint
 from tests.eventually import eventually
 from tests.integration.deployed.grown import ROUND
@@ -34,7 +34,7 @@ def read(cloud: CloudEndpoint, url: str, into: list[Envelope]) -> None:
     """Read and delete what is there."""
     sqs = cloud.client("sqs")
     for each in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
-        into.append(from_message(each["Body"]))
+        into.append(parse_event(each["Body"]))
         sqs.delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
 
 

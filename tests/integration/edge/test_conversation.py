@@ -272,7 +272,12 @@ def _put_in_force(home: Home, contract: Contract, directory: Path) -> None:
 
 def test_whom_nobody_hears_is_waited_for_no_more_until_it_is_heard(home: Home) -> None:
     changes: list[PeerChanged] = []
-    button = home.service("button", on_peer=changes.append)
+
+    def listen(change: PeerChanged) -> None:
+        changes.append(change)
+        raise RuntimeError("what listeners do must not end the client")
+
+    button = home.service("button", on_peer=listen)
     numbers = itertools.count()
 
     def opens() -> bool:
@@ -288,6 +293,7 @@ def test_whom_nobody_hears_is_waited_for_no_more_until_it_is_heard(home: Home) -
     home.service("lamp", on_event=bright)
     wait_for(lambda: button.peers() == {"lamp": Circuit.HALF_OPEN})
     assert button.request(ask("probe"), SECONDS)["lamp"].status is Status.HANDLED
+    wait_for(lambda: len(changes) == 3)
     assert [each.circuit for each in changes] == [Circuit.OPEN, Circuit.HALF_OPEN, Circuit.CLOSED]
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from edge.errors import RefusedError, StoreFullError
 from edge.service import ServiceClient
-from edge.stamps import EPOCH, SEQUENCE
 from eventplane.device_reports import DISCARDED, STARTED
 from eventplane.envelope import Envelope, write_event
+from eventplane.numbering import EPOCH, SEQUENCE
 from local.process import Child
 from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import SECONDS, THING, CloudBroker, Home, wait_for

@@ -18,7 +18,10 @@ from contract.loader import load_contract
 from edge.errors import DeadLetteredError
 from edge.service import ServiceClient
 from eventplane.envelope import Envelope, write_event
+from eventplane.receipts import Receipt, write_receipts
+from eventplane.topics import receipt_topic
 from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
+from tests.integration.mqtt import TestClient
 
 READING = "org.eventplane.health.reading.v1"
 STOP_SECONDS = 15.0
@@ -225,6 +228,50 @@ def test_sighup_takes_a_new_contract_and_refuses_a_broken_one(
     assert f'contract="{old}"' not in info
     put(home.service("activity-service"), 2)
     wait_for(lambda: cloud.has({"e1"}))
+
+
+def test_receipts_that_a_new_contract_does_not_ask_for_become_no_dead_letters(
+    home: Home, tmp_path: Path
+) -> None:
+    wait_for(lambda: problems(home) == [])
+    file = tmp_path / "contract.json"
+    before = file.read_bytes()
+    file.write_bytes(before.replace(b'"receipts":true', b'"receipts":false'))
+    assert file.read_bytes() != before
+    signal_forwarder(home, signal.SIGHUP)
+    wait_for(lambda: metric(home, 'eventplane_connects_total{link="local"}') == 2)
+    # The broker's session remembers what the forwarder subscribed to before.
+    with TestClient("call", "127.0.0.1", home.broker.port) as call:
+        call.publish(receipt_topic("call-service", "inbox"), write_receipts([Receipt("of some alarm")]))
+    wait_for(lambda: "call-service/inbox/receipts ignored" in home.log())
+    assert "unknown_channel" not in get(home, "/metrics")[1]
+
+
+def test_a_start_that_finds_a_broken_contract_goes_by_the_one_before(
+    home: Home, cloud: CloudBroker, tmp_path: Path
+) -> None:
+    wait_for(lambda: problems(home) == [])
+    file = tmp_path / "contract.json"
+    good, version = file.read_bytes(), load_contract().version
+    file.write_bytes(b'{"format": 1, "name": "event-')
+    restart(home)
+    put(home.service("health-service"), 1)
+    wait_for(lambda: cloud.has({"e0"}))
+    wait_for(lambda: problems(home) == ["contract_refused"])
+    assert f"contract {version}, which is known from before, is in force" in home.log()
+    assert metric(home, "eventplane_reloads_refused_total") == 1
+    file.write_bytes(good)
+    signal_forwarder(home, signal.SIGHUP)
+    wait_for(lambda: problems(home) == [])
+
+
+def test_without_any_contract_it_does_not_start(home: Home, tmp_path: Path) -> None:
+    wait_for(lambda: problems(home) == [])
+    home.forwarder.kill()
+    (home.spool.parent / "spool.db.contract").unlink()
+    (tmp_path / "contract.json").unlink()
+    home.forwarder.start()
+    assert home.forwarder.wait() == 78
 
 
 def test_it_stops_in_good_order_with_a_backlog_and_a_black_hole_for_a_cloud(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -20,6 +21,7 @@ from edge.errors import (
 )
 from edge.questions.state import StateAnswer, read_question, write_answer
 from edge.service import MAX_MESSAGE_BYTES, ServiceClient
+from eventplane.announcement import AnnouncementError
 from eventplane.envelope import Envelope, write_event
 from eventplane.receipts import Receipt, digest, read_receipts, write_receipts
 from eventplane.topics import local_topic, receipt_topic, state_answer_topic, state_topic
@@ -180,3 +182,55 @@ def test_it_confirms_what_its_handler_has_done_and_refuses_what_is_no_event(brok
     ]
     assert receipts == [Receipt(digest(good)), Receipt(digest(b"garbage"), "not_json")]
     assert [each.id for each in handled] == ["1"]
+
+
+def test_an_event_that_is_not_taken_does_not_keep_the_next_one_away(broker: Broker) -> None:
+    taken: list[bytes] = []
+
+    def take(payload: bytes, confirm: Callable[[], None]) -> None:
+        if payload == b"bad":
+            raise RuntimeError("what readers do must not end the client")
+        taken.append(payload)
+        confirm()
+
+    inbox, receipts_to = local_topic("call", "inbox"), receipt_topic("call", "inbox")
+    with (
+        TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
+        ServiceClient("call", port=broker.port, on_delivery=take) as client,
+    ):
+        forwarder.subscribe(receipts_to)
+        forwarder.subscribe(local_topic("call", "outbox"))
+        client.send(b"ready")
+        wait_for(lambda: (local_topic("call", "outbox"), b"ready") in forwarder.messages)
+        for payload in (b"bad", b"good"):
+            forwarder.publish(inbox, payload)
+        wait_for(lambda: any(topic == receipts_to for topic, _ in forwarder.messages))
+    assert taken == [b"good"]
+    receipts = [read_receipts(sent) for topic, sent in forwarder.messages if topic == receipts_to]
+    assert receipts == [[Receipt(digest(b"good"))]]
+
+
+def test_a_client_that_cannot_be_made_leaves_nothing_running() -> None:
+    before = threading.active_count()
+    with pytest.raises(AnnouncementError):
+        ServiceClient("call", port=1, handles=[{"no such": "filter"}])
+    assert threading.active_count() == before
+
+
+def test_a_refusal_is_told_to_who_waits_and_to_who_left_it_to_the_client(broker: Broker) -> None:
+    refused: list[tuple[bytes, str]] = []
+    with (
+        TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
+        ServiceClient("sensor", port=broker.port, on_refused=lambda *told: refused.append(told)) as client,
+    ):
+        forwarder.subscribe(OUTBOX)
+        client.send(b"same")
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(client.put, b"same", SECONDS)
+            wait_for(lambda: client._window._waiting[digest(b"same")].awaited == 1)
+            receipts = write_receipts([Receipt(digest(b"same"), "unrouted")])
+            wait_for(lambda: (OUTBOX, b"same") in forwarder.messages)
+            forwarder.publish(receipt_topic("sensor", "outbox"), receipts)
+            with pytest.raises(DeadLetteredError):
+                waiting.result(SECONDS)
+        wait_for(lambda: refused == [(b"same", "unrouted")])

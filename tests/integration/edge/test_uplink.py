@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from edge.spool import read_backlog
-from edge.stamps import SEQUENCE
 from eventplane.envelope import Envelope, write_event
+from eventplane.numbering import SEQUENCE
 from local.mosquitto import Broker
 from local.process import Supervisor
 from tests.integration.edge.certificates import Authority

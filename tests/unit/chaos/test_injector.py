@@ -1,28 +1,31 @@
 """Faults strike and are mended in the order of the schedule, also when the run ends early."""
 
+import threading
+
 import pytest
 
+from local.chaos.faults import Fault, Moment
 from local.chaos.injector import InjectionError, Injector
 from local.chaos.schedule import Strike
+from tests.eventually import eventually
 
 
-class Noted:
+class Noted(Fault):
     def __init__(self, name: str, log: list[str]) -> None:
         self._name, self._log = name, log
+        self.has_begun = threading.Event()
 
     def start(self) -> None:
         self._log.append(f"{self._name} began")
+        self.has_begun.set()
 
     def heal(self) -> None:
         self._log.append(f"{self._name} ended")
 
 
-class Stuck:
+class Stuck(Fault):
     def start(self) -> None:
         raise OSError("no such thing")
-
-    def heal(self) -> None:
-        """Nothing to mend."""
 
 
 def test_every_step_is_done_in_its_turn() -> None:
@@ -39,9 +42,9 @@ def test_every_step_is_done_in_its_turn() -> None:
 def test_an_early_end_mends_what_is_broken_and_breaks_nothing_more() -> None:
     log: list[str] = []
     broken = Strike(0.0, 600.0, "a", 0)
-    with Injector([broken, Strike(500.0, 600.0, "b", 0)], ["one"], {("a", 0): Noted("a", log)}):
-        while not log:
-            pass
+    fault = Noted("a", log)
+    with Injector([broken, Strike(500.0, 600.0, "b", 0)], ["one"], {("a", 0): fault}):
+        assert fault.has_begun.wait(10)
     assert log == ["a began", "a ended"]
 
 
@@ -49,3 +52,18 @@ def test_a_fault_that_cannot_be_made_fails_the_run_by_name() -> None:
     injector = Injector([Strike(0.0, 0.0, "stuck", 0)], ["one"], {("stuck", 0): Stuck()})
     with pytest.raises(InjectionError, match="stuck at one: no such thing"), injector:
         injector.join()
+
+
+def test_a_fault_of_a_moment_ends_as_it_begins() -> None:
+    fault = Moment(lambda: 1)
+    with Injector([Strike(0.0, 600.0, "kill", 0)], ["one"], {("kill", 0): fault}) as injector:
+        assert eventually(lambda: bool(injector.struck))
+    (struck,) = injector.struck
+    assert struck.ended == struck.began
+
+
+def test_what_found_nothing_to_strike_has_not_struck() -> None:
+    fault = Moment(lambda: 0)
+    with Injector([Strike(0.0, 0.01, "kill", 0)], ["one"], {("kill", 0): fault}) as injector:
+        injector.join()
+    assert not injector.struck

@@ -85,6 +85,26 @@ def test_what_is_wrong_is_named(table: SubscriptionTable) -> None:
         assert [each.path for each in wrong.value.problems] == [path]
 
 
+class Gateway:
+    """Answers by itself; `paths` are what was asked."""
+
+    def __init__(self, status: int, document: object) -> None:
+        self.paths: list[str] = []
+        self._answer = HttpAnswer(status, {}, document)
+
+    def request(self, method: str, path: str, document: object = None, **headers: str) -> HttpAnswer:
+        self.paths.append(path)
+        return self._answer
+
+
+@pytest.mark.parametrize("document", [{"message": "Invalid request body"}, None, ["?"]])
+def test_what_the_gateway_refuses_by_itself_is_unavailable(document: object) -> None:
+    gateway: Any = Gateway(400, document)
+    with pytest.raises(UnavailableError, match="400"):
+        ApiSubscriptions(gateway, "carers", "arn").subscribe("a/b", NEWS)
+    assert gateway.paths == ["/participants/carers/subscriptions/a%2Fb"]
+
+
 def test_the_quota_is_named(table: SubscriptionTable) -> None:
     for number in range(MAX_OWN):
         table.add(new_subscription("carers", f"n{number}", NEWS, "2026-01-01T00:00:00Z"))

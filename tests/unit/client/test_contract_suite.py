@@ -8,8 +8,7 @@ from cloudevents.core.v1.event import CloudEvent
 from eventplane.envelope import EnvelopeError
 from eventplane_client import Mode, cloud_event_of
 from eventplane_client.errors import AlreadySettledError, ClosedError, NothingThereError
-from eventplane_client.letters import IN_DOUBT
-from eventplane_client.letters import MAX_RECEIVES as MAX_RECEIVES_REASON
+from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES
 from eventplane_client.notices import DeadLettered, EpochChanged, InDoubt, Notice, SequenceGap
 from tests.eventually import eventually
 from tests.unit.client.worlds import MAX_RECEIVES, World, event
@@ -245,7 +244,7 @@ def test_what_crashes_its_reader_each_time_ends_as_a_dead_letter(world: World) -
         world.crash()
     with world.client(world.reader) as client, client.subscribe(on_doubt=lambda _: True) as inbox:
         inbox.handle(lambda _: None, idle_s=world.idle_s)
-    assert [each.attributes["deadletterreason"] for each in world.letters(1)] == [MAX_RECEIVES_REASON]
+    assert [each.attributes["deadletterreason"] for each in world.letters(1)] == [TOO_MANY_RECEIVES]
 
 
 def test_handle_calls_until_it_is_idle(world: World) -> None:

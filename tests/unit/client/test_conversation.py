@@ -28,6 +28,7 @@ from eventplane_client import Client, ClientSettings, Mode, asker, connect, cont
 from eventplane_client.asker import QueueAsker
 from eventplane_client.connection import memory_plane
 from eventplane_client.contract_in_force import ContractInForce
+from eventplane_client.conversation import telling
 from eventplane_client.errors import (
     ClientSettingsError,
     ClosedError,
@@ -272,6 +273,30 @@ class TestSharedQueue:
         for each in processes:
             each.close()
         assert shared.pending("desk.replies") == 0
+
+    def test_a_listener_that_raises_ends_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
+        def listen(_: Notice) -> None:
+            raise ValueError("the listener's own bug")
+
+        shared = MemoryPlane()
+        it = QueueAsker(
+            "desk",
+            MemoryTransport(shared, "desk"),
+            MemoryTransport(shared, "desk.replies"),
+            lambda _: frozenset([PORTER]),
+            telling(listen),
+        )
+        with ThreadPoolExecutor(OPENS_AFTER) as pool:
+            asking = [
+                pool.submit(it.request, ask(f"r{n}"), 0.1, durable=True, expires=True)
+                for n in range(OPENS_AFTER)
+            ]
+            for each in asking:
+                with pytest.raises(RequestTimeoutError):
+                    each.result(SECONDS)
+        assert it.peers() == {"porter": Circuit.OPEN}
+        assert "the listener of notices raised" in caplog.text
+        it.close()
 
     def test_what_nobody_waits_for_goes_and_what_another_waits_for_stays(self) -> None:
         shared = MemoryPlane()

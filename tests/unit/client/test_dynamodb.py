@@ -127,9 +127,19 @@ def test_the_log_writes_once_a_batch(table: Table) -> None:
     assert max(sizes) < 2_000  # of Python's text of bytes; a write unit is 1 KiB of bytes
 
 
-def test_a_log_that_has_gone_does_not_begin_again_below_its_end(table: Table) -> None:
+def test_of_two_readers_of_a_new_log_one_claims(table: Table) -> None:
+    first = table.reader(DynamoDbLogFilter)
+    table.now += 1
+    second = table.reader(DynamoDbLogFilter)
+    assert first.claim([key(1)]) == [Verdict.NEW]
+    assert second.claim([key(1)]) == [Verdict.BUSY]
+
+
+def test_readers_of_a_log_that_has_expired_agree_on_its_new_beginning(table: Table) -> None:
     old = table.reader(DynamoDbLogFilter)
-    old.claim([key(1)], [])
+    for at in range(3):
+        old.claim([key(at)])
+        old.release([key(at)])
     for item in table.dynamodb.scan(TableName="filters")["Items"]:
         table.dynamodb.delete_item(
             TableName="filters", Key={name: item[name] for name in ("reader", "event")}
@@ -138,3 +148,5 @@ def test_a_log_that_has_gone_does_not_begin_again_below_its_end(table: Table) ->
     new = table.reader(DynamoDbLogFilter)
     assert new.claim([key(2)]) == [Verdict.NEW]
     assert old.claim([key(2)]) == [Verdict.BUSY]
+    assert old.claim([key(3)]) == [Verdict.NEW]
+    assert new.claim([key(3)]) == [Verdict.BUSY]

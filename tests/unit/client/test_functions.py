@@ -117,10 +117,13 @@ def test_what_was_begun_by_a_function_that_was_killed_is_in_doubt() -> None:
     assert world.handled == ["again"]
 
 
-def test_what_there_is_no_time_for_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_there_is_no_time_for_comes_again(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
     world = World()
+    if fails:
+        world.failing["a"] = ValueError()
     monkeypatch.setattr(LambdaContext, "get_remaining_time_in_millis", lambda _: RESERVE_MS - 1)
-    assert world.invoke(event("a"), event("b")) == [1]
+    assert world.invoke(event("a"), event("b")) == ([0, 1] if fails else [1])
     assert world.handled == ["a"]
 
 

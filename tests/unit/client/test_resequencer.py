@@ -82,3 +82,11 @@ def test_what_is_held_is_bounded() -> None:
 def test_only_whole_numbers_have_a_place(text: str | None, number: int | None) -> None:
     attributes = {"id": "1", "source": "/s", "type": "t"}
     assert number_of(write_event(attributes if text is None else {**attributes, "sequence": text})) == number
+
+
+def test_what_is_drained_is_not_held_any_more() -> None:
+    order = Resequencer[str](1.0, lambda _: None)
+    assert order.add("/a", 3, "three", 0.0) == order.add("/b", 2, "two", 0.0) == []
+    assert sorted(order.drain()) == ["three", "two"]
+    assert order.drain() == order.due(10.0) == []
+    assert order.deadline() is None

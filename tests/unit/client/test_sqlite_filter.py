@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
@@ -9,6 +11,7 @@ from shutil import copyfile
 
 import pytest
 
+from eventplane_client import sqlite_filter
 from eventplane_client.errors import StateError
 from eventplane_client.notices import Notice, StateCreated, StateHealed, StateLost
 from eventplane_client.ports import Verdict
@@ -107,6 +110,29 @@ def test_damage_while_it_works_is_healed(path: Path, notices: list[Notice]) -> N
     assert filter.claim([key(5_000)]) == [Verdict.NEW]
     filter.close()
     assert any(isinstance(each, StateHealed) for each in notices)
+
+
+def test_a_healing_that_failed_is_tried_again(
+    path: Path, notices: list[Notice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filter = SqliteFilter(path, on_notice=notices.append)
+    filter.claim([], [key(1)])
+
+    def damaged(_: object, __: object) -> Verdict:
+        error = sqlite3.DatabaseError("malformed")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+    def full(_: object, __: object) -> sqlite3.Connection:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(filter, "_verdict", damaged)
+        patch.setattr(sqlite_filter, "open_copies", full)
+        with pytest.raises(StateError, match="no space"):
+            filter.claim([key(1)])
+    assert filter.claim([key(1)]) == [Verdict.DONE]
+    filter.close()
 
 
 def test_a_claim_that_failed_is_no_claim(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from eventplane_client import ClientSettings, connect
+from eventplane.envelope import write_event
+from eventplane.limits import MAX_SENT_EVENT_BYTES
+from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import NothingThereError, RefusedError, UnavailableError
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import MemoryFilter
@@ -18,7 +20,7 @@ from tests.unit.client.worlds import READER, create_filter_table, event
 
 
 class Failing:
-    """A client whose `send_message` fails with `code`."""
+    """A client whose writing fails with `code`."""
 
     def __init__(self, client: Any, code: str) -> None:
         self._client = client
@@ -29,6 +31,9 @@ class Failing:
 
     def send_message(self, **_: Any) -> None:
         raise ClientError({"Error": {"Code": self._code}}, "SendMessage")
+
+    def delete_message_batch(self, **_: Any) -> None:
+        raise ClientError({"Error": {"Code": self._code}}, "DeleteMessageBatch")
 
 
 @pytest.fixture
@@ -74,8 +79,28 @@ def test_what_sqs_says_of_a_put_is_told(sqs: Any, code: str, error: type[Excepti
         find(Failing(sqs, code)).put(event(), 1, durable=True)
 
 
+def test_an_event_that_no_router_could_count_is_refused_before_it_is_sent(sqs: Any) -> None:
+    head = {"id": "1", "source": "/a", "type": "t"}
+    full = MAX_SENT_EVENT_BYTES - len(write_event(head, "").json)
+    find(sqs).put(write_event(head, "x" * full), 1, durable=True)
+    with pytest.raises(RefusedError, match=f"at most {MAX_SENT_EVENT_BYTES}") as caught:
+        find(sqs).put(write_event(head, "x" * (full + 1)), 1, durable=True)
+    assert caught.value.reason == "too_large"
+
+
 def test_best_effort_keeps_quiet(sqs: Any) -> None:
     find(Failing(sqs, "Throttling")).put(event(), 1, durable=False)
+
+
+def test_at_most_once_hands_out_nothing_that_comes_again(sqs: Any) -> None:
+    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
+    sqs.set_queue_attributes(QueueUrl=inbox_url, Attributes={"VisibilityTimeout": "1"})
+    sqs.send_message(QueueUrl=inbox_url, MessageBody=event("a").json)
+    deaf = find(Failing(sqs, "Throttling"))
+    with Inbox(READER, deaf, None, mode=Mode.AT_MOST_ONCE) as inbox, pytest.raises(NothingThereError):
+        inbox.get(0)
+    with Inbox(READER, find(sqs), None, mode=Mode.AT_MOST_ONCE) as inbox:
+        assert inbox.get(20).id == "a"
 
 
 def test_the_settings_lead_to_it(sqs: Any) -> None:

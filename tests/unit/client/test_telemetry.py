@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from eventplane.envelope import Envelope, write_event
-from eventplane.limits import MAX_EVENT_BYTES
+from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.tracing import Hop, context_of, span_id
 from eventplane_client import Client, ClientSettings, Inbox, Mode, connect
 from eventplane_client.aio import AsyncClient
@@ -132,7 +132,7 @@ def test_the_trace_that_an_event_has_is_never_replaced(told: Told) -> None:
 def test_an_event_with_no_room_for_a_name_goes_as_it_is(told: Told) -> None:
     largest = write_event({"id": "1", "source": "/homes/1", "type": "alarm"}, "")
     largest = write_event(
-        {"id": "1", "source": "/homes/1", "type": "alarm"}, "x" * (MAX_EVENT_BYTES - len(largest.json))
+        {"id": "1", "source": "/homes/1", "type": "alarm"}, "x" * (MAX_SENT_EVENT_BYTES - len(largest.json))
     )
     got: list[Envelope] = []
     with told.client("reader") as client, client.subscribe({"exact": {"type": "alarm"}}) as inbox:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from contract import load_contract
 from contract.__main__ import main
 from contract.catalogue import catalogue
 from contract.catalogue.picture import picture
-from contract.catalogue.words import duration, settings_text
+from contract.words import settings_text
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.filter_text import filter_text
 from eventplane.registry import flows
@@ -83,6 +84,16 @@ def test_it_says_what_is_not_there() -> None:
         assert said in page
 
 
+def test_it_says_who_asks_what() -> None:
+    document = contract_document(small())
+    document["participants"]["desk"]["asks"] = ["ring"]
+    document["format"] = 5
+    page = catalogue(compile_contract(document, "small"))
+    (asked,) = re.findall("<dt>Asks</dt><dd>(.*?)</dd>", page)
+    assert 'href="#type-ring"' in asked
+    assert "<dt>Replies</dt><dd>SQS, at least once" in page
+
+
 def test_arrows_lead_where_events_go() -> None:
     contract = small(sends=["ring"], outbox={"priority": "urgent"})
     arrows = {
@@ -100,13 +111,6 @@ def test_a_participant_that_gets_nothing_has_no_arrow() -> None:
     document["routes"].pop("to-desk")
     contract = compile_contract(document, "small")
     assert [each.title for each in picture(contract, flows(contract)).arrows] == ["uplink: up"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(86_400, "1 d"), (7_200, "2 h"), (90, "90 s"), (300, "5 min"), (90_000, "25 h")]
-)
-def test_durations_are_exact(seconds: int, text: str) -> None:
-    assert duration(seconds) == text
 
 
 def test_settings_are_said_in_words() -> None:

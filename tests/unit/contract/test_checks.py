@@ -61,6 +61,7 @@ def test_a_plane_without_an_uplink_is_named() -> None:
         ({"any": [{"exact": {"type": RING}}, {"suffix": {"type": ".v2"}}]}, "any[1].suffix", "no event type"),
         ({"all": [{"exact": {"type": "a"}}, {"exact": {"subject": "b"}}]}, "all", "matches no event type"),
         ({"sql": "type = 'a'"}, "sql", "matches no event type"),
+        ({"sql": "a = 1 AND NOT (type LIKE 'org.%')"}, "sql", "matches no event type"),
         ({"not": {"prefix": {"type": "org."}}}, "not", "matches no event type"),
         ({"sql": "subject = 'a' AND level = 1 OR urgent"}, "sql", "AND and OR bind equally"),
         ({"any": [{"exact": {"type": RING}}, {"sql": "NOT a = b"}]}, "any[1].sql", "NOT binds"),

@@ -87,6 +87,30 @@ def test_a_destination_that_is_not_deployed_is_refused(
     assert publisher.in_force() is None
 
 
+def test_a_participant_cannot_come_this_way_even_if_no_route_leads_to_it(
+    publisher: Publisher, contract: Contract
+) -> None:
+    document = json.loads(contract.canonical)
+    document["participants"]["night-watch"] = {"kind": "cloud_service", "description": "Has no queue."}
+    with pytest.raises(DestinationsNotDeployedError, match=r"night-watch\.inbox") as caught:
+        publisher.publish(compile_contract(document, "x"))
+    assert (caught.value.inboxes, caught.value.routes) == (["night-watch.inbox"], [])
+    assert publisher.in_force() is None
+
+
+def test_what_is_published_again_is_put_there_again(
+    publisher: Publisher, contract: Contract, dynamodb: Any
+) -> None:
+    new = changed(contract, "new")
+    publisher.publish(new)
+    before = publisher.in_force()
+    dynamodb.delete_item(TableName=TABLE, Key=contract_key(new.version))
+    publisher.publish(new)
+    item = dynamodb.get_item(TableName=TABLE, Key=contract_key(new.version))["Item"]
+    assert read_contract(new.version, item) == new
+    assert publisher.in_force() == before
+
+
 def test_a_participant_cannot_leave_this_way(publisher: Publisher, contract: Contract) -> None:
     document = json.loads(contract.canonical)
     del document["participants"]["family-app"]

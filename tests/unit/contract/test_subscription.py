@@ -91,6 +91,13 @@ def test_one_that_is_wrong_takes_no_other_with_it(wrong: Subscription) -> None:
     assert len(derived.routes) == len(CONTRACT.routes) + 1
 
 
+def test_one_without_a_queue_takes_no_other_with_it() -> None:
+    lost = subscription("lost", "carers")
+    derived, refused = with_subscriptions(CONTRACT, [lost, subscription("other")], {"family-app.inbox"})
+    assert set(refused) == {lost}
+    assert [each.name for each in subscribed_routes(derived)] == ["family-app-subscribes-other"]
+
+
 def test_a_name_is_taken_once() -> None:
     taken = [subscription(), Subscription("family-app", "news", json.dumps(NEWS), "2026-02-01T00:00:00Z")]
     derived, refused = with_subscriptions(CONTRACT, taken)

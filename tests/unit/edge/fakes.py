@@ -16,7 +16,6 @@ from edge.link import Backoff, Link
 from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
 from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
 from edge.questions.state import StateAnswer, read_answer, write_question
-from edge.recent import key_digest
 from edge.spool import Arrival, Delivery, Spool
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.batch import unpack
@@ -24,6 +23,7 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.device_reports import DISCARDED, HEARTBEAT
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, from_data
 from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.event_keys import key_digest
 from eventplane.receipts import Receipt, read_receipts
 from eventplane.topics import (
     device_topic,

@@ -7,9 +7,9 @@ import re
 from itertools import combinations
 
 from edge.health.metrics import METRICS
-from tools.dashboards import FILE, ROWS, dashboard
+from tools.dashboards import FILE, ROWS, device_dashboard
 
-DOCUMENT = json.loads(dashboard())
+DOCUMENT = json.loads(device_dashboard())
 GRAPHS = [each for each in DOCUMENT["panels"] if each["type"] != "row"]
 QUERIES = [target["expr"] for panel in GRAPHS for target in panel["targets"]]
 
@@ -46,4 +46,4 @@ def test_panels_have_ids_and_places_of_their_own() -> None:
 
 
 def test_the_file_is_current() -> None:
-    assert FILE.read_text() == dashboard()
+    assert FILE.read_text() == device_dashboard()

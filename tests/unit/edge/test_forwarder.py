@@ -8,8 +8,8 @@ from edge.errors import SpoolError
 from edge.messages import Connected, LinkName, Received, Stop
 from edge.service import MAX_MESSAGE_BYTES
 from edge.spool import Arrival
-from edge.stamps import EPOCH, SEQUENCE
 from eventplane.envelope import Envelope, parse_event
+from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.receipts import Receipt, digest, write_receipts
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event
 
@@ -128,6 +128,20 @@ def test_a_topic_of_an_earlier_contract_is_a_dead_letter(device: Device) -> None
     letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
     assert letter.attributes["deadletterreason"] == "unknown_channel"
     assert len(device.local.last.acknowledged) == 1
+
+
+def test_what_a_service_says_beside_events_is_none_under_a_contract_that_does_not_ask(
+    device: Device, caplog: pytest.LogCaptureFixture
+) -> None:
+    receipts = write_receipts([Receipt("of what display handled")])  # its inbox has no receipts any more
+    device.turn(
+        device.receipt_of("display", receipts),
+        device.question_of("retired", "1", "k"),
+        device.announcement_of("retired"),
+    )
+    assert device.spool.backlog() == {"device.outbox": 0}
+    assert len(device.local.last.acknowledged) == 3
+    assert "eventplane/display/inbox/receipts ignored" in caplog.text
 
 
 class TestInbox:

@@ -5,10 +5,11 @@ import pytest
 from edge.intake import Intake, Slot
 from edge.interest import Interest
 from edge.memory_lane import Fleeting
-from edge.recent import RecentKeys, key_digest
+from edge.recent import RecentKeys
 from eventplane.contract import Contract
 from eventplane.delivery import Refusal
 from eventplane.envelope import parse_event
+from eventplane.event_keys import key_digest
 from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, START, contract, event
 
 SLOT = Slot(1, life_ms=50_000)

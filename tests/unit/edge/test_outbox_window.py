@@ -123,3 +123,18 @@ def test_closing_wakes_whoever_waits(window: OutboxWindow) -> None:
     for waiter in waiters:
         waiter.join(30)
     assert outcome == [False, False]
+
+
+def test_who_got_the_receipt_was_told_and_who_left_the_message_is_not() -> None:
+    window = OutboxWindow(size=3, timeout_s=5.0)
+    message = window.add(b"a", 0, awaited=True)
+    assert message is not None
+    confirmed = window.confirm(Receipt(digest(b"a"), "no_room"))
+    assert window.wait_receipt(message, 0) == Receipt(digest(b"a"), "no_room")
+    assert confirmed is message
+    assert (message.awaited, message.left) == (1, False)
+    window.add(b"b", 0, awaited=True)
+    window.add(b"b", 0)
+    both = window.confirm(Receipt(digest(b"b")))
+    assert both is not None
+    assert (both.awaited, both.left) == (1, True)

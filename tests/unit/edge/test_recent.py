@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from edge.recent import KEY_BYTES, RecentKeys, key_digest
+from edge.recent import RecentKeys
+from eventplane.event_keys import KEY_BYTES, key_digest
 
 
 def test_it_knows_the_last_keys_only_also_those_it_was_given() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,9 @@ from edge.spool import Spool
 from eventplane.contract import Contract
 from eventplane.device_reports import STARTED
 from eventplane.envelope import parse_event
+from eventplane.interest import NO_INTEREST
+from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
+from tests.unit.edge.downlink.descents import state
 from tests.unit.edge.fakes import ALARM, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
@@ -75,6 +79,13 @@ class TestReload:
         device.turn(device.from_service(event("e")))
         assert device.spool.backlog() == {"device.outbox": 1}
 
+    def test_a_question_is_answered_by_the_contract_under_which_it_was_asked(self, device: Device) -> None:
+        plane = without_route(contract(), "shows")
+        others = {name: each for name, each in plane.participants.items() if name != "display"}
+        asked = device.question_of("display", "q", "no/such/key")
+        device.turn(asked, Reload(replace(plane, participants=others)))
+        assert [each.id for each in device.answers("display")] == ["q"]
+
 
 def without_route(plane: Contract, name: str) -> Contract:
     return replace(plane, routes=tuple(each for each in plane.routes if each.name != name))
@@ -107,6 +118,38 @@ class TestDamage:
         device.acknowledge_all()
         assert {"first", "fire"} <= {id for batch in device.uplinked() for id in batch}
         assert device.spool.backlog()["device.outbox"] == 0
+
+    def test_while_a_contract_takes_effect(self, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        wanting = contract(display={"inbox": {"receipts": True}}, forward="wanted")
+        damaged = device.spool
+        self.damage(device, monkeypatch, "holding")  # what the cloud wants
+        device.turn(device.from_service(event("e")), Reload(wanting))
+        assert device.spool is not damaged
+        assert device.local.last.abandoned  # the new subscriptions need a new connection
+        device.turn(after=61.0)
+        device.connect()
+        device.turn(device.from_service(event("shown", subject="show")))
+        assert [parse_event(each).id for each in device.delivered("display")] == ["shown"]
+        device.turn(after=1.0)
+        assert "e" in {id for batch in device.uplinked() for id in batch}
+
+    def test_when_the_cloud_says_what_it_wants(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        device = Device(tmp_path / "spool.db", forward="wanted", batching_delay_ms=0)
+        device.connect()
+        damaged = device.spool
+        commit = damaged.commit
+
+        def commit_then_tear(*arguments: Any, **options: Any) -> None:
+            commit(*arguments, **options)
+            self.damage(device, monkeypatch, "holding")
+
+        monkeypatch.setattr(damaged, "commit", commit_then_tear)
+        data = {"version": 1, "filters": [{"exact": {"type": ALARM}}]}
+        device.turn(device.from_cloud(state(1, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, data=data)))
+        assert device.spool is not damaged
+        assert len(device.cloud.all[0].acknowledged) == 1
+        device.turn(device.from_service(event("reading")))
+        assert device.not_stored() == {("device.outbox", NO_INTEREST): 1}
 
     def test_a_disk_that_fails_for_good_ends_it(
         self, device: Device, monkeypatch: pytest.MonkeyPatch

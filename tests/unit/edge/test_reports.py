@@ -13,13 +13,13 @@ import pytest
 from contract import load_contract
 from edge import reports
 from edge.lane import Lane
-from edge.recent import key_digest
 from edge.reports import Heading, NotStored, is_statement
 from edge.spool import Birth, DiscardTally, Statement
 from eventplane.contract import Place
 from eventplane.delivery import Outcome
 from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, STARTED
 from eventplane.envelope import Envelope, parse_event
+from eventplane.event_keys import key_digest
 from eventplane.router import Router
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
 

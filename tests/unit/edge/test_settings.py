@@ -271,6 +271,20 @@ def test_every_range_is_kept_at_both_ends(tmp_path: Path, name: str, value: floa
     assert (it.setting, it.remedy[:5]) == (name, "give ")
 
 
+def test_a_device_that_is_provisioned_has_a_name_with_room_for_the_prefix(tmp_path: Path) -> None:
+    provisioned = {
+        **COMPLETE,
+        "cloud.key": COMPLETE["cloud.certificate"],
+        "provisioning.template": "t",
+        "provisioning.claim_certificate": "c",
+        "provisioning.claim_key": "k",
+    }
+    (it,) = problems(tmp_path, {**provisioned, "thing": "x" * 121})
+    assert (it.setting, it.problem) == ("thing", "it has more than 120 characters")
+    assert load(tmp_path, {**provisioned, "thing": "x" * 120}).thing == "x" * 120
+    assert load(tmp_path, {**COMPLETE, "thing": "x" * 128}).thing == "x" * 128
+
+
 def test_no_password_leaves_the_device(tmp_path: Path) -> None:
     login = {"local.username": "me", "local.password_file": "p"}
     (it,) = problems(tmp_path, {**COMPLETE, **login, "local.host": "10.0.0.1"})

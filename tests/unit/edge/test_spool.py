@@ -9,7 +9,6 @@ import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.life_clock import Uptime
-from edge.recent import KEY_BYTES
 from edge.spool import (
     BEFORE_EVERYTHING,
     READ_CHARACTERS,
@@ -25,6 +24,7 @@ from edge.spool.contents import Contents
 from edge.spool.discards import MOST_RANGES
 from edge.spool.ring import KEPT_KEYS
 from eventplane.delivery import Outcome
+from eventplane.event_keys import KEY_BYTES
 from tests.unit.edge.spools import CLOUD, HOME, arrival, cloud, fill, holding, key, waiting
 
 
@@ -206,6 +206,17 @@ def test_discards_are_counted_until_they_are_closed(path: Path) -> None:
         assert spool.discards() == [DiscardTally(CLOUD, Outcome.EXPIRED, "ttl", 1, ((7, 7),))]
 
 
+def test_a_range_of_discards_that_is_no_number_is_damage(path: Path) -> None:
+    with Spool(path) as spool:
+        spool.commit([arrival(n) for n in (1, 2, 3)], life_ms=0)
+        spool.commit([], [], [Discard(cloud(1), Outcome.EXPIRED, "ttl")], life_ms=0)
+        spool._db.execute("UPDATE discard SET last = 'no number'")
+        with pytest.raises(SpoolCorruptError):
+            spool.commit([], [], [Discard(cloud(2), Outcome.EXPIRED, "ttl")], life_ms=0)
+    with Spool(path) as spool:
+        assert waiting(spool) == ["{}"] * 2
+
+
 def test_a_very_long_list_of_discards_comes_in_parts(path: Path) -> None:
     numbers = range(1, 2 * MOST_RANGES + 201, 2)
     with Spool(path) as spool:
@@ -336,6 +347,31 @@ class TestHoldings:
             spool._db.execute("UPDATE holding SET text = zeroblob(100)")
             with pytest.raises(SpoolCorruptError):
                 spool.holding("state", "a/b/c")
+
+    @pytest.mark.parametrize("column", ["text", "checksum", "version", "deleted", "sequence", "source"])
+    def test_what_has_the_type_of_another_column_is_damage(self, path: Path, column: str) -> None:
+        with Spool(path) as spool:
+            spool.commit([], life_ms=0, holdings=[holding("a/b/c"), holding("a/b/d")])
+            spool._db.execute(
+                f"UPDATE holding SET {column} = ? WHERE key = 'a/b/c'",  # noqa: S608
+                (b"" if column == "source" else "no number",),
+            )
+            with pytest.raises(SpoolCorruptError):
+                spool.holding("state", "a/b/c")
+        with Spool(path) as spool:
+            assert spool.holding("state", "a/b/c") is None
+            assert spool.holding("state", "a/b/d") is not None
+
+    def test_a_text_without_a_length_is_followed_by_another(self, path: Path) -> None:
+        with Spool(path) as spool:
+            spool.commit([], life_ms=0, holdings=[holding("a/b/c")])
+            spool._db.execute("PRAGMA writable_schema = ON")
+            spool._db.execute("UPDATE sqlite_schema SET sql = REPLACE(sql, 'BLOB NOT NULL', 'BLOB')")
+            spool._db.execute("PRAGMA writable_schema = RESET")
+            spool._db.execute("UPDATE holding SET text = NULL")
+            assert spool.held_bytes() == 0
+            spool.commit([], life_ms=0, holdings=[holding("a/b/c", 2)])
+            assert spool.holding("state", "a/b/c") == holding("a/b/c", 2)
 
 
 FORMAT_1 = """

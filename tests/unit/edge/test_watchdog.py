@@ -12,9 +12,9 @@ class Line:
         self.now = 1_000.0
         self.watchdog = Watchdog(10.0, self.now)
 
-    def complaint(self, connection: int, acknowledged: int, waiting: int, after: float = 10.0) -> str | None:
+    def complaint(self, connection: int, answered: int, waiting: int, after: float = 10.0) -> str | None:
         self.now += after
-        return self.watchdog.complaint(Progress(connection, acknowledged, waiting), self.now, PATIENCE_S)
+        return self.watchdog.complaint(Progress(connection, answered, waiting), self.now, PATIENCE_S)
 
 
 def test_it_is_due_once_an_interval() -> None:
@@ -36,7 +36,7 @@ def test_a_connected_line_with_a_backlog_and_no_acknowledgement_is_stuck() -> No
     line.complaint(1, 5, 2)
     assert line.complaint(1, 5, 2, after=89.9) is None
     assert line.complaint(1, 5, 2, after=0.1) == (
-        "2 deliveries wait and the connected cloud acknowledged none for 90 s"
+        "2 deliveries wait and the connected cloud answered no publish for 90 s"
     )
 
 
@@ -47,7 +47,7 @@ def test_it_recovers_when_the_line_moves_again() -> None:
     assert line.complaint(1, 6, 2) is None
 
 
-def test_acknowledgements_keep_it_fed() -> None:
+def test_answers_keep_it_fed() -> None:
     line = Line()
     assert [line.complaint(1, done, 1_000, after=80.0) for done in range(20)] == [None] * 20
 

@@ -13,7 +13,7 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal, dead_letter
 from eventplane.envelope import Envelope, EnvelopeError, write_event
 from eventplane.ingest import parse_frame
 from eventplane.ledger import LedgerRecord, tap_records, to_line
-from eventplane.limits import MAX_EVENT_BYTES, MAX_ORIGINAL_BYTES
+from eventplane.limits import MAX_EVENT_BYTES, MAX_ORIGINAL_BYTES, MAX_SENT_EVENT_BYTES
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
 from eventplane.topics import basic_ingest_topic, device_topic, local_topic, receipt_topic
 
@@ -47,7 +47,7 @@ def test_a_dead_letter_stays_in_the_trace_of_its_event_and_still_fits() -> None:
         event=traced,
     )
     assert letter.attributes["traceparent"] == trace
-    assert len(letter.json.encode()) <= MAX_EVENT_BYTES
+    assert len(letter.json.encode()) <= MAX_SENT_EVENT_BYTES
 
 
 def test_a_dead_letter_keeps_the_original_and_says_why() -> None:
@@ -64,7 +64,7 @@ def test_the_dead_letter_of_a_huge_original_is_still_an_event() -> None:
     original = b"x" * (MAX_EVENT_BYTES * 2)
     letter = letter_of(original, detail="\x01" * MAX_EVENT_BYTES)
     data = letter.data()
-    assert len(letter.json) <= MAX_EVENT_BYTES
+    assert len(letter.json) <= MAX_SENT_EVENT_BYTES
     assert base64.b64decode(data["original_base64"]) == original[:MAX_ORIGINAL_BYTES]
     assert data["original_bytes"] == len(original)
     assert data["original_sha256"] == hashlib.sha256(original).hexdigest()

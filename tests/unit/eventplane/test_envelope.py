@@ -246,6 +246,14 @@ def test_stamps_stand_in_front_and_leave_the_rest_alone() -> None:
     assert parse_event(stamped.json) == stamped
 
 
+@pytest.mark.parametrize("name", ['"deviceepoch"', '"devic\\u0065epoch"'])
+def test_a_stamp_takes_the_place_of_an_unset_attribute(name: str) -> None:
+    event = parse_event(f'{{"id":"1",{name}:null,"source":"/a","type":"t","specversion":"1.0"}}')
+    stamped = event.stamped(deviceepoch="e1")
+    assert stamped.json == f'{{"id":"1",{name}:"e1","source":"/a","type":"t","specversion":"1.0"}}'
+    assert parse_event(stamped.json) == stamped
+
+
 def test_a_stamp_never_replaces_an_attribute() -> None:
     with pytest.raises(EnvelopeError, match="reserved_attribute"):
         parse_event(text(deviceepoch="mine")).stamped(deviceepoch="e1")

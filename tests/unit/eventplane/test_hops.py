@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.stamps import stamp
 from eventplane.envelope import EnvelopeError, parse_event, write_event
 from eventplane.hops import hops_of, sent_on
-from eventplane.limits import MAX_EVENT_BYTES, MAX_HOPS
+from eventplane.limits import MAX_EVENT_BYTES, MAX_HOPS, MAX_SENT_EVENT_BYTES
+from eventplane.replay import marked
 
 HEAD = '"specversion":"1.0","id":"1","source":"/a","type":"t"'
 
@@ -60,9 +62,18 @@ def test_there_is_a_limit() -> None:
 
 def test_an_event_without_room_for_it_is_too_large() -> None:
     room = MAX_EVENT_BYTES - len(write_event({"id": "1", "source": "/a", "type": "t"}, "").json)
-    with pytest.raises(EnvelopeError) as caught:
+    with pytest.raises(EnvelopeError, match=f"send at most {MAX_SENT_EVENT_BYTES}") as caught:
         sent_on(write_event({"id": "1", "source": "/a", "type": "t"}, "x" * room))
     assert caught.value.reason == "too_large"
+
+
+def test_what_senders_can_count_on_has_room_for_all_that_the_plane_puts_in_front() -> None:
+    bare = len(write_event({"id": "1", "source": "/a", "type": "t"}, "").json)
+    largest = write_event({"id": "1", "source": "/a", "type": "t"}, "x" * (MAX_SENT_EVENT_BYTES - bare))
+    event = stamp(largest, "e" * 16, 10**11)
+    for _ in range(MAX_HOPS):
+        event = sent_on(event)
+    assert marked(event, 0).attributes["replayedtime"]
 
 
 @pytest.mark.parametrize("value", ['"1"', "-1", "true", "1.5", "2147483648"])

@@ -8,7 +8,7 @@ import pytest
 
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.limits import MAX_SQS_ATTRIBUTES
-from eventplane.sqs_binding import HintsError, SqsMessage, from_message, to_message
+from eventplane.sqs_binding import HintsError, SqsMessage, to_message
 
 
 def event(**more: str) -> Envelope:
@@ -18,7 +18,7 @@ def event(**more: str) -> Envelope:
 def test_the_body_is_the_event_untouched() -> None:
     plain = parse_event(' {"type":"t","id":"1", "source":"/a","specversion":"1.0","data":1.0}')
     assert to_message(plain).body is plain.json
-    assert from_message(to_message(plain).body) == plain
+    assert parse_event(to_message(plain).body) == plain
 
 
 def test_characters_that_sqs_refuses_travel_as_escapes() -> None:
@@ -28,7 +28,7 @@ def test_characters_that_sqs_refuses_travel_as_escapes() -> None:
     body = to_message(awkward).body
     assert not {"\ufffe", "\uffff"} & set(body)
     assert json.loads(body) == json.loads(awkward.json)
-    assert from_message(body).data() == awkward.data()
+    assert parse_event(body).data() == awkward.data()
 
 
 def test_hints_name_the_event_and_what_the_sender_adds() -> None:
@@ -60,7 +60,7 @@ def test_what_traces_and_orders_travels_in_the_body_alone() -> None:
     parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     traced = event(traceparent=parent, tracestate="a=1", sequence="7", partitionkey="kitchen")
     assert to_message(traced).hints == to_message(event()).hints
-    assert from_message(to_message(traced).body) == traced
+    assert parse_event(to_message(traced).body) == traced
 
 
 def test_order_is_by_partition_key_or_source_and_copies_are_known_by_source_and_id() -> None:

@@ -27,6 +27,7 @@ def test_hours_come_in_order_and_strangers_not_at_all(tmp_path: Path) -> None:
         "date=2026-03-01/hour=24",
         "date=2026-03-01/notes",
         "date=today/hour=01",
+        "date=2026-13-45/hour=01",
         "date=2026-02-28/hour=01",
     ):
         (tmp_path / "tap" / name).mkdir(parents=True)

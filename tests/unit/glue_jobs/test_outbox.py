@@ -5,7 +5,7 @@ from __future__ import annotations
 import boto3
 import pytest
 
-from eventplane.sqs_binding import from_message
+from eventplane.envelope import parse_event
 from glue_jobs.delivery_audit.errors import OutboxError
 from glue_jobs.delivery_audit.outbox import tell
 from glue_jobs.delivery_audit.verdict import verdict_event
@@ -28,7 +28,7 @@ def test_the_verdict_lies_in_the_outbox_as_any_event(aws: None) -> None:
     tell(url, verdict)
 
     (message,) = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
-    assert from_message(message["Body"]) == verdict
+    assert parse_event(message["Body"]) == verdict
     assert message["MessageAttributes"]["ce_type"]["StringValue"] == "org.eventplane.audit.verdict.v1"
 
 

@@ -9,12 +9,16 @@ import pytest
 from edge.packing import PROBE
 from eventplane.batch import pack
 from lambdas.archive_writer import service as module
-from lambdas.archive_writer.service import ArchiveWriterService
+from lambdas.archive_writer.service import RESERVE_MS, ArchiveWriterService
 from lambdas.common.archive import Archive
 from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event, frame, message
 
 GOOD = message("m1", frame(pack([event("1"), event("2")])))
 BAD = message("m2", "no frame")
+
+
+def plenty() -> int:
+    return 60_000
 
 
 @pytest.fixture
@@ -23,7 +27,7 @@ def writer(cloud: Cloud) -> ArchiveWriterService:
 
 
 def test_every_item_of_a_frame_is_one_record(cloud: Cloud, writer: ArchiveWriterService) -> None:
-    assert writer.process([GOOD]) == frozenset()
+    assert writer.process([GOOD], remaining_ms=plenty) == frozenset()
 
     first, second = cloud.lines("tap/date=2026-01-01/hour=00/")
     assert first["event"] == event("1").json
@@ -36,14 +40,14 @@ def test_a_sign_of_life_without_events_leaves_nothing(
     cloud: Cloud, writer: ArchiveWriterService, payload: bytes
 ) -> None:
     empty = message("m2", frame(payload))
-    assert writer.process([empty]) == frozenset()
+    assert writer.process([empty], remaining_ms=plenty) == frozenset()
     assert cloud.keys("") == []
-    writer.process([empty, GOOD])
+    writer.process([empty, GOOD], remaining_ms=plenty)
     assert [line["message_id"] for line in cloud.lines("tap/")] == ["m1", "m1"]
 
 
 def test_an_item_that_is_no_event_is_kept_with_its_bytes(cloud: Cloud, writer: ArchiveWriterService) -> None:
-    writer.process([message("m1", frame(b"\xff\xfe"))])
+    writer.process([message("m1", frame(b"\xff\xfe"))], remaining_ms=plenty)
 
     (line,) = cloud.lines("tap/")
     assert (line["event"], line["refusal"]) == (None, "not_utf8")
@@ -53,7 +57,7 @@ def test_an_item_that_is_no_event_is_kept_with_its_bytes(cloud: Cloud, writer: A
 def test_what_is_no_frame_goes_to_the_quarantine_and_not_round_in_circles(
     cloud: Cloud, writer: ArchiveWriterService
 ) -> None:
-    assert writer.process([GOOD, BAD]) == frozenset()
+    assert writer.process([GOOD, BAD], remaining_ms=plenty) == frozenset()
 
     assert len(cloud.lines("tap/")) == 2
     (line,) = cloud.lines("quarantine/")
@@ -64,8 +68,8 @@ def test_a_repeated_batch_replaces_its_object_in_any_order(
     cloud: Cloud, writer: ArchiveWriterService
 ) -> None:
     other = message("m3", frame(event("3").json.encode()))
-    writer.process([GOOD, other])
-    writer.process([other, GOOD])
+    writer.process([GOOD, other], remaining_ms=plenty)
+    writer.process([other, GOOD], remaining_ms=plenty)
 
     assert len(cloud.keys("tap/")) == 1
     assert len(cloud.lines("tap/")) == 3
@@ -74,7 +78,7 @@ def test_a_repeated_batch_replaces_its_object_in_any_order(
 def test_what_could_not_be_archived_comes_again(cloud: Cloud) -> None:
     archive = Archive(Unwilling(cloud.s3, "put_object"), BUCKET)
     writer = ArchiveWriterService(archive=archive, clock=lambda: NOW_MS)
-    assert writer.process([GOOD, BAD]) == {"m1", "m2"}
+    assert writer.process([GOOD, BAD], remaining_ms=plenty) == {"m1", "m2"}
 
 
 def test_a_defect_met_by_one_frame_does_not_touch_the_others(
@@ -84,7 +88,7 @@ def test_a_defect_met_by_one_frame_does_not_touch_the_others(
     monkeypatch.setattr(
         module, "tap_records", lambda of, id, at_ms: 1 / 0 if id == "m3" else records(of, id, at_ms)
     )
-    assert writer.process([message("m3", frame(b"{}")), GOOD]) == {"m3"}
+    assert writer.process([message("m3", frame(b"{}")), GOOD], remaining_ms=plenty) == {"m3"}
     assert len(cloud.lines("tap/")) == 2
 
 
@@ -93,6 +97,22 @@ def test_a_body_that_breaks_the_reader_does_not_touch_the_others(
 ) -> None:
     read = module.parse_frame
     monkeypatch.setattr(module, "parse_frame", lambda body: 1 / 0 if body == "deep" else read(body))
-    assert writer.process([message("m3", "deep"), GOOD, BAD]) == {"m3"}
+    assert writer.process([message("m3", "deep"), GOOD, BAD], remaining_ms=plenty) == {"m3"}
     assert len(cloud.lines("tap/")) == 2
     assert len(cloud.lines("quarantine/")) == 1
+
+
+def test_what_there_is_no_time_for_comes_again_and_is_not_named_in_the_object(
+    cloud: Cloud, writer: ArchiveWriterService
+) -> None:
+    other = message("m3", frame(pack([event(str(number)) for number in range(9)])))
+    left = iter([RESERVE_MS])
+    assert writer.process([GOOD, other, BAD], remaining_ms=lambda: next(left, RESERVE_MS - 1)) == {"m3"}
+    assert {line["message_id"] for line in cloud.lines("tap/")} == {"m1"}
+    assert len(cloud.lines("quarantine/")) == 1
+    # It cannot replace the object of another delivery of the batch, which has all of it.
+    (part,) = cloud.keys("tap/")
+    writer.process([GOOD], remaining_ms=plenty)
+    assert cloud.keys("tap/") == [part]
+    writer.process([GOOD, other], remaining_ms=plenty)
+    assert len(cloud.keys("tap/")) == 2

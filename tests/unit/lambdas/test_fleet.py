@@ -18,6 +18,7 @@ from lambdas.certificate_keeper import handler as keeper
 from lambdas.common.settings import SettingsError
 from lambdas.provisioning_hook import handler as hook
 from tests.dynamodb import create_table
+from tests.rule_failure import rule_failure
 from tests.unit.lambdas.support import NOW_MS, LambdaContext, QueueMessage, message, sqs_event
 
 TABLE = "fleet"
@@ -166,6 +167,16 @@ def test_the_certificate_that_was_seen_is_the_devices_and_those_before_are_retir
     assert (after.certificate, after.replaced) == (new, frozenset())
     assert [aws.status(each) for each in (old, lost, new)] == ["INACTIVE", "INACTIVE", "ACTIVE"]
     assert aws.attached() == {new}
+
+
+def test_a_connection_that_the_rule_could_not_hand_over_counts_once_it_is_redriven(aws: Aws) -> None:
+    new = aws.certificate()
+    aws.registry.write(replace(made(THING, NOW_MS), pending=new))
+    lifecycle = {"clientId": THING, "eventType": "connected", "principalIdentifier": new, "versionNumber": 0}
+    assert keep(message("m1", rule_failure(json.dumps(lifecycle).encode()))) == []
+    device = aws.registry.read(THING)
+    assert device is not None
+    assert device.certificate == new
 
 
 def test_a_connection_with_the_old_certificate_retires_nothing(aws: Aws) -> None:

@@ -71,6 +71,7 @@ class Table:
             interest=InterestTable(interest or self.cloud.dynamodb, INTEREST),
             refresh_ms=INTERVAL_MS,
             clock=lambda: self.now_ms,
+            queues=self.cloud.queues,
         )
 
     def later(self, in_force: InForce) -> str:
@@ -177,11 +178,27 @@ def test_a_broken_one_is_read_once_and_counted_at_every_look(
     monkeypatch.setattr(
         ContractTable, "contract", lambda self, version: (read.append(version), real(self, version))[1]
     )
-    damaged(table, contract)
+    unreachable(table, contract)
     in_force = table.in_force()
     for _ in range(3):
         table.later(in_force)
-    assert (counted, read) == (["ContractRefused"] * 3, ["1" * 16])
+    assert (counted, len(read)) == (["ContractRefused"] * 3, 1)
+
+
+@pytest.mark.parametrize("spoil", [True, False])
+def test_one_that_is_published_again_is_in_force_at_the_next_look(
+    table: Table, contract: Contract, spoil: bool
+) -> None:
+    new = changed(contract, "new")
+    if spoil:
+        table.cloud.dynamodb.put_item(
+            TableName=TABLE, Item={**contract_key(new.version), "compiled": {"B": b"not zlib"}}
+        )
+    table.name(new.version)
+    in_force = table.in_force()
+    assert table.later(in_force) == contract.version
+    table.put(new)
+    assert table.later(in_force) == new.version
 
 
 @pytest.mark.parametrize("method", ["get_item"])
@@ -254,6 +271,16 @@ def test_a_subscription_that_is_wrong_takes_no_other_with_it(table: Table) -> No
     broken = {**subscription_key("family-app", "broken"), "filter": {"S": "{"}, "created_at": {"S": "x"}}
     table.cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=broken)
     table.cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_key("family-app", "empty"))
+    found = {each for each in routes(table.in_force()) if "-subscribes-" in each}
+    assert found == {"family-app-subscribes-news"}
+
+
+def test_a_subscription_without_a_queue_takes_no_other_with_it(table: Table, contract: Contract) -> None:
+    document = json.loads(contract.canonical)
+    document["participants"]["nobody"] = {"kind": "cloud_service", "description": "Has no queue."}
+    table.put(compile_contract(document, "x"))
+    subscribe(table, "news", "org.example.news.v1")
+    subscribe(table, "lost", "org.example.news.v1", participant="nobody")
     found = {each for each in routes(table.in_force()) if "-subscribes-" in each}
     assert found == {"family-app-subscribes-news"}
 

@@ -18,27 +18,14 @@ from lambdas.common.sqs import SqsSender
 from lambdas.ingest_errors import handler
 from lambdas.ingest_errors.failure import NoFailureError, parse_failure
 from lambdas.ingest_errors.service import RESERVE_MS, SOURCE, IngestErrorsService
+from tests.rule_failure import rule_failure
 from tests.unit.lambdas.support import NOW_MS, Cloud, LambdaContext, Unwilling, event, message, sqs_event
 
 PAYLOAD = pack([event("1"), event("2")])
 
 
-def failure(*resources: str, payload: bytes = PAYLOAD, **members: Any) -> str:
-    """As AWS IoT Core writes it (developer guide, error handling)."""
-    return json.dumps(
-        {
-            "ruleName": "eventplane_dev_ingest",
-            "topic": "devices/home-1/outbox",
-            "cloudwatchTraceId": "7e146a2c-95b5-6caf-98b9-50e3969734c7",
-            "clientId": "home-1",
-            "base64OriginalPayload": base64.b64encode(payload).decode(),
-            "failures": [
-                {"failedAction": "SqsAction", "failedResource": each, "errorMessage": "no"}
-                for each in resources
-            ],
-            **members,
-        }
-    )
+def failure(*resources: str, **members: Any) -> str:
+    return rule_failure(PAYLOAD, *resources, **members)
 
 
 @pytest.fixture
@@ -153,7 +140,7 @@ def test_whatever_comes_is_a_failure_or_is_named_none(body: str) -> None:
 
 @given(st.binary())
 def test_the_payload_comes_back_byte_for_byte(payload: bytes) -> None:
-    assert parse_failure(failure("x", payload=payload)).payload == payload
+    assert parse_failure(rule_failure(payload, "x")).payload == payload
 
 
 def test_the_handler_is_wired_by_its_environment(

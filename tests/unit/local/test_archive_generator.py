@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from edge.recent import key_digest
 from edge.stamps import stamp
 from eventplane import handover, ledger
 from eventplane.contract import Contract, Place
 from eventplane.device_reports import MANIFEST
 from eventplane.envelope import Envelope, parse_event
+from eventplane.event_keys import key_digest
 from eventplane.handover import HANDOVERS, HandoverRecord
 from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord
 from eventplane.router import Router

@@ -47,8 +47,12 @@ def dial(link: Link) -> socket.socket:
 
 def exchange(home: socket.socket, data: bytes) -> bytes:
     home.sendall(data)
+    return receive(home, len(data))
+
+
+def receive(home: socket.socket, size: int) -> bytes:
     received = bytearray()
-    while len(received) < len(data) and (chunk := home.recv(65_536)):
+    while len(received) < size and (chunk := home.recv(65_536)):
         received += chunk
     return bytes(received)
 
@@ -143,3 +147,26 @@ def test_weather_holds_up_and_changes_nothing(link: Link, weather: Weather) -> N
     link.set_weather(weather)
     with dial(link) as home:
         assert exchange(home, data) == data
+
+
+def test_a_narrow_line_is_narrow_for_what_was_under_way_and_wide_when_healed(link: Link) -> None:
+    data = b"x" * 65_536
+    with dial(link) as home:
+        assert exchange(home, b"fair") == b"fair"  # the line waits for more, in fair weather
+        link.set_weather(Weather(bytes_per_s=10))
+        home.sendall(data)
+        early = home.recv(65_536)
+        assert 0 < len(early) < 100
+        link.set_weather(FAIR)
+        assert len(early) + len(receive(home, len(data) - len(early))) == len(data)
+
+
+def test_a_slow_line_holds_up_each_way(link: Link) -> None:
+    link.set_weather(Weather(delay_s=0.15))
+    with dial(link) as home:
+        home.sendall(b"late")
+        home.settimeout(0.25)
+        with pytest.raises(TimeoutError):
+            home.recv(4)
+        home.settimeout(5)
+        assert home.recv(4) == b"late"

@@ -93,6 +93,44 @@ def test_killed_child_starts_again(supervisor: Supervisor) -> None:
     assert child.pid != first
 
 
+def test_a_line_of_an_earlier_start_makes_no_child_ready(supervisor: Supervisor, tmp_path: Path) -> None:
+    once = f"[ -e {tmp_path}/once ] && exit 3; touch {tmp_path}/once; echo it stands; exec sleep 60"
+    child = supervisor.start("once", ["sh", "-c", once], ready="it stands")
+    child.kill()
+
+    with pytest.raises(ProcessDiedError) as caught:
+        child.start()
+
+    assert caught.value.returncode == 3
+
+
+def test_an_end_that_nobody_asked_for_is_told(supervisor: Supervisor, tmp_path: Path) -> None:
+    first_fails = f"[ -e {tmp_path}/once ] && exec sleep 60; touch {tmp_path}/once; exit 5"
+    child = supervisor.start("first-fails", ["sh", "-c", first_fails])
+    assert eventually(lambda: child.has_ended)
+    assert [each.status for each in child.ends] == [5]
+
+    child.revive()
+    assert child.running
+    child.stop()
+
+    assert not child.has_ended
+    assert [(each.name, each.status) for each in child.ends] == [("first-fails", 5)]
+
+
+def test_a_kill_of_what_had_ended_by_itself_hides_nothing(supervisor: Supervisor) -> None:
+    child = supervisor.start("shot", SLEEPER)
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGHUP)
+    assert eventually(lambda: child.has_ended)
+
+    child.kill()
+    child.revive()
+
+    assert not child.running
+    assert [each.status for each in child.ends] == [-signal.SIGHUP]
+
+
 def test_restart_replaces_the_process(supervisor: Supervisor) -> None:
     child = supervisor.start("sleeper", SLEEPER)
     first = child.pid

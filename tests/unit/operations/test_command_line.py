@@ -52,6 +52,7 @@ def refused(code: str) -> ClientError:
         (refused("AccessDenied"), "ask for a role"),
         (refused("ExpiredToken"), "log in again"),
         (refused("OverLimit"), "can be repeated"),
+        (refused("ResourceNotFoundException"), "with --env"),
         (NoRegionError(), "set AWS_REGION"),
         (EndpointConnectionError(endpoint_url="https://sqs"), "check the network"),
     ],

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from moto.sqs.models import sqs_backends
 
+from eventplane.batch import pack
 from eventplane.delivery import Outcome
 from eventplane.ingest import parse_frame
 from operations.outgoing import again
 from operations.reading import Reading
+from tests.rule_failure import rule_failure
 from tests.unit.operations.support import (
     INBOX,
     Killed,
@@ -105,6 +108,27 @@ def test_whatever_lies_in_a_queue_is_shown(plane: Plane, run_json: RunJson) -> N
 
     assert {each["kind"] for each in shown} == {"unreadable"}
     assert len(shown) == len(bodies) - 1
+
+
+def test_what_a_rule_could_not_hand_over_is_shown_as_that(plane: Plane, run_json: RunJson) -> None:
+    lost, line = event("17"), b'{"clientId": "home-1", "eventType": "connected"}'
+    for body in (
+        rule_failure(pack([lost]), "queue-1", "queue-2"),
+        rule_failure(line, ruleName="connections", failures=7, clientId=None),
+        rule_failure(line, base64OriginalPayload=7),
+    ):
+        plane.sqs.send_message(QueueUrl=plane.urls["ingest-dlq"], MessageBody=body)
+
+    shown = {each["detail"]: each for each in run_json("dead-letters", "show", "--queue", "ingest")}
+    listed = run_json("dead-letters", "list", "--queue", "ingest")
+
+    batch = shown["the rule eventplane_dev_ingest: no; no"]
+    assert (batch["kind"], batch["reason"], batch["client_id"]) == ("rule_failure", "rule_failed", "home-1")
+    assert [each["id"] for each in batch["events"]] == ["17"]
+    connection = shown["the rule connections: it does not say why"]
+    assert base64.b64decode(connection["original_base64"]) == line
+    (queue,) = [each for each in listed["queues"] if each["reasons"]]
+    assert queue["reasons"] == {"rule_failed": 2, "receives_exhausted": 1}
 
 
 def test_a_dry_run_moves_nothing(plane: Plane, run: Run) -> None:
@@ -340,6 +364,29 @@ def test_a_move_that_sqs_ends_says_what_to_do(plane: Plane, run: Run) -> None:
     assert "--filter TRUE" in err
 
 
+def _denied(**_: Any) -> Any:
+    raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListMessageMoveTasks")
+
+
+@pytest.mark.parametrize(
+    ("listing", "problem"), [(lambda **_: {"Results": []}, "does not list"), (_denied, "AccessDenied")]
+)
+def test_a_move_that_cannot_be_watched_is_called_neither_failed_nor_done(
+    plane: Plane, run: Run, monkeypatch: pytest.MonkeyPatch, listing: Any, problem: str
+) -> None:
+    monkeypatch.setattr("operations.move_task._POLL_S", 0)
+    plane.client.faults = {
+        "start_message_move_task": lambda **_: {"TaskHandle": "h"},
+        "list_message_move_tasks": listing,
+    }
+
+    status, out, err = run("dead-letters", "redrive", "--all", "--queue", DLQ)
+
+    assert (status, out) == (1, "")
+    assert "by itself" in err
+    assert problem in err
+
+
 def test_the_archives_letters_are_listed_shown_and_sent(plane: Plane, run: Run, run_json: RunJson) -> None:
     refused, report = event("17"), letter(b"junk", reason="not_json", channel="voice-service.outbox", id="d")
     plane.archive("tap", [tap_line(refused.json, 0), tap_line(report.json, 1), tap_line(event("18").json, 2)])
@@ -363,7 +410,7 @@ def test_the_archive_is_never_redriven_as_a_whole(plane: Plane, run: Run) -> Non
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
     [
-        (["list", "--env", "nowhere"], "name another with --env"),
+        (["list", "--env", "nowhere"], "name another environment with --env"),
         (["list", "--queue", "nobody.inbox"], "use one of: "),
         (["redrive", "--queue", "ingest"], "--all"),
         (["redrive", "7", "--all", "--queue", "ingest"], "--all"),

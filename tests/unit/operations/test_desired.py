@@ -63,6 +63,7 @@ def test_that_there_is_nothing_is_said(items: DesiredItems, capsys: pytest.Captu
     assert main(["home-9"]) == 3
     assert "home-9" in capsys.readouterr().err
     assert main(["home-1", "--env", "prod"]) == 1
+    assert "with --env" in capsys.readouterr().err
 
 
 def test_what_a_device_had_can_be_removed_more_than_once(items: DesiredItems) -> None:

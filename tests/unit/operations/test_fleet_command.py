@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import boto3
 import pytest
 
+from eventplane.downlink import table as desired
 from eventplane.fleet import State, made
 from eventplane.fleet_registry import KEY, Registry
 from operations.fleet.command import main
+from operations.fleet.disposal import Disposal
 from tests.dynamodb import create_table
 
 TABLE = "eventplane-dev-fleet"
@@ -36,7 +41,47 @@ def test_devices_are_registered_once(registry: Registry, capsys: pytest.CaptureF
 def test_a_device_is_shown(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
     registry.write(made("home-1", 1_767_225_600_000))
     assert main(["show", "home-1"]) == 0
-    assert "state         made, changed 2026-01-01 00:00:00Z" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines() == [
+        "thing          home-1",
+        "state          made",
+        "changed        2026-01-01 00:00:00.000",
+        "registrations  0",
+    ]
+
+
+def test_a_device_is_shown_as_a_document(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    registry.write(replace(made("home-1", 1), groups=frozenset({"north", "pilot"})))
+    assert main(["show", "home-1", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["state"], document["groups"], document["reason"]) == ("made", ["north", "pilot"], None)
+
+
+def test_the_environment_may_be_chosen_for_all_commands(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = "eventplane-prod-fleet"
+    client = boto3.client("dynamodb")
+    create_table(client, other, KEY)
+    monkeypatch.setenv("EVENTPLANE_ENV", "prod")
+    assert main(["register", "home-1"]) == 0
+    assert Registry(client, other).read("home-1") is not None
+    assert registry.read("home-1") is None
+
+
+def test_what_a_reason_contains_cannot_move_the_cursor(
+    registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.write(replace(made("home-1", 1), reason="gone\x1b[2J"))
+    assert main(["show", "home-1"]) == 0
+    assert "reason         gone\\x1b[2J" in capsys.readouterr().out
+
+
+def test_without_credentials_the_remedy_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("boto3.Session.get_credentials", lambda _: None)
+    assert main(["show", "home-1"]) == 1
+    assert "log in as for the AWS command line" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -47,7 +92,7 @@ def test_a_device_is_shown(registry: Registry, capsys: pytest.CaptureFixture[str
         (["decommission", "home-1"], "nobody knows a device 'home-1'"),
         (["decommission", "home-1", "--dry-run"], "nobody knows a device 'home-1'"),
         (["register", "claim-1"], "cannot be a device's name"),
-        (["show", "home-1", "--env", "prod"], "ResourceNotFoundException"),
+        (["show", "home-1", "--env", "prod"], "name another environment with --env"),
     ],
 )
 def test_what_cannot_be_done_is_said_without_a_traceback(
@@ -76,10 +121,31 @@ def test_a_device_is_put_into_groups_and_out_of_them(
     assert device is not None
     assert device.groups == {"north", "pilot"}
     assert main(["show", "home-1"]) == 0
-    assert "groups        north pilot" in capsys.readouterr().out
+    assert "groups         north pilot" in capsys.readouterr().out
     assert main(["groups", "home-1"]) == 0
     assert main(["groups", "home-1", "no group"]) == 1
     assert main(["groups", "home-2", "pilot"]) == 1
     device = registry.read("home-1")
     assert device is not None
     assert not device.groups
+
+
+def test_a_device_that_is_decommissioned_is_never_reported_as_away(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dynamodb, iot = boto3.client("dynamodb"), boto3.client("iot")
+    create_table(dynamodb, "eventplane-dev-desired", desired.PARTITION_KEY, desired.SORT_KEY)
+    create_table(dynamodb, "eventplane-dev-presence", "device")
+    iot.create_thing(thingName="home-1")
+    registry.write(made("home-1", 1))
+    watched: list[str] = []
+
+    def cut(_: Disposal, thing: str) -> None:
+        key = {"device": {"S": thing}}
+        item = dynamodb.get_item(TableName="eventplane-dev-presence", Key=key)["Item"]
+        watched.append(item["known"]["S"])
+
+    monkeypatch.setattr(Disposal, "_cut", cut)
+    monkeypatch.setattr(Disposal, "_retained", lambda *_: [])  # moto plays no retained messages
+    assert main(["decommission", "home-1"]) == 0
+    assert watched == ['{"is_gone": true}'], "presence has to know it before the connection ends"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eventplane.downlink.desired import EXPIRED
-from operations.letters import RECEIVES_EXHAUSTED
+from operations.letters import RECEIVES_EXHAUSTED, RULE_FAILED
 from operations.reasons import OTHER, REASONS, reason_of
 
 ROOT = Path(__file__).parents[3]
@@ -61,7 +61,7 @@ def test_every_word_is_explained_and_nothing_else() -> None:
     words = words_of_the_code()
 
     assert {"not_json", "payload_invalid", "refused_by_cloud", "unrouted"} <= words
-    assert words | {RECEIVES_EXHAUSTED} == set(REASONS)
+    assert words | {RECEIVES_EXHAUSTED, RULE_FAILED} == set(REASONS)
 
 
 def test_a_services_own_word_has_an_explanation_too() -> None:

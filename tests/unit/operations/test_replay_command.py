@@ -174,6 +174,7 @@ def test_a_copy_of_the_archive_is_counted_without_a_cloud(
         (("--from", DAY, "--to", DAY, "--route", CARE[0]), "with a later --to"),
         (WINDOW, "say who gets the window"),
         ((*WINDOW, "--route", CARE[0], "--participant", "carers"), "say who gets the window"),
+        ((*WINDOW, "--route", CARE[0], "--late-hours", "-1"), "--late-hours counts on"),
         ((*WINDOW, "--participant", "nobody"), "its services are alarm-centre"),
         ((*WINDOW, "--participant", "call-service"), "its services are alarm-centre"),
         ((*WINDOW, "--route", "everything-to-cloud"), "no route of the cloud"),

@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
+from botocore.stub import Stubber
 
 from contract import load_contract
 from eventplane.contract import Contract
@@ -91,6 +93,19 @@ def test_what_the_api_refuses_is_said_with_its_remedies(api: Any, run: Run, tmp_
     assert run("subscriptions", "show", "carers", "news")[2].startswith("HTTP 403: no reason was given")
     file.write_text("{")
     assert "write one JSON object" in run("subscriptions", "put", "carers", "news", str(file))[2]
+
+
+def test_an_environment_without_the_api_is_said(
+    plane: Plane, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloudformation = boto3.client("cloudformation")
+    monkeypatch.setattr("operations.cloud.Cloud.client", lambda *_: cloudformation)
+    with Stubber(cloudformation) as played:
+        played.add_client_error(
+            "describe_stacks", "ValidationError", "Stack with id eventplane-test-subscriptions does not exist"
+        )
+        status, _, err = run("subscriptions", "list", "carers")
+    assert (status, "name the API with --url" in err) == (1, True)
 
 
 def derived(filter: object) -> Contract:

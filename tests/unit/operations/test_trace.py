@@ -173,6 +173,31 @@ def test_a_route_without_an_outcome_is_missing_by_the_contract_that_decided(
     assert "route alarms-to-alarm-centre" not in out
 
 
+def test_a_dead_letter_of_one_route_hides_no_other_that_is_missing(
+    plane: Plane, run_json: RunJson, contract: Contract
+) -> None:
+    alarm = event("17", "org.eventplane.alarm.clinical.v1")
+    dead = letter_of_event(alarm)
+    plane.archive("tap", [tap_line(alarm.json)])
+    route = ("alarms-to-alarm-centre", "alarm-centre.inbox")
+    lines = [
+        ledger_line(
+            alarm,
+            Outcome.DEAD_LETTERED,
+            route=route,
+            reason="not_taken",
+            contract_version=contract.version,
+        ),
+        ledger_line(dead, Outcome.DELIVERED, route=TO_OPERATIONS),
+    ]
+    plane.archive("ledger", lines)
+
+    missing = run_json("trace", SOURCE, "17")["missing"]
+
+    assert "route readings-to-care-analytics matches it, and no router says what became of it" in missing
+    assert not [each for each in missing if "alarms-to-alarm-centre" in each or "dead letter" in each]
+
+
 def test_a_message_in_a_dead_letter_queue_is_a_station_and_stays_there(
     plane: Plane, run_json: RunJson
 ) -> None:
@@ -213,6 +238,11 @@ def test_only_the_folders_of_the_days_are_read(plane: Plane, run_json: RunJson) 
         return bool(run_json("trace", SOURCE, day, *days)["stations"])
 
     assert [found(f"2026-03-0{number}") for number in (1, 2, 3)] == [False, True, False]
+
+
+def test_no_day_at_all_is_no_answer(plane: Plane, run: Run) -> None:
+    status, _, err = run("trace", SOURCE, "17", "--from", "2026-03-02", "--to", "2026-03-01")
+    assert (status, "no day is from 2026-03-02 to 2026-03-01" in err) == (1, True)
 
 
 def test_a_copy_of_the_archive_needs_no_cloud(run_json: RunJson, tmp_path: Path, plane: Plane) -> None:

@@ -48,6 +48,14 @@ def test_a_message_says_who_sends_it_and_who_receives_it_by_which_routes() -> No
     ]
 
 
+def test_a_participant_says_what_it_sends_and_asks() -> None:
+    said = get("/participants/carers").body["eventplane"]
+    assert said["sends"] == ["org.eventplane.home.*"]
+    assert said["asks"] == ["org.eventplane.home.message.v1"]
+    assert said["endpoints"]["replies"] == "/endpoints/carers.replies"
+    assert "asks" not in get("/participants/family-app").body["eventplane"]
+
+
 @pytest.mark.parametrize(
     ("event_type", "every"), [(KEYWORD, True), ("org.eventplane.activity.motion.v1", False)]
 )

@@ -8,6 +8,7 @@ from edge.downlink.descent import TOO_MANY_KEYS, TOO_MUCH_STATE, UNROUTED
 from edge.errors import SpoolError
 from edge.messages import LinkName
 from edge.spool import MOST_KEYS
+from edge.spool.recovery import marker_of
 from eventplane.downlink.acknowledgements import OLDER, Result
 from eventplane.downlink.errors import NOT_FOR_A_DEVICE
 from eventplane.envelope import parse_event
@@ -167,6 +168,37 @@ class TestCommands:
         receipt = Receipt(digest(device.delivered("call")[0]))
         device.turn(device.receipt_of("call", write_receipts([receipt])))
         assert device.spool.backlog()["call.inbox"] == 0
+
+
+class TestSalvaged:
+    """The spool was damaged, and the cloud comes again with what it has no answer to."""
+
+    def recover(self, device: Device) -> None:
+        device.crash()
+        marker_of(device.path).touch()
+        device.start()
+        assert device.spool.birth.kind == "recovered"
+
+    def test_a_delivery_that_was_saved_is_not_made_anew(self, device: Device) -> None:
+        device.disconnect(LOCAL)
+        device.turn(device.from_cloud(command(1, type=ALARM)))
+        self.recover(device)
+        device.connect()
+        device.turn(device.from_cloud(command(1, type=ALARM)))
+        (delivered,) = device.delivered("call")
+        device.turn(device.receipt_of("call", write_receipts([Receipt(digest(delivered))])))
+        assert device.spool.backlog()["call.inbox"] == 0
+        assert results(device) == [("c1", Result.STORED, "")] * 2
+
+    def test_one_that_was_made_or_lost_is_made_again(self, device: Device) -> None:
+        device.turn(device.from_cloud(state(1)))
+        device.turn(device.puback(1, LOCAL))
+        self.recover(device)
+        device.connect()
+        device.turn(device.from_cloud(state(1)))
+        assert shown(device) == ["v1"]
+        device.turn(device.from_cloud(state(1)))
+        assert shown(device) == ["v1"]
 
 
 def test_what_came_down_never_goes_up_again(device: Device) -> None:

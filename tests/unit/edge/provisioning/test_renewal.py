@@ -138,7 +138,7 @@ def test_what_has_life_left_stays(identity: Identity, cloud: FakeCloud) -> None:
 
 
 def test_a_file_that_others_could_read_is_not_written_into(identity: Identity, cloud: FakeCloud) -> None:
-    left = identity.path.with_name("identity.pem.unfinished")
+    left = identity.path.with_name("identity.pem.next.unfinished")
     left.write_text("half")
     left.chmod(0o644)
     attempt(identity, cloud)

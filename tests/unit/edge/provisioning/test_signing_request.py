@@ -24,6 +24,12 @@ def test_the_request_is_for_the_key_and_in_the_things_name() -> None:
     assert request.subject.rfc4514_string() == "CN=home-1:a_b"
 
 
+def test_a_thing_may_have_a_longer_name_than_a_certificate() -> None:
+    name = "home-" + "x" * 115
+    request = x509.load_pem_x509_csr(make_signing_request(name).request.encode())
+    assert request.subject.rfc4514_string() == f"CN={name[:64]}"
+
+
 def test_every_key_is_another() -> None:
     assert make_signing_request("a").private_key != make_signing_request("a").private_key
 

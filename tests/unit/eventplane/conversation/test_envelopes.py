@@ -8,10 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventplane.contract import Downlink
 from eventplane.conversation.errors import ReplyError
 from eventplane.conversation.reply import Failure, Replier, Reply, Status, read_reply, replier_to, write_reply
 from eventplane.conversation.request import is_request, write_request
+from eventplane.downlink.addressing import addressed
 from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
+from eventplane.hops import sent_on
+from eventplane.limits import MAX_REPLY_BYTES
 from tests.unit.eventplane.conversation.worlds import ask
 
 NOW, DEADLINE = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"
@@ -87,6 +91,19 @@ def test_an_answer_that_cannot_be_sent_is_told(answer: object) -> None:
     assert reply.status is Status.HANDLED
     assert reply.answer is None
     assert reply.failure is not None
+
+
+def test_the_largest_answer_that_is_sent_has_room_for_its_hops_on_the_way_down() -> None:
+    bare = len(write_reply(request(), Reply(LAMP, Status.HANDLED, ""), NOW).json)
+    largest, more = (
+        write_reply(request(), Reply(LAMP, Status.HANDLED, "x" * (MAX_REPLY_BYTES - bare + each)), NOW)
+        for each in (0, 1)
+    )
+    assert len(largest.json) == MAX_REPLY_BYTES
+    assert addressed(sent_on(largest), Downlink.COMMAND, 0).id == largest.id
+    _, reply = read_reply(more)
+    assert reply.failure is not None
+    assert f"at most {MAX_REPLY_BYTES}" in reply.failure.text
 
 
 def test_an_error_is_cut() -> None:

@@ -13,6 +13,7 @@ from eventplane.downlink.desired import Desired, message_of, transmission
 from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.wire import RESERVED
 from eventplane.envelope import parse_event, write_event
+from eventplane.fleet import grouped, made
 from eventplane.limits import MAX_DOWNLINK_EVENT_BYTES, MAX_EVENT_BYTES
 from tests.unit.eventplane.downlink.events import KEY, NOW_MS, event
 
@@ -37,6 +38,20 @@ def test_one_device_all_devices_or_a_group() -> None:
     assert addressed(without, Downlink.COMMAND, NOW_MS).target == Target(group="north")
 
 
+@pytest.mark.parametrize("group", ["ward.3", "a~b", "x" * 100])
+def test_every_group_of_the_fleet_can_be_addressed(group: str) -> None:
+    assert grouped(made("home-1", 0), frozenset({group}), 0).groups == {group}
+    sent = event("1", todevice=None, togroup=group)
+    assert addressed(sent, Downlink.COMMAND, NOW_MS).target == Target(group=group)
+
+
+@pytest.mark.parametrize("group", ["north:1", "x" * 101, "", 7])
+def test_what_the_fleet_takes_for_no_group_is_none(group: str | int) -> None:
+    with pytest.raises(DownlinkError) as caught:
+        addressed(event("1", todevice=None, togroup=group), Downlink.COMMAND, NOW_MS)
+    assert caught.value.reason == errors.UNKNOWN_GROUP
+
+
 @pytest.mark.parametrize(
     ("attributes", "word"),
     [
@@ -45,6 +60,7 @@ def test_one_device_all_devices_or_a_group() -> None:
         ({"todevice": 7}, errors.UNKNOWN_DEVICE),
         ({"todevice": "x" * 121}, errors.UNKNOWN_DEVICE),
         ({"todevice": "a/b"}, errors.UNKNOWN_DEVICE),
+        ({"todevice": "renewal-home-1"}, errors.UNKNOWN_DEVICE),
         ({"todevice": "home\u0661"}, errors.UNKNOWN_DEVICE),
         ({"statekey": None}, errors.NO_STATE_KEY),
         ({"statekey": "a/b"}, errors.INVALID_STATE_KEY),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eventplane.downlink.acknowledgements import stored
-from eventplane.downlink.desired import AWAY_MS, BACKOFF_MS, KEPT_MS, LOOK_MS, PARKED_MS, Change, State, Step
+from eventplane.downlink.desired import AWAY_MS, BACKOFF_MS, KEPT_MS, LOOK_MS, PARKED_MS, State, Step
 from eventplane.downlink.reception import Verdict, held, receive
 from eventplane.downlink.sending import acknowledge, connected, desire, missed, reconcile
 from tests.unit.eventplane.downlink.events import (
@@ -43,7 +43,7 @@ def test_the_reconcilers_resend_is_dropped_because_the_store_holds_an_equal_vers
 def test_an_equal_version_that_comes_again_is_not_taken_for_delivered() -> None:
     parked = replace(item_of(wanted(state(1))), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
     step = desire(parked, THING, state(1), NOW_MS, is_present=True)
-    assert step.change is Change.EQUAL
+    assert not step.is_older
     assert incoming(step).version == 1
 
 
@@ -92,7 +92,7 @@ def test_a_quick_reconnect_loses_the_new_session() -> None:
 
 def test_a_resend_keeps_the_old_body_though_a_newer_one_waits() -> None:
     step = wanted(state(1), state(2), state(3))
-    assert (step.publish, step.change) == (None, Change.COALESCED)
+    assert step.publish is None
     again = missed(item_of(step), NOW_MS + BACKOFF_MS[0], is_present=True)
     assert incoming(again).event.data() == 3
 
@@ -108,7 +108,7 @@ def test_the_backlog_collected_offline_is_overwritten_at_reconnect() -> None:
 
 
 def test_an_older_version_overtakes_because_versions_are_compared_as_text() -> None:
-    assert wanted(state(10), state(9)).change is Change.OLDER
+    assert wanted(state(10), state(9)).is_older
     assert receive(held(incoming(wanted(state(10)))), incoming(wanted(state(9)))) is Verdict.OLDER
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eventplane.downlink.addressing import Addressed
-from eventplane.downlink.desired import MAX_DELETES, Change
+from eventplane.downlink.desired import MAX_DELETES
 from eventplane.downlink.reception import Verdict, held, receive
 from tests.unit.eventplane.downlink.events import command, deletion, incoming, item_of, state, wanted
 
@@ -47,7 +47,7 @@ def test_what_is_gone_does_not_go_once_more() -> None:
     """A copy of what was deleted comes after the deletion, which is under way."""
     first = wanted(state(1, "a"), deletion(2, "a"), is_present=False)
     again = wanted(state(1, "a"), deletion(2, "a"), state(1, "a"), is_present=False)
-    assert (again.item, again.change) == (first.item, Change.OLDER)
+    assert (again.item, again.is_older) == (first.item, True)
 
 
 def test_deletions_of_what_was_never_heard_of_are_remembered_within_bounds() -> None:

@@ -14,7 +14,6 @@ from eventplane.downlink.desired import (
     KEPT_MS,
     MAX_WAITING,
     PARKED_MS,
-    Change,
     State,
     Step,
 )
@@ -69,7 +68,7 @@ def test_ten_updates_a_second_are_one_transmission_at_a_time() -> None:
     item = item_of(first)
     for version in range(2, 11):
         step = desire(item, THING, state(version), NOW_MS + version * 100, is_present=True)
-        assert (step.publish, step.change) == (None, Change.COALESCED)
+        assert step.publish is None
         item = item_of(step)
     # The acknowledgement of what was under way lets the newest go.
     step = acknowledge(item, stored(incoming(first)), EPOCH, NOW_MS + S, is_present=True)
@@ -111,8 +110,8 @@ def test_a_rejected_command_lets_the_next_go_and_can_be_sent_again() -> None:
     step = refused(sent(command("a", 1), command("b", 2)))
     assert [each.message.id for each in step.ended] == ["a"]
     assert incoming(step).id == "b"
-    again = desire(step.item, THING, command("a", 1), NOW_MS, is_present=True)
-    assert again.change is Change.ACCEPTED
+    again = desire(confirmed(step).item, THING, command("a", 1), NOW_MS, is_present=True)
+    assert incoming(again).id == "a"
 
 
 def test_commands_that_wait_together_go_in_the_order_of_their_versions() -> None:
@@ -127,7 +126,7 @@ def test_commands_that_wait_together_go_in_the_order_of_their_versions() -> None
 
 def test_a_command_that_was_carried_out_is_not_sent_again() -> None:
     item = item_of(confirmed(wanted(command("a", 1))))
-    assert desire(item, THING, command("a", 1), NOW_MS, is_present=True) == Step(item, change=Change.EQUAL)
+    assert desire(item, THING, command("a", 1), NOW_MS, is_present=True) == Step(item)
 
 
 def test_a_command_that_expires_lets_the_next_go() -> None:
@@ -148,7 +147,7 @@ def test_a_command_under_way_that_expires_is_not_repeated() -> None:
 
 def test_a_command_that_came_too_late_leaves_no_item() -> None:
     step = wanted(replace(command("a", 1), expires_at_ms=NOW_MS))
-    assert (step.item, step.publish, step.change) == (None, None, Change.EXPIRED)
+    assert (step.item, step.publish) == (None, None)
     assert [each.reason for each in step.ended] == [EXPIRED]
 
 

@@ -14,6 +14,7 @@ from eventplane.downlink.keys import key_of_source
 from eventplane.envelope import write_event
 from lambdas.downlink.items import NotChangedError
 from lambdas.downlink.work import PACE_S, PAGE
+from tests.rule_failure import rule_failure
 from tests.unit.lambdas.downlink.world import HOUR, KEY_OF_PULSE, START, S, World, command, group, state
 
 COMMANDS = f"c#{key_of_source('/carers')}"
@@ -316,6 +317,16 @@ def test_a_command_whose_time_is_over_is_not_sent_and_no_letter(world: World) ->
 def test_what_is_no_work_of_ours_comes_again_until_it_is_a_dead_letter(world: World) -> None:
     world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody='{"what": "is this"}')
     assert world.do_work() == {"m0"}
+
+
+def test_a_subscription_that_the_rule_could_not_hand_over_counts_once_it_is_redriven(world: World) -> None:
+    world.desire(state(1, "home-2"))
+    assert world.sent == []
+    world.now_ms += S
+    told = {"clientId": "home-2", "eventType": "subscribed", "topics": ["devices/home-2/inbox"]}
+    world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody=rule_failure(json.dumps(told).encode()))
+    assert world.do_work() == frozenset()
+    assert world.versions("home-2") == [1]
 
 
 def test_a_claim_that_subscribes_is_nobody(world: World) -> None:

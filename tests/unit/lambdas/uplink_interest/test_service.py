@@ -146,6 +146,16 @@ def test_a_published_contract_that_cannot_be_used_changes_nothing(world: World) 
     assert world.sent == []
 
 
+def test_a_published_contract_that_no_router_takes_changes_nothing(world: World) -> None:
+    document = json.loads(world.contract.canonical)
+    document["participants"]["nobody"] = {"kind": "cloud_service", "description": "Has no queue."}
+    document["routes"]["lost"] = {"filter": {"exact": {"type": NEWS}}, "to": "nobody.inbox"}
+    world.publish(compile_contract(document, "lost"))
+    with pytest.raises(ContractError, match=r"nobody\.inbox has no queue"):
+        world.tell()
+    assert world.sent == []
+
+
 def test_subscriptions_that_cannot_be_read_are_not_taken_for_none(world: World) -> None:
     world.subscribe(NEWS)
     world.tell()

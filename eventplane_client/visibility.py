@@ -15,7 +15,7 @@ _SHARE = 3
 """Extended so many times in a visibility timeout: one failure more does no harm."""
 
 
-class Keeper:
+class VisibilityExtender:
     """Extends the messages it holds in a thread of its own, which starts with the first."""
 
     def __init__(self, transport: Transport, filter: MessageFilter | None, name: str) -> None:
@@ -36,7 +36,7 @@ class Keeper:
             self._held[id(message)] = message, key
             if self._thread is None:
                 run: Callable[[], None] = lambda: self._run(visibility_s / _SHARE)  # noqa: E731
-                self._thread = threading.Thread(target=run, name=f"{self._name}-keeper", daemon=True)
+                self._thread = threading.Thread(target=run, name=f"{self._name}-visibility", daemon=True)
                 self._thread.start()
 
     def let_go(self, message: Message) -> None:

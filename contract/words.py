@@ -1,0 +1,75 @@
+"""A channel's settings in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from eventplane.contract import (
+    Channel,
+    DeliveryGuarantee,
+    Downlink,
+    Forward,
+    Ordering,
+    Priority,
+    Transport,
+    WhenFull,
+)
+
+_TRANSPORTS: Final = {
+    Transport.MQTT: "MQTT in the home",
+    Transport.IOT_CORE: "MQTT over AWS IoT Core",
+    Transport.SQS: "SQS",
+    Transport.SQS_FIFO: "SQS, FIFO",
+}
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def settings_text(channel: Channel) -> str:
+    """What the channel promises, and how its events travel."""
+    is_reliable = channel.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+    said = [
+        "HTTPS (a webhook)" if channel.webhook else _TRANSPORTS[channel.transport],
+        "at least once" if is_reliable else "best effort",
+        f"priority {channel.priority}",
+    ]
+    if channel.transport in (Transport.SQS, Transport.SQS_FIFO):
+        said.append(f"kept {duration(channel.retention_s)}")
+    return ", ".join([*said, *_special(channel)])
+
+
+def special_text(channel: Channel) -> str:
+    """The settings that most channels do not have; '' for one of the usual kind."""
+    said = []
+    if channel.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT:
+        said.append("best effort")
+    if channel.priority is not Priority.NORMAL:
+        said.append(channel.priority)
+    if channel.webhook:
+        said.append(f"a webhook, {channel.webhook.mode}")
+    return ", ".join([*said, *_special(channel)])
+
+
+def duration(seconds: int) -> str:
+    """Seconds in the largest unit that divides them."""
+    for size, unit in _UNITS:
+        if seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _special(channel: Channel) -> Iterator[str]:
+    if channel.ordering is Ordering.SOURCE:
+        yield "in the order of its source"
+    if channel.expiry_s:
+        yield f"expires after {duration(channel.expiry_s)}"
+    if channel.batching_delay_ms:
+        yield f"waits up to {channel.batching_delay_ms} ms for a batch"
+    if channel.receipts:
+        yield "confirmed after handling"
+    if channel.when_full is WhenFull.DROP_OLDEST:
+        yield "drops the oldest when full"
+    if channel.downlink is Downlink.STATE:
+        yield "events go down as state"
+    if channel.forward is Forward.WANTED:
+        yield "takes up what the cloud wants"

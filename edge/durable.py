@@ -1,0 +1,57 @@
+"""What is on the disk when a call returns, and what only one process at a time may do."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def write(path: Path, content: bytes) -> None:
+    """Put `content` in the place of the file at `path`, for its owner alone; a power cut leaves one of both.
+
+    Raises `OSError`; what was there before is untouched then.
+    """
+    unfinished = path.with_name(path.name + ".unfinished")
+    # A file that an earlier cut left may have another mode: never write into it.
+    unfinished.unlink(missing_ok=True)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    move(unfinished, path)
+
+
+def move(source: Path, target: Path) -> None:
+    """Put the file `source` in the place of `target`, in the same directory. Raises `OSError`."""
+    source.replace(target)
+    sync(target.parent)
+
+
+def sync(path: Path) -> None:
+    """Bring what was written to a file, or the names in a directory, to the disk. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def only_one(path: Path, taken: Exception) -> Iterator[None]:
+    """Hold the lock file beside `path`; the system lets go of it when the process ends, however it ends.
+
+    Raises `taken` when another process holds it, and `OSError`.
+    """
+    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise taken from error
+        yield
+    finally:
+        os.close(lock)

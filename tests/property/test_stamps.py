@@ -1,0 +1,84 @@
+"""Whoever writes on an event leaves an event, also where the attribute stands there unset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.sdk.trace import TracerProvider
+
+from edge.stamps import EPOCH, SEQUENCE, stamp
+from eventplane.conversation import attributes
+from eventplane.conversation.request import write_request
+from eventplane.downlink import wire
+from eventplane.envelope import Envelope, parse_event
+from eventplane.hops import ROUTER_HOPS, sent_on
+from eventplane.replay import REPLAYED_TIME, marked
+from eventplane_client.otel import OpenTelemetry
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+def asked(event: Envelope) -> Envelope:
+    return write_request(event, asker="desk", device="home-1", correlation_id="c", deadline=NOW, now=NOW)
+
+
+def sent_down(event: Envelope) -> Envelope:
+    kind = wire.Downlink.COMMAND
+    text = wire.stamped(
+        event.json, kind=kind, key="a/b/c", uid="u", version=1, is_deleted=True, order=1, fence=1
+    )
+    return parse_event(text)
+
+
+def traced(event: Envelope) -> Envelope:
+    with OpenTelemetry(tracers=TracerProvider()).putting("bell", event) as named:
+        return named
+
+
+WRITERS: dict[Callable[[Envelope], Envelope], tuple[str, ...]] = {
+    lambda event: stamp(event, "e1", 7): (EPOCH, SEQUENCE),
+    lambda event: event.stamped(recordedtime=NOW): ("recordedtime",),
+    asked: (
+        attributes.REPLY_TO,
+        attributes.REPLY_DEVICE,
+        attributes.CORRELATION_ID,
+        attributes.EXPIRY_TIME,
+        "time",
+    ),
+    sent_down: wire.RESERVED,
+    traced: ("traceparent",),
+    sent_on: (ROUTER_HOPS,),
+    lambda event: marked(event, 0): (REPLAYED_TIME,),
+}
+REQUIRED = {"id": "1", "source": "/a", "type": "t", "specversion": "1.0"}
+NAMES = sorted({name for names in WRITERS.values() for name in names})
+
+
+@st.composite
+def events(draw: st.DrawFn) -> Envelope:
+    """An event with unset attributes, spelt in any way, and data that speaks of such names."""
+    unset = draw(st.lists(st.sampled_from(NAMES), unique=True))
+    data = draw(st.sampled_from([1, NAMES[0], dict.fromkeys(NAMES)]))
+    members = draw(st.permutations([*REQUIRED.items(), *dict.fromkeys(unset).items(), ("data", data)]))
+    written = (f"{_spelt(draw, name)}:{json.dumps(value)}" for name, value in members)
+    return parse_event("{" + ",".join(written) + "}")
+
+
+def _spelt(draw: st.DrawFn, name: str) -> str:
+    return "".join(
+        ['"', *(rf"\u{ord(each):04x}" if draw(st.integers(0, 15)) == 0 else each for each in name), '"']
+    )
+
+
+@given(events(), st.sampled_from(sorted(WRITERS.items(), key=lambda each: each[1])))
+def test_every_writer_leaves_an_event(
+    event: Envelope, written: tuple[Callable[[Envelope], Envelope], tuple[str, ...]]
+) -> None:
+    write, names = written
+    after = write(event)
+    assert parse_event(after.json) == after
+    assert set(after.attributes) == {*event.attributes, *names}
+    assert after.data() == event.data()

@@ -1,0 +1,165 @@
+"""Whatever overlaps: when the last fault is over, everything runs, passes and is whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from eventplane.contract import load_compiled
+from local.chaos.faults import (
+    NARROW_LINE,
+    BadWeather,
+    ContractChange,
+    Cut,
+    Freeze,
+    Kill,
+    Malformed,
+    Moment,
+    NothingStruckError,
+    ReconnectStorm,
+)
+from local.chaos.home import Home
+from local.chaos.kinds import changed
+from local.chaos.load import MOTION, WINDOW, Load, Sender, TimedLog
+from local.chaos.restarter import Restarter
+from local.mosquitto import Broker
+from local.ports import free_port
+from local.process import Child, Supervisor
+from local.weather import FAIR, Weather
+from tests.eventually import eventually
+
+CONTRACT = load_contract()
+OTHER = changed(CONTRACT, "batching_delay_ms", 100)
+FORWARDER = """
+import pathlib, signal, sys
+if not pathlib.Path(sys.argv[1]).read_bytes().endswith(b"}"):
+    sys.exit(78)
+signal.signal(signal.SIGHUP, lambda *_: print("told to reload", flush=True))
+print("it stands", flush=True)
+while True:
+    signal.pause()
+"""
+"""Like ours it refuses a broken contract at its start, and takes SIGHUP only then."""
+
+
+class FakeLine:
+    def __init__(self) -> None:
+        self.is_cut = False
+        self.weather = FAIR
+
+    def cut(self) -> None:
+        self.is_cut = True
+
+    def heal(self) -> None:
+        self.is_cut = False
+
+    def drop(self) -> None:
+        """All that a storm does."""
+
+    def set_weather(self, weather: Weather) -> None:
+        self.weather = weather
+
+
+@pytest.fixture(scope="module")
+def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
+    with Supervisor(tmp_path_factory.mktemp("run")) as supervisor:
+        yield supervisor
+
+
+@pytest.fixture
+def home(supervisor: Supervisor) -> Iterator[Home]:
+    folder = supervisor.run_dir
+    contract = folder / "contract.json"
+    contract.write_bytes(CONTRACT.canonical)
+    command = ["env", "--ignore-signal=HUP", sys.executable, "-ISc", FORWARDER, str(contract)]
+    forwarder = supervisor.start("forwarder-home-1", command, ready="it stands")
+    broker = Broker(0, supervisor.start("mosquitto-home-1", ["sleep", "600"]))
+    line: Any = FakeLine()
+    yield Home("home-1", broker, forwarder, line, folder / "spool.db", contract, None, None)
+    forwarder.kill()
+    broker.child.kill()
+
+
+def test_a_forwarder_that_comes_back_to_a_broken_contract_runs_in_the_end(home: Home) -> None:
+    kill, change = Kill(home.forwarder), ContractChange(home, lambda _: None, [CONTRACT])
+    with Restarter(home.children, pause_s=0.0) as restarter:
+        kill.start()
+        change.start()
+        kill.heal()
+        assert eventually(lambda: bool(home.forwarder.ends))
+        change.heal()
+        assert eventually(lambda: serves(home))
+        assert {(end.name, end.status) for end in restarter.ends} == {("forwarder-home-1", os.EX_CONFIG)}
+
+
+def test_a_reload_before_the_forwarder_listens_does_not_end_it(home: Home) -> None:
+    kill, change = Kill(home.forwarder), ContractChange(home, lambda _: None, [CONTRACT])
+    for _ in range(5):
+        kill.start()
+        kill.heal()
+        change.heal()
+    assert eventually(lambda: serves(home))
+    assert not home.forwarder.ends
+
+
+def test_after_any_two_faults_all_is_whole(home: Home) -> None:
+    faults = {
+        "forwarder-kill": Kill(home.forwarder),
+        "forwarder-stop": Freeze(home.forwarder),
+        "mosquitto-kill": Kill(home.broker.child),
+        "mosquitto-stop": Freeze(home.broker.child),
+        "line-cut": Cut(home.link),
+        "narrow-line": BadWeather(home.link, NARROW_LINE),
+        "reconnect-storm": ReconnectStorm(home.link),
+        "contract-change": ContractChange(home, lambda _: None, [CONTRACT, OTHER]),
+    }
+    with Restarter(home.children, pause_s=0.0):
+        for one, two in permutations(faults, 2):
+            for first, second in ((one, two), (two, one)):
+                faults[one].start()
+                faults[two].start()
+                faults[first].heal()
+                faults[second].heal()
+                assert eventually(lambda: all(goes_on(child) for child in home.children)), (one, two, first)
+                assert not home.link.is_cut, (one, two, first)
+                assert home.link.weather == FAIR, (one, two, first)  # type: ignore[attr-defined]
+                load_compiled(home.contract.read_bytes(), f"{one}, {two}, {first}")
+        assert eventually(lambda: serves(home))
+
+
+def serves(home: Home) -> bool:
+    """Whether the forwarder is past where it refuses its contract: it takes a reload."""
+    told = home.forwarder.log.read_text().count("told to reload")
+    ContractChange(home, lambda _: None, [CONTRACT]).heal()
+    return eventually(lambda: home.forwarder.log.read_text().count("told to reload") > told, 0.2)
+
+
+def goes_on(child: Child) -> bool:
+    """Whether it runs and does not stand still."""
+    return child.running and Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T"
+
+
+def test_malformed_messages_wait_for_no_room() -> None:
+    """The thread that sends them has to mend what keeps the window full."""
+    sent = TimedLog(CONTRACT)
+    with Sender("home-1", free_port(), CONTRACT, sent, Load(0, 1.0)) as sender:
+        for number in range(WINDOW):
+            sender.send(MOTION, number)
+        strike = threading.Thread(target=Malformed(sender).start, daemon=True)
+        strike.start()
+        strike.join(10)
+        assert not strike.is_alive()
+        assert sent.malformed_sent > 0
+
+
+def test_a_moment_without_anything_to_strike_says_so() -> None:
+    with pytest.raises(NothingStruckError):
+        Moment(lambda: 0).start()

@@ -1,0 +1,140 @@
+"""When a chaos run passes: nothing wrong but what devices gave up, or what the run is to measure."""
+
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from eventplane.contract import Contract
+from local.chaos.arrivals import Arrivals
+from local.chaos.injector import Struck
+from local.chaos.load import GREETING, TimedLog
+from local.chaos.run import Outcome
+from local.chaos.verdict import ALARMS, READINGS, figures, summary
+from local.demo.summary import IRREGULAR
+from local.oracle import Verdict
+from local.process import End
+from local.sent import Key
+
+EXPECTED = 100
+ONE: Key = ("/homes/home-1/activity-service", "1")
+FOREIGN: Key = ("/homes/home-2/activity-service", "1")
+
+
+@pytest.fixture(scope="module")
+def contract() -> Contract:
+    return load_contract()
+
+
+def outcome(
+    contract: Contract,
+    folder: Path,
+    *,
+    lost: tuple[Key, ...] = (),
+    audited: int | None = None,
+    gaps: int = 0,
+    given_up: int = 0,
+    kind: str | None = None,
+    **totals: int,
+) -> Outcome:
+    delivered = EXPECTED - len(lost)
+    audit: dict[str, Any] = {
+        "totals": {**dict.fromkeys(("lost", *IRREGULAR), 0), **totals},
+        "kinds": [{"kind": kind, "hop": "router", "count": 1}] if kind else [],
+        "by_destination": {
+            f"{READINGS}.inbox": {"delivered_unique": delivered if audited is None else audited}
+        },
+        "devices": [{"client_id": "home-1", "gaps": gaps}],
+        "latency": [],
+    }
+    return Outcome(
+        verdicts=[Verdict(READINGS, EXPECTED, delivered, lost, (), 0)],
+        dead_letters=0,
+        audit=audit,
+        given_up=+Counter({"home-1": given_up}),
+        sent=TimedLog(contract),
+        arrivals={name: Arrivals(folder / name) for name in (ALARMS, READINGS)},
+        called={},
+        struck=[Struck("line-cut", "home-1", 1.0, 2.0)],
+        samples=[],
+        send_s=1.0,
+        drain_s=1.0,
+        gave_up_waiting_for=["arrivals"],
+        contract_version="v",
+        cloud="none",
+    )
+
+
+def wrong(outcome: Outcome, *, loses: bool = False) -> set[str]:
+    document = summary(outcome, {"homes": 1}, loses=loses)
+    assert (document["verdict"] == "passed") is not bool(document["wrong"])
+    return set(document["wrong"])
+
+
+@pytest.mark.parametrize(
+    ("found", "called"),
+    [
+        ({}, set()),
+        ({"lost": (ONE,)}, {"lost"}),
+        ({"audited": 99}, {"audit disagrees"}),
+        ({"gaps": 1}, {"numbers missing"}),
+        ({"kind": "forged"}, {"forged"}),
+        ({"kind": "reordered"}, set()),
+        ({"lost": (ONE,), "gaps": 1, "given_up": 1}, set()),
+        # A heartbeat was given up beside it: it has a number, and nobody expects it.
+        ({"lost": (ONE,), "gaps": 2, "given_up": 2}, set()),
+        ({"lost": (ONE,), "gaps": 2, "given_up": 1}, {"lost", "numbers missing"}),
+        ({"lost": (FOREIGN,), "gaps": 1, "given_up": 1}, {"lost", "numbers missing"}),
+    ],
+)
+def test_only_what_a_device_gave_up_may_be_missing(
+    contract: Contract, tmp_path: Path, found: dict[str, Any], called: set[str]
+) -> None:
+    assert wrong(outcome(contract, tmp_path, **found)) == called
+
+
+@pytest.mark.parametrize(
+    ("found", "called"),
+    [
+        ({"lost": (ONE,) * 80, "gaps": 3}, set()),
+        ({"lost": (ONE,) * EXPECTED}, {"lost"}),
+        ({"misrouted": 1}, {"misrouted"}),
+        ({"quarantined": 1}, {"quarantined"}),
+        ({"lost": (ONE,), "audited": 98}, {"audit disagrees"}),
+    ],
+)
+def test_a_run_that_may_lose_must_be_right_in_all_else(
+    contract: Contract, tmp_path: Path, found: dict[str, Any], called: set[str]
+) -> None:
+    assert wrong(outcome(contract, tmp_path, **found), loses=True) == called
+
+
+@pytest.mark.parametrize(("alarms", "told"), [(19, False), (20, True)])
+def test_times_are_told_of_enough_alarms_without_the_greeting(
+    contract: Contract, tmp_path: Path, alarms: int, told: bool
+) -> None:
+    found = outcome(contract, tmp_path)
+    for number in (GREETING, *range(alarms)):
+        key = ("/homes/home-1/voice-service", str(number))
+        found.sent.at[key] = 0.0
+        found.arrivals[ALARMS].first[key] = 600.0 if number == GREETING else 1.0
+    document = summary(found, {"homes": 1})
+    shown = {each.name: each.value for each in figures(found, document, loses=False)}
+    assert shown.get("urgent_cloud_all_max") == (1_000.0 if told else None)
+
+
+def test_a_process_that_ended_by_itself_fails_the_run_unless_a_fault_explains_it(
+    contract: Contract, tmp_path: Path
+) -> None:
+    whole = outcome(contract, tmp_path)
+    crashed = replace(whole, ended=[End("forwarder-home-1", 1, started=0.0, at=1.5)])
+    assert wrong(crashed) == {"ended by themselves"}
+    full = Struck("disk-full", "home-1", 1.0, 2.0)
+    excused = replace(whole, struck=[full], ended=[End("forwarder-home-1", os.EX_IOERR, started=1.2, at=1.5)])
+    assert not wrong(excused)
+    found = {each.name: each.value for each in figures(excused, summary(excused, {"homes": 1}), loses=False)}
+    assert (found["ended_by_themselves"], found["ended_by_faults"]) == (0, 1)
