@@ -15,7 +15,6 @@ endif
 export EVENTPLANE_SHARED ?= ../shared
 
 ENV ?= dev
-TYPED := contract edge eventplane eventplane_client glue_jobs lambdas local operations stacks
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
@@ -50,7 +49,7 @@ tables: setup ## Write the generated tables of the docs, and the dashboard of th
 	python tools/dashboards.py
 
 types: setup ## Check types
-	mypy $(TYPED)
+	mypy
 
 unit: setup ## Run unit and property tests, with all their examples
 	pytest --numprocesses=auto tests/unit tests/property

@@ -10,10 +10,14 @@ from contract import load_contract
 from eventplane.errors import EventPlaneError
 from stacks.application import build
 from stacks.config import environment
+from stacks.constructs.function_assets import install_dependencies
 
 app = cdk.App()
 try:
-    build(app, environment(app.node.try_get_context("env") or "dev"), load_contract())
+    chosen = environment(app.node.try_get_context("env") or "dev")
+    contract = load_contract()
+    install_dependencies(app, chosen)
+    build(app, chosen, contract)
 except EventPlaneError as error:
     # Its message says what to do; a traceback above it would only hide that.
     sys.exit(str(error))

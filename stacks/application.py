@@ -9,10 +9,10 @@ from eventplane.contract import Contract
 from stacks.archive_stack import ArchiveStack
 from stacks.audit_stack import AuditStack
 from stacks.client_stack import ClientStack
-from stacks.config import PROJECT, Environment
 from stacks.contract_stack import ContractStack
 from stacks.discovery_stack import DiscoveryStack
 from stacks.downlink_stack import DownlinkStack
+from stacks.environment import PROJECT, Environment
 from stacks.fleet_stack import FleetStack
 from stacks.messaging_stack import MessagingStack
 from stacks.monitoring_stack import MonitoringStack

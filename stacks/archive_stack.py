@@ -5,8 +5,8 @@ from __future__ import annotations
 from aws_cdk import CfnOutput
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.archive import Archive
+from stacks.environment import Environment
 from stacks.plane_stack import PlaneStack
 
 

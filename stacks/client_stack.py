@@ -6,9 +6,10 @@ from aws_cdk import CfnOutput
 from constructs import Construct
 
 from eventplane.contract import Contract, ParticipantKind
-from stacks.config import Environment
+from eventplane.own_services import OWN_SERVICES
 from stacks.constructs.client_tables import ClientTables
 from stacks.constructs.participant_policy import ParticipantPolicy
+from stacks.environment import Environment
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
 
@@ -23,4 +24,5 @@ class ClientStack(PlaneStack):
         CfnOutput(self, "SubscriptionsTable", value=tables.subscriptions.table_name)
         CfnOutput(self, "InterestTable", value=tables.interest.table_name)
         for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
-            ParticipantPolicy(self, pascal(service.name), environment=environment, participant=service)
+            if service.name not in OWN_SERVICES:
+                ParticipantPolicy(self, pascal(service.name), environment=environment, participant=service)

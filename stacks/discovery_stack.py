@@ -8,11 +8,12 @@ from aws_cdk import CfnOutput
 from constructs import Construct
 
 from eventplane.contract import Contract
-from stacks.config import Environment, FunctionSize
 from stacks.constructs.contract_inputs import contract_inputs
 from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.iam_http_api import IamHttpApi
 from stacks.constructs.python_function import PythonFunction
+from stacks.environment import Environment
+from stacks.function_size import FunctionSize
 from stacks.plane_stack import PlaneStack
 
 FOLDER: Final = "discovery_api"

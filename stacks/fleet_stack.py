@@ -5,11 +5,11 @@ from __future__ import annotations
 from aws_cdk import CfnOutput
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.certificate_keeper import CertificateKeeper
 from stacks.constructs.fleet_provisioning import FleetProvisioning
 from stacks.constructs.function_assets import DependenciesLayer
 from stacks.constructs.provisioning_hook import ProvisioningHook
+from stacks.environment import Environment
 from stacks.plane_stack import PlaneStack
 
 

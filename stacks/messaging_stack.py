@@ -12,11 +12,12 @@ from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.own_services import DOWNLINK, SUBSCRIBERS
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue
-from stacks.config import Environment, FunctionSize
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.queue_pair import QueuePair
 from stacks.constructs.reply_queue import ReplyQueue
 from stacks.constructs.webhook_secret import WebhookSecret
+from stacks.environment import Environment
+from stacks.function_size import FunctionSize
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
 

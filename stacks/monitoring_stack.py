@@ -15,12 +15,13 @@ from aws_cdk import aws_iot as iot
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct, IConstruct
 
-from stacks.config import Environment
 from stacks.constructs import watch
 from stacks.constructs.alarm_topic import AlarmTopic
 from stacks.constructs.durable_queue import DurableQueue, queue_name
+from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.figure_watches import of_figures
 from stacks.constructs.plane_dashboard import PlaneDashboard
+from stacks.environment import Environment
 from stacks.messaging_stack import INGEST_ERRORS
 from stacks.plane_stack import PlaneStack
 
@@ -36,6 +37,7 @@ class MonitoringStack(PlaneStack):
         found = _find(watched, lambda_.CfnFunction)
         functions = [str(each.function_name) for each in found]
         rules = [str(each.rule_name) for each in _find(watched, iot.CfnTopicRule)]
+        schedules = _find(watched, EveryMinute)
         topic = AlarmTopic(self, "Alarms", environment=environment)
         watches = chain(
             chain.from_iterable(map(watch.of_queue, queues)),
@@ -43,6 +45,7 @@ class MonitoringStack(PlaneStack):
             chain.from_iterable(
                 of_figures(_folder(each), str(each.function_name), environment) for each in found
             ),
+            (watch.of_schedule(each.function_name) for each in schedules if each.is_enabled),
             chain.from_iterable(map(watch.of_rule, rules)),
             [watch.of_ingest_errors(queue_name(environment, INGEST_ERRORS))],
             watch.of_audit(environment),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import aws_cdk as cdk
 from constructs import Construct
 
-from stacks.config import Environment
+from stacks.environment import Environment
 
 
 class PlaneStack(cdk.Stack):

@@ -7,9 +7,9 @@ from typing import Final
 from aws_cdk import CfnOutput
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.presence_table import PresenceTable
+from stacks.environment import Environment
 from stacks.plane_stack import PlaneStack
 
 LIFECYCLE: Final = "presence"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from aws_cdk import CfnOutput
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.certificate_keeper import CONNECTIONS, SIZE
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.fleet_registry import FleetRegistry
+from stacks.environment import Environment
 from stacks.plane_stack import PlaneStack
 
 

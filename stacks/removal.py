@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.errors import EventPlaneError
 from stacks.deployment import Deployment, PlannedStack, planned_stacks
 
-_BOXES = ("-inbox", "-outbox")
+_BOXES = ("-inbox", "-outbox", "-replies")
 
 
 class RemovalError(EventPlaneError):
@@ -44,8 +44,8 @@ def problems(leaving: Collection[LeavingQueue]) -> Iterator[str]:
     for queue in leaving:
         if queue.is_written:
             yield (
-                f"{queue.name}: its participant was not retired; put it back with `retired: true`, deploy, "
-                "and remove it once its queues are empty"
+                f"{queue.name}: routers may still write to it; put back what left the contract, with "
+                "`retired: true` on its participant, deploy, and remove it once its queues are empty"
             )
         elif queue.messages:
             yield f"{queue.name}: {queue.messages} message(s) are left; let them be read, or move them, first"
@@ -56,7 +56,7 @@ def leaving_queues(deployment: Deployment, planned: Collection[PlannedStack]) ->
     kept = {queue for stack in planned for queue in stack.queues}
     retired = {name for stack in planned for name in deployment.retired(stack.name)}
     for stack in planned:
-        # Project and environment, as in the stack's own name (stacks/config.py): eventplane-dev-messaging.
+        # Project and environment, as in the stack's own name: eventplane-dev-messaging.
         prefix = "-".join(stack.name.split("-")[:2]) + "-"
         for url in deployment.queue_urls(stack.name):
             full_name = url.rsplit("/", 1)[-1]

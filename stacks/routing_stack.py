@@ -7,13 +7,12 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel, Contract, Forward, ParticipantKind
-from eventplane.own_services import DOWNLINK
+from eventplane.own_services import DOWNLINK, leads_down
 from eventplane.presence import MONITOR
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST
 from eventplane.topics import urgent_rule
 from eventplane.uplink_interest import OPERATIONS
-from stacks.config import Environment
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_writer import ArchiveWriter
 from stacks.constructs.device_policy import DevicePolicy
@@ -28,6 +27,7 @@ from stacks.constructs.replay_function import ReplayFunction
 from stacks.constructs.router_function import FOLDER, RouterFunction
 from stacks.constructs.uplink_interest import UplinkInterest
 from stacks.constructs.webhook_function import WEBHOOK_FOLDER, WebhookFunction
+from stacks.environment import Environment
 from stacks.messaging_stack import INGEST_ERRORS, TAP
 from stacks.names import RETIRED_OUTPUT, pascal
 from stacks.plane_stack import PlaneStack
@@ -60,20 +60,19 @@ class RoutingStack(PlaneStack):
             if each.replies is not None and not each.retired
         }
         device = contract.device
-        if DOWNLINK in contract.participants:
-            destinations[device.inbox.address] = self._channel_queue("DeviceInbox", device.inbox)
+        has_downlink = DOWNLINK in contract.participants
+        device_inbox = self._channel_queue("DeviceInbox", device.inbox) if has_downlink else None
+        if device_inbox is not None and leads_down(contract.participants):
+            destinations[device.inbox.address] = device_inbox
         size = environment.router
-        sources = {
-            "Device": (device.name, size, device.outbox, ingest),
-            "DeviceUrgent": (
-                f"{device.name}-urgent",
-                environment.urgent_router,
-                device.outbox,
-                urgent_ingest,
-            ),
-        } | {name: (each.name, size, each.outbox, outboxes[name]) for name, each in services.items()}
+        urgent = environment.urgent_router
+        sources = [
+            ("Device", device.name, size, device.outbox, ingest),
+            ("DeviceUrgent", f"{device.name}-urgent", urgent, device.outbox, urgent_ingest),
+            *((name, each.name, size, each.outbox, outboxes[name]) for name, each in services.items()),
+        ]
         code = function_code(FOLDER, contract)
-        for name, (function, size, channel, queue) in sources.items():
+        for name, function, size, channel, queue in sources:
             RouterFunction(
                 self,
                 f"{name}Router",
@@ -129,18 +128,19 @@ class RoutingStack(PlaneStack):
                 outbox=outboxes[pascal(MONITOR)],
                 layer=layer,
             )
-        if DOWNLINK in contract.participants:
+        if device_inbox is not None:
             Downlink(
                 self,
                 "Downlink",
                 environment=environment,
                 contract=contract,
-                inbox=destinations[device.inbox.address],
+                inbox=device_inbox,
                 answers=inboxes[pascal(DOWNLINK)],
                 outbox=outboxes[pascal(DOWNLINK)],
                 layer=layer,
             )
-            if device.outbox.forward is Forward.WANTED and pascal(OPERATIONS) in services:
+            wants = device.outbox.forward is Forward.WANTED and pascal(OPERATIONS) in services
+            if wants and leads_down(contract.participants):
                 UplinkInterest(
                     self,
                     "UplinkInterest",
@@ -178,7 +178,11 @@ class RoutingStack(PlaneStack):
         CfnOutput(self, "ContractVersion", value=contract.version)
         router = environment.resource_name(f"{FOLDER}-{contract.device.name}")
         CfnOutput(self, "DeviceRouterFunction", value=router)
-        if retired := [each.name for each in services.values() if each.retired]:
+        retired = [each.name for each in services.values() if each.retired]
+        if has_downlink and not leads_down(contract.participants):
+            # Its inbox goes with what reads it.
+            retired.insert(0, device.name)
+        if retired:
             # Once this is deployed nothing writes to them any more (stacks/removal.py).
             CfnOutput(self, RETIRED_OUTPUT, value=",".join(retired))
 

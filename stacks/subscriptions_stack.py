@@ -15,7 +15,6 @@ from constructs import Construct
 from eventplane.contract import Contract, Participant, ParticipantKind
 from eventplane.contract.subscription import TABLE
 from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
-from stacks.config import Environment
 from stacks.constructs.archive import find_archive
 from stacks.constructs.durable_table import allow_table
 from stacks.constructs.function_assets import DependenciesLayer, function_code
@@ -24,7 +23,8 @@ from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.subscribers_function import SubscribersFunction, sink_variables
 from stacks.constructs.webhook_function import WEBHOOK_FOLDER
-from stacks.constructs.webhook_secret import allow_read
+from stacks.constructs.webhook_secret import allow_read_secret
+from stacks.environment import Environment
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
 
@@ -59,7 +59,7 @@ class SubscriptionsStack(PlaneStack):
             source=None,
             statements=[
                 allow_table(self, environment=environment, name=TABLE, actions=_ACTIONS),
-                allow_read(self, environment=environment, participant=SUBSCRIBERS),
+                allow_read_secret(self, environment=environment, participant=SUBSCRIBERS),
             ],
             variables={
                 **sink_variables(environment, contract),

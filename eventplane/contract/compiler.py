@@ -16,10 +16,12 @@ from eventplane.contract.errors import ContractError, ContractFormatError, Probl
 from eventplane.contract.event_type_reader import read_event_types
 from eventplane.contract.filter_reader import read_filter, read_interest
 from eventplane.contract.model import Contract, EventType, Participant, Route
+from eventplane.contract.names import check_names
 from eventplane.contract.reader import Section
 from eventplane.contract.replies import REPLIES, replies_channel, with_reply_routes
 from eventplane.contract.sends import read_asks, read_sends
 from eventplane.contract.vocabulary import ParticipantKind, Place
+from eventplane.own_services import DOWNLINK, leads_down
 
 
 def compile_contract(document: object, origin: str) -> Contract:
@@ -28,7 +30,10 @@ def compile_contract(document: object, origin: str) -> Contract:
     `document` is plain data (mappings, lists, strings, numbers), `origin` the file it came from. The payload
     schemas of an event type stand in it as JSON Schema documents, not as file names.
     """
-    name, participants, event_types, routes = _read(document, origin)
+    top = Section("", document, [])
+    name, participants, event_types, routes = _read(top, origin)
+    check_names(participants, top)
+    _refuse(top, origin)
     canonical = canonical_bytes(whole_document(name, participants, event_types, routes))
     return _contract(name, participants, event_types, routes, canonical)
 
@@ -47,7 +52,10 @@ def load_compiled(compiled: bytes | str, origin: str = "compiled contract") -> C
         raise ContractError(
             origin, [Problem("(document)", f"not JSON: {error}", "compile the contract again")]
         ) from error
-    return _contract(*_read(document, origin), canonical)
+    top = Section("", document, [])
+    parts = _read(top, origin)
+    _refuse(top, origin)
+    return _contract(*parts, canonical)
 
 
 _Parts = tuple[str, dict[str, Participant], dict[str, EventType], tuple[Route, ...]]
@@ -70,9 +78,7 @@ def _contract(
     )
 
 
-def _read(document: object, origin: str) -> _Parts:
-    problems: list[Problem] = []
-    top = Section("", document, problems)
+def _read(top: Section, origin: str) -> _Parts:
     format_version = _read_format(top, origin)
     name = top.text("name")
     participants = {
@@ -88,9 +94,12 @@ def _read(document: object, origin: str) -> _Parts:
     routes = with_reply_routes(routes, participants, top)
     top.finish()
     _check_whole(top, participants, routes)
-    if problems:
-        raise ContractError(origin, problems)
     return name, participants, event_types, routes
+
+
+def _refuse(top: Section, origin: str) -> None:
+    if top.problems:
+        raise ContractError(origin, top.problems)
 
 
 def _read_format(top: Section, origin: str) -> int:
@@ -165,6 +174,12 @@ def _place_of(destination: str, section: Section, participants: Mapping[str, Par
     if target.kind is ParticipantKind.CLOUD_SERVICE:
         return Place.CLOUD
     if target.kind is ParticipantKind.DEVICE and box == "inbox":
+        if DOWNLINK in participants and not leads_down(participants):
+            section.fault(
+                "to",
+                f"{DOWNLINK!r}, which brings events there, is retired",
+                "remove the route, or `retired` from the participant",
+            )
         return Place.CLOUD
     return Place.DEVICE
 

@@ -16,7 +16,7 @@ from eventplane.contract.reader import Section
 from eventplane.contract.vocabulary import ParticipantKind, Place
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.filters import All, Exact
-from eventplane.own_services import DOWNLINK
+from eventplane.own_services import leads_down
 
 REPLIES: Final = "replies"
 """What the channel is called."""
@@ -71,5 +71,5 @@ def _reply_routes(participants: Mapping[str, Participant]) -> Iterator[Route]:
             continue
         if in_cloud:
             yield Route(f"{name}-up", filter, device.outbox.address, Place.DEVICE)
-        elif DOWNLINK in participants:
+        elif leads_down(participants):
             yield Route(f"{name}-down", filter, device.inbox.address, Place.CLOUD)

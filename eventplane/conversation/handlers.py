@@ -11,7 +11,7 @@ from eventplane.conversation.reply import Replier
 from eventplane.downlink.addressing import ALL
 from eventplane.envelope import Envelope
 from eventplane.interest import is_wanted
-from eventplane.own_services import DOWNLINK, OWN_SERVICES
+from eventplane.own_services import OWN_SERVICES, leads_down
 from eventplane.router import Router
 
 Wants = Callable[[str, Envelope, Priority], bool]
@@ -45,7 +45,7 @@ class Handlers:
         if participant.kind is ParticipantKind.DEVICE_SERVICE:
             found.update(Replier(each) for each in on_device)
             # Without a way down no reply comes from there.
-            if device in on_device and DOWNLINK in self._contract.participants:
+            if device in on_device and leads_down(self._contract.participants):
                 found.update(Replier(each) for each in in_cloud)
         else:
             found.update(Replier(each) for each in in_cloud)

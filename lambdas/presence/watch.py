@@ -35,7 +35,7 @@ LOST = "lost"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What is reported, in seconds; the environment's typed settings (`stacks/config.py`) explain each."""
+    """What is reported, in seconds; `stacks/scheduled_settings.py` explains each."""
 
     disconnected_after_s: float
     connected_after_s: float

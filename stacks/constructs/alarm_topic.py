@@ -12,9 +12,9 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.customer_key import find_key
 from stacks.constructs.watch import Watch
+from stacks.environment import Environment
 from stacks.findings import PLAIN_HTTP, accept
 
 
@@ -41,7 +41,7 @@ class AlarmTopic(Construct):
 
     def alarm(self, scope: Construct, watch: Watch) -> cloudwatch.Alarm:
         """The alarm of `watch`, which also tells when it is over."""
-        missing = cloudwatch.TreatMissingData
+        missing, operator = cloudwatch.TreatMissingData, cloudwatch.ComparisonOperator
         alarm = cloudwatch.Alarm(
             scope,
             watch.name.replace("_", "-").replace(".", "-"),
@@ -49,7 +49,9 @@ class AlarmTopic(Construct):
             alarm_description=watch.remedy,
             metric=cast("cloudwatch.IMetric", watch.metric),
             threshold=watch.threshold,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            comparison_operator=operator.LESS_THAN_THRESHOLD
+            if watch.is_least
+            else operator.GREATER_THAN_THRESHOLD,
             evaluation_periods=watch.periods,
             treat_missing_data=missing.BREACHING if watch.is_silence_bad else missing.NOT_BREACHING,
         )

@@ -16,8 +16,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.archive_layout import FOLDERS, PUBLISHED, Column, Folder, Form
-from stacks.config import Environment
 from stacks.constructs.archive_lifecycle import ATHENA
+from stacks.environment import Environment
 
 _PARTITIONS: Final = {
     "date": {"type": "date", "format": "yyyy-MM-dd", "interval": "1", "interval.unit": "DAYS"},

@@ -9,10 +9,10 @@ from constructs import Construct
 
 from eventplane.contract import Contract
 from eventplane.ledger import QUARANTINE, TAP
-from stacks.config import Environment
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
+from stacks.environment import Environment
 
 FOLDER = "archive_writer"
 

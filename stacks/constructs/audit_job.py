@@ -11,17 +11,22 @@ from constructs import Construct
 from eventplane.archive_layout import AUDIT
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
-from stacks.config import Environment
+from stacks.archive_settings import JobSize
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.glue_job import GlueJob
-from stacks.constructs.watch import AUDIT_METRICS, audit_namespace
+from stacks.constructs.watch import AUDIT_METRICS
+from stacks.environment import Environment
 
 VERDICT: Final = "audit_totals"
 """What the job calls the member of its last line that has the totals (glue_jobs/delivery_audit/main.py)."""
 
 
 class AuditJob(GlueJob):
-    """`glue_jobs/delivery_audit` over `archive`; it tells its verdict through `outbox`."""
+    """`glue_jobs/delivery_audit` of one `day`, as its `--DATE`, over `archive`; its verdict goes to `outbox`.
+
+    Each day has a job of its own: one has one run at a time and refuses the next, and only totals in
+    `namespace` that are of one day tell by their silence that it was not audited.
+    """
 
     def __init__(
         self,
@@ -29,6 +34,10 @@ class AuditJob(GlueJob):
         id: str,
         *,
         environment: Environment,
+        name: str,
+        day: str,
+        size: JobSize,
+        namespace: str,
         archive: s3.IBucket,
         outbox: sqs.IQueue | None,
     ) -> None:
@@ -38,10 +47,10 @@ class AuditJob(GlueJob):
             id,
             environment=environment,
             folder="delivery_audit",
-            name="delivery-audit",
+            name=name,
             description="Compares what devices sent with what the routers delivered, route by route",
-            size=environment.audit,
-            parameters={"OUTPUT": f"s3://{archive.bucket_name}/{AUDIT}/", "DATE": "yesterday", **told},
+            size=size,
+            parameters={"OUTPUT": f"s3://{archive.bucket_name}/{AUDIT}/", "DATE": day, **told},
             archive=archive,
             grants=[
                 (["s3:GetObject"], [TAP, LEDGER, HANDOVERS, CONTRACTS]),
@@ -50,6 +59,4 @@ class AuditJob(GlueJob):
             ],
             more=[allow_send(environment=environment, queues=[outbox])] if outbox else [],
         )
-        if environment.audit_today:
-            self.start_at(environment.audit_today, "today", {"DATE": "today"})
-        self.count_totals(VERDICT, AUDIT_METRICS, audit_namespace(environment))
+        self.count_totals(VERDICT, AUDIT_METRICS, namespace)

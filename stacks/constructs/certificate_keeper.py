@@ -11,7 +11,6 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.fleet_registry import TABLE
-from stacks.config import PROJECT, Environment, FunctionSize
 from stacks.constructs.durable_queue import allow_send, find_queue
 from stacks.constructs.fleet_registry import allow_registry
 from stacks.constructs.function_assets import function_code
@@ -19,7 +18,9 @@ from stacks.constructs.ingest_rule import SQL_VERSION
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.rule_action import send_to
 from stacks.constructs.service_role import allow
+from stacks.environment import PROJECT, Environment
 from stacks.findings import accept
+from stacks.function_size import FunctionSize
 
 FOLDER: Final = "certificate_keeper"
 

@@ -9,8 +9,8 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.contract import interest, subscription
-from stacks.config import Environment
 from stacks.constructs.durable_table import allow_table, durable_table, table_arn, text
+from stacks.environment import Environment
 
 FILTER: Final = "filter"
 """What the filters' table is called, before `resource_name`; the client library calls it so as well."""

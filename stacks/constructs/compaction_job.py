@@ -8,9 +8,9 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.archive_layout import COMPACTED, COMPACTIONS, PUBLISHED, compacted_folders
-from stacks.config import Environment
 from stacks.constructs.glue_job import GlueJob
 from stacks.constructs.watch import COMPACTION_METRICS, compaction_namespace
+from stacks.environment import Environment
 
 TOTALS: Final = "compaction_totals"
 """What the job calls the member of its last line that has the totals (glue_jobs/compaction/main.py)."""

@@ -8,9 +8,9 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.contract import interest, subscription
-from stacks.config import Environment
 from stacks.constructs.client_tables import allow_interest, allow_subscriptions
-from stacks.constructs.contract_table import allow_read, table_name
+from stacks.constructs.contract_table import allow_read_contracts, table_name
+from stacks.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ def contract_inputs(scope: Construct, *, environment: Environment) -> Inputs:
     """Of a function in `scope` that follows what is published, subscribed and announced."""
     return Inputs(
         statements=[
-            allow_read(scope, environment=environment),
+            allow_read_contracts(scope, environment=environment),
             allow_subscriptions(scope, environment=environment),
             allow_interest(scope, environment=environment),
         ],

@@ -8,8 +8,8 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.contract.publication import KEY
-from stacks.config import Environment
 from stacks.constructs.durable_table import allow_table, durable_table, text
+from stacks.environment import Environment
 
 _NAME: Final = "contracts"
 
@@ -27,6 +27,6 @@ def table_name(environment: Environment) -> str:
     return environment.resource_name(_NAME)
 
 
-def allow_read(scope: Construct, *, environment: Environment) -> iam.PolicyStatement:
+def allow_read_contracts(scope: Construct, *, environment: Environment) -> iam.PolicyStatement:
     """A statement for a role in `scope` that may read the table."""
     return allow_table(scope, environment=environment, name=_NAME, actions=["dynamodb:GetItem"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.service_role import allow
+from stacks.environment import Environment
 
 
 def find_key(scope: Construct, environment: Environment) -> kms.IKey | None:
@@ -15,6 +17,11 @@ def find_key(scope: Construct, environment: Environment) -> kms.IKey | None:
     if environment.customer_key is None:
         return None
     return kms.Key.from_key_arn(scope, "Key", environment.customer_key)
+
+
+def needs_key(statements: Sequence[iam.PolicyStatement]) -> bool:
+    """Whether `statements` lead to queues or the archive; the key encrypts no table and no secret."""
+    return any(action.startswith(("sqs:", "s3:")) for each in statements for action in each.actions)
 
 
 def allow_key(environment: Environment) -> list[iam.PolicyStatement]:

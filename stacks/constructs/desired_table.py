@@ -17,8 +17,8 @@ from eventplane.downlink.table import (
     SORT_KEY,
     TABLE,
 )
-from stacks.config import Environment
 from stacks.constructs.durable_table import allow_table, durable_table, number, text
+from stacks.environment import Environment
 
 
 class DesiredTable(Construct):

@@ -9,7 +9,7 @@ from aws_cdk import aws_iot as iot
 from constructs import Construct
 
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
-from stacks.config import Environment
+from stacks.environment import Environment
 
 THING: Final = "${iot:Connection.Thing.ThingName}"
 """The name of the thing whose certificate opened the connection; a client cannot choose it."""

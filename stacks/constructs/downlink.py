@@ -17,7 +17,6 @@ from eventplane.downlink.table import INDEX, PENDING_INDEX, TABLE
 from eventplane.fleet_registry import TABLE as FLEET
 from eventplane.resource_names import channel_queue, dead_letter_queue
 from eventplane.topics import device_topic
-from stacks.config import PROJECT, Environment, FunctionSize
 from stacks.constructs.desired_table import allow_desired
 from stacks.constructs.durable_queue import allow_send, find_queue
 from stacks.constructs.every_minute import EveryMinute
@@ -30,7 +29,9 @@ from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.rule_action import send_to
 from stacks.constructs.service_role import allow
 from stacks.downlink_stack import WORK
+from stacks.environment import PROJECT, Environment
 from stacks.findings import accept
+from stacks.function_size import FunctionSize
 
 FOLDER: Final = "downlink"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from aws_cdk import Duration, Stack
@@ -12,13 +13,15 @@ from constructs import Construct
 
 from eventplane import resource_names
 from eventplane.contract import Priority
-from stacks.config import Environment
 from stacks.constructs.customer_key import find_key
 from stacks.constructs.service_role import allow
+from stacks.environment import Environment
 from stacks.findings import PLAIN_HTTP, accept
 
 DEAD_LETTER_RETENTION: Final = Duration.days(14)
-"""The longest that SQS allows: whoever looks after the plane may be on holiday."""
+"""The longest that SQS allows: whoever looks after the plane may be on holiday. In a standard queue it
+counts from when a message was first sent, not from when it became a dead letter (Amazon SQS guide): what was
+tried for ten days is kept for four more."""
 
 DATA_KEY_REUSE: Final = Duration.hours(1)
 """How long SQS goes on with one data key. Each queue asks the customer's key once in that time for each role
@@ -51,41 +54,38 @@ class DurableQueue(Construct):
         self.age_alarm = Duration.seconds(
             environment.urgent_age_alarm_s if priority is Priority.URGENT else environment.age_alarm_s
         )
-        key = find_key(self, environment)
-        encryption = sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED
-        fifo = True if is_fifo else None  # SQS refuses an explicit `false`
-        self.dead_letters = sqs.Queue(
-            self,
-            "DeadLetters",
-            queue_name=self.dead_letters_name,
-            fifo=fifo,
-            encryption=encryption,
-            encryption_master_key=key,
-            data_key_reuse=DATA_KEY_REUSE if key else None,
-            enforce_ssl=not environment.is_emulated,
-            removal_policy=environment.removal_policy,
-            retention_period=DEAD_LETTER_RETENTION,
+        # SQS refuses an explicit `false`.
+        queue = partial(encrypted_queue(self, environment), fifo=True if is_fifo else None)
+        self.dead_letters = queue(
+            "DeadLetters", queue_name=self.dead_letters_name, retention_period=DEAD_LETTER_RETENTION
         )
-        self.queue = sqs.Queue(
-            self,
+        self.queue = queue(
             "Queue",
             queue_name=self.name,
-            fifo=fifo,
             # Each group at its own pace: the whole queue would share 300 requests a second otherwise. A copy
             # of an event is of the same group.
             deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP if is_fifo else None,
             fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID if is_fifo else None,
-            encryption=encryption,
-            encryption_master_key=key,
-            data_key_reuse=DATA_KEY_REUSE if key else None,
-            enforce_ssl=not environment.is_emulated,
-            removal_policy=environment.removal_policy,
             retention_period=retention,
             visibility_timeout=visibility,
             dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=max_receives, queue=self.dead_letters),
         )
-        if environment.is_emulated:
-            accept(self, "SQS4", PLAIN_HTTP)
+
+
+def encrypted_queue(scope: Construct, environment: Environment) -> Callable[..., sqs.Queue]:
+    """What makes queues in `scope`, by their id and properties: encrypted, and over TLS only."""
+    key = find_key(scope, environment)
+    if environment.is_emulated:
+        accept(scope, "SQS4", PLAIN_HTTP)
+    return partial(
+        sqs.Queue,
+        scope,
+        encryption=sqs.QueueEncryption.KMS if key else sqs.QueueEncryption.SQS_MANAGED,
+        encryption_master_key=key,
+        data_key_reuse=DATA_KEY_REUSE if key else None,
+        enforce_ssl=not environment.is_emulated,
+        removal_policy=environment.removal_policy,
+    )
 
 
 def queue_name(environment: Environment, name: str, *, is_fifo: bool = False) -> str:
@@ -103,14 +103,6 @@ def find_queue(
     """
     arn = Stack.of(scope).format_arn(service="sqs", resource=queue_name(environment, name, is_fifo=is_fifo))
     return sqs.Queue.from_queue_attributes(scope, id, queue_arn=arn, fifo=is_fifo)
-
-
-def allow_delay(*, environment: Environment, queue: sqs.IQueue) -> iam.PolicyStatement:
-    """A statement for a role that may say when a message of `queue` comes again."""
-    actions = ["sqs:ChangeMessageVisibility"]
-    if environment.is_emulated:
-        actions.append("sqs:ChangeMessageVisibilityBatch")  # see `allow_send`
-    return allow(actions, [queue.queue_arn])
 
 
 def allow_send(*, environment: Environment, queues: Sequence[sqs.IQueue]) -> iam.PolicyStatement:

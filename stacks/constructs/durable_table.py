@@ -9,8 +9,8 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.service_role import allow
+from stacks.environment import Environment
 
 
 def text(name: str) -> dynamodb.Attribute:

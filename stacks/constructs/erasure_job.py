@@ -6,8 +6,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES, FOLDERS, Form
-from stacks.config import Environment
 from stacks.constructs.glue_job import GlueJob
+from stacks.environment import Environment
 
 
 class ErasureJob(GlueJob):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from aws_cdk import Aws
+from aws_cdk import Aws, Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.service_role import allow, service_role
+from stacks.environment import Environment
 
 
 class EveryMinute(Construct):
@@ -30,6 +30,11 @@ class EveryMinute(Construct):
         is_enabled: bool,
     ) -> None:
         super().__init__(scope, id)
+        self.function_name = str(cast("lambda_.CfnFunction", function.node.default_child).function_name)
+        self.is_enabled = is_enabled
+        # The schedule only hands a call over. Lambda would repeat one that fails twice, and one that is
+        # throttled for six hours: old calls in a burst, beside the new ones.
+        function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
         role = service_role(
             self,
             "Role",

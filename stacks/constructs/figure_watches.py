@@ -11,8 +11,8 @@ from typing import Final
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from stacks.config import Environment
 from stacks.constructs.watch import Watch
+from stacks.environment import Environment
 
 NAMESPACE: Final = "EventPlane"
 

@@ -20,8 +20,8 @@ from eventplane.topics import (
     answer_topics,
     register_topic,
 )
-from stacks.config import Environment
 from stacks.constructs.service_role import allow, service_role
+from stacks.environment import Environment
 from stacks.findings import accept
 
 HOOK_PAYLOAD_VERSION: Final = "2020-04-01"

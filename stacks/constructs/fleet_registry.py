@@ -8,8 +8,8 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.fleet_registry import KEY, TABLE
-from stacks.config import Environment
 from stacks.constructs.durable_table import allow_table, durable_table, text
+from stacks.environment import Environment
 
 
 class FleetRegistry(Construct):

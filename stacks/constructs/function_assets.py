@@ -9,23 +9,35 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from aws_cdk import AssetHashType
+from aws_cdk import App, AssetHashType
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from eventplane.contract import Contract
 from stacks.bundling import ROOT, compile_bytecode, copy_packages, installed, local_bundling
-from stacks.config import Environment
+from stacks.environment import Environment
 
 RUNTIME: Final = lambda_.Runtime.PYTHON_3_11
 
 CONTRACT_FILE: Final = "contract.json"
 """Where the functions expect the compiled contract, at the root of their code."""
 
+_BUNDLED: Final = "aws:cdk:bundling-stacks"
+"""By this the CDK's command line says which stacks need assets; none when it destroys."""
+
 LOCK: Final = ROOT / "lambdas" / "requirements.txt"
 
 AWS_SERVICES: Final = frozenset({"dynamodb", "iot", "iot-data", "s3", "secretsmanager", "sqs"})
 """Services that the functions call. botocore brings models of 400, which are nine tenths of the layer."""
+
+
+def install_dependencies(app: App, environment: Environment) -> None:
+    """Have what the layer is made of, where `app` makes assets. Raises `InstallError`.
+
+    From within the CDK it would come out as an error of the CDK's, its remedy between two tracebacks.
+    """
+    if app.node.try_get_context(_BUNDLED) != []:
+        installed(LOCK, architecture(environment).name)
 
 
 def architecture(environment: Environment) -> lambda_.Architecture:

@@ -16,10 +16,10 @@ from constructs import Construct
 
 from stacks.archive_settings import JobSize
 from stacks.bundling import ROOT, copy_packages, local_bundling
-from stacks.config import Environment
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.customer_key import allow_key
 from stacks.constructs.service_role import allow, service_role
+from stacks.environment import Environment
 from stacks.findings import accept
 
 GLUE_VERSION: Final = "5.1"
@@ -121,7 +121,7 @@ class GlueJob(Construct):
         )
         self.job.node.add_dependency(role)
         if size.schedule:
-            self.start_at(size.schedule)
+            self._start_at(size.schedule)
         accept(
             self.job, "GL1", "The logs hold counts and names of routes; CloudWatch encrypts them by itself."
         )
@@ -145,17 +145,15 @@ class GlueJob(Construct):
                 metric_value=f"$.{member}.{name}",
             )
 
-    def start_at(self, schedule: str, what: str = "", parameters: Mapping[str, str] | None = None) -> None:
-        """Start the job by `schedule`, with `parameters` in place of its own; `what` tells triggers apart."""
-        arguments = {f"--{name}": value for name, value in (parameters or {}).items()}
+    def _start_at(self, schedule: str) -> None:
         trigger = glue.CfnTrigger(
             self,
-            f"{what.title()}Schedule",
-            name=f"{self.name}-{what}" if what else self.name,
+            "Schedule",
+            name=self.name,
             type="SCHEDULED",
             schedule=schedule,
             start_on_creation=True,
-            actions=[glue.CfnTrigger.ActionProperty(job_name=self.name, arguments=arguments or None)],
+            actions=[glue.CfnTrigger.ActionProperty(job_name=self.name)],
         )
         trigger.add_resource_dependency(self.job)
 

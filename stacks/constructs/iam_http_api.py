@@ -15,8 +15,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.service_role import allow
+from stacks.environment import Environment
 from stacks.findings import accept
 
 RATE_PER_S: Final = 50

@@ -10,10 +10,10 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
-from stacks.config import Environment
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
+from stacks.environment import Environment
 
 FOLDER = "ingest_errors"
 

@@ -10,8 +10,8 @@ from constructs import Construct
 
 from eventplane.ingest import RULE_SELECT
 from eventplane.topics import device_topic
-from stacks.config import PROJECT, Environment
 from stacks.constructs.rule_action import send_to
+from stacks.environment import PROJECT, Environment
 
 SQL_VERSION: Final = "2016-03-23"
 

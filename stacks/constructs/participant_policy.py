@@ -8,12 +8,12 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.contract import Channel, Participant, interest, subscription
-from stacks.config import Environment
 from stacks.constructs.client_tables import FILTER, allow_interest, allow_own_items, allow_subscriptions
-from stacks.constructs.contract_table import allow_read
+from stacks.constructs.contract_table import allow_read_contracts
 from stacks.constructs.customer_key import allow_key
 from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.service_role import allow
+from stacks.environment import Environment
 
 _READ = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes")
 _ITEMS = (
@@ -74,6 +74,6 @@ class ParticipantPolicy(Construct):
     ) -> Iterator[iam.PolicyStatement]:
         """Who asks reads the replies, and who shall give them: by contract, subscriptions and interest."""
         yield allow(read, replies)
-        yield allow_read(self, environment=environment)
+        yield allow_read_contracts(self, environment=environment)
         yield allow_subscriptions(self, environment=environment)
         yield allow_interest(self, environment=environment)

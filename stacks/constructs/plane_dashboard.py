@@ -9,13 +9,23 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.figure_watches import figure
-from stacks.constructs.watch import AUDIT_METRICS, audit_metric, function_metric, queue_metric, rule_metric
+from stacks.constructs.watch import (
+    AUDIT_METRICS,
+    audit_metric,
+    audits,
+    function_metric,
+    queue_metric,
+    rule_metric,
+)
+from stacks.environment import Environment
 
 _HALF: Final = 12
 _MINUTE: Final = Duration.minutes(1)
+
+_MOST_ALARMS: Final = 100
+"""CloudWatch refuses a dashboard with more of them in one widget."""
 
 # Figures of the functions, by the names in lambdas/common/metrics.py; a test compares them.
 _DELAYS: Final = ("UrgentDeliveryDelay", "DeliveryDelay")
@@ -53,15 +63,7 @@ class PlaneDashboard(Construct):
             "Dashboard",
             dashboard_name=environment.resource_name("plane"),
             widgets=[
-                [
-                    _widget(
-                        cloudwatch.AlarmStatusWidget(
-                            title="Alarms",
-                            alarms=[cast("cloudwatch.IAlarm", alarm) for alarm in alarms],
-                            width=2 * _HALF,
-                        )
-                    )
-                ],
+                *([each] for each in _states(alarms)),
                 [
                     _graph("Publishes by rule", (rule_metric(each, "TopicMatch") for each in rules)),
                     _graph(
@@ -98,7 +100,7 @@ class PlaneDashboard(Construct):
                 ],
                 [
                     _graph("Executions at once", _of(functions, "ConcurrentExecutions", "Maximum")),
-                    _graph("Audit", (audit_metric(environment, each) for each in AUDIT_METRICS)),
+                    _graph("Audit", _verdicts(environment)),
                 ],
                 [
                     _graph("Down to devices", (_total(downlinks, each) for each in _DOWN)),
@@ -107,6 +109,22 @@ class PlaneDashboard(Construct):
                 [_graph("What endpoints did with events", (_total(posters, each) for each in _HANDOVERS))],
             ],
         )
+
+
+def _states(alarms: Sequence[cloudwatch.Alarm]) -> Iterable[cloudwatch.IWidget]:
+    for first in range(0, len(alarms), _MOST_ALARMS):
+        some = alarms[first : first + _MOST_ALARMS]
+        yield _widget(
+            cloudwatch.AlarmStatusWidget(
+                title=f"Alarms {first + 1} to {first + len(some)}",
+                alarms=[cast("cloudwatch.IAlarm", alarm) for alarm in some],
+                width=2 * _HALF,
+            )
+        )
+
+
+def _verdicts(environment: Environment) -> Iterable[cloudwatch.Metric]:
+    return (audit_metric(environment, audit, each) for audit in audits(environment) for each in AUDIT_METRICS)
 
 
 def _delays(routers: Iterable[str]) -> Iterable[cloudwatch.Metric]:

@@ -11,14 +11,16 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
-from stacks.config import Environment, FunctionSize, PresenceSettings
 from stacks.constructs.durable_queue import allow_send, find_queue
 from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.function_assets import function_code
 from stacks.constructs.presence_rule import PresenceRule
 from stacks.constructs.presence_table import DUE_INDEX, NAME, allow_presence
 from stacks.constructs.python_function import PythonFunction
+from stacks.environment import Environment
+from stacks.function_size import FunctionSize
 from stacks.presence_stack import LIFECYCLE
+from stacks.scheduled_settings import PresenceSettings
 
 FOLDER = "presence"
 

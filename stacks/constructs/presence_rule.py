@@ -7,9 +7,9 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.presence import PRESENCE_TOPICS
-from stacks.config import PROJECT, Environment
 from stacks.constructs.ingest_rule import SQL_VERSION
 from stacks.constructs.rule_action import send_to
+from stacks.environment import PROJECT, Environment
 
 
 class PresenceRule(Construct):

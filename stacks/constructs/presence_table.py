@@ -10,8 +10,8 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.presence import TABLE
-from stacks.config import Environment
 from stacks.constructs.durable_table import allow_table, durable_table, number, text
+from stacks.environment import Environment
 
 NAME: Final = TABLE
 

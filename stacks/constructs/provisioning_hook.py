@@ -8,10 +8,11 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from eventplane.fleet_registry import TABLE
-from stacks.config import Environment, FunctionSize
 from stacks.constructs.fleet_registry import allow_registry
 from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
+from stacks.environment import Environment
+from stacks.function_size import FunctionSize
 
 FOLDER: Final = "provisioning_hook"
 

@@ -12,12 +12,12 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from stacks.config import Environment, FunctionSize
-from stacks.constructs.customer_key import allow_key
-from stacks.constructs.durable_queue import allow_delay
+from stacks.constructs.customer_key import allow_key, needs_key
 from stacks.constructs.function_assets import RUNTIME, architecture
-from stacks.constructs.service_role import service_role
+from stacks.constructs.service_role import allow, service_role
+from stacks.environment import Environment
 from stacks.findings import accept
+from stacks.function_size import FunctionSize
 from stacks.tracing_settings import TracingSettings
 
 
@@ -53,9 +53,12 @@ class PythonFunction(Construct):
             retention=environment.log_retention,
             removal_policy=environment.removal_policy,
         )
-        own = [*statements, *allow_key(environment)]
-        if source is not None:
-            own.append(allow_delay(environment=environment, queue=source))
+        own = [*statements]
+        if source is not None and environment.is_emulated:
+            # AWS asks for what the mapping is granted; the emulator asks for what was called.
+            own.append(allow(["sqs:ChangeMessageVisibilityBatch"], [source.queue_arn]))
+        if source is not None or needs_key(statements):
+            own += allow_key(environment)
         tracing = environment.tracing if draws_spans else None
         role = service_role(self, "Role", service="lambda", statements=own)
         log_group.grant_write(role)

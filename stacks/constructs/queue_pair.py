@@ -11,8 +11,8 @@ from eventplane.own_services import DOWNLINK, SUBSCRIBERS
 from eventplane.presence import MONITOR
 from eventplane.resource_names import channel_queue as channel_queue_name
 from eventplane.resource_names import dead_letter_queue, is_fifo
-from stacks.config import Environment
 from stacks.constructs.durable_queue import DurableQueue, find_queue
+from stacks.environment import Environment
 
 
 class QueuePair(Construct):

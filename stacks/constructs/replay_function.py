@@ -12,13 +12,13 @@ from constructs import Construct
 
 from eventplane.contract import Contract
 from eventplane.ledger import CONTRACTS, TAP
-from stacks.config import Environment
 from stacks.constructs import router_function
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.router_inputs import router_inputs
 from stacks.constructs.service_role import allow
+from stacks.environment import Environment
 
 REPLAY_FOLDER: Final = "replay"
 

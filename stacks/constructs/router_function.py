@@ -10,9 +10,10 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel
-from stacks.config import Environment, FunctionSize
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.router_inputs import router_inputs
+from stacks.environment import Environment
+from stacks.function_size import FunctionSize
 
 FOLDER = "router"
 

@@ -11,10 +11,10 @@ from constructs import Construct
 
 from eventplane.contract import Channel
 from eventplane.ledger import CONTRACTS, LEDGER
-from stacks.config import Environment
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.contract_inputs import Inputs, contract_inputs
 from stacks.constructs.durable_queue import allow_send
+from stacks.environment import Environment
 
 
 def router_inputs(

@@ -7,10 +7,10 @@ from aws_cdk import aws_iot as iot
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.customer_key import allow_key
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.service_role import service_role
+from stacks.environment import Environment
 
 
 def send_to(

@@ -1,4 +1,4 @@
-"""A role for one AWS service, with inline permissions only."""
+"""A role for one AWS service; no role brings a managed policy."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ def service_role(
     statements: Sequence[iam.PolicyStatement] = (),
     trust_conditions: Mapping[str, Mapping[str, str]] | None = None,
 ) -> iam.Role:
-    """A role that only `service` (`lambda`, `iot`, ...) may take, with exactly `statements`.
+    """A role that only `service` (`lambda`, `iot`, ...) may take, with `statements`.
 
-    They stand in the role itself, so that whatever uses the role never runs before it may.
+    They stand in the role itself, so that whatever uses the role never runs before it may. What the
+    CDK grants by itself, to read a queue, to write a log, to send traces, it puts into a policy beside it.
     """
     return iam.Role(
         scope,

@@ -12,7 +12,6 @@ from eventplane.contract import Contract
 from eventplane.contract.subscription import TABLE
 from eventplane.handover import HANDOVERS
 from eventplane.own_services import SUBSCRIBERS
-from stacks.config import PROJECT, Environment
 from stacks.constructs import webhook_secret
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.client_tables import allow_subscriptions
@@ -21,6 +20,7 @@ from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queue_pair import find_channel_dead_letters, find_channel_queue
 from stacks.constructs.webhook_function import WEBHOOK_FOLDER
+from stacks.environment import PROJECT, Environment
 
 SUBSCRIBERS_FOLDER: Final = "subscribers"
 
@@ -77,7 +77,7 @@ class SubscribersFunction(Construct):
             statements=[
                 allow_send(environment=environment, queues=[outbox, last_resort]),
                 allow_subscriptions(self, environment=environment),
-                webhook_secret.allow_read(self, environment=environment, participant=SUBSCRIBERS),
+                webhook_secret.allow_read_secret(self, environment=environment, participant=SUBSCRIBERS),
                 allow_folders(
                     self,
                     environment=environment,

@@ -10,7 +10,6 @@ from constructs import Construct
 
 from eventplane.contract import Contract, subscription
 from eventplane.downlink.table import TABLE
-from stacks.config import Environment
 from stacks.constructs import contract_table
 from stacks.constructs.client_tables import allow_subscriptions
 from stacks.constructs.desired_table import allow_desired
@@ -18,6 +17,7 @@ from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
+from stacks.environment import Environment
 
 FOLDER: Final = "uplink_interest"
 NAME: Final = "uplink-interest"
@@ -49,7 +49,7 @@ class UplinkInterest(Construct):
             size=environment.downlink.reconciler,
             source=None,
             statements=[
-                contract_table.allow_read(self, environment=environment),
+                contract_table.allow_read_contracts(self, environment=environment),
                 allow_subscriptions(self, environment=environment),
                 allow_desired(
                     self, environment=environment, actions=["dynamodb:GetItem", "dynamodb:PutItem"]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from stacks.config import PROJECT, Environment
 from stacks.constructs.durable_queue import DurableQueue
+from stacks.environment import PROJECT, Environment
 
 _MINUTE: Final = Duration.minutes(1)
 _FIVE_MINUTES: Final = Duration.minutes(5)
@@ -18,6 +18,11 @@ _DAY: Final = Duration.days(1)
 
 AUDIT_METRICS: Final = ("lost", "findings", "quarantined")
 """Totals of the delivery audit that are metrics, called as in its report; all of them should be 0."""
+
+AUDIT: Final = "audit"
+AUDIT_TODAY: Final = "audit-today"
+"""The audit of yesterday, and the one of the day so far. Their metrics are apart: the hourly verdicts on
+today would hide that nobody has audited yesterday."""
 
 COMPACTION_METRICS: Final = ("failed",)
 """Totals of the compaction that are metrics; they should be 0."""
@@ -27,7 +32,8 @@ COMPACTION_METRICS: Final = ("failed",)
 class Watch:
     """An alarm called `name` while `metric` is above `threshold` for `periods` of its periods.
 
-    `remedy` is what the alarm tells. Silence is good news unless `is_silence_bad`.
+    `remedy` is what the alarm tells. Silence is good news unless `is_silence_bad`; one that `is_least` is on
+    while the metric is below `threshold`.
     """
 
     name: str
@@ -36,6 +42,7 @@ class Watch:
     threshold: float = 0
     periods: int = 1
     is_silence_bad: bool = False
+    is_least: bool = False
 
 
 def of_queue(queue: DurableQueue) -> Iterator[Watch]:
@@ -53,7 +60,8 @@ def of_queue(queue: DurableQueue) -> Iterator[Watch]:
         metric=queue_metric(
             queue.dead_letters_name, "ApproximateNumberOfMessagesVisible", "Maximum", _MINUTE
         ),
-        remedy="Messages failed time and again. Find the cause, then redrive: they are kept for 14 days.",
+        remedy="Messages failed time and again. Find the cause, then redrive: they are kept for 14 days from "
+        "when they were first sent.",
     )
 
 
@@ -72,8 +80,21 @@ def of_function(name: str) -> Iterator[Watch]:
     )
 
 
+def of_schedule(name: str) -> Watch:
+    """Of the function called `name`, which is called every minute."""
+    return Watch(
+        name=f"{name}-calls",
+        metric=function_metric(name, "Invocations"),
+        threshold=1,
+        periods=3,
+        is_silence_bad=True,
+        is_least=True,
+        remedy="It should be called every minute and is not: see its schedules and the role that they have.",
+    )
+
+
 def of_rule(name: str) -> Iterator[Watch]:
-    """Of the IoT rule called `name`; what fails in an action is `of_ingest_errors`."""
+    """Of the IoT rule called `name`; what fails in an action comes to a queue that is watched."""
     remedies = {
         "RuleNotFound": "Devices publish to a rule that is gone: what they send is lost. Deploy it again.",
         "RuleMessageThrottled": "IoT Core's quota of rule evaluations is used up. Raise it.",
@@ -84,7 +105,7 @@ def of_rule(name: str) -> Iterator[Watch]:
 
 
 def of_ingest_errors(queue_name: str) -> Watch:
-    """A rule's action failed: the error action sent the payload to the queue called `queue_name`."""
+    """An ingest rule's action failed: the error action sent the payload to the queue called `queue_name`."""
     return Watch(
         name=f"{queue_name}-received",
         metric=queue_metric(queue_name, "NumberOfMessagesSent", "Sum", _FIVE_MINUTES),
@@ -93,14 +114,15 @@ def of_ingest_errors(queue_name: str) -> Watch:
 
 
 def of_audit(environment: Environment) -> Iterator[Watch]:
-    """Of the delivery audit's verdict on a day; that there is none is bad where it should start by itself."""
-    for name in ("findings", "quarantined"):
-        yield Watch(
-            name=environment.resource_name(f"audit-{name}"),
-            metric=audit_metric(environment, name),
-            is_silence_bad=environment.audit.schedule is not None,
-            remedy="The audit's report.json lists them; without one, look at the job's runs.",
-        )
+    """Of the delivery audit's verdicts; none on yesterday is bad where that audit should start by itself."""
+    for audit in audits(environment):
+        for name in ("findings", "quarantined"):
+            yield Watch(
+                name=environment.resource_name(f"{audit}-{name}"),
+                metric=audit_metric(environment, audit, name),
+                is_silence_bad=audit == AUDIT and environment.audit.schedule is not None,
+                remedy="The audit's report.json lists them; without one, look at the job's runs.",
+            )
 
 
 def of_compaction(environment: Environment) -> Iterator[Watch]:
@@ -147,14 +169,19 @@ def rule_metric(name: str, metric: str) -> cloudwatch.Metric:
     )
 
 
-def audit_namespace(environment: Environment) -> str:
-    """Where the audit's metrics stand."""
-    return f"{PROJECT}/{environment.name}/audit"
+def audits(environment: Environment) -> Sequence[str]:
+    """Which audits `environment` has."""
+    return (AUDIT,) if environment.audit_today is None else (AUDIT, AUDIT_TODAY)
 
 
-def audit_metric(environment: Environment, metric: str) -> cloudwatch.Metric:
+def audit_namespace(environment: Environment, audit: str) -> str:
+    """Where the metrics of `audit` stand."""
+    return f"{PROJECT}/{environment.name}/{audit}"
+
+
+def audit_metric(environment: Environment, audit: str, metric: str) -> cloudwatch.Metric:
     """One of `AUDIT_METRICS`, of a day."""
-    return _total(audit_namespace(environment), metric)
+    return _total(audit_namespace(environment, audit), metric)
 
 
 def compaction_namespace(environment: Environment) -> str:

@@ -11,12 +11,12 @@ from constructs import Construct
 
 from eventplane.contract import Channel
 from eventplane.handover import HANDOVERS
-from stacks.config import Environment
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queue_pair import find_channel_dead_letters
-from stacks.constructs.webhook_secret import allow_read, secret_name
+from stacks.constructs.webhook_secret import allow_read_secret, secret_name
+from stacks.environment import Environment
 
 WEBHOOK_FOLDER: Final = "webhook"
 
@@ -55,7 +55,7 @@ class WebhookFunction(Construct):
             source=inbox_queue,
             statements=[
                 allow_send(environment=environment, queues=[outbox_queue, last_resort]),
-                allow_read(self, environment=environment, participant=participant),
+                allow_read_secret(self, environment=environment, participant=participant),
                 allow_folders(
                     self,
                     environment=environment,

@@ -10,8 +10,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-from stacks.config import Environment
 from stacks.constructs.service_role import allow
+from stacks.environment import Environment
 from stacks.findings import accept
 
 _KEY_CHARACTERS: Final = 64
@@ -47,7 +47,7 @@ def secret_name(environment: Environment, participant: str) -> str:
     return environment.resource_name(f"{participant}-webhook")
 
 
-def allow_read(scope: Construct, *, environment: Environment, participant: str) -> iam.PolicyStatement:
+def allow_read_secret(scope: Construct, *, environment: Environment, participant: str) -> iam.PolicyStatement:
     """A statement for a role that may read the keys of the webhook of `participant`."""
     arn = Stack.of(scope).format_arn(
         service="secretsmanager",

@@ -11,7 +11,8 @@ import aws_cdk as cdk
 
 from eventplane.contract import Contract
 from stacks.application import build
-from stacks.config import Environment, environment
+from stacks.config import environment
+from stacks.environment import Environment
 
 NO_BUNDLING = {"aws:cdk:bundling-stacks": []}
 
@@ -72,6 +73,17 @@ def statements(resource: Resource) -> Iterator[dict[str, Any]]:
     for document in documents:
         if document:
             yield from document["Statement"]
+
+
+def granted(templates: Templates, role: Resource) -> dict[str, list[str]]:
+    """What a role may do, and to what, by its own policies and those attached to it."""
+    attached = [each for each in templates.of("AWS::IAM::Policy") if {"Ref": role.id} in each.find("Roles")]
+    found: dict[str, list[str]] = {}
+    for holder in (role, *(each for each in attached if each.stack == role.stack)):
+        for statement in statements(holder):
+            for action in words(statement["Action"]) if "Resource" in statement else []:
+                found.setdefault(action, []).extend(words(statement["Resource"]))
+    return found
 
 
 def words(value: Any) -> list[str]:

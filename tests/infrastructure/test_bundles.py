@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import runpy
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -19,6 +20,7 @@ from lambdas.presence.watch import Limits
 from stacks import bundling
 from stacks.application import build
 from stacks.config import environment
+from stacks.constructs import function_assets
 from stacks.constructs.function_assets import LOCK
 from tests.infrastructure.templates import Resource
 
@@ -259,6 +261,19 @@ def test_the_router_checks_payloads_with_the_layer_of_this_machine(tmp_path: Pat
     )
     assert started.returncode == 0, started.stderr
     assert started.stdout == "payload_invalid $: 'x' is not of type 'integer' (schema https://a.example/1)\n"
+
+
+def test_dependencies_that_cannot_be_installed_are_told_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(f"nowhere==1.0 --hash=sha256:{64 * '0'}\n")
+    monkeypatch.setattr(function_assets, "LOCK", lock)
+    monkeypatch.setattr(bundling, "CACHE", tmp_path / "cache")
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(bundling.ROOT / "app.py"))
+    assert str(ended.value).startswith("requirements.txt could not be installed; check the network")
 
 
 def test_two_syntheses_at_once_share_one_installation(

@@ -14,12 +14,8 @@ from eventplane.presence import BUCKETS
 from glue_jobs.delivery_audit.window import LATE_DAYS
 from stacks.archive_settings import LEAST_RAW_DAYS
 from stacks.bundling import ROOT
-from stacks.config import (
-    ENVIRONMENTS,
-    EnvironmentSettingError,
-    UnknownEnvironmentError,
-    environment,
-)
+from stacks.config import ENVIRONMENTS, UnknownEnvironmentError, environment
+from stacks.setting_error import EnvironmentSettingError
 
 
 def test_an_unknown_environment_is_told_the_known_ones() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -80,6 +81,22 @@ def test_every_function_and_rule_has_its_alarms(templates: Templates) -> None:
         errors = json.dumps(rule.find("TopicRulePayload", "ErrorAction"))
         assert any(errors.count(name) == 1 for name in DEAD_ENDS)
     assert any(metric == "NumberOfMessagesSent" and "ingest-errors" in name for metric, name in found)
+
+
+def test_somebody_is_told_when_a_function_with_a_schedule_is_not_called(
+    templates: Templates, local: Templates
+) -> None:
+    called = {
+        each.find("Target", "Arn")["Fn::GetAtt"][0] for each in templates.of("AWS::Scheduler::Schedule")
+    }
+    names = {each.find("FunctionName") for each in templates.of("AWS::Lambda::Function") if each.id in called}
+    found = {name: each for (metric, name), each in alarms(templates).items() if metric == "Invocations"}
+    assert names
+    assert set(found) == (set() if templates is local else names)
+    for alarm in found.values():
+        assert (alarm.find("Statistic"), alarm.find("Threshold")) == ("Sum", 1)
+        assert alarm.find("ComparisonOperator") == "LessThanThreshold"
+        assert alarm.find("TreatMissingData") == "breaching"
 
 
 def test_no_alarm_watches_what_is_not_there(templates: Templates) -> None:
@@ -166,13 +183,31 @@ def test_no_verdict_is_no_good_news_where_the_audit_starts_by_itself(
     assert local.of("AWS::Glue::Trigger") == []
 
 
-def test_production_also_audits_the_day_so_far(prod: Templates) -> None:
-    found = {each.find("Name"): each for each in prod.of("AWS::Glue::Trigger")}
-    assert found["eventplane-prod-delivery-audit"].find("Schedule") == "cron(30 2 * * ? *)"
-    today = found["eventplane-prod-delivery-audit-today"]
-    assert today.find("Schedule") == "cron(10 1-23 * * ? *)"
-    (action,) = today.find("Actions")
-    assert (action["JobName"], action["Arguments"]) == ("eventplane-prod-delivery-audit", {"--DATE": "today"})
+def test_production_also_audits_the_day_so_far_by_a_job_of_its_own(prod: Templates) -> None:
+    started = {
+        trigger.find("Actions")[0]["JobName"]: trigger.find("Schedule")
+        for trigger in prod.of("AWS::Glue::Trigger")
+    }
+    assert started["eventplane-prod-delivery-audit"] == "cron(30 2 * * ? *)"
+    assert started["eventplane-prod-audit-today"] == "cron(10 1-23 * * ? *)"
+    days = {each.find("Name"): each.find("DefaultArguments", "--DATE") for each in prod.of("AWS::Glue::Job")}
+    assert days["eventplane-prod-delivery-audit"] == "yesterday"
+    assert days["eventplane-prod-audit-today"] == "today"
+
+
+def test_the_verdicts_on_today_do_not_hide_that_yesterday_has_none(prod: Templates) -> None:
+    logs = {each.id: each.find("LogGroupName") for each in prod.of("AWS::Logs::LogGroup")}
+    fed_by: dict[str, set[str]] = {}
+    for each in prod.of("AWS::Logs::MetricFilter"):
+        (transformation,) = each.find("MetricTransformations")
+        group = logs[each.find("LogGroupName")["Ref"]]
+        fed_by.setdefault(transformation["MetricNamespace"], set()).add(group)
+    assert fed_by["eventplane/prod/audit"] == {"/aws-glue/jobs/eventplane-prod-delivery-audit/output"}
+    assert fed_by["eventplane/prod/audit-today"] == {"/aws-glue/jobs/eventplane-prod-audit-today/output"}
+    silence = {each.find("AlarmName"): each.find("TreatMissingData") for each in prod.of(ALARM)}
+    for name in ("findings", "quarantined"):
+        assert silence[f"eventplane-prod-audit-{name}"] == "breaching"
+        assert silence[f"eventplane-prod-audit-today-{name}"] == "notBreaching"
 
 
 def test_one_dashboard_shows_every_queue_and_function(templates: Templates) -> None:
@@ -181,6 +216,17 @@ def test_one_dashboard_shows_every_queue_and_function(templates: Templates) -> N
     for type, name in (("AWS::SQS::Queue", "QueueName"), ("AWS::Lambda::Function", "FunctionName")):
         for each in templates.of(type):
             assert each.find(name) in body or each.find(name).endswith("-replies")
+
+
+def test_the_dashboard_shows_every_alarm_in_widgets_that_cloudwatch_takes(templates: Templates) -> None:
+    (dashboard,) = templates.of("AWS::CloudWatch::Dashboard")
+    parts = dashboard.find("DashboardBody")["Fn::Join"][1]
+    body = json.loads(
+        "".join(each if isinstance(each, str) else next(iter(each.values()))[0] for each in parts)
+    )
+    shown = [each["properties"]["alarms"] for each in body["widgets"] if each["type"] == "alarm"]
+    assert all(1 <= len(each) <= 100 for each in shown)
+    assert sorted(chain.from_iterable(shown)) == sorted(each.id for each in templates.of(ALARM))
 
 
 def test_the_dashboard_shows_figures_that_functions_write(templates: Templates) -> None:

@@ -70,6 +70,22 @@ def test_every_bucket_is_swept_once_a_minute_by_one_schedule(templates: Template
     assert set(may) == {"lambda:InvokeFunction"}
 
 
+def test_a_call_of_a_schedule_that_fails_is_not_repeated(templates: Templates) -> None:
+    called = {
+        each.find("Target", "Arn")["Fn::GetAtt"][0] for each in templates.of("AWS::Scheduler::Schedule")
+    }
+    configured = {
+        each.find("FunctionName")["Ref"]: (
+            each.find("MaximumRetryAttempts"),
+            each.find("MaximumEventAgeInSeconds"),
+        )
+        for each in templates.of("AWS::Lambda::EventInvokeConfig")
+    }
+    assert configured == dict.fromkeys(called, (0, 60))
+    targets = [each.find("Target") for each in templates.of("AWS::Scheduler::Schedule")]
+    assert {each["RetryPolicy"]["MaximumRetryAttempts"] for each in targets} == {0}
+
+
 def test_nobody_but_a_run_on_one_machine_has_to_sweep_by_hand(templates: Templates, local: Templates) -> None:
     states = {each.find("State") for each in templates.of("AWS::Scheduler::Schedule")}
     assert states == {"DISABLED" if templates is local else "ENABLED"}

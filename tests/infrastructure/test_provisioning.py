@@ -116,7 +116,6 @@ def test_the_hook_may_use_the_registry_and_nothing_else(prod: Templates) -> None
 def test_the_keeper_may_retire_certificates_and_nothing_else(prod: Templates) -> None:
     assert granted(prod, "KeeperRole") == REGISTRY | {
         ("sqs:SendMessage", "eventplane-prod-connections"),
-        ("sqs:ChangeMessageVisibility", "eventplane-prod-connections"),
         ("iot:UpdateCertificate", "cert/*"),
         ("iot:DetachThingPrincipal", "thing/*"),
         ("iot:DetachThingPrincipal", "cert/*"),

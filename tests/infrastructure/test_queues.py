@@ -9,8 +9,8 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind, compile_contract
-from stacks.config import VISIBILITY_FACTOR
-from tests.infrastructure.templates import Resource, Templates
+from stacks.function_size import VISIBILITY_FACTOR
+from tests.infrastructure.templates import Resource, Templates, statements, words
 
 QUEUE = "AWS::SQS::Queue"
 MAPPING = "AWS::Lambda::EventSourceMapping"
@@ -200,6 +200,31 @@ def test_a_retired_service_keeps_its_queues_and_nobody_may_write_its_inbox(
     assert "router-family-app" in json.dumps(retired.documents["routing"])
     assert retired.outputs("routing")["RetiredParticipants"] == "family-app"
     assert "RetiredParticipants" not in dev.outputs("routing")
+
+
+def test_with_a_retired_downlink_nobody_writes_the_inbox_of_devices(
+    dev: Templates, document: dict[str, Any]
+) -> None:
+    document["participants"]["downlink"]["retired"] = True
+    for name in [name for name, each in document["routes"].items() if "device.inbox" in each["to"]]:
+        del document["routes"][name]
+    del document["routes"]["answers-to-downlink"]
+    retired = Templates("dev", compile_contract(document, "test"))
+    assert set(queues(retired)) == set(queues(dev))
+    writers = {
+        each.id
+        for each in retired.of("AWS::IAM::Role", "AWS::IAM::Policy")
+        for statement in statements(each)
+        if "sqs:SendMessage" in words(statement["Action"])
+        and any(':eventplane-dev-device-inbox"' in each for each in words(statement["Resource"]))
+    }
+    # Its own reader, which sends itself the rest of what is for all devices.
+    assert [each.startswith("DownlinkDesiredRole") for each in writers] == [True]
+    # What lies there is still brought down.
+    assert "eventplane-dev-device-inbox" in {
+        source(each, retired).find("QueueName") for each in retired.of(MAPPING)
+    }
+    assert retired.outputs("routing")["RetiredParticipants"] == "device,downlink"
 
 
 def test_a_participant_can_leave_because_no_stack_imports_from_another(templates: Templates) -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from contract import load_contract
-from stacks.config import EnvironmentSettingError, environment
+from stacks.config import environment
+from stacks.setting_error import EnvironmentSettingError
 from stacks.tracing_settings import TracingSettings
 from tests.infrastructure.templates import Resource, Templates
 

@@ -12,7 +12,8 @@ import pytest
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
 from eventplane.webhook_url import url_problem
-from stacks.config import ENVIRONMENTS, EnvironmentSettingError, environment
+from stacks.config import ENVIRONMENTS, environment
+from stacks.setting_error import EnvironmentSettingError
 from tests.infrastructure.templates import Resource, Templates, statements, words
 
 URL = "https://events.alarm-centre.example/v1?site=7"

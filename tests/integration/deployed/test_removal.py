@@ -56,7 +56,7 @@ def test_a_participant_that_was_never_retired_stays(
     emulator: CloudEndpoint, outputs: Mapping[str, str], plan: Plan
 ) -> None:
     deployment = Deployment(emulator.client("cloudformation"), emulator.client("sqs"))
-    with pytest.raises(RemovalError, match="put it back with `retired: true`") as caught:
+    with pytest.raises(RemovalError, match="with `retired: true` on its participant") as caught:
         check_removals(deployment, plan(load_contract()))
     assert [each.split(":")[0] for each in caught.value.problems] == [
         f"night-watch-{box}{dead}.fifo" for box in ("inbox", "outbox") for dead in ("-dlq", "")

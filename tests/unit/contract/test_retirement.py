@@ -38,6 +38,27 @@ def test_a_contract_without_it_reads_as_before() -> None:
     assert b"retired" not in load_contract().canonical
 
 
+def test_without_what_brings_events_down_no_route_leads_there(document: dict[str, Any]) -> None:
+    down = compile_contract(document, "before").device.inbox.address
+    participants, routes = document["participants"], document["routes"]
+    participants["downlink"]["retired"] = True
+    del routes["answers-to-downlink"]
+    led_down = [name for name, each in routes.items() if each["to"] == down]
+    with pytest.raises(ContractError) as caught:
+        compile_contract(document, "test")
+    assert {each.path for each in caught.value.problems} == {f"routes.{name}.to" for name in led_down}
+    assert {each.message for each in caught.value.problems} == {
+        "'downlink', which brings events there, is retired"
+    }
+    for name in led_down:
+        del routes[name]
+    asker = next(name for name, each in participants.items() if each["kind"] == "device_service")
+    participants[asker]["asks"] = ["org.example.help.v1"]
+    after = compile_contract(document, "after")
+    assert f"replies-to-{asker}" in {each.name for each in after.routes}
+    assert down not in {each.destination for each in after.routes}
+
+
 @pytest.mark.parametrize(
     ("participant", "path"),
     [

@@ -1,0 +1,146 @@
+"""What an environment decides: everything that may differ between two deployments of the plane."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_logs as logs
+
+from eventplane import resource_names
+from eventplane.webhook_url import url_problem
+from stacks.archive_settings import JobSize, Retention
+from stacks.function_size import FunctionSize
+from stacks.scheduled_settings import DownlinkSettings, PresenceSettings
+from stacks.setting_error import EnvironmentSettingError
+from stacks.tracing_settings import TracingSettings
+
+PROJECT: Final = resource_names.PROJECT
+"""What all names of resources start with."""
+
+WEBHOOK_TIMEOUT_S: Final = 60
+"""Least timeout of a webhook function, seconds: the longest attempt that a contract may ask for (30), and
+what has to be done after it at its slowest (18)."""
+
+_NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
+_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
+
+# It has work only when something fails, and then much of it at once.
+_INGEST_ERRORS = FunctionSize(
+    memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=5
+)
+
+# One order a batch, and two functions in all: a replay of a day must not crowd out what is new. The longest
+# that Lambda allows, as a file of the tap can hold half a million events.
+_REPLAY = FunctionSize(memory_mib=1_024, timeout_s=900, batch_size=1, batch_window_s=0, max_concurrency=2)
+
+# People and starting programs call it; nobody waits in a queue for it.
+_SUBSCRIPTIONS_API = FunctionSize(
+    memory_mib=512, timeout_s=20, batch_size=1, batch_window_s=0, max_concurrency=2
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """One deployment of the plane.
+
+    Args:
+        name: stands in every resource's name.
+        account, region: where it may be deployed; None means wherever the credentials lead.
+        is_emulated: the cloud is an emulator: it speaks plain HTTP, so that queues and buckets cannot refuse
+            it, and it has no roles for the CDK to assume.
+        removal_policy: what becomes of stateful resources that leave their stack.
+        log_retention: how long logs are kept.
+        router, urgent_router, archive_writer, ingest_errors, replay, subscriptions_api, webhook: how the
+            functions run; `urgent_router` is the one behind the devices' urgent lane, and `replay` bounds the
+            pace at which events are sent again.
+        contract_refresh_s: seconds after which a router looks for a newly published contract.
+        webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
+        presence: when something is said of a device, and how the functions run that do.
+        downlink: how the functions run that bring events to devices.
+        inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
+        audit, compaction, erasure: how the Glue jobs run.
+        audit_today: when the day so far is audited besides, as AWS Glue writes it; None means never.
+        retention: how long the archive keeps what.
+        customer_key: ARN of the AWS KMS key for queues, archive and alarms. It costs about $1 a month and
+            $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with keys of its own, for
+            nothing. Only with it the customer can see who decrypts, and take it back.
+        alarm_emails: who is told of alarms; others may subscribe to the topic.
+        urgent_age_alarm_s, age_alarm_s: how old an urgent, or another, message may become in a queue before
+            somebody is told.
+        certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
+        tracing: where the functions tell the spans of events to (docs/tracing.md); None: nowhere.
+    """
+
+    name: str
+    account: str | None = None
+    region: str | None = None
+    is_emulated: bool = False
+    removal_policy: RemovalPolicy
+    log_retention: logs.RetentionDays
+    router: FunctionSize
+    urgent_router: FunctionSize
+    archive_writer: FunctionSize
+    ingest_errors: FunctionSize = _INGEST_ERRORS
+    replay: FunctionSize = _REPLAY
+    subscriptions_api: FunctionSize = _SUBSCRIPTIONS_API
+    webhook: FunctionSize
+    webhook_urls: Mapping[str, str] = field(default_factory=dict)
+    contract_refresh_s: int = 30
+    presence: PresenceSettings
+    downlink: DownlinkSettings
+    inbox_visibility_s: int
+    audit: JobSize
+    audit_today: str | None = None
+    compaction: JobSize
+    erasure: JobSize
+    retention: Retention
+    customer_key: str | None = None
+    alarm_emails: tuple[str, ...] = ()
+    urgent_age_alarm_s: int = 60
+    age_alarm_s: int = 900
+    certificate_grace_s: int = 900
+    tracing: TracingSettings | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise EnvironmentSettingError(
+                "name", f"is {self.name!r}, not up to 12 lower-case letters and digits"
+            )
+        if self.contract_refresh_s < 1:
+            raise EnvironmentSettingError(
+                "contract_refresh_s", f"is {self.contract_refresh_s}, not 1 or more"
+            )
+        if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
+            raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
+        for participant, url in self.webhook_urls.items():
+            if problem := url_problem(url, is_emulated=self.is_emulated):
+                raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
+        if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
+            raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
+        if not 0 <= self.certificate_grace_s <= 900:
+            # It is a message's delay (Amazon SQS quotas).
+            raise EnvironmentSettingError(
+                "certificate_grace_s", f"is {self.certificate_grace_s}, not within 0 to 900"
+            )
+
+    def webhook_url(self, participant: str) -> str:
+        """Where the events of `participant` go. Raises `EnvironmentSettingError`."""
+        if participant not in self.webhook_urls:
+            raise EnvironmentSettingError(
+                f"webhook_urls of {self.name}",
+                f"has no URL for {participant}, whose inbox is a webhook in the contract",
+            )
+        return self.webhook_urls[participant]
+
+    @property
+    def keeps_data(self) -> bool:
+        """Whether its stateful resources outlive their stack."""
+        return self.removal_policy is not RemovalPolicy.DESTROY
+
+    def resource_name(self, suffix: str) -> str:
+        """What a resource is called in this environment, by the convention that all stacks share."""
+        return resource_names.resource_name(self.name, suffix)

@@ -1,0 +1,56 @@
+"""How one function runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from aws_cdk import Duration
+
+from stacks.setting_error import EnvironmentSettingError
+
+VISIBILITY_FACTOR: Final = 6
+"""A source queue hides a message for at least so many function timeouts (AWS Lambda guide for SQS)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionSize:
+    """How one function runs: memory in MiB, timeout and batching window in seconds, messages a batch.
+
+    `max_concurrency` bounds the batches of one source queue that are worked on at a time.
+    `reserved_concurrency` keeps so many of the account's executions free for this function alone.
+    """
+
+    memory_mib: int
+    timeout_s: int
+    batch_size: int
+    batch_window_s: int
+    max_concurrency: int
+    reserved_concurrency: int | None = None
+
+    def __post_init__(self) -> None:
+        # Bounds of AWS Lambda and of its event source mappings for SQS.
+        self._check("memory_mib", 128, 10_240)
+        self._check("timeout_s", 1, 900)
+        self._check("batch_size", 1, 10_000)
+        self._check("batch_window_s", 0, 300)
+        self._check("max_concurrency", 2, 1_000)
+        if self.batch_size > 10 and self.batch_window_s < 1:
+            raise EnvironmentSettingError("batch_window_s", "must be 1 or more with a batch_size beyond 10")
+        if self.reserved_concurrency is not None and self.reserved_concurrency < self.max_concurrency:
+            # Lambda would throttle what the mapping sends, and every throttled message spends a receive.
+            raise EnvironmentSettingError("reserved_concurrency", "must not be below max_concurrency")
+
+    def _check(self, setting: str, low: int, high: int) -> None:
+        value = getattr(self, setting)
+        if not low <= value <= high:
+            raise EnvironmentSettingError(setting, f"is {value}, not within {low} to {high}")
+
+    @property
+    def timeout(self) -> Duration:
+        return Duration.seconds(self.timeout_s)
+
+    @property
+    def visibility(self) -> Duration:
+        """How long the source queue hides a message that this function works on."""
+        return Duration.seconds(VISIBILITY_FACTOR * self.timeout_s + self.batch_window_s)

@@ -1,0 +1,95 @@
+"""What looks at all devices every minute: when it says something, and how its functions share the devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from eventplane.presence import BUCKETS
+from stacks.function_size import FunctionSize
+from stacks.setting_error import EnvironmentSettingError
+
+_DAY_S: Final = 86_400
+
+
+def _shares(number: int) -> list[list[int]]:
+    """The buckets of the devices, dealt out to `number` functions."""
+    return [list(range(first, BUCKETS, number)) for first in range(number)]
+
+
+def _check_scheduled(setting: str, number: int, size: FunctionSize) -> None:
+    """`number` functions of `size` that share the devices and are called every minute."""
+    if not 1 <= number <= BUCKETS:
+        raise EnvironmentSettingError(setting, f"is {number}, not within 1 to {BUCKETS}")
+    if not 20 <= size.timeout_s <= 60:
+        raise EnvironmentSettingError(
+            setting.removesuffix("s"),
+            "must have 20 s or more to end in time, and at most the minute to the next call",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresenceSettings:
+    """When something is said of a device. Seconds, but for `quiet_after_heartbeats`, which counts intervals.
+
+    Args:
+        disconnected_after_s: a device that reconnects within it was never away.
+        connected_after_s: a device is back when it stayed for so long.
+        quiet_after_heartbeats: without a heartbeat for so many of its intervals, a connected device is quiet.
+        oldest_urgent_s, oldest_normal_s: so long an event may wait on a connected device.
+        sweepers: functions that share the devices; each sweeps once a minute.
+        is_scheduled: otherwise nobody sweeps but who calls the function. A run on one machine does, so that
+            what it expects does not depend on the minute in which it began.
+        recorder: how the functions run that take down what is said of devices.
+        sweeper: how the sweepers run; no queue feeds them.
+    """
+
+    disconnected_after_s: int
+    connected_after_s: int
+    quiet_after_heartbeats: float
+    oldest_urgent_s: int
+    oldest_normal_s: int
+    sweepers: int
+    is_scheduled: bool = True
+    recorder: FunctionSize
+    sweeper: FunctionSize
+
+    def __post_init__(self) -> None:
+        for limit in ("disconnected_after_s", "connected_after_s", "oldest_urgent_s", "oldest_normal_s"):
+            if not 0 < getattr(self, limit) <= _DAY_S:
+                raise EnvironmentSettingError(limit, f"is {getattr(self, limit)}, not within 1 to {_DAY_S}")
+        if not self.quiet_after_heartbeats > 1:
+            raise EnvironmentSettingError(
+                "quiet_after_heartbeats", "must be more than 1: a heartbeat may be a little late"
+            )
+        _check_scheduled("sweepers", self.sweepers, self.sweeper)
+
+    @property
+    def shares(self) -> list[list[int]]:
+        """The buckets of each sweeper."""
+        return _shares(self.sweepers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DownlinkSettings:
+    """How the functions run that bring events to devices.
+
+    Args:
+        reader: of a queue: what shall go down, what devices answer, what is due again.
+        reconcilers: functions that share the devices; each looks once a minute at what is due.
+        reconciler: how they run; no queue feeds them.
+        is_scheduled: otherwise nobody reconciles but who calls the function (see `PresenceSettings`).
+    """
+
+    reader: FunctionSize
+    reconcilers: int
+    reconciler: FunctionSize
+    is_scheduled: bool = True
+
+    def __post_init__(self) -> None:
+        _check_scheduled("reconcilers", self.reconcilers, self.reconciler)
+
+    @property
+    def shares(self) -> list[list[int]]:
+        """The buckets of each reconciler."""
+        return _shares(self.reconcilers)

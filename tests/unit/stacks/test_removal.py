@@ -1,0 +1,51 @@
+"""Which queues may leave with a deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from stacks.deployment import Deployment, PlannedStack
+from stacks.removal import LeavingQueue, RemovalError, check_removals, leaving_queues
+
+MESSAGING = "eventplane-dev-messaging"
+PLANNED = [PlannedStack(each, None, frozenset()) for each in (MESSAGING, "eventplane-dev-routing")]
+
+
+class Deployed(Deployment):
+    """Queues of the messaging stack, by their names without the environment, with how much is in each."""
+
+    def __init__(self, messages: dict[str, int], retired: Iterable[str] = ()) -> None:
+        self._messages = messages
+        self._retired = list(retired)
+
+    def queue_urls(self, stack: str) -> Iterator[str]:
+        if stack == MESSAGING:
+            yield from (f"https://sqs/1/eventplane-dev-{name}" for name in self._messages)
+
+    def retired(self, stack: str) -> list[str]:
+        return self._retired if stack.endswith("-routing") else []
+
+    def messages(self, queue_url: str) -> int:
+        return self._messages[queue_url.removeprefix("https://sqs/1/eventplane-dev-")]
+
+
+@pytest.mark.parametrize("box", ["inbox", "inbox-dlq", "outbox.fifo", "outbox-dlq.fifo", "replies"])
+def test_a_box_of_who_was_never_retired_may_still_be_written(box: str) -> None:
+    name = f"carers-{box}"
+    assert list(leaving_queues(Deployed({name: 0}), PLANNED)) == [LeavingQueue(name, 0, is_written=True)]
+    with pytest.raises(RemovalError, match=f"{name}: routers may still write to it; .* `retired: true`"):
+        check_removals(Deployed({name: 0}), PLANNED)
+
+
+@pytest.mark.parametrize("name", ["carers-inbox", "carers-replies", "device-inbox", "device-inbox-dlq"])
+def test_a_box_of_who_was_retired_leaves_when_it_is_empty(name: str) -> None:
+    retired = ["carers", "device", "downlink"]
+    check_removals(Deployed({name: 0}, retired), PLANNED)
+    with pytest.raises(RemovalError, match=r"2 message\(s\) are left"):
+        check_removals(Deployed({name: 2}, retired), PLANNED)
+
+
+def test_the_planes_own_queues_leave_when_they_are_empty() -> None:
+    check_removals(Deployed({"tap": 0, "downlink-work-dlq": 0}), PLANNED)
