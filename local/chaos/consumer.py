@@ -25,6 +25,10 @@ _BATCH = 10
 _LONG_POLL_S = 1
 _PAUSE_S = 1
 
+_READERS = 4
+"""Of each service. An emulated queue answers the slower the more it holds, so a single reader that has once
+fallen behind the routers never catches up."""
+
 
 def read(sqs: Any, url: str, writer: ArrivalWriter) -> None:
     """Read one queue for ever, also past calls that fail: a cloud that is slow is no end of a service."""
@@ -48,18 +52,19 @@ def _read_batch(sqs: Any, url: str, writer: ArrivalWriter) -> None:
 
 
 def main() -> None:
-    """A thread a service. What else ends one ends the process: `local.chaos.restarter` starts it again."""
+    """Readers for each service. What else ends one, ends all: `local.chaos.restarter` starts it again."""
     folder = Path(sys.argv[1])
     for argument in sys.argv[2:]:
         service, _, url = argument.partition("=")
         writer = ArrivalWriter(folder / f"{service}.jsonl")
-        threading.Thread(target=_read_or_end, args=(url, writer), name=service, daemon=True).start()
+        for _ in range(_READERS):
+            threading.Thread(target=_read_or_end, args=(url, writer), name=service, daemon=True).start()
     threading.Event().wait()
 
 
 def _read_or_end(url: str, writer: ArrivalWriter) -> None:
     try:
-        read(boto3.client("sqs"), url, writer)
+        read(boto3.Session().client("sqs"), url, writer)  # the default session is no thread's
     finally:
         os._exit(1)
 
