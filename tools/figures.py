@@ -1,4 +1,4 @@
-"""Writes docs/figures.md and its plots from every result under build/; `--check` only compares.
+"""Writes docs/figures.md, its plots and the README's table from the results under build/; `--check` compares.
 
 What was measured is kept in docs/figures.json, one entry a result file: a run replaces its own entry, and
 the page can be made again without the run.
@@ -7,6 +7,7 @@ the page can be made again without the run.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tools.bars import Bar, chart  # noqa: E402 - after the path it needs
+from tools import chosen_figures  # noqa: E402 - after the path it needs
+from tools.bars import Bar, chart  # noqa: E402
 
 Result = Mapping[str, Any]
 Results = dict[str, Result]
@@ -24,7 +26,10 @@ BUILD = ROOT / "build"
 KEPT = ROOT / "docs" / "figures.json"
 PAGE = ROOT / "docs" / "figures.md"
 PLOTS = ROOT / "docs" / "figures"
+README = ROOT / "README.md"
 FOLDERS = ("bench", "chaos")
+
+_CHOSEN = re.compile(r"(<!-- figures -->\n).*?(<!-- end -->)", re.DOTALL)
 
 HEAD = """\
 # Figures
@@ -51,7 +56,11 @@ def main() -> int:
     if "--check" not in sys.argv:
         results |= collect(BUILD)
         KEPT.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
-    wanted = {PAGE: page(results), **{PLOTS / f"{name}.svg": svg for name, svg in plots(results).items()}}
+    wanted = {
+        PAGE: page(results),
+        README: chosen(README.read_text(), results),
+        **{PLOTS / f"{name}.svg": svg for name, svg in plots(results).items()},
+    }
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv:
         for path in stale:
@@ -88,6 +97,12 @@ def page(results: Results) -> str:
     for name, result in sorted(results.items()):
         parts += [f"## {name}\n", _origin(result), _figures(result["figures"])]
     return "\n".join(parts)
+
+
+def chosen(text: str, results: Results) -> str:
+    """`text` with the table of the few figures between its marks."""
+    table = _table(["tried", "seen", "by"], chosen_figures.rows(results))
+    return _CHOSEN.sub(lambda found: f"{found[1]}{table}{found[2]}", text)
 
 
 def plots(results: Results) -> dict[str, str]:

@@ -9,7 +9,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import interest
 from benchmarks.conversation import runs
 from benchmarks.results import Figure, write
 from contract import load_contract
@@ -34,9 +33,6 @@ def main() -> None:
         found = runs.on_the_device(supervisor, _folder(name, "device"), options.requests)
         if options.across:
             found += _across(supervisor, Path(name), options.across)
-    if interest.DATA.is_dir():
-        # What conversations cost the line is little beside what interest spares it.
-        found += interest.figures(interest.DATA)
     command = f"python -m benchmarks.conversation --requests {options.requests} --across {options.across}"
     write("conversation", found, command, "wall clock")
 

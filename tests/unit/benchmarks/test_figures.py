@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tools.bars import Bar, chart
-from tools.figures import collect, page, plots
+from tools.figures import chosen, collect, page, plots
 
 FIGURE = {"name": "lost", "value": 0.0, "unit": "events", "aim": 0.0, "met": True, "note": "a|b"}
 RESULT = {"figures": [FIGURE], "machine": "m", "date": "2026-01-02T00:00:00+00:00", "command": "make chaos"}
@@ -59,3 +59,15 @@ def test_recoveries_and_alarms_are_drawn() -> None:
 def test_a_chart_of_nothing_and_of_zeros_can_be_drawn(logarithmic: bool) -> None:
     assert chart("none", [], logarithmic=logarithmic).startswith("<svg")
     assert "a &lt; b" in chart("t", [Bar("a < b", 0.0, "0")], logarithmic=logarithmic)
+
+
+def test_the_readme_tells_the_few_figures_that_there_are() -> None:
+    counts = [figure("sent", 100_000.0), figure("lost", 0.0), figure("duplicated", 7.0)]
+    result = {**RESULT, "figures": counts, "command": "python -m local.chaos paper"}
+    half = {**RESULT, "figures": counts[:1]}
+    text = chosen("a\n<!-- figures -->\nold\n<!-- end -->\nb", {"chaos/paper": result, "chaos/million": half})
+    assert "| 100,000 events, 0 lost, 7 came again | `python -m local.chaos paper` |" in text
+    assert "old" not in text
+    assert "two faults" not in text
+    assert text.startswith("a\n<!-- figures -->\n| tried | seen | by |")
+    assert text.endswith("<!-- end -->\nb")

@@ -1,0 +1,64 @@
+"""The few figures that the README tells, out of docs/figures.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+_CHOSEN: Final = (
+    (
+        "chaos/paper",
+        "forwarder and router killed every 10 s, as in the source paper's test",
+        "{sent:,.0f} events, {lost:,.0f} lost, {duplicated:,.0f} came again",
+    ),
+    (
+        "chaos/paper-best-effort",
+        "the same over a channel that promises nothing",
+        "{sent:,.0f} events, {lost:,.0f} lost",
+    ),
+    ("chaos/million", "two faults at a time, of every kind", "{sent:,.0f} events, {lost:,.0f} lost"),
+    (
+        "chaos/together",
+        "all faults at once, again and again",
+        "{faults:,.0f} faults, {sent:,.0f} events, {lost:,.0f} lost",
+    ),
+    (
+        "bench/crash",
+        "power cuts under the spool",
+        "{power cuts:,.0f} cuts, {cuts that lost or revived an event:,.0f} lost or revived an event",
+    ),
+    (
+        "bench/audit_proof",
+        "faults planted in an archive, found by the audit",
+        "{events:,.0f} events; of what was lost at the routers {lost_router_recall:.0%} found, "
+        "{lost_router_precision:.0%} of it true",
+    ),
+    (
+        "bench/edge",
+        "the forwarder's process at rest; an alarm at its side of the cloud, median",
+        "{rss_idle:.1f} MiB; {latency_forwarder_at_10_per_s:.1f} ms",
+    ),
+    (
+        "bench/router",
+        "events read and routed by 1,000 routes, one core",
+        "{parse_and_route_1000:,.0f} a second",
+    ),
+    (
+        "bench/audit",
+        "events audited, two cores",
+        "{audit_20018401_free_rate:,.0f} a second; "
+        "100 million on AWS Glue Flex {audit_100_million_on_flex:.2f} USD",
+    ),
+)
+"""A result, what it is about, and what is told of its figures; left out while one is missing."""
+
+
+def rows(results: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
+    """What was tried, what was seen, and the command that repeats it."""
+    for name, about, told in _CHOSEN:
+        if result := results.get(name):
+            values = {each["name"]: each["value"] for each in result["figures"]}
+            try:
+                yield [about, told.format_map(values), f"`{result['command']}`"]
+            except KeyError:
+                continue
