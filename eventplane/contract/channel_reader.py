@@ -5,9 +5,9 @@ The tables `WORDS` and `NUMBERS` are read by the compiler and by the docs, so th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from eventplane.contract.model import Channel
+from eventplane.contract.model import Channel, Webhook
 from eventplane.contract.reader import Section
 from eventplane.contract.settings import Number, Word
 from eventplane.contract.vocabulary import (
@@ -71,6 +71,12 @@ NUMBERS = {
     "max_receives": Number(5, 5, MAX_RECEIVES, "receives", "deliveries tried before the dead-letter queue"),
 }
 
+OUTBOX_RECEIVES: Final = 50
+"""`max_receives` of an outbox that says nothing. Routers tell by themselves what is wrong with an event; only
+messages that they had in hand when they died spend receives. Ours: at 180 s each, two and a half hours of a
+function that dies every time, before good events are put aside.
+"""
+
 RECEIPTS = "the reader confirms each event after handling it, not at reception"
 
 
@@ -110,7 +116,7 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
         expiry_s=_number("expiry_s", section),
         batching_delay_ms=_number("batching_delay_ms", section) or 0,
         retention_s=retention_s,
-        max_receives=_number("max_receives", section, MAX_RECEIVES if webhook else None) or 0,
+        max_receives=_number("max_receives", section, _default_receives(box, webhook)) or 0,
         receipts=section.boolean("receipts", default=False),
         when_full=when_full,
         webhook=webhook,
@@ -124,6 +130,12 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
 def is_default(channel: Channel, kind: ParticipantKind) -> bool:
     """Whether `channel`, of a participant of `kind`, is as it would be without any setting."""
     return channel == read_channel(channel.participant, kind, Section(channel.box, {}, []))
+
+
+def _default_receives(box: str, webhook: Webhook | None) -> int | None:
+    if webhook:
+        return MAX_RECEIVES
+    return OUTBOX_RECEIVES if box == "outbox" else None
 
 
 def _transport(kind: ParticipantKind, section: Section) -> Transport:

@@ -76,6 +76,13 @@ def test_defaults_are_the_safe_ones() -> None:
     assert (channel.max_receives, channel.retention_s) == (5, 14 * 86_400)
 
 
+def test_what_routers_read_is_not_given_up_for_a_function_that_dies() -> None:
+    document = small()
+    document["participants"]["desk"]["outbox"] = {}
+    contract = compile_contract(document, "small")
+    assert contract.device.outbox.max_receives == contract.channel("desk.outbox").max_receives == 50
+
+
 def test_a_route_is_decided_where_its_destination_is_written() -> None:
     contract = compile_contract(small(), "small")
     assert [route.name for route in contract.routes_at(Place.DEVICE)] == ["up"]
