@@ -121,14 +121,14 @@ def test_an_end_that_nobody_asked_for_is_told(supervisor: Supervisor, tmp_path: 
 def test_a_kill_of_what_had_ended_by_itself_hides_nothing(supervisor: Supervisor) -> None:
     child = supervisor.start("shot", SLEEPER)
     assert child.pid is not None
-    os.kill(child.pid, signal.SIGHUP)
+    os.kill(child.pid, signal.SIGTERM)
     assert eventually(lambda: child.has_ended)
 
     child.kill()
     child.revive()
 
     assert not child.running
-    assert [each.status for each in child.ends] == [-signal.SIGHUP]
+    assert [each.status for each in child.ends] == [-signal.SIGTERM]
 
 
 def test_restart_replaces_the_process(supervisor: Supervisor) -> None:
