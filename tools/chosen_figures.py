@@ -23,6 +23,12 @@ _CHOSEN: Final = (
         "{faults:,.0f} faults, {sent:,.0f} events, {lost:,.0f} lost",
     ),
     (
+        "chaos/soak",
+        "an alarm, median, in a home where single faults strike for ten minutes",
+        "{urgent_home_all_p50:.1f} ms to the call in the home, {urgent_cloud_all_p50:.1f} ms to the alarm "
+        "centre; of those sent during a fault {urgent_home_faults_p50:.1f} and {urgent_cloud_faults_p50:,.0f} ms",
+    ),
+    (
         "bench/crash",
         "power cuts under the spool",
         "{power cuts:,.0f} cuts, {cuts that lost or revived an event:,.0f} lost or revived an event",

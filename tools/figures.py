@@ -43,9 +43,8 @@ else ran on it (`machine_load`).
 PAPER = """\
 The source paper sent 100,000 events, one a millisecond, and killed its router every 10 s: none was lost at
 least once, about 7,000 at best effort. Ours are the forwarder and the router function, both killed; the cloud
-is emulated, so that losses and duplicates compare, and times do not. Services that want receipts wait while
-1,000 of their messages have none, so they send as fast as this machine takes it, and the kills go on until
-all is sent.
+is emulated, so that losses and duplicates compare, and times do not. A service waits while 1,000 of its
+messages have no receipt, so it sends no faster than the machine takes it; the kills go on until all is sent.
 """
 PAPER_HEAD = ("paper sent", "paper events/s", "paper lost")
 
