@@ -26,7 +26,8 @@ _CHOSEN: Final = (
         "chaos/soak",
         "an alarm, median, in a home where single faults strike for ten minutes",
         "{urgent_home_all_p50:.1f} ms to the call in the home, {urgent_cloud_all_p50:.1f} ms to the alarm "
-        "centre; of those sent during a fault {urgent_home_faults_p50:.1f} and {urgent_cloud_faults_p50:,.0f} ms",
+        "centre; of those sent during a fault {urgent_home_faults_p50:.1f} and "
+        "{urgent_cloud_faults_p50:,.0f} ms",
     ),
     (
         "bench/crash",
