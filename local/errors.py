@@ -49,11 +49,11 @@ class DeployError(LoggedError):
 
 
 class ToolMissingError(LocalError):
-    """A program that `make setup` installs is not there."""
+    """Something that a command of the project installs is not there."""
 
-    def __init__(self, tool: str) -> None:
+    def __init__(self, tool: str, remedy: str = "make setup") -> None:
         self.tool = tool
-        super().__init__(f"{tool} is missing: run `make setup`")
+        super().__init__(f"{tool} is missing: run `{remedy}`")
 
 
 class ProfileError(LocalError):

@@ -55,7 +55,7 @@ class ArmUserland:
     def folder(self, _run_dir: Path, home: str, /) -> Path:
         """Within the other root directory."""
         if not (USERLAND / ".made-from").exists() or not IMAGE.exists() or os.geteuid() != 0:
-            raise ToolMissingError("the armv7l user-land (`make device-image-check`, as root)")
+            raise ToolMissingError("the armv7l user-land", "sudo make device-image-check")
         folder = USERLAND / f"chaos-{home}"
         unmount(folder / DISK)  # of a run that was killed: nobody can remove what is mounted
         shutil.rmtree(folder, ignore_errors=True)
