@@ -45,6 +45,8 @@ The source paper sent 100,000 events, one a millisecond, and killed its router e
 least once, about 7,000 at best effort. Ours are the forwarder and the router function, both killed; the cloud
 is emulated, so that losses and duplicates compare, and times do not. A service waits while 1,000 of its
 messages have no receipt, so it sends no faster than the machine takes it; the kills go on until all is sent.
+At best effort nothing waits for anybody: ours also drops what neither the line to the emulated cloud nor the
+forwarder's bounded memory takes at 1,000 events a second.
 """
 PAPER_HEAD = ("paper sent", "paper events/s", "paper lost")
 
