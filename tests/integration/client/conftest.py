@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.integration.edge.conftest import authority, cloud, home
+from tests.integration.edge.conftest import authority, cloud, home, home_contract
 
-__all__ = ["authority", "cloud", "home"]
+__all__ = ["authority", "cloud", "home", "home_contract"]
