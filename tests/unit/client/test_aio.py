@@ -37,38 +37,25 @@ def test_put_get_and_own_hands(world: World) -> None:
     assert world.pending() == 0
 
 
-def test_what_a_cancelled_get_had_got_comes_with_the_next(world: World) -> None:
+@pytest.mark.parametrize("call", ["get", "receive"])
+def test_what_a_cancelled_call_had_got_comes_with_the_next(world: World, call: str) -> None:
     async def run() -> None:
         async with (
             AsyncClient(world.client(world.reader)) as client,
             await client.subscribe() as inbox,
         ):
-            getting = asyncio.create_task(inbox.get(SOON))
+            take = getattr(inbox, call)
+            taking = asyncio.create_task(take(SOON))
             await asyncio.sleep(0)
-            getting.cancel()
+            taking.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await getting
+                await taking
             world.deliver(event("late"))
-            assert (await inbox.get(SOON)).id == "late"
-
-    asyncio.run(run())
-
-
-def test_what_a_cancelled_receive_had_got_comes_with_the_next(world: World) -> None:
-    async def run() -> None:
-        async with (
-            AsyncClient(world.client(world.reader)) as client,
-            await client.subscribe() as inbox,
-        ):
-            receiving = asyncio.create_task(inbox.receive(SOON))
-            await asyncio.sleep(0)
-            receiving.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await receiving
-            world.deliver(event("late"))
-            received = await inbox.receive(SOON)
-            assert received.event.id == "late"
-            await inbox.ack(received)
+            found = await take(SOON)
+            if call == "receive":
+                await inbox.ack(found)
+                found = found.event
+            assert found.id == "late"
 
     asyncio.run(run())
     assert world.pending() == 0

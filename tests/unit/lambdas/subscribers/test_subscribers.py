@@ -235,14 +235,19 @@ def test_of_a_route_that_is_not_known_nobody_says_that_it_has_ended(table: Subsc
         assert ids(server) == ["1", "3"]
 
 
+def deliver_to_both(table: SubscriptionTable, one: EndpointServer, other: EndpointServer) -> None:
+    """One event, for the subscriptions `one` and `other` of the carers."""
+    table.add(subscription("one", one.url()))
+    table.add(subscription("other", other.url()))
+    records = batch("one", "other")
+    for record in records["Records"]:
+        record["body"] = records["Records"][0]["body"]
+    assert failed(records) == []
+
+
 def test_an_event_that_fails_at_two_sinks_has_two_letters(table: SubscriptionTable) -> None:
     with EndpointServer(answer(410)) as one, EndpointServer(answer(410)) as other:
-        table.add(subscription("one", one.url()))
-        table.add(subscription("other", other.url()))
-        records = batch("one", "other")
-        for record in records["Records"]:
-            record["body"] = records["Records"][0]["body"]
-        assert failed(records) == []
+        deliver_to_both(table, one, other)
     sqs = boto3.client("sqs")
     queue = sqs.get_queue_url(QueueName="OUTBOX")["QueueUrl"]
     messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
@@ -251,12 +256,7 @@ def test_an_event_that_fails_at_two_sinks_has_two_letters(table: SubscriptionTab
 
 def test_the_records_of_one_event_tell_its_sinks_apart(table: SubscriptionTable) -> None:
     with EndpointServer() as one, EndpointServer(answer(410)) as other:
-        table.add(subscription("one", one.url()))
-        table.add(subscription("other", other.url()))
-        records = batch("one", "other")
-        for record in records["Records"]:
-            record["body"] = records["Records"][0]["body"]
-        assert failed(records) == []
+        deliver_to_both(table, one, other)
     archive = Cloud(None, boto3.client("s3"), None)
     assert {(each["route"], each["outcome"]) for each in archive.lines("handovers/")} == {
         ("carers-subscribes-one", "delivered"),
