@@ -59,7 +59,7 @@ class _Entry:
     accepted_at_ms: int
     received_at_ms: int | None
     client_id: str | None
-    sender: Sender = Sender()
+    sender: Sender
 
 
 class Planner:
@@ -148,8 +148,8 @@ class Planner:
         return sender_in_frame(entry.client_id, event.attributes if event else {})
 
     def _stamped(self, entry: _Entry, event: Envelope) -> Envelope:
-        """The `event` with its sender. Raises `EnvelopeError` where it names one itself, or gets too large."""
-        stamped = event.stamped(**_stamp(entry.sender))
+        """The `event` with its sender. Raises `EnvelopeError` if it names one itself, or gets too large."""
+        stamped = stamp_sender(event, entry.sender)
         if stamped.bytes > MAX_EVENT_BYTES:
             raise EnvelopeError(
                 "too_large",
