@@ -100,6 +100,8 @@ class SendingRights:
             return "only a device's forwarder reports this; use a type of your own"
         if owner := OWNERS.get(type):
             return None if sender.service == owner else f"only {owner} sends it; use a type of your own"
+        if type in DEVICE_STATES and all(each.kind in _DEVICE_SIDE for each in senders):
+            return "only a cloud service sends it"
         if any(_names(each, type) for each in senders):
             return None
         if type in DEVICE_STATES or any(_names(each, type) for each in self._contract.participants.values()):
