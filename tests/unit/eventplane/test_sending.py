@@ -28,7 +28,7 @@ CARERS, DESK = Sender(service="carers"), Sender(service="desk")
 
 
 def contract(**sends: list[str] | None) -> Contract:
-    """`voice` and `sensor` are on the device, the others in the cloud; None: it does not say what it sends."""
+    """`voice` and `sensor` are on the device, the others in the cloud; None: no `sends`."""
 
     def participant(name: str, kind: str) -> dict[str, Any]:
         said = sends.get(name)
