@@ -12,7 +12,7 @@ import binascii
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from eventplane import strict_json
 from eventplane.attributes import KNOWN, REQUIRED, AttributeValue, name_problem, value_problem
@@ -23,6 +23,9 @@ from eventplane.sender import Sender, sender_of
 
 EventKey = tuple[str, str, str]
 """The identity of an event: sender, `source`, `id`."""
+
+RESERVED_ATTRIBUTE: Final = "reserved_attribute"
+"""Why an event is refused: it carries an attribute that only the plane sets."""
 
 _DATA_MEMBERS = frozenset({"data", "data_base64"})
 
@@ -114,7 +117,7 @@ class Envelope:
 def reserved(name: str) -> EnvelopeError:
     """Return the error for an event that carries the attribute `name`, which only the plane sets."""
     return EnvelopeError(
-        "reserved_attribute", f"only the plane sets the attribute {name!r}; send the event without it"
+        RESERVED_ATTRIBUTE, f"only the plane sets the attribute {name!r}; send the event without it"
     )
 
 

@@ -13,6 +13,14 @@ TOLERANCE_MS: Final = 10_000
 """How far a clock may seem off without being called so, milliseconds. Ours: more than a normal event waits on
 its way up (a batch's delay, a busy line), less than what would turn the order of a person's day."""
 
+LONGEST_DECISION_MS: Final = 60_000
+"""Longest from a message's first receive to the router's decision at that receive, milliseconds: the routers'
+timeout is 30 s (stacks), and as much again for the wait in a batch."""
+
+CLOCK_SLACK_MS: Final = 5_000
+"""How far a router's clock may disagree with IoT Core's and the queue's, milliseconds. Ours: AWS keeps its
+clocks within far less, and no channel expires by seconds."""
+
 MIN_SAMPLES: Final = 20
 """Fewest events that can show a clock to be behind. Ours: a few late events look the same."""
 

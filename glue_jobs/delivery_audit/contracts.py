@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
@@ -13,6 +15,26 @@ from eventplane.contract import Contract, SchemaCheck, load_compiled
 from eventplane.ledger import CONTRACTS
 from glue_jobs.delivery_audit.errors import AlteredContractError, NoContractError
 from glue_jobs.delivery_audit.storage import Storage, join
+
+STRETCH_MS: Final = 5 * 60 * 1_000
+"""The stretches of time in which uses of a contract are collected, milliseconds. Ours."""
+
+STALE_AFTER: Final = 3
+"""After how many stretches beside its successor a contract's use is stale. Ours: routers look every 30 s, and a
+deployment replaces all of them within minutes."""
+
+LOOK_BACK: Final = 36
+"""For how many stretches before a decision its successor's use is looked for: three hours. Ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Routers decided by contract `version` within `stretch` (of `STRETCH_MS`, from the epoch on), at first at
+    `first_ms`, Unix milliseconds."""
+
+    version: str
+    stretch: int
+    first_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +50,8 @@ class ContractHistory:
     """The contracts of a window, in the order of their first use; at least one."""
 
     uses: tuple[Use, ...]
+    stale: frozenset[tuple[str, int]] = frozenset()
+    """The versions, and the stretches of time, in which they were used beside a successor for too long."""
 
     @property
     def contracts(self) -> tuple[Contract, ...]:
@@ -49,8 +73,16 @@ class ContractHistory:
             tuple(
                 Use(each.contract, each.first_used_ms or first_used_ms.get(each.contract.version))
                 for each in self.uses
-            )
+            ),
+            self.stale,
         )
+
+    def is_stale(self, version: Column, decided_at_ms: Column) -> Column:
+        """Whether a decision was made by a contract whose successor had long been in force."""
+        if not self.stale:
+            return sf.lit(False)
+        stretch = sf.floor(decided_at_ms / STRETCH_MS).cast("string")
+        return sf.concat_ws(" ", version, stretch).isin([f"{name} {at}" for name, at in sorted(self.stale)])
 
     def has_check(self, version: Column, event_type: Column, *checks: SchemaCheck) -> Column:
         """Whether one of `checks` is what the contract `version` has for the payloads of `event_type`."""
@@ -84,17 +116,46 @@ def archived(storage: Storage, uri: str) -> dict[str, str]:
     return {name.removesuffix(".json"): text for name, text in files if name.endswith(".json")}
 
 
-def load_history(uri: str, texts: Mapping[str, str], first_used_ms: Mapping[str, int]) -> ContractHistory:
+def stale_uses(usages: Iterable[Usage]) -> frozenset[tuple[str, int]]:
+    """Return the versions and stretches in which a version was used though a later one had long been in force.
+
+    Long: for `STALE_AFTER` stretches at least, and it went on to be used, so that it was not withdrawn meanwhile.
+    """
+    stretches: defaultdict[str, set[int]] = defaultdict(set)
+    first_ms: dict[str, int] = {}
+    for each in usages:
+        stretches[each.version].add(each.stretch)
+        first_ms[each.version] = min(first_ms.get(each.version, each.first_ms), each.first_ms)
+
+    def is_stale(version: str, at: int) -> bool:
+        return any(
+            not stretches[later].isdisjoint(range(at - LOOK_BACK, at - STALE_AFTER + 1))
+            and not stretches[later].isdisjoint(range(at + 1, at + STALE_AFTER + 1))
+            for later in stretches
+            if first_ms[later] > first_ms[version]
+        )
+
+    return frozenset(
+        (version, at) for version in stretches for at in stretches[version] if is_stale(version, at)
+    )
+
+
+def load_history(uri: str, texts: Mapping[str, str], usages: Iterable[Usage]) -> ContractHistory:
     """The contracts that were used, as far as they are archived; when none was, the one archived last.
 
     Raises `NoContractError`, `AlteredContractError`, and `ContractError` for one that is damaged.
     """
+    usages = list(usages)
+    first_used_ms: dict[str, int] = {}
+    for each in usages:
+        first_used_ms[each.version] = min(first_used_ms.get(each.version, each.first_ms), each.first_ms)
     used = sorted(first_used_ms, key=lambda version: (first_used_ms[version], version))
     if not texts:
         raise NoContractError(join(uri, CONTRACTS), used)
     versions = [version for version in used if version in texts] or list(texts)[-1:]
     return ContractHistory(
-        tuple(Use(_load(uri, version, texts[version]), first_used_ms.get(version)) for version in versions)
+        tuple(Use(_load(uri, version, texts[version]), first_used_ms.get(version)) for version in versions),
+        stale_uses(usages),
     )
 
 

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from eventplane.delivery import Outcome
+from eventplane.ledger import Basis
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.expectations import with_expectations
 from glue_jobs.delivery_audit.handovers import consumption, strangers
@@ -56,6 +57,7 @@ def deliveries(cases: DataFrame, history: ContractHistory, watermark: Watermark)
             day_of(sf.array_min(sf.transform("decisions", lambda each: each["entered_at_ms"]))),
             "bad.date",
         ).alias("date"),
+        "sender",
         "source",
         "id",
         sf.coalesce(first["type"], sf.get("decisions", sf.lit(0))["type"]).alias("type"),
@@ -96,6 +98,10 @@ def deliveries(cases: DataFrame, history: ContractHistory, watermark: Watermark)
             "decided_at_ms"
         ),
         sf.when(sf.col("died"), _letters(leads)).alias("letters"),
+        _decided("found", "is_forbidden").alias("is_forbidden"),
+        _decided("found", "is_skewed").alias("is_skewed"),
+        _decided("found", "is_stale").alias("is_stale"),
+        once(_is_unconfirmed(watermark)).alias("is_unconfirmed"),
         once(recorded_items()).alias("items"),
         once(strangers()).alias("strangers"),
         "bad",
@@ -126,6 +132,21 @@ def _letters(leads: Column) -> Column:
 
     of_all = sf.when(leads & sf.col("source").isNotNull(), reason(sf.lit(EVERY_ROUTE)))
     return sf.filter(sf.array(reason(sf.col("route")), of_all), lambda each: each.isNotNull())
+
+
+def _decided(decisions: str, what: str) -> Column:
+    """Whether one of `decisions` is so."""
+    return sf.coalesce(sf.exists(decisions, lambda each: each[what]), sf.lit(False))
+
+
+def _is_unconfirmed(watermark: Watermark) -> Column:
+    """Whether a router decided by the contract that came with its code, and none by the one in force after it."""
+    bundled = sf.filter("decisions", lambda each: each["basis"] == str(Basis.BUNDLED))
+    last_ms = sf.array_max(sf.transform(bundled, lambda each: each["decided_at_ms"]))
+    confirmed = sf.exists(
+        "decisions", lambda each: (each["basis"] == str(Basis.IN_FORCE)) & (each["decided_at_ms"] >= last_ms)
+    )
+    return (sf.size(bundled) > 0) & ~confirmed & ~watermark.is_open(last_ms)
 
 
 def _opens_inbox() -> Column:

@@ -7,11 +7,17 @@ from pyspark.sql import functions as sf
 
 from eventplane.contract import Channel, Place, SchemaCheck
 from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Outcome
+from eventplane.envelope import RESERVED_ATTRIBUTE
 from eventplane.hops import HOP_LIMIT
-from glue_jobs.delivery_audit.contracts import ContractHistory
+from eventplane.ledger import Basis
+from eventplane.sending import SENDER_NOT_ALLOWED
+from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS, LONGEST_DECISION_MS
+from glue_jobs.delivery_audit.contracts import STRETCH_MS, ContractHistory, Usage
 from glue_jobs.delivery_audit.quarantine import any_missing, fault
 from glue_jobs.delivery_audit.route_filters import EVERY_ROUTE, NO_ROUTE
 from glue_jobs.delivery_audit.schema import CORRUPT, LEDGER_ROW
+from glue_jobs.delivery_audit.sending import may_send
+from glue_jobs.delivery_audit.verdicts import REPLAY
 from glue_jobs.delivery_audit.window import Window, day_of, is_time
 from glue_jobs.delivery_audit.witness import item_name, name_of, witness
 
@@ -52,6 +58,11 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
         "file",
         "type",
         "client_id",
+        sf.coalesce("basis", sf.lit(str(Basis.IN_FORCE))).alias("basis"),
+        _by_queue_clock_ms().alias("by_queue_clock_ms"),
+        _is_skewed().alias("is_skewed"),
+        history.is_stale(sf.col("contract_version"), sf.col("decided_at_ms")).alias("is_stale"),
+        _is_forbidden(history).alias("is_forbidden"),
         sf.col("entered_by").isin(history.uplinks).alias("from_device"),
         _is_refusable(history).alias("is_refusable"),
         sf.when(is_item, sf.struct("message_id", "attempt")).alias("item"),
@@ -62,8 +73,9 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
         members=_MEMBERS,
         within=sf.lit(True),
         name=sf.when(is_item, item_name("client_id", "reason", "entered_at_ms")).otherwise(
-            name_of(sf.col("source"), sf.col("id"))
+            name_of(sf.col("sender"), sf.col("source"), sf.col("id"))
         ),
+        sender=sf.when(good & ~is_item, sf.col("sender")),
         source=sf.when(good & ~is_item, sf.col("source")),
         id=sf.when(good & ~is_item, sf.col("id")),
         decision=sf.when(good, decision),
@@ -74,27 +86,61 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
         sf.col("id").alias("name"),
         *(
             sf.lit(None).cast(said.schema[each].dataType).alias(each)
-            for each in ("source", "id", "decision", "bad")
+            for each in ("sender", "source", "id", "decision", "bad")
         ),
         sf.lit(True).alias("vouches"),
     )
     itself = sf.struct(
-        "name", "source", "id", "decision", "bad", sf.lit(None).cast("boolean").alias("vouches")
+        "name", "sender", "source", "id", "decision", "bad", sf.lit(None).cast("boolean").alias("vouches")
     )
     both = sf.when(sf.col("letter"), sf.array(itself, letter)).otherwise(sf.array(itself))
     return said.select("within", sf.inline(both))
 
 
-def first_uses(raw: DataFrame) -> dict[str, int]:
-    """When each contract version was first used, Unix milliseconds, by the rows of the ledger.
+def _is_unlawful(history: ContractHistory) -> Column:
+    """Whether the row's contract does not let the row's sender send the event."""
+    row = (sf.col(each) for each in ("contract_version", "sender", "type", "source"))
+    return sf.coalesce(~may_send(history, *row), sf.lit(False))
 
-    Only these two members are read, so one of a row that is bad elsewhere may be among them.
+
+def _is_forbidden(history: ContractHistory) -> Column:
+    """Whether the row is a delivery that the contract forbids: by its sender, or down from a device."""
+    down = sorted({each.device.inbox.address for each in history.contracts})
+    from_device_down = sf.col("sender").contains("/") & sf.col("destination").isin(*down)
+    forbidden = _is_unlawful(history) | sf.coalesce(from_device_down, sf.lit(False))
+    return (sf.col("outcome") == Outcome.DELIVERED) & forbidden
+
+
+def _by_queue_clock_ms() -> Column:
+    """When the row was decided at the latest, by the queue's clock; null where only the router's own is known.
+
+    The first receive of a message is the router's only if nobody received it before.
+    """
+    latest = sf.col("received_at_ms") + sf.lit(LONGEST_DECISION_MS)
+    return sf.when(sf.col("attempt") == 1, latest)
+
+
+def _is_skewed() -> Column:
+    """Whether the router's clock disagrees with those of IoT Core and the queue."""
+    decided = sf.col("decided_at_ms")
+    early = decided < sf.greatest("entered_at_ms", "received_at_ms") - sf.lit(CLOCK_SLACK_MS)
+    late = decided > _by_queue_clock_ms() + sf.lit(CLOCK_SLACK_MS)
+    is_replay = sf.col("reason").eqNullSafe(REPLAY)
+    return sf.coalesce(early, sf.lit(False)) | sf.coalesce(late & ~is_replay, sf.lit(False))
+
+
+def uses(raw: DataFrame) -> list[Usage]:
+    """Return by which contract version routers decided, in which `STRETCH_MS` stretches of time.
+
+    Only these two members are read, so a row that is bad elsewhere may be among them.
     """
     readable = sf.col("contract_version").isNotNull() & is_time(sf.col("decided_at_ms"))
-    uses = (
-        raw.where(readable).groupBy("contract_version").agg(sf.min("decided_at_ms").alias("first")).collect()
-    )
-    return {row["contract_version"]: row["first"] for row in uses}
+    stretch = sf.floor(sf.col("decided_at_ms") / STRETCH_MS)
+    found = raw.where(readable).groupBy("contract_version", stretch.alias("stretch"))
+    first = sf.min("decided_at_ms").alias("first_ms")
+    return [
+        Usage(row["contract_version"], row["stretch"], row["first_ms"]) for row in found.agg(first).collect()
+    ]
 
 
 def _route_taken(history: ContractHistory) -> Column:
@@ -139,13 +185,19 @@ def _strictest(*channels: Channel) -> int | None:
 def _is_refusable(history: ContractHistory) -> Column:
     """Whether the row's contract allows to refuse the event on all its routes, as the row may say.
 
-    Then it has the payloads of its type checked, or the event went round in circles: nothing else allows it.
+    Then it has the payloads of its type checked, or the event went round in circles, or its sender may not send
+    it: nothing else allows it.
     """
-    row = sf.col("contract_version"), sf.col("type")
+    type_ = sf.col("type")
+    row = sf.col("contract_version"), type_
     invalid = history.has_check(*row, SchemaCheck.KNOWN, SchemaCheck.STRICT)
     unknown = history.has_check(*row, SchemaCheck.STRICT)
     reason = sf.col("reason")
     # Whether an event came round so often, the tap knows: `deliveries` asks it.
     looped = reason == HOP_LIMIT
-    allowed = ((reason == PAYLOAD_INVALID) & invalid) | ((reason == UNKNOWN_DATASCHEMA) & unknown) | looped
+    # The tap knows as well whether the event names a sender itself.
+    forged = reason == RESERVED_ATTRIBUTE
+    not_allowed = (reason == SENDER_NOT_ALLOWED) & (_is_unlawful(history) | (type_ == DEAD_LETTER_TYPE))
+    invalid_payload = ((reason == PAYLOAD_INVALID) & invalid) | ((reason == UNKNOWN_DATASCHEMA) & unknown)
+    allowed = invalid_payload | looped | forged | not_allowed
     return sf.col("route").isNotNull() | sf.coalesce(allowed, sf.lit(False))

@@ -9,6 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.envelope import RESERVED_ATTRIBUTE
 from eventplane.expiry import BY_CHANNEL
 from eventplane.hops import HOP_LIMIT
 from eventplane.limits import MAX_HOPS
@@ -95,8 +96,10 @@ def _rightly_expired() -> Column:
     """Whether a router recorded the event as expired and it had: what can be known is not taken on trust."""
 
     def holds(each: Column) -> Column:
-        by_itself = each["decided_at_ms"] >= sf.col("first.expires_at_ms")
-        age_ms = each["decided_at_ms"] - sf.col("first.accepted_at_ms")
+        # A router whose clock is ahead expires what the queue's clock would have let pass.
+        decided_at_ms = sf.least(each["decided_at_ms"], each["by_queue_clock_ms"])
+        by_itself = decided_at_ms >= sf.col("first.expires_at_ms")
+        age_ms = decided_at_ms - sf.col("first.accepted_at_ms")
         by_channel = (each["reason"] == BY_CHANNEL) & (age_ms >= each["worth_ms"])
         either = sf.coalesce(by_itself, sf.lit(False)) | sf.coalesce(by_channel, sf.lit(False))
         return (each["outcome"] == Outcome.EXPIRED) & either
@@ -105,9 +108,13 @@ def _rightly_expired() -> Column:
 
 
 def _rightly_ended(outcome: Outcome) -> Column:
-    """Whether a router recorded the outcome, and for a loop only if the event really came round so often."""
+    """Whether a router recorded the outcome, for a loop only if the event really came round so often, and for a
+    reserved attribute only if the event has it."""
     came_round = sf.coalesce(sf.col("first.hops"), sf.lit(0)) >= MAX_HOPS
-    return sf.exists(
-        "found",
-        lambda each: (each["outcome"] == outcome) & (~each["reason"].eqNullSafe(HOP_LIMIT) | came_round),
-    )
+    names_sender = sf.coalesce(sf.col("first.names_sender"), sf.lit(False))
+
+    def holds(each: Column) -> Column:
+        looped, forged = (each["reason"].eqNullSafe(why) for why in (HOP_LIMIT, RESERVED_ATTRIBUTE))
+        return (each["outcome"] == outcome) & (~looped | came_round) & (~forged | names_sender)
+
+    return sf.exists("found", holds)
