@@ -190,7 +190,8 @@ def granted_filter(contract: Contract, subscription: Subscription) -> dict[str, 
         granted = wanted if wanted == allowed else {"all": [wanted, allowed]}
         # Also the depth: one level more than what each of the two was checked with.
         whole = read_filter(granted, "filter", problems)
-        if not problems and not can_match(whole, needed(whole)):
+        own = read_filter(wanted, "filter", problems)
+        if not problems and can_match(own, needed(own)) and not can_match(whole, needed(whole)):
             problems.append(
                 Problem(
                     "filter",
