@@ -20,6 +20,8 @@ from eventplane.contract.errors import ContractError, Problem
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.model import Contract, Participant, Route
 from eventplane.contract.vocabulary import ParticipantKind
+from eventplane.filter_cost import steps
+from eventplane.limits import MAX_CHEAP_STEPS, MAX_PARTICIPANT_STEPS
 from eventplane.own_services import SUBSCRIBERS
 
 PARTITION: Final = "participant"
@@ -86,6 +88,11 @@ class Subscription:
         """The URL that its events are posted to; None where they go into the participant's inbox."""
         properties = self.properties
         return str(properties.get("sink")) if properties.get("protocol") == HTTP else None
+
+    @property
+    def steps(self) -> int:
+        """The most work that its filter takes for an event, as `eventplane.filter_cost` counts."""
+        return steps(read_filter(json.loads(self.filter), "filter", []))
 
     @property
     def destination(self) -> str:
@@ -159,6 +166,7 @@ def with_subscriptions(
     routes = document["routes"]
     refused: dict[Subscription, Problem] = {}
     own: Counter[str] = Counter()
+    work: Counter[str] = Counter()
     added = 0
     for each in sorted(subscriptions, key=lambda each: (each.created_at, each.route)):
         if added == MAX_SUBSCRIPTIONS:
@@ -169,13 +177,36 @@ def with_subscriptions(
             refused[each] = problem
         elif queues is not None and each.destination not in queues:
             refused[each] = Problem(each.route, f"{each.destination} has no queue", "deploy the contract")
+        elif work[each.participant] + (needed := each.steps) > MAX_PARTICIPANT_STEPS:
+            problem = f"with it the subscriptions of {each.participant} take more than {MAX_PARTICIPANT_STEPS:,} steps"
+            refused[each] = Problem(each.route, problem, "delete or simplify one")
         else:
+            work[each.participant] += needed
             routes[each.route] = {"filter": json.loads(each.filter), "to": each.destination}
             added += 1
             own[each.participant] += 1
     if not added:
         return contract, refused
     return compile_contract(document, f"contract {contract.version} with {added} subscriptions"), refused
+
+
+def without_costly(contract: Contract) -> Contract:
+    """`contract` without the subscriptions, and the announced interest, that take more than `MAX_CHEAP_STEPS`.
+
+    A router goes by it for a message whose filters exceed their time. Where there are none it is `contract`.
+    """
+    routes = {each.name for each in subscribed_routes(contract) if steps(each.filter) > MAX_CHEAP_STEPS}
+    interests = {
+        each.name for each in contract.routes if each.interest and steps(each.interest) > MAX_CHEAP_STEPS
+    }
+    if not routes | interests:
+        return contract
+    document = json.loads(contract.canonical)
+    for name in interests:
+        del document["routes"][name]["interest"]
+    for name in routes:
+        del document["routes"][name]
+    return compile_contract(document, f"contract {contract.version} without costly filters")
 
 
 def _problem(contract: Contract, subscription: Subscription, routes: Item) -> Problem | None:
