@@ -1,7 +1,7 @@
-"""What a filter costs at most, and why one is refused for it: bounded work, decided before any event is there.
+"""What a filter costs at most, and why one is refused for it: decided before any event is there.
 
-A clock in the evaluation would make device, router and audit disagree about an event; a bound on the text of the
-filter cannot.
+A clock in the evaluation would make device, router and audit disagree about an event; a bound on what the
+filter says cannot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _COMBINATION = 100
 
 
 def steps(filter: Filter) -> int:
-    """The most steps that `filter` takes for an event of `limits.MAX_EVENT_BYTES`; a step is about a nanosecond."""
+    """The most steps that `filter` takes for an event of `limits.MAX_EVENT_BYTES`, a nanosecond each."""
     match filter:
         case All() | Any():
             return _COMBINATION + sum(map(steps, filter.filters))
@@ -35,6 +35,6 @@ def steps_problem(filter: Filter) -> tuple[str, str] | None:
     if needed > MAX_FILTER_STEPS:
         return (
             f"it can take {needed:,} steps for one event, more than {MAX_FILTER_STEPS:,}",
-            "compare beginnings (LIKE 'x%') instead of searching, change the case of fewer texts, or of LEFT(x, 100)",
+            "compare beginnings (LIKE 'x%') instead of searching; change the case of fewer or shorter texts",
         )
     return None

@@ -109,8 +109,8 @@ def _expression(pieces: Pattern) -> str:
 def regex(pattern: str) -> str:
     """`pattern` as a regular expression of Python and of Java, for the whole text, a dot being any character.
 
-    For engines that have nothing better: its time is bounded by the product of both lengths, as what `%` has found once is an atomic group, so nothing
-    is searched twice.
+    The audit's engine has nothing better. Its time is bounded by the product of both lengths: what `%` has
+    found once is an atomic group, so nothing is searched twice.
     """
     first, *others = map(_expression, parts(pattern))
     if not others:

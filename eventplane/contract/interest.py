@@ -94,7 +94,9 @@ def with_interest(
     for inbox, filters in list(wanted.items()):
         if sum(steps(read_filter(json.loads(each), "", [])) for each in filters) > MAX_ANNOUNCED_STEPS:
             del wanted[inbox]
-            problem = Problem("filters", f"more than {MAX_ANNOUNCED_STEPS:,} steps together", "use simpler ones")
+            problem = Problem(
+                "filters", f"more than {MAX_ANNOUNCED_STEPS:,} steps together", "use simpler ones"
+            )
             refused |= {each: problem for each in announcements if f"{each.participant}.inbox" == inbox}
     concerned = [each for each in document["routes"].values() if each["to"] in wanted]
     for route in concerned:

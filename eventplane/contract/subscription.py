@@ -178,8 +178,8 @@ def with_subscriptions(
         elif queues is not None and each.destination not in queues:
             refused[each] = Problem(each.route, f"{each.destination} has no queue", "deploy the contract")
         elif work[each.participant] + (needed := each.steps) > MAX_PARTICIPANT_STEPS:
-            problem = f"with it the subscriptions of {each.participant} take more than {MAX_PARTICIPANT_STEPS:,} steps"
-            refused[each] = Problem(each.route, problem, "delete or simplify one")
+            message = f"more than {MAX_PARTICIPANT_STEPS:,} steps for all of one participant"
+            refused[each] = Problem(each.route, message, "delete or simplify one")
         else:
             work[each.participant] += needed
             routes[each.route] = {"filter": json.loads(each.filter), "to": each.destination}
@@ -190,23 +190,30 @@ def with_subscriptions(
     return compile_contract(document, f"contract {contract.version} with {added} subscriptions"), refused
 
 
-def without_costly(contract: Contract) -> Contract:
-    """`contract` without the subscriptions, and the announced interest, that take more than `MAX_CHEAP_STEPS`.
+def has_costly(contract: Contract) -> bool:
+    """Whether participants added filters to `contract` that take more than `limits.MAX_CHEAP_STEPS`."""
+    return bool(_costly_routes(contract) or _costly_interests(contract))
 
-    A router goes by it for a message whose filters exceed their time. Where there are none it is `contract`.
+
+def without_costly(contract: Contract) -> Contract:
+    """`contract` without the costly filters that participants added: subscriptions, and announced interest.
+
+    A router goes by it for a message whose filters exceed their time.
     """
-    routes = {each.name for each in subscribed_routes(contract) if steps(each.filter) > MAX_CHEAP_STEPS}
-    interests = {
-        each.name for each in contract.routes if each.interest and steps(each.interest) > MAX_CHEAP_STEPS
-    }
-    if not routes | interests:
-        return contract
     document = json.loads(contract.canonical)
-    for name in interests:
+    for name in _costly_interests(contract):
         del document["routes"][name]["interest"]
-    for name in routes:
+    for name in _costly_routes(contract):
         del document["routes"][name]
     return compile_contract(document, f"contract {contract.version} without costly filters")
+
+
+def _costly_routes(contract: Contract) -> list[str]:
+    return [each.name for each in subscribed_routes(contract) if steps(each.filter) > MAX_CHEAP_STEPS]
+
+
+def _costly_interests(contract: Contract) -> list[str]:
+    return [each.name for each in contract.routes if each.interest and steps(each.interest) > MAX_CHEAP_STEPS]
 
 
 def _problem(contract: Contract, subscription: Subscription, routes: Item) -> Problem | None:

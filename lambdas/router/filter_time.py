@@ -6,15 +6,15 @@ import time
 from typing import Final
 
 from eventplane.contract import Contract, Priority, Route
-from eventplane.contract.subscription import without_costly
+from eventplane.contract.subscription import has_costly
 from eventplane.envelope import Envelope
 from eventplane.errors import EventPlaneError
 from eventplane.interest import is_wanted
 from eventplane.router import Router
 
 MESSAGE_SECONDS: Final = 0.5
-"""Most computing time for the filters of one queue message, seconds. Ours: a thousand events with ordinary filters
-take a tenth of it, and a batch of ten such messages fits the function's timeout."""
+"""Most computing time for the filters of one queue message, seconds. Ours: a thousand events with ordinary
+filters take a tenth of it, and a batch of ten such messages fits the function's timeout."""
 
 
 class SlowFiltersError(EventPlaneError):
@@ -22,20 +22,20 @@ class SlowFiltersError(EventPlaneError):
 
     def __init__(self) -> None:
         super().__init__(
-            f"the filters of one message take longer than {MESSAGE_SECONDS:g} s; find the participant with the "
-            "costly subscriptions, or the device that sends such events"
+            f"the filters of one message take longer than {MESSAGE_SECONDS:g} s; find the participant with "
+            "the costly subscriptions, or the device that sends such events"
         )
 
 
 class FilterTime:
-    """Asks the filters of `router` and of announced interest; the time counts from `begin`.
+    """Evaluates the filters of `router` and of announced interest; the time counts from `begin`.
 
     Nothing is measured unless participants added costly filters to `contract`: its own are the operator's.
     """
 
-    def __init__(self, router: Router, contract: Contract) -> None:
+    def __init__(self, router: Router, contract: Contract, *, has_time_limit: bool) -> None:
         self._router = router
-        self._is_bounded = without_costly(contract) is not contract
+        self._is_bounded = has_time_limit and has_costly(contract)
         self._spent_s = 0.0
 
     def begin(self) -> None:
@@ -57,6 +57,4 @@ class FilterTime:
         return found
 
     def _routes(self, event: Envelope, priority: Priority) -> list[tuple[Route, bool]]:
-        return [
-            (route, is_wanted(route.interest, event, priority)) for route in self._router.route(event)
-        ]
+        return [(route, is_wanted(route.interest, event, priority)) for route in self._router.route(event)]

@@ -211,8 +211,8 @@ class SubscriptionService:
         work = sum(each.steps for each in (*others, wanted))
         if work > MAX_PARTICIPANT_STEPS:
             raise QuotaError(
-                f"with it the filters of {wanted.participant} can take {work:,} steps for one event, more than "
-                f"{MAX_PARTICIPANT_STEPS:,}; simplify this one (it takes {wanted.steps:,}) or delete another"
+                f"with it the filters of {wanted.participant} can take {work:,} steps for one event, more "
+                f"than {MAX_PARTICIPANT_STEPS:,}; simplify it ({wanted.steps:,}) or delete another"
             )
 
     def _add(self, subscription: Subscription) -> bool:

@@ -7,6 +7,7 @@ from eventplane.cesql.cost import nesting
 from eventplane.limits import MAX_FILTER_NESTING
 from glue_jobs.delivery_audit.errors import UnsupportedExpressionError
 
+
 def check(expression: Expression) -> None:
     """Raises `UnsupportedExpressionError`."""
     try:
