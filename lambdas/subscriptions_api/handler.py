@@ -54,7 +54,7 @@ def service() -> SubscriptionService:
     return SubscriptionService(
         table=SubscriptionTable(client("dynamodb"), settings.table),
         inboxes=settings.inboxes,
-        consent=Consents(settings.origin, system_clock).ask,
+        consent=Consents(settings.origin, system_clock, settings.sinks).ask,
         reach=settings.sinks,
         clock=system_clock,
     )

@@ -172,10 +172,8 @@ def test_no_text_gets_longer_than_the_cost_of_its_expression_says(
     evaluate(tree, attributes, functions)
     compile_filter(tree, functions)(attributes)
     # As if no event were larger than these.
-    largest = max(
-        (len(str(each).encode("utf-8", "surrogatepass")) for each in attributes.values()), default=0
-    )
-    with patch("eventplane.cesql.cost.MAX_EVENT_BYTES", max(largest, len("false"))):
+    sizes = [len(str(each).encode("utf-8", "surrogatepass")) for each in attributes.values()]
+    with patch("eventplane.cesql.cost.MAX_EVENT_BYTES", max([*sizes, len("false")])):
         assert max(made, default=0) <= cost(tree).longest
 
 
