@@ -229,9 +229,9 @@ def test_an_emulated_environment_may_post_to_its_own_machine(url: str) -> None:
 
 def test_the_ports_of_endpoints_are_a_setting_that_all_functions_get() -> None:
     other = replace(environment("prod"), sink_ports=(443, 8443))
-    assert (
-        url_problem("https://alarm-centre.example:8443/", is_emulated=False, ports=other.sink_ports) is None
-    )
+    url = "https://alarm-centre.example:8443/"
+    assert url_problem(url, is_emulated=False, ports=other.sink_ports) is None
+    assert replace(other, webhook_urls={"alarm-centre": url}).webhook_url("alarm-centre") == url
     assert other.sink_variables == {"EVENTPLANE_SINKS": "internet", "EVENTPLANE_SINK_PORTS": "443,8443"}
     for wrong in ((), (0,), (65_536,)):
         with pytest.raises(EnvironmentSettingError, match="sink_ports"):

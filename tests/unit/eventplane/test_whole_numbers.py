@@ -102,7 +102,7 @@ def test_a_dead_letter_with_a_huge_number_is_no_letter(member: str, value: objec
 
 
 REPORTS = {
-    MANIFEST: '{"statements":[{"destination":"cloud","epoch":"e","first":%s,"last":9,"count":1}]}',
+    MANIFEST: '{"epoch":"e","statements":[{"destination":"cloud","first":%s,"last":9,"count":1}]}',
     DISCARDED: '{"deliveries":[{"destination":"cloud","outcome":"o","reason":"r","ranges":[[%s,9]]}]}',
 }
 

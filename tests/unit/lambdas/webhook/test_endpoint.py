@@ -43,6 +43,10 @@ def talking(
         yield server, endpoint
 
 
+def anywhere(url: str, timeout_s: float = LONG_S, tls: ssl.SSLContext | None = None) -> Endpoint:
+    return Endpoint(url, timeout_s=timeout_s, clock=system_clock, reach=ANYWHERE, tls=tls)
+
+
 def post(endpoint: Endpoint) -> Answer:
     return endpoint.send("POST", {"content-type": "text/plain"}, BODY)
 
@@ -188,15 +192,13 @@ def test_a_redirect_is_an_answer_like_any_other() -> None:
 
 
 def test_nobody_there_is_said() -> None:
-    endpoint = Endpoint(
-        f"http://127.0.0.1:{free_port()}/", timeout_s=LONG_S, clock=system_clock, reach=ANYWHERE
-    )
+    endpoint = anywhere(f"http://127.0.0.1:{free_port()}/")
     with pytest.raises(UnreachableError, match="ConnectionRefusedError"):
         post(endpoint)
 
 
 def test_a_name_without_an_address_is_said() -> None:
-    endpoint = Endpoint("http://nowhere.invalid/", timeout_s=LONG_S, clock=system_clock, reach=ANYWHERE)
+    endpoint = anywhere("http://nowhere.invalid/")
     with pytest.raises(UnreachableError, match="gaierror"):
         post(endpoint)
 
@@ -219,9 +221,7 @@ def believing(ca: Path) -> ssl.SSLContext:
 def test_tls_with_a_believed_certificate_is_used_and_kept(authority: Authority) -> None:
     with EndpointServer(tls=server_side(authority.issue("good"))) as server:
         tls = believing(authority.ca)
-        with closing(
-            Endpoint(server.url(), timeout_s=LONG_S, clock=system_clock, reach=ANYWHERE, tls=tls)
-        ) as endpoint:
+        with closing(anywhere(server.url(), tls=tls)) as endpoint:
             assert post(endpoint).status == 204
             assert post(endpoint).status == 204
             assert server.connections == 1
@@ -229,7 +229,7 @@ def test_tls_with_a_believed_certificate_is_used_and_kept(authority: Authority) 
 
 
 def refused_certificate(server: EndpointServer, tls: ssl.SSLContext | None, host: str = "127.0.0.1") -> str:
-    endpoint = Endpoint(server.url(host), timeout_s=LONG_S, clock=system_clock, reach=ANYWHERE, tls=tls)
+    endpoint = anywhere(server.url(host), tls=tls)
     with pytest.raises(UnreachableError) as caught:
         post(endpoint)
     assert not server.received
@@ -255,18 +255,14 @@ def test_an_old_certificate_is_refused(authority: Authority) -> None:
 
 def test_a_handshake_ends_in_time(authority: Authority) -> None:
     with EndpointServer(is_mute=True) as server:
-        endpoint = Endpoint(
-            server.url().replace("http:", "https:"), timeout_s=SHORT_S, clock=system_clock, reach=ANYWHERE
-        )
+        endpoint = anywhere(server.url().replace("http:", "https:"), SHORT_S)
         with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):
             post(endpoint)
 
 
 def test_plain_http_where_tls_is_wanted_is_refused() -> None:
     with EndpointServer() as server:
-        endpoint = Endpoint(
-            server.url().replace("http:", "https:"), timeout_s=LONG_S, clock=system_clock, reach=ANYWHERE
-        )
+        endpoint = anywhere(server.url().replace("http:", "https:"))
         with pytest.raises(UnreachableError):
             post(endpoint)
     assert not server.received

@@ -390,9 +390,10 @@ def test_a_name_that_leads_inside_is_tried_until_the_end_and_then_a_dead_letter_
     hook: Hook,
 ) -> None:
     service = hook.service("https://127.0.0.1/", reach=SinkReach(Scope.INTERNET))
-    assert run(service, alarm("1")) == {"m1"}
+    assert service.process([alarm("1")], invocation_id="i1", remaining_ms=lambda: 60_000) == {"m1"}
     hook.now_ms += 601_000
-    assert run(service, replace(alarm("1"), attempt=2)) == frozenset()
+    again = [replace(alarm("1"), attempt=2)]
+    assert service.process(again, invocation_id="i2", remaining_ms=lambda: 60_000) == frozenset()
     (letter,) = hook.letters()
     assert letter["reason"] == "endpoint_forbidden"
     assert "not a public address (loopback)" in letter["detail"]
