@@ -15,6 +15,7 @@ from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.filters import Sql
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.rule_failure import original_of
+from eventplane.whole_numbers import whole_number
 from operations.names import Key, names_in
 from operations.reading import Message
 
@@ -86,6 +87,10 @@ class Letter:
         return len(self.original) == self.original_bytes
 
 
+_MOST = 10**12
+"""Largest attempt, or number of bytes, that a dead letter is believed."""
+
+
 def read_letter(message: Message, place: str, channel: str | None) -> Letter:
     """The letter of a message of the queue `place`, whose source queue carries `channel`. Never raises for
     what the message contains."""
@@ -129,7 +134,7 @@ def letter_of(
             place=place,
             id=id,
             since_ms=since_ms,
-            attempt=int(data["attempt"]),
+            attempt=whole_number(data["attempt"], _MOST),
             kind=Kind.DEAD_LETTER,
             reason=str(data["reason"]),
             detail=str(data["detail"]),
@@ -139,7 +144,7 @@ def letter_of(
             client_id=client_id,
             events=(event, *_event_in(original)),
             original=original,
-            original_bytes=int(data["original_bytes"]),
+            original_bytes=whole_number(data["original_bytes"], _MOST),
             body=body,
         )
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError):

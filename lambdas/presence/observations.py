@@ -15,6 +15,7 @@ from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.errors import EventPlaneError
 from eventplane.fleet import is_device_name
 from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.whole_numbers import MAX_TIME_MS, whole_number
 from lambdas.common.rule_messages import read_rule_message
 from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
 
@@ -22,6 +23,7 @@ MAX_INTERVAL_S: Final = 86_400.0
 """The longest heartbeat interval that is believed, seconds: the longest that a device can be set to."""
 
 _MAX_SECONDS: Final = 1e10
+_MAX_VERSION: Final = 2**63 - 1
 
 _CERTIFICATE = re.compile(r"[0-9a-f]{64}")
 
@@ -78,8 +80,8 @@ def read_presence(body: str, sent_at_ms: int) -> Observation | None:  # noqa: AR
             return None
         sighting = Sighting(
             line=Line(members["eventType"]),
-            at_ms=int(members["timestamp"]),
-            version=int(members["versionNumber"]),
+            at_ms=whole_number(members["timestamp"], MAX_TIME_MS),
+            version=whole_number(members["versionNumber"], _MAX_VERSION),
             session=str(members["sessionIdentifier"]),
             cause=str(members.get("disconnectReason", "")),
         )
