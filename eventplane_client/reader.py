@@ -208,9 +208,14 @@ class Reader:
             case Verdict.DONE:
                 self._end([delivery])
             case Verdict.MINE | Verdict.BUSY:
-                self._put_off(delivery)
+                if verdict is Verdict.BUSY and self._is_last(delivery):
+                    # The other reader may have crashed: a dead letter too many is better than a lost event.
+                    detail = "the channel delivered it for the last time, and another reader had it in hand"
+                    self._give_up(delivery, Refusal(IN_DOUBT, detail))
+                else:
+                    self._put_off(delivery)
             case Verdict.DOUBT:
-                return self._is_within_limit(delivery) and self._decide(delivery)
+                return self._decide(delivery)
         return False
 
     def _decide(self, delivery: Delivery) -> bool:
@@ -219,13 +224,14 @@ class Reader:
         again = False
         if self._on_doubt is None:
             refusal = Refusal(IN_DOUBT, "its reader ended while it had the event in hand")
-            if not self._bury(delivery.message, delivery, refusal):
-                self._put_off(delivery)
+            if not self._give_up(delivery, refusal):
                 return False
         else:
             again = self._on_doubt(event)
             if not again:
                 self.settle([delivery])
+            elif not self._is_within_limit(delivery):
+                return False
             elif self._filter:
                 (verdict,) = self._filter.claim([delivery.key], force=True)
                 if verdict not in (Verdict.NEW, Verdict.DOUBT):
@@ -235,20 +241,32 @@ class Reader:
         self._on_notice(InDoubt(*event.key, again=again))
         return again
 
+    def _is_last(self, delivery: Delivery) -> bool:
+        """Whether the channel may take it away instead of delivering it again."""
+        attempt = delivery.message.attempt
+        return attempt > self._transport.max_receives and delivery.event.type != DEAD_LETTER_TYPE
+
     def _is_within_limit(self, delivery: Delivery) -> bool:
         tries = delivery.message.attempt - 1
         if self._filter:
             tries = max(tries, self._filter.tries(delivery.key))
         if tries < self._transport.max_receives or delivery.event.type == DEAD_LETTER_TYPE:
             return True
-        refusal = Refusal(TOO_MANY_RECEIVES, f"delivered {tries} times and never settled")
-        if not self._bury(delivery.message, delivery, refusal):
-            self._put_off(delivery)
+        self._give_up(delivery, Refusal(TOO_MANY_RECEIVES, f"delivered {tries} times and never settled"))
         return False
+
+    def _give_up(self, delivery: Delivery, refusal: Refusal) -> bool:
+        """Make a dead letter of it; if that fails now, it comes again and False is returned."""
+        is_buried = self._bury(delivery.message, delivery, refusal)
+        if not is_buried:
+            self._put_off(delivery)
+        return is_buried
 
     def _put_off(self, delivery: Delivery) -> None:
         delivery.is_settled = True
         self._let_come(delivery, _BUSY_S)
+        if delivery.message.group is not None:
+            self._hold_back_after(delivery)
 
     def _let_come(self, delivery: Delivery, wait_s: float) -> None:
         self._extender.let_go(delivery.message)

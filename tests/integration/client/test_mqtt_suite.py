@@ -87,6 +87,9 @@ class MqttWorld:
     def pending(self) -> int:
         return 0 if eventually(self._home.drained, SECONDS) else 1
 
+    def taken_away(self) -> int:
+        return 0
+
     def letters(self, least: int = 0) -> list[Envelope]:
         def found() -> list[Envelope]:
             letters = {e.key: e for e in self._cloud.events if e.type == "org.eventplane.deadletter.v1"}

@@ -141,6 +141,7 @@ def test_without_a_decision_what_is_in_doubt_is_a_dead_letter(world: World) -> N
         )  # some worlds lead the letter back here
     assert sent.id not in out
     assert [each.attributes["deadletterreason"] for each in world.letters(1)] == [IN_DOUBT]
+    assert [each.data()["channel"] for each in world.letters(1)] == [f"{world.reader}.inbox"]
 
 
 def test_an_exception_in_the_block_gives_back_what_was_in_hand(world: World) -> None:
@@ -245,6 +246,7 @@ def test_what_crashes_its_reader_each_time_ends_as_a_dead_letter(world: World) -
     with world.client(world.reader) as client, client.subscribe(on_doubt=lambda _: True) as inbox:
         inbox.handle(lambda _: None, idle_s=world.idle_s)
     assert [each.attributes["deadletterreason"] for each in world.letters(1)] == [TOO_MANY_RECEIVES]
+    assert world.taken_away() == 0
 
 
 def test_handle_calls_until_it_is_idle(world: World) -> None:
