@@ -80,6 +80,10 @@ def _telemetry(settings: ClientSettings) -> Telemetry:
 
 def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
     plane = memory_plane(name)
+    if settings.contract:
+        from eventplane_client.contract_in_force import deployed_contract
+
+        plane.enforce(deployed_contract(Path(settings.contract)))
     transport = MemoryTransport(plane, settings.participant)
     replies = MemoryTransport(plane, f"{settings.participant}.{REPLIES}")
     return Client(

@@ -108,12 +108,15 @@ class MessageFilter(Protocol):
         """How often it was handed out without an end; 0 where the transport alone counts."""
 
     def epoch(self, source: str, epoch: str) -> str | None:
-        """Remember the epoch of the device behind `source`; the one before it, if that was another."""
+        """Remember the epoch of the device behind `source`; return the one before, if that was another.
+
+        `source` is any text that names a sender and its source.
+        """
 
     def close(self) -> None:
         """Let go of the state."""
 
 
 def digest(event: Envelope) -> bytes:
-    """16 bytes that stand for an event's `source` and `id`."""
+    """Return 16 bytes that represent an event's identity: sender, `source` and `id`."""
     return key_digest(event.key)

@@ -19,7 +19,7 @@ from eventplane_client.errors import AlreadySettledError, ClientError
 from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES, letter
 from eventplane_client.notices import DeadLettered, InDoubt, Listener
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
-from eventplane_client.resequencer import Resequencer, number_of
+from eventplane_client.resequencer import Resequencer, number_of, stream_of
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import VisibilityExtender
 
@@ -154,7 +154,7 @@ class Reader:
     def _line_up(self, delivery: Delivery) -> None:
         number = number_of(delivery.event)
         if self._order and number is not None:
-            self._buffer += self._order.add(delivery.event.source, number, delivery, monotonic())
+            self._buffer += self._order.add(stream_of(delivery.event), number, delivery, monotonic())
         else:
             self._buffer.append(delivery)
 
@@ -238,7 +238,7 @@ class Reader:
                     self._put_off(delivery)  # another reader was quicker
                     return False
                 delivery.is_claimed = True
-        self._on_notice(InDoubt(*event.claim, again=again))
+        self._on_notice(InDoubt(*event.key, again=again))
         return again
 
     def _is_last(self, delivery: Delivery) -> bool:
@@ -288,8 +288,9 @@ class Reader:
         """Nothing that follows `failed` in its order may go before it."""
         group, number = failed.message.group, number_of(failed.event)
         if self._order and number is not None:
-            followers = [each for each in self._buffer if each.event.source == failed.event.source]
-            self._order.rewind(failed.event.source, number)
+            stream = stream_of(failed.event)
+            followers = [each for each in self._buffer if stream_of(each.event) == stream]
+            self._order.rewind(stream, number)
         else:
             followers = [each for each in self._buffer if group is not None and each.message.group == group]
         for each in followers:
@@ -327,8 +328,8 @@ class Reader:
             self.settle([delivery])
         elif self._mode is not Mode.AT_MOST_ONCE:
             self._transport.acknowledge([message])
-        source, id = event.claim if event else ("", "")
-        self._on_notice(DeadLettered(source, id, refusal.reason, refusal.detail))
+        sender, source, id = event.key if event else ("", "", "")
+        self._on_notice(DeadLettered(sender, source, id, refusal.reason, refusal.detail))
         return True
 
 

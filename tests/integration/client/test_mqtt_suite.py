@@ -19,7 +19,7 @@ from tests.eventually import eventually
 from tests.integration.edge.conftest import CloudBroker, Home
 from tests.integration.mqtt import TestClient
 from tests.unit.client.test_contract_suite import *  # noqa: F403
-from tests.unit.client.worlds import MAX_RECEIVES, Steps, event
+from tests.unit.client.worlds import MAX_RECEIVES, Steps, event, sent_by
 
 SECONDS = 30
 
@@ -81,8 +81,7 @@ class MqttWorld:
 
     def deliver(self, body: Envelope | bytes) -> None:
         with TestClient("duplicate", "127.0.0.1", self._home.broker.port) as publisher:
-            payload = body.json.encode() if isinstance(body, Envelope) else body
-            assert publisher.publish(local_topic(self.reader, "inbox"), payload)
+            assert publisher.publish(local_topic(self.reader, "inbox"), sent_by(self.sender, body))
 
     def pending(self) -> int:
         return 0 if eventually(self._home.drained, SECONDS) else 1

@@ -13,6 +13,8 @@ import boto3
 from moto.sqs.models import sqs_backends
 
 from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.sender import Sender
+from eventplane.sending import stamp_sender
 from eventplane_client import Client, Mode
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_log import DynamoDbLogFilter
@@ -170,7 +172,7 @@ class MemoryWorld:
         self._plane.expire()
 
     def deliver(self, body: Envelope | bytes) -> None:
-        self._plane.deliver_raw(READER, body.json.encode() if isinstance(body, Envelope) else body)
+        self._plane.deliver_raw(READER, sent_by(SENDER, body))
 
     def pending(self) -> int:
         return self._plane.pending(READER)
@@ -288,6 +290,14 @@ class SqsWorld:
 def _clients() -> tuple[Any, Any]:
     """Making one takes longer than a test."""
     return boto3.client("sqs"), boto3.client("dynamodb")
+
+
+def sent_by(participant: str, body: Envelope | bytes) -> bytes:
+    """What the plane delivers of an event that `participant` put, unless another sender is stamped on it."""
+    if isinstance(body, bytes):
+        return body
+    stamped = body if str(body.sender) else stamp_sender(body, Sender(service=participant))
+    return stamped.json.encode()
 
 
 def redrive(sqs: Any, dead_letters: str, max_receives: int) -> str:
