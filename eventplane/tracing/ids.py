@@ -33,8 +33,8 @@ class Hop(StrEnum):
 
 def trace_id(event: Envelope) -> str:
     """The trace of an event that carries none: the same for each copy of it, wherever it is computed."""
-    # Of every event that carries none, drawn or not. A source has no line end, so no two have one text.
-    return _digest(TRACE_ID_BYTES, "\n".join(_name(event)))
+    # By what the event claims: its producer computes the same id before a hop has stamped the sender.
+    return _digest(TRACE_ID_BYTES, "\n".join(event.claim))
 
 
 def span_id(event: Envelope, hop: Hop, *place: str) -> str:
@@ -43,14 +43,9 @@ def span_id(event: Envelope, hop: Hop, *place: str) -> str:
     A copy that was replayed, or sent on by a service, goes its own way and has spans of its own.
     """
     copy = str(event.attributes.get(REPLAYED_TIME, "")), str(hops_of(event))
-    words = (*_name(event), *copy, hop, *place)
+    words = (*event.claim, *copy, hop, *place)
     # With their lengths, so that no two lists of words have the same text.
     return _digest(SPAN_ID_BYTES, "".join([f"{len(word)}:{word}" for word in words]))
-
-
-def _name(event: Envelope) -> tuple[str, str, str]:
-    """The event's identity as far as all hops know it: on the device it has no name of that device yet."""
-    return event.sender.service, *event.claim
 
 
 def _digest(size: int, text: str) -> str:
