@@ -48,7 +48,7 @@ from eventplane.conversation.open_requests import Replies
 from eventplane.conversation.peers import PeerChanged, PeerListener
 from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
-from eventplane.sender import SENDER_ATTRIBUTES
+from eventplane.sending import sent_again
 from eventplane.topics import (
     handlers_answer_topic,
     handlers_topic,
@@ -336,7 +336,7 @@ class ServiceClient:
     def _add(self, event: Envelope | bytes, timeout_s: float, *, awaited: bool = False) -> OutboxMessage:
         if isinstance(event, Envelope):
             # Of an event that was received: this service is the sender of what it sends on.
-            event = event.without(SENDER_ATTRIBUTES)
+            event = sent_again(event)
         payload = event.json.encode("utf-8") if isinstance(event, Envelope) else event
         if len(payload) > MAX_MESSAGE_BYTES:
             raise MessageTooLargeError(self.service, len(payload), MAX_MESSAGE_BYTES)

@@ -12,7 +12,7 @@ from eventplane.conversation import errors as conversation_errors
 from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.open_requests import Replies
 from eventplane.envelope import Envelope
-from eventplane.sender import SENDER_ATTRIBUTES
+from eventplane.sending import sent_again
 from eventplane_client.cloud_event import envelope_of
 from eventplane_client.conversation import Conversations, NoConversations
 from eventplane_client.errors import ClosedError, NotAskingError, TooManyRequestsError, UnavailableError
@@ -226,5 +226,5 @@ class Client:
 
 
 def _own(event: Envelope | BaseCloudEvent | bytes | str) -> Envelope:
-    """The event without the sender that the plane stamped on its way here; the plane stamps its new one."""
-    return envelope_of(event).without(SENDER_ATTRIBUTES)
+    """The event without what the plane stamped on its way here: it has a new sender now."""
+    return sent_again(envelope_of(event))

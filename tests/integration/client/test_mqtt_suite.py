@@ -10,7 +10,7 @@ import pytest
 from eventplane.envelope import Envelope
 from eventplane.topics import local_topic
 from eventplane_client import Client, ClientSettings, Mode, connect
-from eventplane_client.errors import ClientSettingsError, SubscriptionError
+from eventplane_client.errors import ClientSettingsError, RefusedError, SubscriptionError
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.notices import Notice
 from eventplane_client.sqlite_filter import SqliteFilter
@@ -128,3 +128,17 @@ def test_the_settings_lead_to_it(home: Home, tmp_path: Path) -> None:
             call.subscribe({"exact": {"type": "x"}})
         with pytest.raises(ClientSettingsError):
             connect(ClientSettings("call-service", address))
+
+
+def test_who_sends_on_what_it_received_is_its_sender(world: MqttWorld) -> None:
+    with (
+        world.client(world.sender) as sender,
+        world.client(world.reader) as client,
+        client.subscribe() as inbox,
+    ):
+        sender.put(event())
+        got = inbox.get(SECONDS)
+        assert str(got.sender) == world.sender
+        # As its own event: the contract gives it no alarms.
+        with pytest.raises(RefusedError, match="sender_not_allowed"):
+            client.put(got)

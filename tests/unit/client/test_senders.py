@@ -10,6 +10,7 @@ import pytest
 from contract import load_contract
 from eventplane.conversation.reply import Replier, Reply, Status, write_reply
 from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.envelope import write_event
 from eventplane.sending import SENDER_NOT_ALLOWED
 from eventplane_client import Client, ClientSettings, Sender, cloud_event_of, connect
 from eventplane_client.errors import RefusedError
@@ -85,6 +86,28 @@ def test_who_puts_what_it_received_is_its_sender(form: str) -> None:
         relay.put({"envelope": got, "json": got.json, "sdk": cloud_event_of(got)}[form])
     again = plane.events[-1]
     assert (again.claim, again.sender) == (got.claim, Sender("", "relay"))
+
+
+def test_who_puts_what_came_from_a_device_leaves_that_devices_numbers_out() -> None:
+    plane = MemoryPlane()
+    got = write_event(
+        {
+            "senderservice": "voice-service",
+            "senderdevice": "home-1",
+            "deviceepoch": "one",
+            "devicesequence": "000000000007",
+            "routerhops": 1,
+            "id": "2",
+            "source": "/homes/1",
+            "type": "alarm",
+            "sequence": "7",
+        }
+    )
+    with client(plane, "relay") as relay:
+        relay.put(got)
+    (again,) = plane.events
+    assert {*got.attributes} - {*again.attributes} == {"senderdevice", "deviceepoch", "devicesequence"}
+    assert again.sender == Sender("", "relay")
 
 
 def test_a_dead_letter_of_a_reader_is_about_its_own_inbox_and_may_be_sent(plane: MemoryPlane) -> None:

@@ -141,7 +141,8 @@ def test_clocks_that_disagree_draw_no_span_that_ends_before_it_begins() -> None:
 
 
 def test_the_device_and_the_cloud_compute_the_same_ids() -> None:
-    here, there = event(senderservice="voice-service"), event(senderdevice="h1", senderservice="voice-service")
+    here = event(senderservice="voice-service")
+    there = event(senderdevice="h1", senderservice="voice-service")
     assert trace_id(event()) == trace_id(here) == trace_id(there)
     assert span_id(event(), Hop.DEVICE) == span_id(here, Hop.DEVICE) == span_id(there, Hop.DEVICE)
 
