@@ -33,7 +33,8 @@ class ClientSettings:
         mode: how often an event comes out.
         window: events that are remembered; with DynamoDB seconds.
         gap_timeout_s: hold events that came before their predecessors by `sequence` for so long; None: not.
-        contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it.
+        contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it,
+            in memory it says what each participant may send.
         max_receives: deliveries before a dead letter, where the transport does not know the limit.
         subscriptions: for SQS the URL of the Subscriptions API; '' writes the environment's table instead.
         telemetry: `none`, or `opentelemetry`: tell the program's SDK of traces and metrics.

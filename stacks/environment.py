@@ -25,6 +25,11 @@ WEBHOOK_TIMEOUT_S: Final = 60
 """Least timeout of a webhook function, seconds: the longest attempt that a contract may ask for (30), and
 what has to be done after it at its slowest (18)."""
 
+INBOX_VISIBILITY_S: Final = (2, 43_200)
+"""Least and most `inbox_visibility_s`. A function runs no longer than its queue's visibility timeout (AWS
+Lambda guide for SQS), and claims of the client library outlive it by 5 s. All claims must have ended by
+the last of the 5 receives that a contract gives at least: 4 times 2 s > 2 s + 5 s. The most is of SQS."""
+
 _NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
 _KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
 
@@ -62,7 +67,8 @@ class Environment:
         sink_ports: ports of endpoints, those of `webhook_urls` and of subscriptions.
         presence: when something is said of a device, and how the functions run that do.
         downlink: how the functions run that bring events to devices.
-        inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
+        inbox_visibility_s: seconds a consumer has to handle what it received before it comes again, and the
+            longest timeout of a function that reads an inbox.
         audit, compaction, erasure: how the Glue jobs run.
         audit_today: when the day so far is audited besides, as AWS Glue writes it; None means never.
         retention: how long the archive keeps what.
@@ -131,6 +137,11 @@ class Environment:
                 raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
         if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
             raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
+        least, most = INBOX_VISIBILITY_S
+        if not least <= self.inbox_visibility_s <= most:
+            raise EnvironmentSettingError(
+                "inbox_visibility_s", f"is {self.inbox_visibility_s}, not within {least} to {most}"
+            )
         if not 0 <= self.certificate_grace_s <= 900:
             # It is a message's delay (Amazon SQS quotas).
             raise EnvironmentSettingError(
