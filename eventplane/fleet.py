@@ -17,6 +17,9 @@ from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
 MAX_REGISTRATIONS_A_DAY: Final = 5
 """Certificates that one device may register in a day (UTC): enough for a bad line, too few for a loop."""
 
+QUARANTINE_POLICY: Final = "quarantine"
+"""The IoT policy that denies everything, without project and environment: a quarantine attaches it."""
+
 _DAY_MS: Final = 86_400_000
 
 # AWS IoT's thing names, short enough for a client id of 128 with either prefix.

@@ -22,9 +22,13 @@ class Step:
 
 
 class DeviceAccess:
-    """Works through boto3 clients of `iot` and `iot-data`. Errors of AWS are raised as botocore does."""
+    """Works through boto3 clients of `iot` and `iot-data`. Errors of AWS are raised as botocore does.
 
-    def __init__(self, iot: Any, data: Any) -> None:
+    `denying` is the name of the policy that a quarantine attaches.
+    """
+
+    def __init__(self, iot: Any, data: Any, denying: str) -> None:
+        self._denying = denying
         self._iot = iot
         self._data = data
         self._missing = (
@@ -54,19 +58,30 @@ class DeviceAccess:
 
     def suspend(self, device: Device) -> list[Step]:
         """Return the steps that take the device off: its certificates first, so that it cannot come back."""
+        certificates = sorted(device.suspended)
         steps = [
             Step(f"deactivate certificate {each}", partial(self._set, each, "ACTIVE", "INACTIVE"))
-            for each in sorted(device.suspended)
+            for each in certificates
         ]
         # Its session stays, and with it what the cloud has queued for it.
-        cut = partial(self.cut, device.thing, with_session=False)
-        return [*steps, Step("cut its connection, if there is one", cut)]
+        steps.append(
+            Step("cut its connection, if there is one", partial(self.cut, device.thing, with_session=False))
+        )
+        # Where the cut fails, this ends the connection with the device's next word.
+        steps += [
+            Step(f"deny everything to certificate {each}", partial(self._deny, each)) for each in certificates
+        ]
+        return steps
 
     def resume(self, certificates: frozenset[str]) -> list[Step]:
         """Return the steps that let the device connect with `certificates` again."""
         return [
-            Step(f"activate certificate {each}", partial(self._set, each, "INACTIVE", "ACTIVE"))
+            step
             for each in sorted(certificates)
+            for step in (
+                Step(f"deny certificate {each} no more", partial(self._deny_no_more, each)),
+                Step(f"activate certificate {each}", partial(self._set, each, "INACTIVE", "ACTIVE")),
+            )
         ]
 
     def cut(self, thing: str, *, with_session: bool) -> None:
@@ -78,12 +93,28 @@ class DeviceAccess:
         except ClientError as error:
             say(f"the connection was not cut ({error}); AWS IoT does so within minutes")
 
-    def _status(self, certificate: str) -> str | None:
+    def _found(self, certificate: str) -> dict[str, Any]:
+        """Return what AWS IoT says of the certificate; nothing of one that is gone."""
         try:
-            found = self._iot.describe_certificate(certificateId=certificate)
+            found: dict[str, Any] = self._iot.describe_certificate(certificateId=certificate)
         except self._missing:
-            return None
-        return str(found["certificateDescription"]["status"])
+            return {}
+        description: dict[str, Any] = found["certificateDescription"]
+        return description
+
+    def _status(self, certificate: str) -> str | None:
+        return self._found(certificate).get("status")
+
+    def _deny(self, certificate: str) -> None:
+        if found := self._found(certificate):
+            self._iot.attach_policy(policyName=self._denying, target=found["certificateArn"])
+
+    def _deny_no_more(self, certificate: str) -> None:
+        if found := self._found(certificate):
+            try:
+                self._iot.detach_policy(policyName=self._denying, target=found["certificateArn"])
+            except self._missing:
+                return
 
     def _set(self, certificate: str, old: str, new: str) -> None:
         # One that somebody revoked meanwhile stays revoked.

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from eventplane.downlink.table import TABLE as DESIRED
-from eventplane.fleet import Device
+from eventplane.fleet import QUARANTINE_POLICY, Device
 from eventplane.fleet_registry import TABLE, Registry
 from eventplane.presence import TABLE as PRESENCE
 from eventplane.presence import gone_request
@@ -34,7 +34,7 @@ def _fleet(environment: str) -> Fleet:
     desired = DesiredItems(cloud.dynamodb, resource_name(environment, DESIRED))
     presence = resource_name(environment, PRESENCE)
     iot, data = cloud.client("iot"), cloud.client("iot-data")
-    access = DeviceAccess(iot, data)
+    access = DeviceAccess(iot, data, resource_name(environment, QUARANTINE_POLICY))
     disposal = Disposal(
         iot,
         data,

@@ -160,6 +160,7 @@ class Things:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.iot = boto3.client("iot")
+        self.iot.create_policy(policyName="eventplane-dev-quarantine", policyDocument="{}")
         self.cut: list[str] = []
 
         def cut(_: DeviceAccess, thing: str, *, with_session: bool) -> None:
@@ -176,6 +177,10 @@ class Things:
         self.iot.attach_thing_principal(thingName=thing, principal=made["certificateArn"])
         self.iot.update_certificate(certificateId=made["certificateId"], newStatus=status)
         return str(made["certificateId"])
+
+    def is_denied(self, certificate: str) -> bool:
+        arn = self.iot.describe_certificate(certificateId=certificate)["certificateDescription"]
+        return bool(self.iot.list_attached_policies(target=arn["certificateArn"])["policies"])
 
     def status(self, certificate: str) -> str:
         found = self.iot.describe_certificate(certificateId=certificate)["certificateDescription"]
@@ -203,6 +208,7 @@ def test_a_quarantined_device_is_off_until_its_release(
     for _ in range(2):
         assert main(["quarantine", "home-1", "--why", "it floods"]) == 0
         assert [things.status(each) for each in (own, next_one, replaced)] == ["INACTIVE"] * 3
+        assert all(things.is_denied(each) for each in (own, next_one, replaced))
     assert things.cut == ["home-1", "home-1"]
     assert main(["show", "home-1", "--json"]) == 0
     output = capsys.readouterr().out
@@ -219,6 +225,8 @@ def test_a_quarantined_device_is_off_until_its_release(
             "INACTIVE",
             "REVOKED",
         ]
+    assert not things.is_denied(own)
+    assert not things.is_denied(next_one)
     after = registry.read("home-1")
     assert after is not None
     assert replace(after, changed_at_ms=1, revision=0) == before
