@@ -43,7 +43,10 @@ def test_list_counts_by_queue_and_reason_and_leaves_everything_where_it_is(plane
     assert status == 0
     rows = [line.split() for line in out.splitlines()]
     (row,) = (each for each in rows if each[0] == "care-analytics.inbox")
-    assert (row[1], row[3:]) == ("3", ["s", "receives_exhausted", "3"])  # between them the age, in seconds
+    assert (row[1], row[3:]) == (
+        "3",
+        ["s", "receives_exhausted", "3", "unknown", "3"],
+    )  # between them the age, in seconds
     assert "look inside with --letters" in out
     assert "empty" in rows[-1]
     assert len(plane.received(DLQ)) == 3
@@ -123,7 +126,7 @@ def test_what_a_rule_could_not_hand_over_is_shown_as_that(plane: Plane, run_json
     listed = run_json("dead-letters", "list", "--queue", "ingest")
 
     batch = shown["the rule eventplane_dev_ingest: no; no"]
-    assert (batch["kind"], batch["reason"], batch["client_id"]) == ("rule_failure", "rule_failed", "home-1")
+    assert (batch["kind"], batch["reason"], batch["sender"]) == ("rule_failure", "rule_failed", "home-1/")
     assert [each["id"] for each in batch["events"]] == ["17"]
     connection = shown["the rule connections: it does not say why"]
     assert base64.b64decode(connection["original_base64"]) == line

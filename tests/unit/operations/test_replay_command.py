@@ -47,6 +47,7 @@ def row(id: str, file: str = FILE, route: str = CARE[0]) -> str:
     """A line of the audit's manifest, as Spark writes it."""
     return json.dumps(
         {
+            "sender": "home-1/",
             "source": "/homes/1/health",
             "id": id,
             "type": READING,
@@ -61,7 +62,7 @@ def row(id: str, file: str = FILE, route: str = CARE[0]) -> str:
 
 
 def owed(id: str) -> Owed:
-    return Owed("/homes/1/health", id, CARE[0], "0123456789abcdef", ACCEPTED_MS)
+    return Owed("home-1/", "/homes/1/health", id, CARE[0], "0123456789abcdef", ACCEPTED_MS)
 
 
 def test_what_an_audit_misses_is_ordered_a_file_an_order(
