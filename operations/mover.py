@@ -1,7 +1,7 @@
 """Messages back to where they belong: sent first, deleted afterwards, so that no moment has none of them.
 
 Whoever is killed in between leaves a message in both queues: the next run sends it a second time. Every hop
-of the plane is at-least-once, so readers know a copy by its `source` and `id`.
+of the plane is at-least-once, so readers know a copy by its sender, `source` and `id`.
 """
 
 from __future__ import annotations

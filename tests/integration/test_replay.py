@@ -17,6 +17,8 @@ import pytest
 from eventplane.auditor import VERDICT
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.sender import Sender
+from eventplane.sending import stamp_sender
 from local.demo.archive import fetch
 from local.demo.plane import Plane
 from tests.eventually import eventually
@@ -120,6 +122,7 @@ def world(plane: Plane, tmp_path: Path) -> World:
 
 def test_what_an_audit_misses_is_replayed_and_the_next_audit_has_it(world: World) -> None:
     sent, day = world.sent, f"{datetime.fromtimestamp(world.accepted_ms / 1_000, UTC):%Y-%m-%d}"
+    stamped = stamp_sender(sent, Sender("a"))
     world.enter()
     assert world.received("care-analytics", sent.id) == stamped
     for folder in ("tap", "ledger"):
