@@ -22,7 +22,7 @@ from eventplane.downlink.acknowledgements import ACKNOWLEDGED
 from eventplane.envelope import Envelope, reserved
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.own_services import DOWNLINK
-from eventplane.presence import CONNECTED, DISCONNECTED, MONITOR, NOTICE, QUIET, RECOVERED
+from eventplane.presence import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
 from eventplane.sender import PLANE, SENDER_ATTRIBUTES, SENDER_DEVICE, Sender
 from eventplane.uplink_interest import UPLINK_INTEREST_TYPE
 
@@ -36,7 +36,7 @@ DEVICE_STATES: Final = frozenset({DEVICE_CONTRACT, UPLINK_INTEREST_TYPE})
 """What steers forwarders: only cloud services send it, those that name it in `sends`."""
 
 OWNERS: Final = {
-    **dict.fromkeys((CONNECTED, DISCONNECTED, QUIET, RECOVERED, NOTICE), MONITOR),
+    **dict.fromkeys((CONNECTED, DISCONNECTED, QUIET, RECOVERED, FLOODING, NOTICE), MONITOR),
     VERDICT: AUDITOR,
 }
 """The types of the plane's own services, and the service that alone sends each."""

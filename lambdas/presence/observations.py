@@ -15,6 +15,7 @@ from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.errors import EventPlaneError
 from eventplane.fleet import is_device_name
 from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.traffic import Traffic, read_traffic
 from eventplane.whole_numbers import MAX_TIME_MS, whole_number
 from lambdas.common.rule_messages import read_rule_message
 from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
@@ -44,7 +45,7 @@ class Observation:
     """Something that was said of a device."""
 
     device: str
-    said: Sighting | Heartbeat
+    said: Sighting | Heartbeat | Traffic
 
     def apply(self, state: DeviceState) -> DeviceState:
         """The state that knows this as well; the same one when it is no news."""
@@ -53,6 +54,10 @@ class Observation:
         match self.said:
             case Sighting() as seen if state.sighting is None or seen.is_newer_than(state.sighting):
                 return replace(state, sighting=seen)
+            case Traffic() as counted if state.traffic is None or counted.window > state.traffic.window:
+                return replace(state, traffic=counted)
+            case Traffic() as counted if counted.window == state.traffic.window:  # type: ignore[union-attr]
+                return replace(state, traffic=state.traffic + counted)  # type: ignore[operator]
             case Heartbeat() as heard if state.heartbeat is None:
                 return replace(state, heartbeat=heard)
             case Heartbeat() as heard if heard.is_newer_than(state.heartbeat):  # type: ignore[arg-type]
@@ -66,13 +71,16 @@ Reader = Callable[[str, int], Observation | None]
 
 
 def read_presence(body: str, sent_at_ms: int) -> Observation | None:  # noqa: ARG001 - of the readers' shape
-    """A lifecycle message of IoT Core, or what the rule's error action made of one.
+    """A lifecycle message of IoT Core, what the rule's error action made of one, or the archive writer's
+    count of what a loud device sent.
 
     None for clients that are no devices: claims, renewals, and people at the console; and for connections
     that were refused, which say nothing of a line. Raises `UnreadableObservationError`.
     """
     try:
         members = read_rule_message(body)
+        if counted := read_traffic(members):
+            return Observation(*counted)
         if members["eventType"] == _REFUSED:
             return None
         device, principal = str(members["clientId"]), str(members["principalIdentifier"])
