@@ -16,9 +16,12 @@ from edge.spool import Arrival
 from edge.stamps import stamp
 from eventplane.contract import Channel, Contract, DeliveryGuarantee, Place, Priority
 from eventplane.delivery import Refusal, dead_letter
+from eventplane.device_reports import router_source
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.event_keys import key_digest
 from eventplane.router import Router
+from eventplane.sender import Sender
+from eventplane.sending import SendingRights, stamp_sender
 from eventplane.timestamps import timestamp
 
 RECENT_EVENTS = 4096
@@ -94,8 +97,10 @@ class Intake:
     ) -> None:
         self._contract = contract
         self._router = Router(contract, Place.DEVICE)
+        self._rights = SendingRights(contract)
+        self._itself = Sender(service=contract.device.name)
         self._uplink = contract.device.outbox
-        self._source = f"/devices/{thing}/router"
+        self._source = router_source(thing)
         self._epoch = epoch
         self._now = now
         self._recent = recent
@@ -104,13 +109,15 @@ class Intake:
     def accept(self, payload: bytes, channel: Channel, slot: Slot) -> Verdict:
         """The verdict on a message that came over `channel`; `slot` is what an event gets."""
         try:
-            event = parse_event(payload)
+            event = stamp_sender(parse_event(payload), Sender(service=channel.participant))
             key = key_digest(event.key)
             if key in self._recent:
                 return Verdict()
             stamped = stamp(event, self._epoch, slot.sequence)
         except EnvelopeError as error:
             return self.refuse(payload, channel.address, channel, Refusal(error.reason, error.detail), slot)
+        if refusal := self._rights.refusal(event):
+            return self.refuse(payload, channel.address, channel, refusal, slot)
         ways = self._destinations(event)
         if not ways:
             refusal = Refusal("unrouted", f"no route of the device takes type {event.type!r}")
@@ -171,7 +178,8 @@ class Intake:
             channel=address,
             original=original,
             contract_version=self._contract.version,
-        )
+            sender=Sender(service=channel.participant),
+        ).stamped(**self._itself.attributes)
         key = key_digest(letter.key)
         if key in self._recent:
             return Verdict(refused=refusal.reason)
@@ -179,7 +187,7 @@ class Intake:
 
     def own(self, report: Envelope, slot: Slot, lifetime: int | None = None) -> Arrival:
         """The forwarder's own `report`, which expires after `lifetime` milliseconds (None: never)."""
-        return self._kept(report, self._uplink, slot, lifetime)
+        return self._kept(report.stamped(**self._itself.attributes), self._uplink, slot, lifetime)
 
     def addresses(self, event: Envelope) -> list[str]:
         """Where the routes of the device lead `event`, whatever is wanted there."""

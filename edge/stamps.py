@@ -1,9 +1,9 @@
-"""What the device writes in front of every event it takes over, so that the audit can count them."""
+"""The attributes that the device puts in front of every event it stores, so that the audit can count them."""
 
 from __future__ import annotations
 
 from eventplane.envelope import Envelope, EnvelopeError
-from eventplane.limits import MAX_EVENT_BYTES
+from eventplane.limits import MAX_SENT_EVENT_BYTES, MAX_UPLINK_EVENT_BYTES
 from eventplane.numbering import EPOCH, SEQUENCE, SEQUENCE_DIGITS
 
 
@@ -15,8 +15,10 @@ def stamp(event: Envelope, epoch: str, sequence: int) -> Envelope:
     """
     stamped = event.stamped(**{EPOCH: epoch, SEQUENCE: f"{sequence:0{SEQUENCE_DIGITS}d}"})
     size = len(stamped.json.encode("utf-8"))
-    if size > MAX_EVENT_BYTES:
+    if size > MAX_UPLINK_EVENT_BYTES:
         raise EnvelopeError(
-            "too_large", f"{size} bytes once numbered; an event has at most {MAX_EVENT_BYTES}"
+            "too_large",
+            f"{size} bytes once numbered, at most {MAX_UPLINK_EVENT_BYTES} go up; "
+            f"send at most {MAX_SENT_EVENT_BYTES}",
         )
     return stamped

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 from eventplane.limits import MAX_ATTRIBUTE_NAME
+from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from eventplane.severity import SEVERITY_NUMBERS
 from eventplane.trace_context import is_traceparent
 from eventplane.uri import is_uri, is_uri_reference
@@ -112,6 +113,8 @@ _RULES: dict[str, _Rule] = {
     "replydevice": _NOT_EMPTY,
     "correlationid": _NOT_EMPTY,
     "causationid": _NOT_EMPTY,
+    SENDER_DEVICE: _NOT_EMPTY,
+    SENDER_SERVICE: _NOT_EMPTY,
     "traceparent": (str, is_traceparent, "it is not a W3C trace context: 00-<trace id>-<span id>-<flags>"),
     "tracestate": (str, lambda _: True, ""),
     "routerhops": (int, range(2**31).__contains__, "it is counted from 0 by the plane; leave it as it came"),

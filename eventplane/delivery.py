@@ -10,6 +10,7 @@ from typing import Any
 
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_ORIGINAL_BYTES
+from eventplane.sender import Sender
 from eventplane.trace_context import in_short
 
 DEAD_LETTER_TYPE = "org.eventplane.deadletter.v1"
@@ -44,9 +45,9 @@ class Refusal:
     detail: str
 
 
-def letter_id(source: str, id: str) -> str:
-    """The id of the dead letter of an event: the same for each copy of it, and what the audit looks for."""
-    return hashlib.sha256(f"{source}\n{id}".encode()).hexdigest()[:LETTER_ID_DIGITS]
+def letter_id(sender: str, source: str, id: str) -> str:
+    """Return the id of an event's dead letter: the same for each copy of it. The audit knows it."""
+    return hashlib.sha256(f"{sender}\n{source}\n{id}".encode()).hexdigest()[:LETTER_ID_DIGITS]
 
 
 def dead_letter(
@@ -61,8 +62,9 @@ def dead_letter(
     route: str | None = None,
     attempt: int = 1,
     event: Envelope | None = None,
+    sender: Sender | None = None,
 ) -> Envelope:
-    """The dead letter of `original`, which came over `channel`, as a CloudEvent of its own.
+    """The dead letter of `original`, which `sender` sent over `channel`, as a CloudEvent of its own.
 
     Where the original is an `event` that belongs to a trace, the letter belongs to it too.
 
@@ -74,6 +76,7 @@ def dead_letter(
         "reason": refusal.reason,
         "detail": refusal.detail[:MAX_DETAIL_CHARACTERS],
         "channel": channel,
+        "sender": {"device": sender.device, "service": sender.service} if sender else None,
         "route": route,
         "attempt": attempt,
         "contract_version": contract_version,

@@ -9,10 +9,18 @@ DISCARDED = REPORT_PREFIX + "discarded.v1"
 MANIFEST = REPORT_PREFIX + "manifest.v1"
 HEARTBEAT = REPORT_PREFIX + "heartbeat.v1"
 
+DEVICE_CONTRACT = REPORT_PREFIX + "contract.v1"
+"""The state that gives a forwarder another contract. It goes down; no device sends it."""
+
 
 def forwarder_source(thing: str) -> str:
     """The `source` of the reports of the device `thing`."""
     return f"/devices/{thing}/forwarder"
+
+
+def router_source(thing: str) -> str:
+    """Return the `source` of the dead letters that the forwarder of `thing` writes."""
+    return f"/devices/{thing}/router"
 
 
 def thing_of(source: str) -> str | None:

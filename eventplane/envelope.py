@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,11 @@ from eventplane import strict_json
 from eventplane.attributes import KNOWN, REQUIRED, AttributeValue, name_problem, value_problem
 from eventplane.errors import EventPlaneError
 from eventplane.limits import MAX_EVENT_BYTES
-from eventplane.members import with_member
+from eventplane.members import with_member, without_members
+from eventplane.sender import Sender, sender_of
+
+EventKey = tuple[str, str, str]
+"""The identity of an event: sender, `source`, `id`."""
 
 _DATA_MEMBERS = frozenset({"data", "data_base64"})
 
@@ -55,9 +59,23 @@ class Envelope:
         return str(self.attributes["type"])
 
     @property
-    def key(self) -> tuple[str, str]:
-        """What identifies an event: two with equal `source` and `id` are duplicates (CloudEvents 1.0.2)."""
+    def claim(self) -> tuple[str, str]:
+        """What the event says of itself: `source` and `id`. No identity, since anybody can write them."""
         return self.source, self.id
+
+    @property
+    def sender(self) -> Sender:
+        """Who sent it, as far as a hop of the plane has stamped it."""
+        return sender_of(self.attributes)
+
+    @property
+    def key(self) -> EventKey:
+        """The identity of an event: sender, `source` and `id`.
+
+        CloudEvents 1.0.2 treats events with equal `source` and `id` as duplicates. Both are claims, so the
+        plane does so for the events of one sender only.
+        """
+        return str(self.sender), self.source, self.id
 
     def data(self) -> Any:
         """The payload: the JSON value of `data`, the bytes of `data_base64`, or None."""
@@ -73,14 +91,31 @@ class Envelope:
         """
         for name in extensions:
             if name in self.attributes:
-                raise EnvelopeError(
-                    "reserved_attribute",
-                    f"{name!r} is the plane's to give; send the event without it",
-                )
+                raise reserved(name)
         text = self.json
         for name, value in reversed(extensions.items()):
             text = _with_attribute(text, name, json.dumps(value))
         return Envelope({**self.attributes, **extensions}, text)
+
+    @property
+    def bytes(self) -> int:
+        """The size of the whole event, bytes of UTF-8."""
+        return _utf8_size(self.json)
+
+    def without(self, names: Iterable[str]) -> Envelope:
+        """This event without the attributes `names`, the rest of its text unchanged."""
+        present = [name for name in names if name in self.attributes]
+        if not present:
+            return self
+        kept = {name: value for name, value in self.attributes.items() if name not in present}
+        return Envelope(kept, without_members(self.json, present))
+
+
+def reserved(name: str) -> EnvelopeError:
+    """Return the error for an event that carries the attribute `name`, which only the plane sets."""
+    return EnvelopeError(
+        "reserved_attribute", f"only the plane sets the attribute {name!r}; send the event without it"
+    )
 
 
 def parse_event(raw: bytes | str) -> Envelope:

@@ -21,7 +21,7 @@ class HandoverRecord:
     `entered_at_ms` is when it came into the inbox. `status` is the endpoint's last HTTP status, None where
     it gave none. `attempt` counts deliveries of the queue message, from 1; what was no event has empty names.
     `route` is the one that led into the inbox, None where the message does not say: it tells subscribed
-    endpoints apart, which share theirs.
+    endpoints apart, which share theirs. `sender` is the text of the event's `eventplane.sender.Sender`.
     """
 
     decided_at_ms: int
@@ -37,6 +37,7 @@ class HandoverRecord:
     attempt: int
     message_id: str
     route: str | None = None
+    sender: str = ""
 
 
 def to_line(record: HandoverRecord) -> str:

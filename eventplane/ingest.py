@@ -11,8 +11,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from eventplane.attributes import value_problem
 from eventplane.batch import unpack
 from eventplane.envelope import Envelope, EnvelopeError
+from eventplane.sender import PLANE_CLIENT, SENDER_DEVICE
 
 RULE_SELECT = (
     "encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid, "
@@ -32,7 +34,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class IngestFrame:
-    """One accepted publish: `payload` as sent, `accepted_at_ms` by IoT Core's clock, who sent it."""
+    """One accepted publish: `payload` as sent, `accepted_at_ms` by IoT Core's clock.
+
+    `client_id` is the connection that brought it, which the IoT policy binds to the certificate `principal`.
+    """
 
     payload: bytes
     topic: str
@@ -52,6 +57,14 @@ class IngestFrame:
                 index += 1
         except EnvelopeError as error:
             yield Accepted(index, None, self.payload, error)
+
+
+def _client_id(value: object) -> str:
+    """The name of a thing, or of the plane itself. Raises ValueError for what could be taken for another."""
+    text = str(value)
+    if text != PLANE_CLIENT and (not text or "/" in text or value_problem(SENDER_DEVICE, text)):
+        raise ValueError(f"client id {text!r:.200} is not the name of a thing")
+    return text
 
 
 def frame_text(frame: IngestFrame) -> str:
@@ -74,7 +87,7 @@ def parse_frame(body: str) -> IngestFrame:
         return IngestFrame(
             payload=base64.b64decode(members["data"], validate=True),
             topic=str(members["topic"]),
-            client_id=str(members["clientid"]),
+            client_id=_client_id(members["clientid"]),
             principal=str(members.get("principal", "")),
             accepted_at_ms=int(members["timestamp"]),
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 
 from eventplane.delivery import Outcome
 from eventplane.ingest import Accepted, IngestFrame
@@ -24,8 +25,9 @@ QUARANTINE = "quarantine"
 class TapRecord:
     """One item that IoT Core accepted from a device, times in Unix milliseconds.
 
-    `event` is the event's exact JSON text; an item that is none has `event` null, its bytes in
-    `original_base64` and the `refusal` reason. `message_id` and `index` name the place it came in.
+    `client_id` is the device and `principal` the certificate that brought it. `event` is the event's exact
+    JSON text; an item that is none has `event` null, its bytes in `original_base64` and the `refusal` reason.
+    `message_id` and `index` name the place it came in.
     """
 
     accepted_at_ms: int
@@ -37,6 +39,15 @@ class TapRecord:
     event: str | None
     original_base64: str | None
     refusal: str | None
+    principal: str = ""
+
+
+class Basis(StrEnum):
+    """By which contract a router decided."""
+
+    IN_FORCE = "in_force"
+    BUNDLED = "bundled"
+    """The one that came with its code: it had not yet seen the one in force, and the event was urgent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +58,8 @@ class LedgerRecord:
     event has no `route` and no `destination`. A refused item that is no event has empty `source`, `id` and
     `type` and no route; `client_id`, `reason` and `entered_at_ms` are what it shares with its tap record.
     An event that was refused by its payload has its names and no route. `attempt` counts deliveries of the
-    queue message, from 1.
+    queue message, from 1. `sender` is the text of an `eventplane.sender.Sender`, '' of what is no event;
+    `received_at_ms` is when the message was first received by the queue's clock, None where nobody knows.
     """
 
     decided_at_ms: int
@@ -65,6 +77,9 @@ class LedgerRecord:
     reason: str | None
     attempt: int
     message_id: str
+    sender: str = ""
+    received_at_ms: int | None = None
+    basis: Basis = Basis.IN_FORCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,4 +114,5 @@ def _tap_record(frame: IngestFrame, item: Accepted, message_id: str, archived_at
         event=item.event.json if item.event else None,
         original_base64=None if item.event else base64.b64encode(item.original).decode("ascii"),
         refusal=item.error.reason if item.error else None,
+        principal=frame.principal,
     )

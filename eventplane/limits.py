@@ -4,9 +4,13 @@ MAX_EVENT_BYTES = 96 * 1024
 """Largest event in JSON format, bytes. CloudEvents 1.0.2 asks intermediaries to forward 64 KiB; an
 event must also fit one AWS IoT Core publish uncompressed (128 KiB) with room for what the plane stamps."""
 
-MAX_SENT_EVENT_BYTES = 96 * 1024 - 256
-"""Largest event that a participant can count on to send, bytes. With its numbers, which a device puts in
-front, and its hops, which the cloud counts, it must fit MAX_EVENT_BYTES."""
+MAX_SENT_EVENT_BYTES = 96 * 1024 - 512
+"""Largest event that a participant can count on to send, bytes. With its numbers and its service, which a
+device puts in front, and its device and hops, which the cloud adds, it must fit MAX_EVENT_BYTES."""
+
+MAX_UPLINK_EVENT_BYTES = MAX_EVENT_BYTES - 192
+"""Largest event that a device sends up, bytes: the cloud puts the device's name in front, at most 160 bytes
+(AWS IoT: a thing's name has up to 128 characters), and counts its hops."""
 
 MAX_DOWNLINK_EVENT_BYTES = 94 * 1024
 """Largest event towards a device, bytes. With what the plane puts in front, in the cloud and on the device,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 _READER = json.JSONDecoder()
 _WHITESPACE = " \t\n\r"
@@ -29,6 +29,17 @@ def with_member(event: str, name: str, value: str) -> str:
         if each == name:
             return f"{event[:start]}{value}{event[end:]}"
     return f'{{"{name}":{value},{event.lstrip()[1:]}'
+
+
+def without_members(event: str, names: Collection[str]) -> str:
+    """The text of an event without the members `names`."""
+    kept: list[str] = []
+    position = event.index("{") + 1
+    for name, _, end in member_spans(event):
+        if name not in names:
+            kept.append(event[position:end])
+        position = end + 1
+    return "{" + ",".join(kept) + event[position - 1 :]
 
 
 def _skip(text: str, at: int) -> int:

@@ -51,15 +51,15 @@ class SqsMessage:
 
     @property
     def group(self) -> str:
-        """The message group in a FIFO queue: order is kept by `partitionkey`, or else by `source`.
+        """The message group in a FIFO queue: order is kept by sender and `partitionkey`, or else `source`.
 
         Hashed, because SQS allows 128 characters of its own choice; equal keys stay equal.
         """
-        return _digest(str(self.event.attributes.get("partitionkey", self.event.source)))
+        return _digest(f"{self.event.sender}\n{self.event.attributes.get('partitionkey', self.event.source)}")
 
     @property
     def deduplication(self) -> str:
-        """What a FIFO queue knows a copy by: the event's `source` and `id`."""
+        """What a FIFO queue recognises a copy by: the event's sender, `source` and `id`."""
         return _digest("\n".join(self.event.key))
 
 

@@ -232,7 +232,7 @@ class Reader:
                     self._put_off(delivery)  # another reader was quicker
                     return False
                 delivery.is_claimed = True
-        self._on_notice(InDoubt(*event.key, again=again))
+        self._on_notice(InDoubt(*event.claim, again=again))
         return again
 
     def _is_within_limit(self, delivery: Delivery) -> bool:
@@ -309,7 +309,7 @@ class Reader:
             self.settle([delivery])
         elif self._mode is not Mode.AT_MOST_ONCE:
             self._transport.acknowledge([message])
-        source, id = event.key if event else ("", "")
+        source, id = event.claim if event else ("", "")
         self._on_notice(DeadLettered(source, id, refusal.reason, refusal.detail))
         return True
 
@@ -321,4 +321,4 @@ def _failure(error: BaseException | str) -> Failure:
 def _check_open(deliveries: Sequence[Delivery]) -> None:
     for each in deliveries:
         if each.is_settled:
-            raise AlreadySettledError(*each.event.key)
+            raise AlreadySettledError(*each.event.claim)

@@ -73,11 +73,11 @@ class CallService:
     def _place_call(self, alarm: Envelope) -> None:
         # The first alarm can come while the client is still being made.
         self._connected.wait()
-        if alarm.key in self.alarms:
+        if alarm.claim in self.alarms:
             self.duplicates += 1
         else:
-            self.alarms[alarm.key] = self._call(alarm)
-        call = self.alarms[alarm.key]
+            self.alarms[alarm.claim] = self._call(alarm)
+        call = self.alarms[alarm.claim]
         self._sent.event(call, self._outbox)
         # The alarm's receipt goes out when this returns: by then its call must be as safe as the alarm was.
         self._client.put(call, _CALL_SECONDS)
@@ -86,7 +86,7 @@ class CallService:
         now = timestamp(self._now())
         attributes = {
             # From the alarm alone, so that whoever gets the alarm again places the same call.
-            "id": "call-" + sha256("\n".join(alarm.key).encode()).hexdigest()[:_ID_DIGITS],
+            "id": "call-" + sha256("\n".join(alarm.claim).encode()).hexdigest()[:_ID_DIGITS],
             "source": f"/homes/{self._home}/{CALL_SERVICE}",
             "type": CALL_TYPE,
             "subject": "/alarm-centre",
@@ -211,7 +211,7 @@ class HomeServices:
         self.close()
 
     def _listen(self, service: str, event: Envelope) -> None:
-        self.told[service][event.key] += 1
+        self.told[service][event.claim] += 1
 
     def _note_refusal(self, _: bytes, reason: str) -> None:
         self.refused.append(reason)

@@ -19,8 +19,9 @@ class Context(Protocol):
 class QueueMessage:
     """One message of the source queue.
 
-    `sent_at_ms` in Unix milliseconds; `attempt` counts from 1; `receipt` stands for this delivery of it;
-    `group` is the message group in a FIFO queue; `route` is the one that led here, where a router sent it.
+    `sent_at_ms`, and `received_at_ms` for its first receive, in Unix milliseconds by the queue's clock;
+    `attempt` counts from 1; `receipt` stands for this delivery of it; `group` is the message group in a FIFO
+    queue; `route` is the one that led here, where a router sent it.
     """
 
     id: str
@@ -30,6 +31,7 @@ class QueueMessage:
     receipt: str = ""
     group: str | None = None
     route: str | None = None
+    received_at_ms: int | None = None
 
 
 def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
@@ -41,6 +43,7 @@ def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
             sent_at_ms=int(record["attributes"]["SentTimestamp"]),
             attempt=int(record["attributes"]["ApproximateReceiveCount"]),
             receipt=record["receiptHandle"],
+            received_at_ms=int(record["attributes"].get("ApproximateFirstReceiveTimestamp", 0)) or None,
             group=record["attributes"].get("MessageGroupId"),
             route=record.get("messageAttributes", {}).get("route", {}).get("stringValue"),
         )

@@ -10,6 +10,7 @@ from typing import Final
 
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.sender import PLANE_CLIENT
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
@@ -19,7 +20,7 @@ from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import Answer, Fate, SqsSender, batches
 from lambdas.ingest_errors.failure import NoFailureError, RuleFailure, parse_failure
 
-SOURCE: Final = "/eventplane/cloud/ingest-errors"
+SOURCE: Final = PLANE_CLIENT
 """The `source` of the dead letters made here, and the client that their frames name."""
 
 BAD_FAILURE: Final = "bad_rule_failure"

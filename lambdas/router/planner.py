@@ -15,7 +15,10 @@ from eventplane.hops import HOP_LIMIT, hops_of, sent_on
 from eventplane.ingest import Accepted, parse_frame
 from eventplane.interest import NO_INTEREST, is_wanted
 from eventplane.ledger import LedgerRecord
+from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
 from eventplane.router import Router
+from eventplane.sender import PLANE, Sender, sender_in_frame
+from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights, without_stamp
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.queue import QueueMessage
 from lambdas.router.payload import Check, PayloadCheck
@@ -48,13 +51,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """How something came in: the queue message and its attempt, when it was accepted (Unix milliseconds),
-    from which client."""
+    """How something came in: the queue message and its attempt, when it was accepted and first received (Unix
+    milliseconds), from which client, and who sent it."""
 
     message_id: str
     attempt: int
     accepted_at_ms: int
+    received_at_ms: int | None
     client_id: str | None
+    sender: Sender
 
 
 class Planner:
@@ -66,16 +71,19 @@ class Planner:
     def __init__(self, contract: Contract, source: str) -> None:
         self._contract = contract
         self._router = Router(contract, Place.CLOUD)
+        self._rights = SendingRights(contract)
         self._payloads = PayloadCheck(contract)
         self._channel: Channel = contract.channel(source)
         kind = contract.participants[self._channel.participant].kind
         self._has_frames = kind is ParticipantKind.DEVICE
+        self._down = contract.device.inbox.address
 
     def plan(self, message: QueueMessage, now_ms: int) -> Iterator[Step]:
         """The steps of one message, at least one for each item in it; `now_ms` in Unix milliseconds."""
         entry, items = self._open(message)
         check = self._payloads.of_message()
         for item in items:
+            entry = replace(entry, sender=self._sender(entry, item.event))
             if item.error is not None:
                 refusal = Refusal(item.error.reason, item.error.detail)
                 yield from self._refused(entry, item, refusal, now_ms)
@@ -91,11 +99,19 @@ class Planner:
         record, original = step.record, step.original
         yield Step(replace(record, outcome=Outcome.DEAD_LETTERED, reason=refusal.reason), original)
         if original is not None:
-            entry = _Entry(record.message_id, record.attempt, record.entered_at_ms, record.client_id)
+            entry = _Entry(
+                record.message_id,
+                record.attempt,
+                record.entered_at_ms,
+                record.received_at_ms,
+                record.client_id,
+                original.sender,
+            )
             letter = self._letter(
                 entry,
                 letter_id(*original.key),
-                original.json.encode("utf-8"),
+                # As it came: who sends the original again has it stamped again.
+                without_stamp(original).json.encode("utf-8"),
                 refusal,
                 now_ms,
                 original,
@@ -105,11 +121,15 @@ class Planner:
 
     def letter(self, message: QueueMessage, letter: Envelope, now_ms: int) -> Iterator[Step]:
         """The steps of a dead `letter` that somebody else wrote about what `message` asks for."""
-        entry = _Entry(message.id, message.attempt, now_ms, None)
-        return self._routed(entry, letter, letter, now_ms, since_ms=now_ms)
+        plane = Sender(service=PLANE)
+        entry = _Entry(message.id, message.attempt, now_ms, message.received_at_ms, None, plane)
+        stamped = letter if letter.sender == plane else letter.stamped(**plane.attributes)
+        return self._routed(entry, stamped, stamped, now_ms, since_ms=now_ms)
 
     def _open(self, message: QueueMessage) -> tuple[_Entry, Iterator[Accepted]]:
-        entry = _Entry(message.id, message.attempt, message.sent_at_ms, None)
+        entry = _Entry(
+            message.id, message.attempt, message.sent_at_ms, message.received_at_ms, None, Sender()
+        )
         original = message.body.encode("utf-8", "surrogatepass")
         try:
             if not self._has_frames:
@@ -119,12 +139,31 @@ class Planner:
             return entry, iter([Accepted(0, None, original, error)])
         return replace(entry, accepted_at_ms=frame.accepted_at_ms, client_id=frame.client_id), frame.items()
 
+    def _sender(self, entry: _Entry, event: Envelope | None) -> Sender:
+        """Who sent an item, by the transport. A device vouches for the services on it."""
+        if not self._has_frames:
+            return Sender(service=self._channel.participant)
+        if entry.client_id is None:
+            return Sender()
+        return sender_in_frame(entry.client_id, event.attributes if event else {})
+
+    def _stamped(self, entry: _Entry, event: Envelope) -> Envelope:
+        """The `event` with its sender. Raises `EnvelopeError` if it names one itself, or gets too large."""
+        stamped = stamp_sender(event, entry.sender)
+        if stamped.bytes > MAX_EVENT_BYTES:
+            raise EnvelopeError(
+                "too_large",
+                f"{stamped.bytes} bytes with its sender's name; send at most {MAX_SENT_EVENT_BYTES}",
+            )
+        return stamped
+
     def _judged(
         self, entry: _Entry, item: Accepted, event: Envelope, check: Check, now_ms: int
     ) -> Iterator[Step]:
-        # Before everything else: what is wrong is said of an event that nobody takes, or no longer.
+        # Before routing: an event that no route takes, or that has expired, is refused all the same.
         try:
-            outgoing = event if self._has_frames and not hops_of(event) else sent_on(event)
+            stamped = self._stamped(entry, event)
+            outgoing = stamped if self._has_frames and not hops_of(event) else sent_on(stamped)
         except EnvelopeError as error:
             if error.reason == HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
                 # A letter about a letter would only keep the loop going.
@@ -135,10 +174,10 @@ class Planner:
             else:
                 yield from self._refused(entry, item, Refusal(error.reason, error.detail), now_ms)
             return
-        if wrong := check(event):
+        if wrong := self._rights.refusal(stamped) or check(event):
             yield from self._refused(entry, item, wrong, now_ms)
         else:
-            yield from self._routed(entry, event, outgoing, now_ms, since_ms=entry.accepted_at_ms)
+            yield from self._routed(entry, stamped, outgoing, now_ms, since_ms=entry.accepted_at_ms)
 
     def _routed(
         self, entry: _Entry, event: Envelope, outgoing: Envelope, now_ms: int, *, since_ms: int
@@ -150,7 +189,10 @@ class Planner:
             yield Step(record(None, Outcome.UNROUTED, "no_route"), event)
         for route in routes:
             channels = self._channel, self._contract.channel(route.destination)
-            if not is_wanted(route.interest, event, priority):
+            if route.destination == self._down and event.sender.device:
+                refusal = Refusal(SENDER_NOT_ALLOWED, f"{event.sender}: only cloud services send to devices")
+                yield from self.dead(Step(record(route, Outcome.DELIVERED, None), event), refusal, now_ms)
+            elif not is_wanted(route.interest, event, priority):
                 yield Step(record(route, Outcome.NO_INTEREST, NO_INTEREST), event)
             elif why := why_expired(event, now_ms, since_ms, *channels):
                 yield Step(record(route, Outcome.EXPIRED, why), event)
@@ -165,7 +207,9 @@ class Planner:
         )
         yield Step(record, item.event)
         # The same event, or message and place, give the same id: a repetition is not a second letter.
-        id = letter_id(*item.event.key) if item.event else f"{entry.message_id}.{item.index}"
+        id = f"{entry.message_id}.{item.index}"
+        if item.event:
+            id = letter_id(str(entry.sender), item.event.source, item.event.id)
         letter = self._letter(entry, id, item.original, refusal, now_ms, item.event)
         yield from self._routed(entry, letter, letter, now_ms, since_ms=now_ms)
 
@@ -179,7 +223,7 @@ class Planner:
         event: Envelope | None,
         route: str | None = None,
     ) -> Envelope:
-        return dead_letter(
+        letter = dead_letter(
             id=id,
             source=DEAD_LETTER_SOURCE,
             time=timestamp_of_ms(now_ms),
@@ -190,7 +234,9 @@ class Planner:
             route=route,
             attempt=entry.attempt,
             event=event,
+            sender=entry.sender,
         )
+        return letter.stamped(**Sender(service=PLANE).attributes)
 
     def _priority(self, event: Envelope | None) -> Priority:
         return self._contract.priority(event, self._channel) if event else self._channel.priority
@@ -222,4 +268,6 @@ class Planner:
             reason=reason,
             attempt=entry.attempt,
             message_id=entry.message_id,
+            sender=str(entry.sender),
+            received_at_ms=entry.received_at_ms,
         )

@@ -172,6 +172,7 @@ class WebhookService:
             attempt=message.attempt,
             message_id=message.id,
             route=message.route,
+            sender=str(event.sender) if event else "",
         )
 
     def _write(self, records: Sequence[HandoverRecord], invocation_id: str) -> None:

@@ -10,7 +10,7 @@ from edge import reports
 from edge.spool import Birth, DiscardTally, Statement
 from edge.stamps import stamp
 from eventplane.delivery import Outcome
-from eventplane.envelope import Envelope
+from eventplane.envelope import Envelope, EventKey
 from eventplane.event_keys import KEY_BYTES, key_digest
 from eventplane.expiry import BY_CHANNEL
 from eventplane.receipts import SPOOL_FULL
@@ -61,7 +61,7 @@ class Device:
         self.sequence = 0
         self._stated = {name: _Stated() for name in self._destinations}
 
-    def next_number(self, key: tuple[str, str], destinations: list[str]) -> int:
+    def next_number(self, key: EventKey, destinations: list[str]) -> int:
         """Store an event: its number."""
         self.sequence += 1
         digest = key_digest(key)

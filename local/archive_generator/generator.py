@@ -139,7 +139,7 @@ class Generator:
             past = recorded_ms - hour_ms
             recorded = f"{prefix}{past // 60_000:02d}:{past // 1_000 % 60:02d}.{past % 1_000:03d}Z"
             id = f"{self._random.getrandbits(128):032x}"
-            number = device.next_number((source_of(flow, device.client), id), lines[flow].on_device)
+            number = device.next_number(("", source_of(flow, device.client), id), lines[flow].on_device)
             self.events += 1
             self._since_fault += 1
             values = {

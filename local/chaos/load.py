@@ -60,7 +60,7 @@ class TimedLog(SentLog):
 
     def event(self, event: Envelope, channel: Channel, entered: Place = Place.DEVICE) -> None:
         """As `SentLog.event`."""
-        self.at.setdefault(event.key, time())
+        self.at.setdefault(event.claim, time())
         super().event(event, channel, entered)
 
 

@@ -1,0 +1,57 @@
+"""The sender of an event: what the transport authenticated, stamped by the first hop of the plane.
+
+`source` is a claim of the event. The sender is not: the forwarder stamps the service whose outbox a message
+lay in, and the cloud's router the device whose connection brought a frame. No participant can set either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+SENDER_DEVICE: Final = "senderdevice"
+"""The thing name of the sending device: the MQTT client id, which the IoT policy binds to the certificate."""
+
+SENDER_SERVICE: Final = "senderservice"
+"""The sending participant: the one whose outbox the event lay in."""
+
+SENDER_ATTRIBUTES: Final = frozenset({SENDER_DEVICE, SENDER_SERVICE})
+"""The reserved attributes. An event that arrives with one that is not due there is refused."""
+
+PLANE: Final = "eventplane"
+"""The `senderservice` of what the cloud's routers write themselves. No participant can have this name."""
+
+PLANE_CLIENT: Final = "/eventplane/cloud/ingest-errors"
+"""The client id of frames that the plane puts into the devices' queue itself. No device can connect by it:
+a thing's name has no slash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """`device` and `service` as far as the transport knows them; '' where it does not."""
+
+    device: str = ""
+    service: str = ""
+
+    def __str__(self) -> str:
+        """Return `home-1/voice-service`, `home-1/` (the device as a whole), `carers`, or '' (unknown)."""
+        return f"{self.device}/{self.service}" if self.device else self.service
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """The reserved attributes that name this sender."""
+        named = {SENDER_DEVICE: self.device, SENDER_SERVICE: self.service}
+        return {name: value for name, value in named.items() if value}
+
+
+def sender_of(attributes: Mapping[str, object]) -> Sender:
+    """Return the sender that an event's stamped `attributes` name."""
+    return Sender(str(attributes.get(SENDER_DEVICE, "")), str(attributes.get(SENDER_SERVICE, "")))
+
+
+def sender_in_frame(client_id: str, attributes: Mapping[str, object]) -> Sender:
+    """Return the sender of an event in a frame of `client_id`: the device, and the service it vouches for."""
+    if client_id == PLANE_CLIENT:
+        return Sender(service=PLANE)
+    return Sender(client_id, str(attributes.get(SENDER_SERVICE, "")))

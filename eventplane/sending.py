@@ -1,0 +1,147 @@
+"""Who may send what: the contract's `sends`, enforced alike on the device and in the cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from eventplane.auditor import AUDITOR, VERDICT
+from eventplane.contract import Channel, Contract, Participant, ParticipantKind
+from eventplane.conversation.attributes import REPLY_TYPE
+from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
+from eventplane.device_reports import (
+    DEVICE_CONTRACT,
+    DISCARDED,
+    HEARTBEAT,
+    MANIFEST,
+    STARTED,
+    forwarder_source,
+    router_source,
+)
+from eventplane.downlink.acknowledgements import ACKNOWLEDGED
+from eventplane.envelope import Envelope, reserved
+from eventplane.own_services import DOWNLINK
+from eventplane.presence import CONNECTED, DISCONNECTED, MONITOR, NOTICE, QUIET, RECOVERED
+from eventplane.sender import PLANE, SENDER_ATTRIBUTES, SENDER_DEVICE, Sender
+from eventplane.uplink_interest import UPLINK_INTEREST_TYPE
+
+SENDER_NOT_ALLOWED: Final = "sender_not_allowed"
+"""Why an event is refused: its sender may not send this type, or not in this name."""
+
+DEVICE_REPORTS: Final = frozenset({STARTED, DISCARDED, MANIFEST, HEARTBEAT, ACKNOWLEDGED})
+"""What only a device's forwarder sends, about its own device."""
+
+DEVICE_STATES: Final = frozenset({DEVICE_CONTRACT, UPLINK_INTEREST_TYPE})
+"""What steers forwarders: only cloud services send it, those that name it in `sends`."""
+
+OWNERS: Final = {
+    **dict.fromkeys((CONNECTED, DISCONNECTED, QUIET, RECOVERED, NOTICE), MONITOR),
+    VERDICT: AUDITOR,
+}
+"""The types of the plane's own services, and the service that alone sends each."""
+
+MAX_REMEMBERED: Final = 4_096
+"""Most decisions that are remembered, a participant and a type each. Ours: a contract has some hundreds."""
+
+_DEVICE_SIDE: Final = (ParticipantKind.DEVICE, ParticipantKind.DEVICE_SERVICE)
+
+
+def stamp_sender(event: Envelope, sender: Sender) -> Envelope:
+    """Return `event` with its authenticated `sender`; of a device, the forwarder has stamped the service.
+
+    Raises `EnvelopeError` (`reserved_attribute`) where the event names a sender itself.
+    """
+    if sender.device:
+        return event.stamped(**{SENDER_DEVICE: sender.device})
+    if SENDER_DEVICE in event.attributes:
+        raise reserved(SENDER_DEVICE)
+    return event.stamped(**sender.attributes)
+
+
+def without_stamp(event: Envelope) -> Envelope:
+    """Return a stamped `event` as it was before `stamp_sender`."""
+    return event.without((SENDER_DEVICE,) if event.sender.device else SENDER_ATTRIBUTES)
+
+
+class SendingRights:
+    """The rights that `contract` gives to senders."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
+        self._remembered: dict[tuple[bool, str, str], str | None] = {}
+
+    def refusal(self, event: Envelope) -> Refusal | None:
+        """Return why the sender of a stamped `event` may not send it; None if it may."""
+        sender = event.sender
+        known = (bool(sender.device), sender.service, event.type)
+        try:
+            problem = self._remembered[known]
+        except KeyError:
+            if len(self._remembered) >= MAX_REMEMBERED:
+                self._remembered.clear()
+            problem = self._remembered[known] = self._type_problem(sender, event.type)
+        problem = problem or self._name_problem(sender, event)
+        if problem is None:
+            return None
+        return Refusal(SENDER_NOT_ALLOWED, f"{sender} sent {event.type!r:.200}: {problem}")
+
+    def _type_problem(self, sender: Sender, type: str) -> str | None:
+        """Why nobody of this role may send `type`, whatever the event says besides."""
+        if sender == Sender(service=PLANE):
+            return None
+        senders = self._participants(sender)
+        if not senders:
+            return "the contract has no such participant there; deploy its contract to the device first"
+        if type in (REPLY_TYPE, DEAD_LETTER_TYPE):
+            return None
+        if type in DEVICE_REPORTS:
+            if any(each.kind is ParticipantKind.DEVICE for each in senders):
+                return None
+            return "only a device's forwarder reports this; use a type of your own"
+        if owner := OWNERS.get(type):
+            return None if sender.service == owner else f"only {owner} sends it; use a type of your own"
+        if any(_names(each, type) for each in senders):
+            return None
+        if type in DEVICE_STATES or any(_names(each, type) for each in self._contract.participants.values()):
+            return "the contract gives it to others; add it to the sender's `sends`, or correct the sender"
+        if any(each.sends is None for each in senders):
+            return None
+        return "its `sends` does not name it; add the type, or correct the sender"
+
+    def _participants(self, sender: Sender) -> list[Participant]:
+        """The participants in whose place `sender` may speak: of a device as a whole, all on its side."""
+        if sender.device and not sender.service:
+            return [each for each in self._contract.participants.values() if each.kind in _DEVICE_SIDE]
+        found = self._contract.participants.get(sender.service)
+        if found is None or (sender.device and found.kind not in _DEVICE_SIDE):
+            return []
+        return [found]
+
+    def _name_problem(self, sender: Sender, event: Envelope) -> str | None:
+        """Why this event speaks for another, though the sender may send its type."""
+        if event.type in DEVICE_REPORTS:
+            return self._claims(sender, event, forwarder_source(sender.device))
+        if event.type != DEAD_LETTER_TYPE or sender == Sender(service=PLANE):
+            return None
+        participant = self._contract.participants.get(sender.service, self._contract.device)
+        if participant.kind is ParticipantKind.DEVICE:
+            return self._claims(sender, event, router_source(sender.device))
+        data = event.data()
+        channel = data.get("channel") if isinstance(data, dict) else None
+        if channel in [each.address for each in self._own_channels(participant)]:
+            return None
+        return f"a service writes dead letters about its own channels, this one is about {channel!r:.200}"
+
+    def _own_channels(self, participant: Participant) -> Iterator[Channel]:
+        yield from participant.channels
+        if participant.name == DOWNLINK:
+            yield self._contract.device.inbox
+
+    def _claims(self, sender: Sender, event: Envelope, source: str) -> str | None:
+        if not sender.device or event.source == source:
+            return None
+        return f"its source is {event.source!r:.200}, the device's own is {source!r}"
+
+
+def _names(participant: Participant, type: str) -> bool:
+    return participant.may_send(type) or participant.may_ask(type)
