@@ -18,7 +18,7 @@ from eventplane.ledger import LedgerRecord
 from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
 from eventplane.router import Router
 from eventplane.sender import PLANE, Sender, sender_in_frame
-from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights, without_stamp
+from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights, stamp_sender, without_stamp
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.queue import QueueMessage
 from lambdas.router.payload import Check, PayloadCheck
