@@ -46,7 +46,9 @@ def test_nobody_speaks_for_another(
         return not found[0]
 
     attempt.reported(world.comes(is_reported, launched.at), found[0])
-    attempt.refused(not world.who_got(event), f"it came to {world.who_got(event)}")
+    got = world.who_got(event)
+    # Without a decision it may still be under way.
+    attempt.refused(not found[0] and not got, f"it came to {got}, or is still under way")
 
 
 @pytest.mark.parametrize("forgery", FORGERIES, ids=lambda each: f"{each.by}: {each.title}")

@@ -20,7 +20,9 @@ from typing import Any, Protocol
 from edge.errors import DeadLetteredError
 from edge.service import ServiceClient
 from eventplane.batch import pack
+from eventplane.contract import Downlink
 from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.downlink.table import sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
@@ -239,10 +241,13 @@ class World:
             for service, events in [*self.inboxes.events.items(), *self.home.got.items()]
             if any((each.source, each.id) == (event.source, event.id) for each in events)
         ]
+        key, version = (str(event.attributes.get(each, "")) for each in ("statekey", "stateversion"))
+        state = {"sk": {"S": sort_key(Downlink.STATE, key)}, "acknowledged_version": {"N": version}}
         wanted = [
-            f"desired of {device}"
+            f"the state of {device}"
             for device in (VICTIM, THIEF)
-            if any(event.id in json.dumps(item) for item in self.desired(device))
+            for item in self.desired(device)
+            if event.id in json.dumps(item) or state.items() <= item.items()
         ]
         return found + wanted
 
