@@ -21,7 +21,15 @@ from local.demo.plane import deploy_plane
 from local.emulator import start_emulator
 from local.process import Supervisor
 from local.things import Thing, provision
-from tests.adversary.world import THIEF, VICTIM, CompromisedProgram, HostileService, StolenDevice, World
+from tests.adversary.world import (
+    ALARM_CENTRE,
+    THIEF,
+    VICTIM,
+    CompromisedProgram,
+    HostileService,
+    StolenDevice,
+    World,
+)
 from tests.integration.access import start_guarded
 from tests.integration.client.test_in_the_cloud import program_of
 from tests.integration.downlink import Plane, running_home
@@ -141,7 +149,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         )
         registered = world.operator("fleet", "register", VICTIM, THIEF)
         assert registered.returncode == 0, registered.stderr
-        yield world
+        with pytest.MonkeyPatch.context() as patch, world.enter_as(ALARM_CENTRE, patch) as alarm_centre:
+            stack.enter_context(world.inboxes.listening(alarm_centre))
+            patch.undo()
+            yield world
 
 
 PROGRAMS = ("alarm-centre", "care-analytics", "family-app", "operations", "carers")

@@ -1,29 +1,25 @@
-"""What else somebody with one device's certificate tries: with ids, commands, frames and other devices' names."""
+"""What else somebody tries who has one device's certificate: ids, commands, frames, other devices' names."""
 
 from __future__ import annotations
 
-import json
-import ssl
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from edge.provisioning.errors import RejectedError
 from eventplane.batch import pack
 from eventplane.contract import Downlink
-from eventplane.conversation.attributes import CAUSATION_ID, CORRELATION_ID, REPLY_TO, REPLY_TYPE
+from eventplane.conversation.reply import Replier, Reply, Status, write_reply
 from eventplane.device_reports import forwarder_source
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, Result, to_data
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_BATCH_BYTES, MAX_BATCH_EVENTS
 from eventplane.topics import basic_ingest_topic, device_topic
-from local.certificates import Authority
 from local.things import Thing
 from tests.adversary.conftest import Attempt
-from tests.adversary.forgeries import NOT_ALLOWED, PULSE, SHUT, down
-from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, World, new_id
+from tests.adversary.forgeries import DEVICE, NOT_ALLOWED, PULSE, SHUT, down
+from tests.adversary.world import ALARM, HELP, PATIENCE_S, READING, THIEF, VICTIM, VOICE, World, new_id
 from tests.integration.downlink import MESSAGE
 from tests.integration.fleet import make_claim
 from tests.integration.mqtt import TestClient
@@ -36,12 +32,11 @@ def reading(id: str) -> Envelope:
     return write_event({"id": id, "source": f"/homes/{THIEF}/health", "type": READING}, PULSE)
 
 
-def arrived(world: World, event: Envelope, service: str) -> list[Envelope]:
-    """The copies of `event` that a cloud service got."""
-    world.inboxes.drain()
+def senders(world: World, event: Envelope) -> list[object]:
+    """From which devices the alarm centre got events with the `source` and `id` of `event`, in order."""
     return [
-        each
-        for each in world.inboxes.events[service]
+        each.attributes.get("senderdevice")
+        for each in world.inboxes.events["alarm-centre"]
         if (each.source, each.id) == (event.source, event.id)
     ]
 
@@ -53,26 +48,28 @@ def test_a_false_alarm_in_the_victims_name(world: World, attempt: Attempt) -> No
     """thief/: raise a false alarm with the `source` of another home's"""
     alarm = write_event({"id": new_id(), "source": VOICE, "type": ALARM}, HELP)
     world.thief.naming("voice-service").send(alarm)
-    assert world.comes(lambda: bool(arrived(world, alarm, "alarm-centre")))
-    senders = {each.attributes.get("senderdevice") for each in arrived(world, alarm, "alarm-centre")}
-    attempt.refused(VICTIM not in senders, f"the alarm centre got it from {senders}")
-    rows = [(each.get("sender"), each["outcome"]) for each in world.decisions(alarm)]
-    attempt.reported(senders == {THIEF} and set(rows) == {(f"{THIEF}/voice-service", "delivered")}, rows)
+    assert world.comes(lambda: bool(senders(world, alarm)))
+    attempt.refused(
+        VICTIM not in senders(world, alarm), f"the alarm centre got it from {senders(world, alarm)}"
+    )
+    named = {(f"{THIEF}/voice-service", "delivered")}
+
+    def ledger() -> set[tuple[str, str]]:
+        return {(each.get("sender", ""), each["outcome"]) for each in world.decisions(alarm)}
+
+    attempt.reported(senders(world, alarm) == [THIEF] and world.comes(lambda: ledger() == named), ledger())
 
 
 def test_an_alarm_is_not_silenced_by_its_id(world: World, attempt: Attempt) -> None:
-    """thief/: send the next alarm of a home first, with its `source` and `id`, so that it counts as a duplicate"""
+    """thief/: send another home's next alarm first, so that it counts as a duplicate"""
     victims = write_event({"id": new_id(), "source": VOICE, "type": ALARM}, HELP)
     world.thief.naming("voice-service").send(victims)
     # The alarm centre reads by the client library, which hands out each event once.
-    heard = world.alarm_centre
-    assert world.comes(lambda: len(heard.of(victims)) == 1)
+    assert world.comes(lambda: senders(world, victims) == [THIEF])
     world.home.services["voice-service"].put(victims)
-    attempt.refused(world.comes(lambda: VICTIM in heard.senders(victims)), "the alarm centre never heard it")
+    attempt.refused(world.comes(lambda: VICTIM in senders(world, victims)), "the alarm centre never heard it")
     attempt.refused(world.comes(lambda: "call-service" in world.who_got(victims)), "nor did the call service")
-    attempt.reported(
-        heard.senders(victims) == [THIEF, VICTIM], f"the alarm centre heard {heard.senders(victims)}"
-    )
+    attempt.reported(senders(world, victims) == [THIEF, VICTIM], f"it heard {senders(world, victims)}")
 
 
 # Commands that wait
@@ -88,7 +85,9 @@ def acknowledgement(world: World, key: str, source: str) -> Envelope:
         kind=Downlink.COMMAND, key=key, uid=message.uid, version=message.version, order=message.order,
         fence=item.fence, source=message.source, id=message.id, result=Result.STORED,
     )  # fmt: skip
-    return write_event({"id": new_id(), "source": source, "type": ACKNOWLEDGED}, to_data([ack], item.epoch or "e"))
+    return write_event(
+        {"id": new_id(), "source": source, "type": ACKNOWLEDGED}, to_data([ack], item.epoch or "e")
+    )
 
 
 @pytest.mark.parametrize("name", ["the other home's", "its own"])
@@ -106,13 +105,15 @@ def test_a_command_that_waits_is_not_taken_away(world: World, attempt: Attempt, 
         if source == forwarder_source(THIEF):
             # It may say this of itself, and nothing waits for it.
             attempt.reported(
-                world.comes(lambda: [each.get("sender") for each in world.decisions(forged)] == [f"{THIEF}/"]),
+                world.comes(
+                    lambda: [each.get("sender") for each in world.decisions(forged)] == [f"{THIEF}/"]
+                ),
                 world.decisions(forged),
             )
         else:
             attempt.reported(
-                world.comes(lambda: not world.problem_of_trace(forged, f"{THIEF}/", NOT_ALLOWED)),
-                world.problem_of_trace(forged, f"{THIEF}/", NOT_ALLOWED),
+                world.comes(lambda: not world.problem_of_trace(forged, DEVICE, NOT_ALLOWED)),
+                world.problem_of_trace(forged, DEVICE, NOT_ALLOWED),
             )
     finally:
         world.home.link.heal()
@@ -125,36 +126,27 @@ def test_a_command_that_waits_is_not_taken_away(world: World, attempt: Attempt, 
 # Replies
 
 
-def test_a_reply_in_the_name_of_another_home(world: World, attempt: Attempt) -> None:
-    """thief/: answer a carer's request for another home, whose correlation id it knows"""
-    with world.asking_carers() as carers:
-        answers = carers.ask(write_event({"id": new_id(), "source": "/carers", "type": MESSAGE, **down()}, SHUT))
-        asked = answers.request
-        forged = write_event(
-            {
-                "id": new_id(),
-                "source": "/eventplane/conversation/voice-service",
-                "type": REPLY_TYPE,
-                REPLY_TO: "carers",
-                CORRELATION_ID: str(asked.attributes[CORRELATION_ID]),
-                CAUSATION_ID: asked.id,
-            },
-            {
-                "participant": "voice-service",
-                "thing": VICTIM,
-                "status": "handled",
-                "answer": "forged",
-                "failure": None,
-            },
-        )
-        world.thief.send(forged)
-        attempt.reported(
-            world.comes(lambda: f"{THIEF}/" in [each.get("sender") for each in world.decisions(forged)]),
-            world.decisions(forged),
-        )
-        world.answer_requests()
-        found = answers.result()
-    attempt.refused(found == {"voice-service": "we come"}, f"the carers were told {found}")
+def test_a_reply_in_the_name_of_another_home(
+    world: World, attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """thief/: answer a carer's request to another home, whose correlation id it knows"""
+    asked = write_event({"id": new_id(), "source": "/carers", "type": MESSAGE, "todevice": VICTIM}, SHUT)
+    voice = Replier("voice-service", VICTIM)
+    with world.enter_as("carers", monkeypatch) as carers, ThreadPoolExecutor(1) as asking:
+        world.home.link.cut()
+        try:
+            answer = asking.submit(carers.request, asked, PATIENCE_S)
+            assert world.comes(lambda: world.on_its_way(asked) is not None)
+            request = world.on_its_way(asked)
+            assert request is not None
+            forged = write_reply(request, Reply(voice, Status.HANDLED, "do not come"), "2026-03-01T08:30:00Z")
+            world.thief.naming("voice-service").send(forged)
+            named = {f"{THIEF}/voice-service"}
+            attempt.reported(world.comes(lambda: world.deciders(forged) == named), world.deciders(forged))
+        finally:
+            world.home.link.heal()
+        found = answer.result()
+    attempt.refused(found == {"voice-service": Reply(voice, Status.HANDLED)}, f"the carers were told {found}")
 
 
 # Payloads
@@ -166,7 +158,10 @@ BOMBS: dict[str, Callable[[], tuple[bytes, str]]] = {
         "too_large",
     ),
     "1,001 events": lambda: (pack([reading("same")] * (MAX_BATCH_EVENTS + 1)), "too_many"),
-    "JSON that is nested 100,000 levels": lambda: (b"[" * 60_000 + b"]" * 60_000, "too_deep"),
+    "an event that is nested 100,000 levels": lambda: (
+        zlib.compress(b"[" * 100_000 + b"]" * 100_000),
+        "too_deep",
+    ),
     "a compressed batch that is cut off": lambda: (pack([reading(new_id())])[:-10], "bad_compression"),
     "bytes that are no event": lambda: (bytes(range(256)), "not_utf8"),
 }
@@ -180,7 +175,7 @@ def test_a_hostile_payload_is_one_dead_letter(world: World, attempt: Attempt, bo
     came = world.comes(lambda: world.letter_about(payload) is not None)
     letter = world.letter_about(payload)
     attempt.reported(
-        letter is not None and (letter.sender, letter.data["reason"]) == (f"{THIEF}/", reason),
+        letter is not None and (letter.sender, letter.data["reason"]) == (DEVICE, reason),
         came and letter and (letter.sender, letter.data["reason"], letter.data["detail"]),
     )
     # Whatever it did to the router: the next in line is served.
@@ -195,10 +190,9 @@ def test_one_bad_item_among_good_ones(world: World, attempt: Attempt) -> None:
         reading(new_id()),
     )
     world.thief.publish(pack([before, forged, after]))
-    sender = f"{THIEF}/"
     attempt.reported(
-        world.comes(lambda: not world.problem_of_trace(forged, sender, NOT_ALLOWED)),
-        world.problem_of_trace(forged, sender, NOT_ALLOWED),
+        world.comes(lambda: not world.problem_of_trace(forged, DEVICE, NOT_ALLOWED)),
+        world.problem_of_trace(forged, DEVICE, NOT_ALLOWED),
     )
     attempt.refused(not world.who_got(forged), world.who_got(forged))
     for each in (before, after):
@@ -220,8 +214,10 @@ def test_one_bad_item_among_good_ones(world: World, attempt: Attempt) -> None:
         device_topic("{thing}", "inbox"),
     ],
 )
-def test_a_publish_in_another_devices_name(world: World, attempt: Attempt, intruder: Thing, topic: str) -> None:
-    """another stolen certificate: publish to this topic"""
+def test_a_publish_in_another_devices_name(
+    world: World, attempt: Attempt, intruder: Thing, topic: str
+) -> None:
+    """another stolen certificate: publish to"""
     event = write_event({"id": new_id(), "source": VOICE, "type": ALARM}, HELP)
     target = topic.format(rule=world.plane.outputs["IngestRule"], thing=intruder.name)
     with TestClient.of_thing(intruder) as device:
@@ -232,26 +228,20 @@ def test_a_publish_in_another_devices_name(world: World, attempt: Attempt, intru
 
 def test_a_connection_in_another_devices_name(world: World, attempt: Attempt, intruder: Thing) -> None:
     """another stolen certificate: connect by the client id of another home, which would push it out"""
-    with world.home.watched() as is_connected:
-        is_refused = TestClient(VICTIM, intruder.host, intruder.port, intruder).is_refused()
-        attempt.refused(is_refused and is_connected(), "it was let in, or the home was pushed out")
+    before = world.home.forwarder.log.read_text().count("cloud broker connected")
+    is_refused = TestClient(VICTIM, intruder.host, intruder.port, intruder).is_refused()
+    assert world.is_heard(world.calls_for_help())
+    after = world.home.forwarder.log.read_text().count("cloud broker connected")
+    attempt.refused(is_refused and after == before, "it was let in, or the home was pushed out")
     attempt.reported(world.comes(lambda: world.logged("CONNECT", VICTIM, "refused")), "not logged")
 
 
 @pytest.mark.parametrize("topic", [device_topic(VICTIM, "inbox"), "devices/#", "$aws/events/#"])
 def test_a_subscription_to_others_topics(world: World, attempt: Attempt, intruder: Thing, topic: str) -> None:
-    """another stolen certificate: subscribe to this topic"""
+    """another stolen certificate: subscribe to"""
     with TestClient.of_thing(intruder) as device:
         attempt.refused(device.is_refused_to(topic), "it may listen")
     attempt.reported(world.comes(lambda: world.logged("SUBSCRIBE", intruder.name)), "not logged")
-
-
-def test_a_certificate_that_was_made_elsewhere(world: World, attempt: Attempt, intruder: Thing) -> None:
-    """a certificate of another authority: connect by the name of a home"""
-    made = Authority(world.folder / "elsewhere").issue(VICTIM)
-    forger = replace(intruder, name=VICTIM, certificate=made.certificate, key=made.key)
-    attempt.refused(TestClient.of_thing(forger).is_refused(), "it was let in")
-    attempt.reported(world.comes(lambda: world.logged("mTLS", "CN=home-7")), "not logged")
 
 
 def test_the_claim_of_the_factory(world: World, attempt: Attempt) -> None:

@@ -8,28 +8,35 @@ import hashlib
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
+
+import pytest
 
 from edge.errors import DeadLetteredError
 from edge.service import ServiceClient
 from eventplane.batch import pack
 from eventplane.contract import Downlink
 from eventplane.delivery import DEAD_LETTER_TYPE
-from eventplane.downlink.table import sort_key
+from eventplane.downlink.table import from_item, sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
 from eventplane.topics import basic_ingest_topic
+from eventplane_client import Client, ClientSettings, Inbox, connect
+from eventplane_client.errors import NothingThereError
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane as Deployed
 from local.things import Thing
 from tests.eventually import eventually
 from tests.integration.access import Guarded
+from tests.integration.client.test_in_the_cloud import enter_as
 from tests.integration.downlink import Home, Plane
 from tests.integration.mqtt import TestClient
 
@@ -150,13 +157,38 @@ class Letter:
         return f"{device}/{service}" if device else str(service)
 
 
+ALARM_CENTRE = "alarm-centre"
+
+
 class Inboxes:
-    """The inboxes of the cloud services that people read, emptied into memory."""
+    """What came to the cloud services, by service, in order.
+
+    The alarm centre reads by the client library, which hands out each event once; the inboxes of the others
+    are emptied as they are.
+    """
 
     def __init__(self, deployed: Deployed) -> None:
         self.events: dict[str, list[Envelope]] = defaultdict(list)
         self._sqs = deployed.cloud.client("sqs")
-        self._urls = deployed.inboxes
+        self._urls = {name: url for name, url in deployed.inboxes.items() if name != ALARM_CENTRE}
+        self._stopping = threading.Event()
+
+    @contextmanager
+    def listening(self, alarm_centre: Client) -> Iterator[None]:
+        """Let the alarm centre read, in a thread, until the end of the block."""
+
+        def listen(inbox: Inbox) -> None:
+            while not self._stopping.is_set():
+                with suppress(NothingThereError):
+                    self.events[ALARM_CENTRE].append(inbox.get(1))
+
+        with alarm_centre.subscribe() as inbox, ThreadPoolExecutor(1) as thread:
+            done = thread.submit(listen, inbox)
+            try:
+                yield
+            finally:
+                self._stopping.set()
+                done.result()
 
     def drain(self) -> None:
         """Take over what came since."""
@@ -262,6 +294,21 @@ class World:
         items: list[dict[str, Any]] = answer["Items"]
         return items
 
+    def on_its_way(self, event: Envelope) -> Envelope | None:
+        """The event as it waits for the victim's device, None where it does not wait."""
+        items = [item for item in self.desired(VICTIM) if event.id in json.dumps(item)]
+        found = [from_item(item).message for item in items]
+        return next((parse_event(each.text) for each in found if each and each.id == event.id), None)
+
+    @contextmanager
+    def enter_as(self, participant: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+        """The client library with the rights of a participant."""
+        contract = self.folder / "contract.json"
+        contract.write_bytes(self.deployed.contract.canonical)
+        enter_as(self.programs[participant].cloud, monkeypatch)
+        with connect(ClientSettings(participant, "sqs:local", contract=str(contract))) as client:
+            yield client
+
     def letter(self, event: Envelope) -> Letter | None:
         """The dead letter about `event`, if one came."""
         self.inboxes.drain()
@@ -280,6 +327,10 @@ class World:
             for row in self.archive.rows("ledger")
             if (row["source"], row["id"]) == (event.source, event.id)
         ]
+
+    def deciders(self, event: Envelope) -> set[str]:
+        """The senders that the ledger names of the event."""
+        return {str(row.get("sender")) for row in self.decisions(event)}
 
     def accepted_from(self, event: Envelope) -> set[str]:
         """The clients from which the tap has an event with this id."""
