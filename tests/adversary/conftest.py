@@ -51,6 +51,7 @@ class Attempt:
     title: str
     is_refused: bool | None = None
     is_reported: bool | None = None
+    untraceable: str = ""
     problems: list[str] = field(default_factory=list)
 
     def refused(self, holds: bool, otherwise: object) -> None:
@@ -65,11 +66,15 @@ class Attempt:
         if not holds:
             self.problems.append(f"not reported: {otherwise}")
 
+    def untraced(self, why: str) -> None:
+        """Say why nothing can be left of the attack, where a part that is not the plane's stops it."""
+        self.untraceable = why
+
     def judge(self) -> None:
         """Fail the test where something does not hold, or was never looked at."""
         assert not self.problems, "\n".join(self.problems)
         assert self.is_refused is not None, "the test says nothing of what the victim saw"
-        assert self.is_reported is not None, "the test says nothing of a trace"
+        assert self.is_reported is not None or self.untraceable, "the test says nothing of a trace"
 
 
 @pytest.fixture
@@ -108,10 +113,18 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if len(attacks) < LEAST:
         return  # a part of them, by somebody who looks at it
     tried = len(attacks)
+    silent = sum(bool(each.untraceable) for each in attacks)
+    note = f"{silent} more are stopped by a part that reports nothing: docs/security.md" if silent else ""
     figures = [
         Figure("tried", tried, "attacks", aim=LEAST),
         Figure("refused", sum(each.is_refused is True for each in attacks), "attacks", aim=tried),
-        Figure("reported", sum(each.is_reported is True for each in attacks), "attacks", aim=tried),
+        Figure(
+            "reported",
+            sum(each.is_reported is True for each in attacks),
+            "attacks",
+            aim=tried - silent,
+            note=note,
+        ),
     ]
     write("attack", figures, COMMAND, clock="none: attacks are counted", folder=RESULTS)
 

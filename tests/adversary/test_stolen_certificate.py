@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
 
 from eventplane.batch import pack
 from eventplane.contract import Downlink
-from eventplane.conversation.reply import Replier, Reply, Status, write_reply
 from eventplane.device_reports import forwarder_source
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, Result, to_data
 from eventplane.envelope import Envelope, write_event
@@ -19,7 +18,7 @@ from eventplane.topics import basic_ingest_topic, device_topic
 from local.things import Thing
 from tests.adversary.conftest import Attempt
 from tests.adversary.forgeries import DEVICE, NOT_ALLOWED, PULSE, SHUT, down
-from tests.adversary.world import ALARM, HELP, PATIENCE_S, READING, THIEF, VICTIM, VOICE, World, new_id
+from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, World, new_id
 from tests.integration.downlink import MESSAGE
 from tests.integration.fleet import make_claim
 from tests.integration.mqtt import TestClient
@@ -123,61 +122,52 @@ def test_a_command_that_waits_is_not_taken_away(world: World, attempt: Attempt, 
     )
 
 
-# Replies
-
-
-def test_a_reply_in_the_name_of_another_home(
-    world: World, attempt: Attempt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """thief/: answer a carer's request to another home, whose correlation id it knows"""
-    asked = write_event({"id": new_id(), "source": "/carers", "type": MESSAGE, "todevice": VICTIM}, SHUT)
-    voice = Replier("voice-service", VICTIM)
-    with world.enter_as("carers", monkeypatch) as carers, ThreadPoolExecutor(1) as asking:
-        world.home.link.cut()
-        try:
-            answer = asking.submit(carers.request, asked, PATIENCE_S)
-            assert world.comes(lambda: world.on_its_way(asked) is not None)
-            request = world.on_its_way(asked)
-            assert request is not None
-            forged = write_reply(request, Reply(voice, Status.HANDLED, "do not come"), "2026-03-01T08:30:00Z")
-            world.thief.naming("voice-service").send(forged)
-            named = {f"{THIEF}/voice-service"}
-            attempt.reported(world.comes(lambda: world.deciders(forged) == named), world.deciders(forged))
-        finally:
-            world.home.link.heal()
-        found = answer.result()
-    attempt.refused(found == {"voice-service": Reply(voice, Status.HANDLED)}, f"the carers were told {found}")
-
-
 # Payloads
 
-BOMBS: dict[str, Callable[[], tuple[bytes, str]]] = {
-    "a batch that unpacks to 120 MiB": lambda: (zlib.compress(bytes(120 * 1024 * 1024), 9), "too_large"),
-    "a batch just beyond 4 MiB": lambda: (
+HUGE = reading("huge").json.replace('"value":72', '"value":' + "7" * 90_000).encode()
+NESTED = b"[" * 40_000 + b"]" * 40_000
+
+
+@dataclass(frozen=True)
+class Bomb:
+    """A payload, the part of it that becomes a dead letter, and the reason."""
+
+    payload: bytes
+    original: bytes
+    reason: str
+
+
+def whole(payload: bytes, reason: str) -> Bomb:
+    """A payload that is one dead letter as a whole."""
+    return Bomb(payload, payload, reason)
+
+
+BOMBS: dict[str, Callable[[], Bomb]] = {
+    "a batch that unpacks to 120 MiB": lambda: whole(zlib.compress(bytes(120 * 1024 * 1024), 9), "too_large"),
+    "a batch just beyond 4 MiB": lambda: whole(
         pack([reading(new_id()).stamped(subject="x" * 60_000)] * (MAX_BATCH_BYTES // 60_000 + 1)),
         "too_large",
     ),
-    "1,001 events": lambda: (pack([reading("same")] * (MAX_BATCH_EVENTS + 1)), "too_many"),
-    "an event that is nested 100,000 levels": lambda: (
-        zlib.compress(b"[" * 100_000 + b"]" * 100_000),
-        "too_deep",
+    "1,001 events": lambda: whole(pack([reading("same")] * (MAX_BATCH_EVENTS + 1)), "too_many"),
+    "an event that is nested 40,000 levels": lambda: Bomb(
+        zlib.compress(b"[" + NESTED + b"]"), NESTED, "too_deep"
     ),
-    "a compressed batch that is cut off": lambda: (pack([reading(new_id())])[:-10], "bad_compression"),
-    "bytes that are no event": lambda: (bytes(range(256)), "not_utf8"),
+    "a number of 90,000 digits": lambda: Bomb(zlib.compress(b"[" + HUGE + b"]"), HUGE, "number_too_long"),
+    "a compressed batch that is cut off": lambda: whole(pack([reading(new_id())])[:-10], "not_zlib"),
+    "bytes that are no event": lambda: whole(bytes(range(256)), "not_utf8"),
 }
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_hostile_payload_is_one_dead_letter(world: World, attempt: Attempt, bomb: str) -> None:
     """thief/: publish a payload to break its reader"""
-    payload, reason = BOMBS[bomb]()
-    world.thief.publish(payload)
-    came = world.comes(lambda: world.letter_about(payload) is not None)
-    letter = world.letter_about(payload)
-    attempt.reported(
-        letter is not None and (letter.sender, letter.data["reason"]) == (DEVICE, reason),
-        came and letter and (letter.sender, letter.data["reason"], letter.data["detail"]),
-    )
+    made = BOMBS[bomb]()
+    world.thief.publish(made.payload)
+    assert world.comes(lambda: world.letter_about(made.original) is not None)
+    letter = world.letter_about(made.original)
+    assert letter is not None
+    found = letter.sender, letter.data["reason"]
+    attempt.reported(found == (DEVICE, made.reason), (found, letter.data["detail"]))
     # Whatever it did to the router: the next in line is served.
     attempt.refused(world.is_heard(world.calls_for_help()), "an alarm after it was not heard")
 
