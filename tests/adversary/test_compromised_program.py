@@ -67,16 +67,6 @@ def test_the_archive(world: World, attempt: Attempt) -> None:
     denied(world, attempt, caught.value)
 
 
-def test_a_subscription_of_another_participant(world: World, attempt: Attempt) -> None:
-    """family-app: write the carers a subscription into the table"""
-    item = {"participant": {"S": "carers"}, "name": {"S": "forged"}}
-    with pytest.raises(ClientError) as caught:
-        world.programs["family-app"].cloud.client("dynamodb").put_item(
-            TableName=world.plane.outputs["SubscriptionsTable"], Item=item
-        )
-    denied(world, attempt, caught.value)
-
-
 def denied(world: World, attempt: Attempt, error: ClientError) -> None:
     """What IAM denies it names in its answer and, in an account with data events, in CloudTrail."""
     code, text = (error.response["Error"][each] for each in ("Code", "Message"))

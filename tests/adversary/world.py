@@ -381,6 +381,12 @@ class World:
         """Whether a line of the emulated cloud's log has all `words`."""
         return any(all(word in line for word in words) for line in self.log.read_text().splitlines())
 
+    def sweep(self) -> None:
+        """Do by hand what the presence monitor's schedule does each minute."""
+        schedule = self.cloud.client("scheduler").get_schedule(Name="eventplane-local-presence-sweep-0")
+        payload = schedule["Target"]["Input"].encode()
+        self.cloud.client("lambda").invoke(FunctionName="eventplane-local-presence-sweeper", Payload=payload)
+
     def operator(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the operators' command line."""
         return subprocess.run(
