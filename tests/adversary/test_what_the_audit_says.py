@@ -1,4 +1,4 @@
-"""After all attacks: the delivery audit of the archive that they left, and of one in which a loss is masked."""
+"""After all attacks: the delivery audit of the archive that they left, and of one where a loss is masked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.adversary.world import ALARM, HELP, THIEF, VICTIM, VOICE, World, new_
 
 @pytest.fixture(scope="module")
 def masked(world: World) -> Envelope:
-    """An alarm of the victim whose `source` and `id` an event of the thief has as well; both were delivered."""
+    """An alarm of the victim, whose `source` and `id` an event of the thief has too; both were delivered."""
     event = write_event({"id": new_id(), "source": VOICE, "type": ALARM}, HELP)
     world.thief.naming("voice-service").send(event)
     world.home.services["voice-service"].put(event)
