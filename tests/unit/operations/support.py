@@ -18,6 +18,7 @@ from eventplane.delivery import Outcome, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope, write_event
 from eventplane.ledger import LedgerRecord, TapRecord, to_line
 from eventplane.sqs_binding import to_message
+from tests.unit.queues import create_queue
 
 ENVIRONMENT = "test"
 READING = "org.eventplane.health.reading.v1"
@@ -64,7 +65,7 @@ class Plane:
         fifo = {"FifoQueue": "true"} if is_fifo else {}
         for each in (name, resource_names.dead_letter_queue(name)):
             full = resource_names.queue_name(ENVIRONMENT, each, is_fifo=is_fifo)
-            self.urls[each] = self.sqs.create_queue(QueueName=full, Attributes=fifo)["QueueUrl"]
+            self.urls[each] = create_queue(full, **fifo)
 
     def send(self, queue: str, event: Envelope, **more: Any) -> str:
         """Put `event` into a queue as a router does; the message's id."""
