@@ -18,7 +18,6 @@ from eventplane.conversation.errors import ReplyError
 from eventplane.downlink.wire import KIND
 from eventplane.envelope import Envelope, EnvelopeError, write_event
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_REPLY_BYTES
-from eventplane.sender import Sender
 
 SOURCE = "/eventplane/conversation/"
 """What the `source` of replies starts with; the participant's name follows."""
@@ -117,7 +116,7 @@ def replier_to(request: Envelope, participant: str) -> Replier:
 def read_reply(event: Envelope) -> tuple[str, Reply]:
     """The correlation id of a reply, and what it says. Members that later versions add are ignored.
 
-    Raises `ReplyError`, also for a reply in the name of somebody who did not send it.
+    Raises `ReplyError`.
     """
     correlation = event.attributes.get(CORRELATION_ID)
     data = event.data()
@@ -133,20 +132,7 @@ def read_reply(event: Envelope) -> tuple[str, Reply]:
         raise ReplyError(f"its data: {error!r:.200}") from error
     if status not in _SENT:
         raise ReplyError(f"status {status} is never sent")
-    if not _is_from(event.sender, replier):
-        raise ReplyError(f"{event.sender} sent it in the name of {replier}")
     return str(correlation), Reply(replier, status, data.get("answer"), found)
-
-
-def _is_from(sender: Sender, replier: Replier) -> bool:
-    """Whether `sender` is `replier`. A device as a whole speaks for its services.
-
-    A reply that no hop of the plane has stamped went through none: both sides are one program.
-    """
-    if sender == Sender():
-        return True
-    services = (replier.participant, "") if sender.device else (replier.participant,)
-    return sender.device == (replier.thing or "") and sender.service in services
 
 
 def _fitting(event: Envelope) -> Envelope:

@@ -147,32 +147,6 @@ def test_what_is_no_reply_is_named(change: dict[str, object]) -> None:
         read_reply(parse_event(json.dumps(event)))
 
 
-@pytest.mark.parametrize(
-    ("sender", "thing", "is_taken"),
-    [
-        ({"senderservice": "lamp"}, None, True),
-        ({"senderdevice": "home-7", "senderservice": "lamp"}, "home-7", True),
-        ({"senderdevice": "home-7"}, "home-7", True),
-        ({"senderservice": "desk"}, None, False),
-        ({"senderdevice": "home-8", "senderservice": "lamp"}, "home-7", False),
-        ({"senderdevice": "home-8"}, "home-7", False),
-        ({"senderdevice": "home-8", "senderservice": "lamp"}, None, False),
-        ({"senderservice": "lamp"}, "home-7", False),
-        ({"senderdevice": "home-7", "senderservice": "bell"}, "home-7", False),
-    ],
-)
-def test_nobody_replies_in_the_name_of_another(
-    sender: dict[str, str], thing: str | None, is_taken: bool
-) -> None:
-    reply = Reply(Replier("lamp", thing), Status.HANDLED, 1)
-    event = write_reply(request(), reply, NOW).stamped(**sender)
-    if is_taken:
-        assert read_reply(event) == ("c1", reply)
-    else:
-        with pytest.raises(ReplyError, match="in the name of"):
-            read_reply(event)
-
-
 def test_what_a_later_version_adds_is_ignored() -> None:
     event = json.loads(write_reply(request(), Reply(LAMP, Status.HANDLED, 1), NOW).json)
     event["data"]["mood"] = "good"
