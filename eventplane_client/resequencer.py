@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from eventplane.envelope import Envelope
+from eventplane.whole_numbers import whole_number
 from eventplane_client.notices import SequenceGap
 
 T = TypeVar("T")
@@ -26,6 +27,7 @@ MOST_SOURCES = 10_000
 """Sources whose next number is remembered, those heard of last."""
 
 _FIRST = 1
+_MOST = 10**18 - 1
 
 
 def stream_of(event: Envelope) -> Stream:
@@ -36,8 +38,10 @@ def stream_of(event: Envelope) -> Stream:
 
 def number_of(event: Envelope) -> int | None:
     """The event's place in its source, None when it has none."""
-    text = str(event.attributes.get("sequence", ""))
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+    try:
+        return whole_number(event.attributes.get("sequence"), _MOST)
+    except ValueError:
+        return None
 
 
 class Resequencer(Generic[T]):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventplane.trace_context import DEFAULT_SHARE
+from eventplane.webhook_url import MAX_PORT
+from eventplane.whole_numbers import whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.memory_filter import WINDOW
 from eventplane_client.ports import Mode
@@ -125,9 +127,13 @@ def host_and_port(address: str, default_port: int) -> tuple[str, int]:
     if address.startswith("["):
         host, _, port = address.removeprefix("[").partition("]")
         port = port.removeprefix(":")
-    if not host or (port and not (port.isascii() and port.isdigit())):
+    try:
+        number = whole_number(port, MAX_PORT, 1) if port else default_port
+    except ValueError:
+        host = ""
+    if not host:
         raise ClientSettingsError("transport", f"{address!r} is no address", "write mqtt://HOST:PORT")
-    return host, int(port) if port else default_port
+    return host, number
 
 
 def state_path(place: str) -> Path:

@@ -28,6 +28,7 @@ from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from tests.dynamodb import create_table
+from tests.unit.queues import create_queue
 
 READER = "alarm-centre"
 SENDER = "family-app"
@@ -215,9 +216,8 @@ class SqsWorld:
         self._make_filter = filter
         self._max_receives = max_receives
         self._now = 1_700_000_000.0
-        attributes = {"VisibilityTimeout": str(VISIBILITY_S)}
         self._inbox, self._outbox, self._nowhere, dead = (
-            self._sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"] for name in self._names
+            create_queue(name, VisibilityTimeout=str(VISIBILITY_S)) for name in self._names
         )
         self._sqs.set_queue_attributes(
             QueueUrl=self._inbox,
