@@ -12,11 +12,14 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract, interest, subscription
+from eventplane.contract import Contract, compile_contract, interest, subscription
 from eventplane.contract.publication import KEY, cloud_destinations
 from eventplane.envelope import Envelope, write_event
+from eventplane.sender import Sender
+from eventplane.sending import stamp_sender
 from lambdas.common.queue import QueueMessage
 from tests.dynamodb import create_table
+from tests.unit.queues import create_queue
 
 Run = Callable[..., frozenset[str]]
 """Has the router process messages; see the fixture `run`."""
@@ -32,6 +35,18 @@ READING = "org.eventplane.health.reading.v1"
 
 def event(id: str, type: str = READING, **attributes: AttributeValue) -> Envelope:
     return write_event({"id": id, "source": "/homes/1", "type": type, **attributes}, {"value": 1})
+
+
+def stamped(event: Envelope, sender: Sender | None = None) -> Envelope:
+    """The event as a router delivers it: by default that of the device whose frames `frame` makes."""
+    return stamp_sender(event, sender or Sender("home-1"))
+
+
+def with_sends(contract: Contract, participant: str, *types: str) -> Contract:
+    """The contract in which `participant` may send these types."""
+    document = json.loads(contract.canonical)
+    document["participants"][participant]["sends"] = list(types)
+    return compile_contract(document, "test")
 
 
 def frame(payload: bytes) -> str:
@@ -104,9 +119,8 @@ class Cloud:
 
     def create(self, contract: Contract) -> None:
         for inbox in cloud_destinations(contract):
-            created = self.sqs.create_queue(QueueName=inbox.participant)
-            self.queues[inbox.address] = created["QueueUrl"]
-        self.source = self.sqs.create_queue(QueueName="source")["QueueUrl"]
+            self.queues[inbox.address] = create_queue(inbox.participant)
+        self.source = create_queue("source")
         self.s3.create_bucket(Bucket=BUCKET)
         create_table(self.dynamodb, TABLE, KEY)
         for table, of in {SUBSCRIPTIONS: subscription, INTEREST: interest}.items():

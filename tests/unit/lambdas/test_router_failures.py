@@ -12,21 +12,37 @@ from botocore.exceptions import ClientError
 
 from eventplane.batch import pack
 from eventplane.contract import Contract, compile_contract
+from eventplane.contract.subscription import new_subscription, with_subscriptions
 from eventplane.delivery import letter_id
 from lambdas.common.queue import QueueMessage
+from lambdas.router import filter_time
 from lambdas.router.engine import UnknownSourceError, UnsupportedDestinationError, build_engine
 from lambdas.router.planner import Planner
 from lambdas.router.service import PLANNING_MS, RESERVE_MS
-from tests.unit.lambdas.support import ALARM, READING, Cloud, Run, Unwilling, event, frame, message
+from tests.unit.lambdas.support import (
+    ALARM,
+    READING,
+    Cloud,
+    Run,
+    Unwilling,
+    event,
+    frame,
+    message,
+    stamped,
+    with_sends,
+)
 
 
-def test_a_queue_that_refuses_fails_only_the_messages_with_events_for_it(cloud: Cloud, run: Run) -> None:
+def test_a_queue_that_refuses_fails_only_the_messages_with_events_for_it(
+    cloud: Cloud, run: Run, contract: Contract
+) -> None:
     sqs = Unwilling(cloud.sqs, "send_message_batch", queue_urls={cloud.queues["alarm-centre.inbox"]})
     failed = run(
         message("m1", frame(event("1", ALARM).json.encode())),
         message("m2", frame(event("2").json.encode())),
         message("m3", frame(pack([event("3", ALARM), event("4", "com.example.unknown")]))),
         sqs=sqs,
+        plane=with_sends(contract, "activity-service", "com.example.unknown"),
     )
 
     assert failed == {"m1", "m3"}
@@ -174,7 +190,7 @@ def test_what_a_queue_will_never_take_is_a_dead_letter_of_that_route_at_once(
     sent = message("m1", frame(pack([odd, fine])), attempt=2)
     assert run(sent, sqs=Never(cloud.sqs, '"odd"', whole=whole)) == frozenset()
 
-    assert [each["Body"] for each in cloud.received("care-analytics.inbox")] == [fine.json]
+    assert [each["Body"] for each in cloud.received("care-analytics.inbox")] == [stamped(fine).json]
     (letter,) = (json.loads(each["Body"])["data"] for each in cloud.received("operations.inbox"))
     assert base64.b64decode(letter["original_base64"]).decode() == odd.json
     found = {name: letter[name] for name in ("reason", "route", "channel", "attempt")}
@@ -187,7 +203,7 @@ def test_what_a_queue_will_never_take_is_a_dead_letter_of_that_route_at_once(
     assert cloud.outcomes() == [
         ("1", "care-analytics.inbox", "dead_lettered"),
         ("2", "care-analytics.inbox", "delivered"),
-        (letter_id(*odd.key), "operations.inbox", "delivered"),
+        (letter_id(*stamped(odd).key), "operations.inbox", "delivered"),
     ]
 
 
@@ -198,7 +214,7 @@ def test_without_its_letter_the_original_comes_again(cloud: Cloud, run: Run) -> 
 
 
 def test_in_a_fifo_queue_the_later_ones_of_a_group_wait_for_the_one_that_failed(
-    cloud: Cloud, run: Run
+    cloud: Cloud, run: Run, contract: Contract
 ) -> None:
     def queued(id: str, type: str, group: str) -> QueueMessage:
         return replace(message(id, event(id, type).json), group=group)
@@ -209,6 +225,7 @@ def test_in_a_fifo_queue_the_later_ones_of_a_group_wait_for_the_one_that_failed(
         queued("m2", READING, "a"),
         queued("m3", READING, "b"),
         source="family-app.outbox",
+        plane=with_sends(contract, "family-app", ALARM, READING),
         sqs=sqs,
     )
     assert failed == {"m1", "m2"}
@@ -225,3 +242,80 @@ def test_without_the_archive_nothing_is_sent(cloud: Cloud, run: Run) -> None:
     s3 = Unwilling(cloud.s3, "put_object", code="AccessDenied")
     assert run(message("m1", frame(event("1").json.encode())), s3=s3) == {"m1"}
     assert cloud.received("care-analytics.inbox") == []
+
+
+COSTLY = {"sql": f"type = '{READING}' AND subject LIKE '%kitchen%'"}
+CHEAP = {"exact": {"type": READING}}
+
+
+def subscribed(contract: Contract) -> Contract:
+    added = [
+        new_subscription("family-app", name, filter, "2026-01-01T00:00:00.000Z")
+        for name, filter in (("cheap", CHEAP), ("costly", COSTLY))
+    ]
+    return with_subscriptions(contract, added)[0]
+
+
+def test_costly_subscriptions_are_left_out_for_a_message_whose_filters_exceed_their_time(
+    cloud: Cloud,
+    run: Run,
+    contract: Contract,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(filter_time, "MESSAGE_SECONDS", 0.0)
+    plane = subscribed(contract)
+    sent = frame(pack([event("1", subject="in the kitchen"), event("2", ALARM)]))
+    assert run(message("m1", sent), plane=plane) == frozenset()
+
+    # The contract's own routes and the cheap subscription are served.
+    assert {line["route"] for line in cloud.lines("ledger/") if line["id"] == "1"} == {
+        "readings-to-care-analytics",
+        "family-app-subscribes-cheap",
+    }
+    assert len(cloud.received("alarm-centre.inbox")) == 1
+    # The ledger names a contract that the archive has, so that the audit expects just this.
+    (version,) = {line["contract_version"] for line in cloud.lines("ledger/")}
+    assert version not in (plane.version, contract.version)
+    assert f"contracts/{version}.json" in cloud.keys("contracts/")
+    (said,) = (vars(each) for each in caplog.records if each.levelname == "WARNING")
+    assert (said["routes"], said["message_id"]) == (["family-app-subscribes-costly"], "m1")
+
+
+def test_within_their_time_costly_subscriptions_are_served(
+    cloud: Cloud, run: Run, contract: Contract
+) -> None:
+    plane = subscribed(contract)
+    run(message("m1", frame(pack([event("1", subject="in the kitchen"), event("2", ALARM)]))), plane=plane)
+    lines = cloud.lines("ledger/")
+    assert "family-app-subscribes-costly" in {line["route"] for line in lines}
+    assert {line["contract_version"] for line in lines} == {plane.version}
+
+
+def test_a_contract_of_the_operator_alone_has_no_time_limit(
+    cloud: Cloud, run: Run, contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filter_time, "MESSAGE_SECONDS", 0.0)
+    run(message("m1", frame(pack([event("1"), event("2")]))))
+    assert {line["contract_version"] for line in cloud.lines("ledger/")} == {contract.version}
+
+
+def test_a_message_comes_again_where_the_lighter_contract_cannot_be_archived(
+    cloud: Cloud, run: Run, contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Once:
+        """Keeps the contract in force, and no other."""
+
+        def __init__(self) -> None:
+            self.is_first = True
+
+        def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
+            if Key.startswith("contracts/") and not self.is_first:
+                raise ClientError({"Error": {"Code": "SlowDown"}}, "PutObject")
+            self.is_first = False
+            return cloud.s3.put_object(Key=Key, **request)
+
+    monkeypatch.setattr(filter_time, "MESSAGE_SECONDS", 0.0)
+    sent = frame(pack([event("1"), event("2")]))
+    assert run(message("m1", sent), plane=subscribed(contract), s3=Once()) == {"m1"}
+    assert cloud.lines("ledger/") == []
