@@ -24,6 +24,10 @@ RESERVED: Final = frozenset(
 """What the plane has resources of its own for; no cloud service is called so."""
 
 
+PLANE: Final = "eventplane"
+"""The sender of what the plane itself writes; no participant is called so."""
+
+
 def check_names(participants: Mapping[str, Participant], top: Section) -> None:
     """Record in `top` every name that AWS would refuse, or for which there would be one resource of two."""
     taken = {_id(each): "the plane itself" for each in RESERVED}
@@ -35,6 +39,12 @@ def check_names(participants: Mapping[str, Participant], top: Section) -> None:
                 f"participants.{each.name}",
                 f"the name has {len(each.name)} characters",
                 f"give it at most {MAX_NAME}: functions and queues are called after it",
+            )
+        if each.name == PLANE:
+            top.fault(
+                f"participants.{PLANE}",
+                "the plane itself sends events under this name",
+                "choose another name",
             )
     for each in participants.values():
         for name in _resources(each):

@@ -24,6 +24,10 @@ EVERYTHING: Final = {"sql": "TRUE"}
 """What a subscription without source, types and filters takes."""
 
 _PROPERTIES: Final = ("source", "types", "config", "filters", "sink", "protocol", "protocolsettings")
+
+GRANTED: Final = "effectivefilter"
+"""What answers say besides: the filter that routers go by, within what the participant may subscribe to."""
+
 RATE: Final = "requests_per_minute"
 """The only setting of a protocol, HTTP: at most so many requests a minute go to the sink."""
 
@@ -83,7 +87,7 @@ def read_proposal(proposed: object, inbox: str, reach: SinkReach) -> Proposal:
     problems = [
         Problem(name, "it is no property of a subscription", f"use {', '.join(_PROPERTIES)}")
         for name in proposed
-        if name not in (*_PROPERTIES, "id")
+        if name not in (*_PROPERTIES, "id", GRANTED)
     ]
     if proposed.get("config", {}) != {}:
         problems.append(Problem("config", "it is not empty, or no object", "leave it out: there is none"))
@@ -102,10 +106,13 @@ def read_proposal(proposed: object, inbox: str, reach: SinkReach) -> Proposal:
     return Proposal({**document, "filters": proposed.get("filters", [])}, filter)
 
 
-def written(subscription: Subscription, inbox: str) -> dict[str, Any]:
-    """The subscription as callers read it; one that a participant wrote himself leads to `inbox`."""
+def written(subscription: Subscription, inbox: str, granted: dict[str, Any] | None) -> dict[str, Any]:
+    """The subscription as callers read it, and what of it is `granted` (None: nothing).
+
+    One that a participant wrote himself leads to `inbox`.
+    """
     own = {"filters": [json.loads(subscription.filter)], "sink": inbox, "protocol": SQS}
-    return {"id": subscription.name, **(subscription.properties or own)}
+    return {"id": subscription.name, **(subscription.properties or own), GRANTED: granted}
 
 
 def _source(proposed: dict[str, Any], problems: list[Problem]) -> list[dict[str, Any]]:

@@ -7,9 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventplane.contract import ContractError
+from eventplane.contract import Contract, ContractError
 from eventplane.contract.canonical import canonical_bytes
-from eventplane.contract.subscription import MAX_OWN, Subscription, name_problem, new_subscription
+from eventplane.contract.subscription import (
+    MAX_OWN,
+    Subscription,
+    granted_filter,
+    name_problem,
+    new_subscription,
+)
 from eventplane.subscription_table import SubscriptionTable
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.clock import Clock
@@ -68,6 +74,7 @@ class SubscriptionService:
     """Those in `table`; `inboxes` has the ARN of the inbox of each participant that may subscribe.
 
     Endpoints may be as far as `reach` says. Before events go to a new one, its `consent` is asked for.
+    What a participant may subscribe to, the `contract` in force says.
     """
 
     def __init__(
@@ -75,6 +82,7 @@ class SubscriptionService:
         *,
         table: SubscriptionTable,
         inboxes: Mapping[str, str],
+        contract: Callable[[], Contract],
         consent: AsksConsent,
         reach: SinkReach,
         clock: Clock,
@@ -82,6 +90,7 @@ class SubscriptionService:
     ) -> None:
         self._table = table
         self._inboxes = inboxes
+        self._contract = contract
         self._consent = consent
         self._reach = reach
         self._clock = clock
@@ -199,7 +208,9 @@ class SubscriptionService:
     ) -> Subscription:
         now = timestamp_of_ms(self._clock())
         try:
-            return new_subscription(participant, id, proposal.filter, created_at or now, proposal.text)
+            new = new_subscription(participant, id, proposal.filter, created_at or now, proposal.text)
+            granted_filter(self._contract(), new)
+            return new
         except ContractError as error:
             raise InvalidError("the subscription is not valid; see `problems`", error.problems) from error
 
@@ -220,7 +231,12 @@ class SubscriptionService:
         return True
 
     def _found(self, subscription: Subscription) -> Found:
-        return Found(written(subscription, self._inboxes[subscription.participant]))
+        try:
+            granted = granted_filter(self._contract(), subscription)
+        except ContractError:
+            # Written by the participant itself, or the contract has changed: routers take none of its events.
+            granted = None
+        return Found(written(subscription, self._inboxes[subscription.participant], granted))
 
 
 def _full(participant: str) -> QuotaError:

@@ -377,6 +377,7 @@ class TestContractInForce:
     def without_porter(self) -> Contract:
         some = document()
         del some["routes"]["to-porter"]
+        some["participants"]["porter"]["may_subscribe"] = {"exact": {"type": ASK}}
         return compile_contract(some, "talk")
 
 

@@ -26,7 +26,7 @@ from eventplane.contract.subscription import (
 
 CONTRACT = load_contract()
 NOW = "2026-01-01T00:00:00.000Z"
-NEWS = {"exact": {"type": "org.example.news.v1"}}
+NEWS = {"exact": {"type": "org.eventplane.alarm.news.v1"}}
 
 
 def subscription(name: str = "news", participant: str = "family-app", filter: object = NEWS) -> Subscription:
@@ -108,7 +108,7 @@ def test_a_name_is_taken_once() -> None:
 def crowded(services: int) -> Contract:
     """The plane's contract with so many more services in the cloud."""
     document = json.loads(CONTRACT.canonical)
-    service = {"kind": "cloud_service", "description": "One of many."}
+    service = {"kind": "cloud_service", "description": "One of many.", "may_subscribe": {"sql": "TRUE"}}
     document["participants"] |= {f"many{number}": service for number in range(services)}
     return compile_contract(document, "test")
 

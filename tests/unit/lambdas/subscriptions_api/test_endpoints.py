@@ -33,7 +33,8 @@ def wanted(url: str, **more: Any) -> dict[str, Any]:
 def test_an_endpoint_that_consents_gets_the_route(call: Call, cloud: Cloud) -> None:
     with EndpointServer(CONSENT) as server:
         created = call("PUT", "rings", wanted(server.url()))
-        assert (created.status, created.body) == (201, {"id": "rings", "filters": [], **wanted(server.url())})
+        assert created.status == 201
+        assert created.body.items() > {"id": "rings", "filters": [], **wanted(server.url())}.items()
         (asked,) = server.received
         assert (asked.method, asked.headers["webhook-request-origin"]) == ("OPTIONS", "eventplane-dev")
         # The same sink again has consented already.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from contract import load_contract
 from eventplane.contract.subscription import MAX_OWN, Subscription, new_subscription
 from eventplane.subscription_table import SubscriptionTable
 from lambdas.common.sink_reach import SinkReach
@@ -43,6 +44,7 @@ def service(cloud: Cloud) -> Callable[..., SubscriptionService]:
         return SubscriptionService(
             table=Interrupted(cloud, list(others)),
             inboxes=INBOXES,
+            contract=load_contract,
             consent=lambda _url, rate: rate,
             reach=SinkReach.ANYWHERE,
             clock=lambda: NOW_MS,
