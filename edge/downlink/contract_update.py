@@ -19,6 +19,7 @@ from edge.spool import Spool
 from eventplane.contract import Contract, ContractError, Downlink, load_compiled
 from eventplane.delivery import Refusal
 from eventplane.device_reports import DEVICE_CONTRACT
+from eventplane.downlink.rights import CONTRACT_KEYS
 from eventplane.downlink.wire import Incoming
 from eventplane.envelope import Envelope, parse_event
 
@@ -32,18 +33,17 @@ CONTRACT_REFUSED: Final = "contract_refused"
 MOST_BYTES: Final = 1024 * 1024
 """Largest contract, uncompressed. Ours: the shipped one has 20 KB; bounds what a payload can unpack to."""
 
-_PREFIX: Final = "contract/device/"
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 def contract_key(name: str) -> str:
     """The key under which the contract called `name` comes."""
-    return _PREFIX + name
+    return CONTRACT_KEYS + name
 
 
 def is_contract_update(incoming: Incoming) -> bool:
     """Whether `incoming` is for the forwarder itself."""
-    return incoming.kind is Downlink.STATE and incoming.key.startswith(_PREFIX)
+    return incoming.kind is Downlink.STATE and incoming.key.startswith(CONTRACT_KEYS)
 
 
 def why_refused(incoming: Incoming, name: str) -> Refusal | None:

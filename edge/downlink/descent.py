@@ -21,6 +21,7 @@ from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.delivery import Refusal
 from eventplane.downlink.acknowledgements import OLDER, Acknowledgement, rejected, stored
 from eventplane.downlink.reception import Verdict, held, receive
+from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import Incoming
 from eventplane.interest import NO_INTEREST
 from eventplane.receipts import SPOOL_FULL
@@ -52,6 +53,7 @@ class Descent:
         outgoing: Outgoing,
     ) -> None:
         self._contract = contract
+        self._rights = DownlinkRights(contract)
         self._inbox = contract.device.inbox
         self._thing = thing
         self._spool = spool
@@ -106,6 +108,8 @@ class Descent:
     def _refusal(
         self, incoming: Incoming, before: Holding | None, descended: Descended, turn: Turn
     ) -> Refusal | None:
+        if refusal := self._rights.entry_refusal(incoming.event, incoming.key):
+            return refusal
         if is_contract_update(incoming):
             return why_refused(incoming, self._contract.name)
         if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):

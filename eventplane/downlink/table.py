@@ -124,11 +124,16 @@ def to_item(item: Desired) -> dict[str, dict[str, Any]]:
         "state": {"S": item.state.value},
         **{name: {"N": str(getattr(item, name))} for name in _NUMBERS},
     }
+    if item.owner:
+        written["owner"] = {"S": item.owner}
+    if item.reset:
+        written["reset"] = {"N": str(item.reset)}
     if item.message:
         written["message"] = _from_message(item.message)
     if item.sent:
-        version, source, id = item.sent
-        written["sent"] = {"M": {"version": {"N": str(version)}, "source": {"S": source}, "id": {"S": id}}}
+        version, sender, source, id = item.sent
+        names = {"sender": {"S": sender}, "source": {"S": source}, "id": {"S": id}}
+        written["sent"] = {"M": {"version": {"N": str(version)}, **names}}
     if item.waiting:
         written["waiting"] = {"L": [_from_message(each) for each in item.waiting]}
     if item.deletes:
@@ -156,6 +161,8 @@ def from_item(item: Item) -> Desired:
         thing=item[PARTITION_KEY]["S"],
         key=sk.removeprefix(_PREFIXES[kind]),
         kind=kind,
+        owner=item.get("owner", {}).get("S", ""),
+        reset=_number(item, "reset") or 0,
         message=_to_message(item["message"]["M"]) if "message" in item else None,
         state=State(item["state"]["S"]),
         sent=_to_identity(item["sent"]["M"]) if "sent" in item else None,
@@ -175,6 +182,7 @@ def _from_message(message: Message) -> dict[str, Any]:
         "uid": {"S": message.uid},
         "version": {"N": str(message.version)},
         "is_deleted": {"BOOL": message.is_deleted},
+        "sender": {"S": message.sender},
         "source": {"S": message.source},
         "id": {"S": message.id},
         "text": {"S": message.text},
@@ -190,6 +198,7 @@ def _to_message(item: Item) -> Message:
         uid=item["uid"]["S"],
         version=int(item["version"]["N"]),
         is_deleted=item["is_deleted"]["BOOL"],
+        sender=item["sender"]["S"],
         source=item["source"]["S"],
         id=item["id"]["S"],
         text=item["text"]["S"],
@@ -199,7 +208,7 @@ def _to_message(item: Item) -> Message:
 
 
 def _to_identity(item: Item) -> Identity:
-    return int(item["version"]["N"]), item["source"]["S"], item["id"]["S"]
+    return int(item["version"]["N"]), item["sender"]["S"], item["source"]["S"], item["id"]["S"]
 
 
 def _number(item: Item, name: str) -> int | None:

@@ -10,14 +10,14 @@ import pytest
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.downlink.acknowledgements import rejected, stored
 from eventplane.downlink.desired import AWAY_MS, KEPT_MS, PARKED_MS, Desired, State, Step
-from eventplane.downlink.keys import key_of_source
+from eventplane.downlink.keys import key_of_sender
 from eventplane.envelope import write_event
 from lambdas.downlink.items import NotChangedError
 from lambdas.downlink.work import PACE_S, PAGE
 from tests.rule_failure import rule_failure
 from tests.unit.lambdas.downlink.world import HOUR, KEY_OF_PULSE, START, S, World, command, group, state
 
-COMMANDS = f"c#{key_of_source('/carers')}"
+COMMANDS = f"c#{key_of_sender('carers', '/carers')}"
 
 
 def test_a_state_goes_out_at_once_and_is_done_when_the_device_has_it(world: World) -> None:
