@@ -130,7 +130,7 @@ def _counts(*names: str) -> tuple[Column, ...]:
 
 TAP_FOLDER: Final = Folder(
     name=TAP,
-    version=1,
+    version=2,
     row="one item that IoT Core accepted from a device: `TapRecord`",
     written_by="archive writer",
     columns=_columns(TapRecord),
@@ -144,7 +144,7 @@ TAP_FOLDER: Final = Folder(
 
 LEDGER_FOLDER: Final = Folder(
     name=LEDGER,
-    version=1,
+    version=2,
     row="one routing decision and its outcome: `LedgerRecord`",
     written_by="routers",
     columns=_columns(LedgerRecord),
@@ -153,7 +153,7 @@ LEDGER_FOLDER: Final = Folder(
 
 HANDOVERS_FOLDER: Final = Folder(
     name=HANDOVERS,
-    version=2,
+    version=3,
     row="what became of an event at a webhook, the consumer's receipt: `HandoverRecord`",
     written_by="the functions of webhooks and of subscribers",
     columns=_columns(HandoverRecord),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar
 
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, EnvelopeError, EventKey, parse_event
 from eventplane.errors import EventPlaneError
 from eventplane.ledger import TAP
 from eventplane.limits import MAX_ORIGINAL_BYTES
@@ -41,6 +41,7 @@ class Owed:
     """A delivery that an audit misses: the event, the `route` it should have taken by `contract_version`, and
     when IoT Core accepted it (`entered_at_ms`, Unix milliseconds)."""
 
+    sender: str
     source: str
     id: str
     route: str
@@ -48,8 +49,9 @@ class Owed:
     entered_at_ms: int
 
     @property
-    def key(self) -> tuple[str, str]:
-        return self.source, self.id
+    def key(self) -> EventKey:
+        """The event's identity."""
+        return self.sender, self.source, self.id
 
 
 @dataclass(frozen=True, slots=True)

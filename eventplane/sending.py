@@ -95,11 +95,17 @@ class SendingRights:
         if type in (REPLY_TYPE, DEAD_LETTER_TYPE):
             return None
         if type in DEVICE_REPORTS:
-            if any(each.kind is ParticipantKind.DEVICE for each in senders):
-                return None
-            return "only a device's forwarder reports this; use a type of your own"
-        if owner := OWNERS.get(type):
+            is_forwarder = any(each.kind is ParticipantKind.DEVICE for each in senders)
+            return None if is_forwarder else "only a device's forwarder reports this; use a type of your own"
+        if type in OWNERS:
+            owner = OWNERS[type]
             return None if sender.service == owner else f"only {owner} sends it; use a type of your own"
+        return self._declaration_problem(senders, type)
+
+    def _declaration_problem(self, senders: list[Participant], type: str) -> str | None:
+        """Why the contract does not give `type` to any of `senders`."""
+        if type in DEVICE_STATES and all(each.kind in _DEVICE_SIDE for each in senders):
+            return "only a cloud service sends it"
         if any(_names(each, type) for each in senders):
             return None
         if type in DEVICE_STATES or any(_names(each, type) for each in self._contract.participants.values()):

@@ -33,8 +33,8 @@ class Hop(StrEnum):
 
 def trace_id(event: Envelope) -> str:
     """The trace of an event that carries none: the same for each copy of it, wherever it is computed."""
-    # Of every event that carries none, drawn or not. A source has no line end, so no two keys have one text.
-    return _digest(TRACE_ID_BYTES, "\n".join(event.key))
+    # By what the event claims: its producer computes the same id before a hop has stamped the sender.
+    return _digest(TRACE_ID_BYTES, "\n".join(event.claim))
 
 
 def span_id(event: Envelope, hop: Hop, *place: str) -> str:
@@ -43,7 +43,7 @@ def span_id(event: Envelope, hop: Hop, *place: str) -> str:
     A copy that was replayed, or sent on by a service, goes its own way and has spans of its own.
     """
     copy = str(event.attributes.get(REPLAYED_TIME, "")), str(hops_of(event))
-    words = (*event.key, *copy, hop, *place)
+    words = (*event.claim, *copy, hop, *place)
     # With their lengths, so that no two lists of words have the same text.
     return _digest(SPAN_ID_BYTES, "".join([f"{len(word)}:{word}" for word in words]))
 

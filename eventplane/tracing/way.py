@@ -125,6 +125,7 @@ class _Draw:
             "messaging.message.id": record.message_id,
             "messaging.destination.name": record.entered_by,
             "eventplane.attempt": record.attempt,
+            "eventplane.sender": record.sender,
         }
         id, name = span_id(self.event, Hop.INGEST), f"{Hop.INGEST} {record.entered_by}"
         return self._span(id, parent, name, Kind.CONSUMER, entered_ms, began_ms, told)

@@ -9,6 +9,7 @@ from typing import Final
 
 from eventplane.contract import Contract, Place
 from eventplane.delivery import Outcome, Refusal, dead_letter
+from eventplane.envelope import EventKey
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.replay import (
     REPLAY,
@@ -103,7 +104,7 @@ class Orders:
         except TapFileGoneError as error:
             yield from _letter(engine, message, message.body, Refusal(NOT_IN_TAP, str(error)), now_ms)
 
-    def _found(self, file: str, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], Tapped]:
+    def _found(self, file: str, keys: Collection[EventKey]) -> dict[EventKey, Tapped]:
         try:
             return {each.key: each for each in self._tap.events(file) if each.key in keys}
         except TapFileGoneError:
@@ -112,9 +113,9 @@ class Orders:
 
 def _by_decision(
     owed: Iterable[Owed],
-) -> dict[tuple[tuple[str, str], str, int], list[Owed]]:
+) -> dict[tuple[EventKey, str, int], list[Owed]]:
     """What is owed, by what one decision of a router would have settled: event, contract, acceptance."""
-    decisions: defaultdict[tuple[tuple[str, str], str, int], list[Owed]] = defaultdict(list)
+    decisions: defaultdict[tuple[EventKey, str, int], list[Owed]] = defaultdict(list)
     for each in owed:
         decisions[each.key, each.contract_version, each.entered_at_ms].append(each)
     return decisions

@@ -11,7 +11,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from eventplane.envelope import EventKey
 from eventplane.errors import EventPlaneError
+from eventplane.sender import sender_in_frame
 from lambdas.common.log import logger
 
 
@@ -27,7 +29,7 @@ class TapFileGoneError(EventPlaneError):
 class Tapped:
     """An event as the tap has it; `accepted_at_ms` in Unix milliseconds."""
 
-    key: tuple[str, str]
+    key: EventKey
     text: str
     topic: str
     client_id: str
@@ -44,7 +46,7 @@ class TapFiles:
     def events(self, file: str) -> Iterator[Tapped]:
         """The events of `file`, each once, in its order. Raises `TapFileGoneError`, and OSError, EOFError or
         zlib.error for a file that is damaged."""
-        seen: set[tuple[str, str]] = set()
+        seen: set[EventKey] = set()
         # The packed file is read at once: S3 does not wait while what was read is being sent.
         with gzip.GzipFile(fileobj=io.BytesIO(self._packed(file))) as lines:
             for number, line in enumerate(lines, start=1):
@@ -75,7 +77,7 @@ def _event(line: bytes) -> Tapped | None:
         return None
     members = json.loads(text)
     return Tapped(
-        key=(members["source"], members["id"]),
+        key=(str(sender_in_frame(record["client_id"], members)), members["source"], members["id"]),
         text=text,
         topic=record["topic"],
         client_id=record["client_id"],

@@ -50,6 +50,7 @@ def _correlation(step: Step) -> dict[str, Any]:
     """What follows one event through logs, ledger and archive."""
     of = step.record
     return {
+        "sender": of.sender,
         "event_source": of.source,
         "event_id": of.id,
         "event_type": of.type,

@@ -12,6 +12,7 @@ from eventplane.conversation.errors import TooManyRequestsError
 from eventplane.conversation.open_requests import OpenRequests
 from eventplane.conversation.peers import PeerChanged, Peers
 from eventplane.conversation.reply import Replier, Reply, Status
+from tests.examples import examples
 
 PEERS = [Replier(each) for each in "abc"]
 peers = st.sampled_from(PEERS)
@@ -130,7 +131,7 @@ class Asking(RuleBasedStateMachine):
                 del self.probes[peer]
 
 
-Asking.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+Asking.TestCase.settings = settings(max_examples=examples(200), stateful_step_count=40, deadline=None)
 TestAsking = Asking.TestCase
 
 

@@ -83,7 +83,7 @@ def test_it_is_sent_while_the_line_stands_and_never_stored(tmp_path: Path) -> No
     sent = event("e", subject="show")
     device.turn(device.from_service(sent))
     device.turn(after=1.0)
-    assert device.delivered("display") == [sent.json.encode()]
+    assert device.delivered("display") == [sent.stamped(senderservice="sensor").json.encode()]
     assert device.uplinked() == [["e"]]
     assert device.spool.next_sequence == before
     assert [each.refused for each in device.receipts()] == [None]

@@ -92,8 +92,9 @@ def test_a_dead_letter_does_not_inherit_the_expiry_of_its_channel() -> None:
 
 def test_a_best_effort_outbox_gives_no_number() -> None:
     plane = contract(sensor={"outbox": {"delivery_guarantee": "best_effort"}})
-    sent = event("e", READING, subject="show")
-    verdict = made(plane).accept(sent.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    offered = event("e", READING, subject="show")
+    sent = offered.stamped(senderservice="sensor")
+    verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
     assert verdict.arrival is None
     assert verdict.fleeting == (
         Fleeting("display.inbox", READING, sent.json, key_digest(sent.key)),
@@ -103,8 +104,9 @@ def test_a_best_effort_outbox_gives_no_number() -> None:
 
 def test_a_best_effort_destination_takes_nothing_from_the_others() -> None:
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
-    sent = event("e", READING, subject="show")
-    verdict = made(plane).accept(sent.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    offered = event("e", READING, subject="show")
+    sent = offered.stamped(senderservice="sensor")
+    verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
     assert verdict.arrival is not None
     assert dict(verdict.arrival.destinations) == {"device.outbox": None}
     assert verdict.fleeting == (Fleeting("display.inbox", READING, sent.json, key_digest(sent.key)),)

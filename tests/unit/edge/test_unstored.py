@@ -18,6 +18,7 @@ from tests.unit.edge.fakes import ALARM, CHORE, Device, contract, event
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 FULL = "spool_full"
 FIRE = event("fire", ALARM)
+DELIVERED = FIRE.stamped(senderservice="sensor")
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def make_room(device: Device) -> None:
 
 def test_it_is_sent_from_memory_and_its_sender_knows_that_it_is_not_stored(full: Device) -> None:
     assert offer(full, FIRE) == [FULL]
-    assert full.delivered("call") == [FIRE.json.encode()]
+    assert full.delivered("call") == [DELIVERED.json.encode()]
     assert full.uplinked() == [["fire"]]
     assert not full.spool.pending("call.inbox", 0)
 
@@ -141,7 +142,7 @@ def test_it_is_counted_as_refused_each_time_and_as_sent_when_it_was(full: Device
 def test_a_service_that_can_never_handle_it_says_so_in_a_dead_letter(full: Device) -> None:
     offer(full, FIRE)
     make_room(full)
-    refusal = Receipt(digest(FIRE.json.encode()), "no_line")
+    refusal = Receipt(digest(DELIVERED.json.encode()), "no_line")
     full.turn(full.receipt_of("call", write_receipts([refusal])))
     assert full.forwarder.counts.sent_unstored == 1
     assert called(full) == ["fire"]

@@ -17,10 +17,22 @@ KNOWN = {
         1,
     ): "decided_at_ms entered_at_ms entered_by contract_version source id type priority client_id "
     "route destination outcome reason attempt message_id",
+    (
+        "tap",
+        2,
+    ): "accepted_at_ms archived_at_ms client_id topic message_id index event original_base64 refusal "
+    "principal",
+    (
+        "ledger",
+        2,
+    ): "decided_at_ms entered_at_ms entered_by contract_version source id type priority client_id "
+    "route destination outcome reason attempt message_id sender received_at_ms basis",
     ("handovers", 1): "decided_at_ms entered_at_ms channel contract_version source id type outcome reason "
     "status attempt message_id",
     ("handovers", 2): "decided_at_ms entered_at_ms channel contract_version source id type outcome reason "
     "status attempt message_id route",
+    ("handovers", 3): "decided_at_ms entered_at_ms channel contract_version source id type outcome reason "
+    "status attempt message_id route sender",
     ("quarantine", 1): "archived_at_ms message_id reason detail body",
     ("contracts", 1): "",
     ("audit/findings", 1): "kind hop device epoch sequence source id type route destination contract_version "

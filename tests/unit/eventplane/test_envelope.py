@@ -37,7 +37,7 @@ def test_text_passes_through_untouched() -> None:
 def test_attributes_keep_their_types() -> None:
     event = parse_event(text(count=3, urgent=True, note="x"))
     assert (event.attributes["count"], event.attributes["urgent"], event.attributes["note"]) == (3, True, "x")
-    assert event.key == ("/homes/1/voice", "1")
+    assert event.claim == ("/homes/1/voice", "1")
 
 
 def test_null_attribute_is_unset() -> None:

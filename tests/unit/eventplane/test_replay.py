@@ -31,6 +31,7 @@ FILE = "tap/date=2026-01-01/hour=00/a.json.gz"
 
 OWED = st.builds(
     Owed,
+    sender=st.text(),
     source=st.text(),
     id=st.text(),
     route=st.text(),
@@ -54,7 +55,7 @@ def test_the_mark_is_put_in_and_nothing_else_changes(event: str, expected: str) 
     after = marked(parse_event(event), NOW_MS)
     assert after.json == expected
     assert after.attributes["replayedtime"] == MARK
-    assert after.key == ("/a", "1")
+    assert after.claim == ("/a", "1")
     assert to_message(after).hints["ce_replayedtime"] == MARK
 
 

@@ -12,9 +12,11 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract, interest, subscription
+from eventplane.contract import Contract, compile_contract, interest, subscription
 from eventplane.contract.publication import KEY, cloud_destinations
 from eventplane.envelope import Envelope, write_event
+from eventplane.sender import Sender
+from eventplane.sending import stamp_sender
 from lambdas.common.queue import QueueMessage
 from tests.dynamodb import create_table
 
@@ -32,6 +34,18 @@ READING = "org.eventplane.health.reading.v1"
 
 def event(id: str, type: str = READING, **attributes: AttributeValue) -> Envelope:
     return write_event({"id": id, "source": "/homes/1", "type": type, **attributes}, {"value": 1})
+
+
+def stamped(event: Envelope, sender: Sender | None = None) -> Envelope:
+    """The event as a router delivers it: by default that of the device whose frames `frame` makes."""
+    return stamp_sender(event, sender or Sender("home-1"))
+
+
+def with_sends(contract: Contract, participant: str, *types: str) -> Contract:
+    """The contract in which `participant` may send these types."""
+    document = json.loads(contract.canonical)
+    document["participants"][participant]["sends"] = list(types)
+    return compile_contract(document, "test")
 
 
 def frame(payload: bytes) -> str:

@@ -108,15 +108,23 @@ def test_the_figures_of_an_invocation_are_in_its_log_and_so_is_what_did_not_arri
     assert figures["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "EventPlane"
     assert {name: value for name, value in figures.items() if isinstance(value, list)} == {
         "Messages": [2],
-        "Delivered": [2],
-        "Unrouted": [1],
+        "Delivered": [3],
+        "DeadLettered": [1],
         "Retried": [0],
         "DeliveryDelay": [1_000],
         "UrgentDeliveryDelay": [1_000],
     }
-    (unrouted,) = (vars(line) for line in caplog.records if line.message == "unrouted")
-    found = {name: unrouted[name] for name in ("event_source", "event_id", "traceparent", "message_id")}
-    assert found == {"event_source": "/homes/1", "event_id": "2", "traceparent": TRACE, "message_id": "m2"}
+    (refused,) = (vars(line) for line in caplog.records if line.message == "dead_lettered")
+    found = {
+        name: refused[name] for name in ("sender", "event_source", "event_id", "traceparent", "message_id")
+    }
+    assert found == {
+        "sender": "home-1/",
+        "event_source": "/homes/1",
+        "event_id": "2",
+        "traceparent": TRACE,
+        "message_id": "m2",
+    }
 
 
 @pytest.mark.parametrize("handler", HANDLERS)

@@ -238,7 +238,7 @@ def test_a_refused_event_is_recorded_by_name_and_becomes_a_dead_letter_with_its_
     assert (record.outcome, record.reason, record.route) == ("dead_lettered", "payload_invalid", None)
     assert (record.priority, record.client_id) == ("urgent", "home-1")
     assert letter.event is not None
-    assert (letter.record.destination, letter.event.id) == ("letters.inbox", letter_id("/s", "1"))
+    assert (letter.record.destination, letter.event.id) == ("letters.inbox", letter_id("home-1/", "/s", "1"))
     data = letter.event.data()
     assert base64.b64decode(data["original_base64"]).decode() == bad.json
     assert data["detail"].startswith("$.value: 'x' is not of type 'number'")

@@ -17,16 +17,30 @@ from lambdas.common.queue import QueueMessage
 from lambdas.router.engine import UnknownSourceError, UnsupportedDestinationError, build_engine
 from lambdas.router.planner import Planner
 from lambdas.router.service import PLANNING_MS, RESERVE_MS
-from tests.unit.lambdas.support import ALARM, READING, Cloud, Run, Unwilling, event, frame, message
+from tests.unit.lambdas.support import (
+    ALARM,
+    READING,
+    Cloud,
+    Run,
+    Unwilling,
+    event,
+    frame,
+    message,
+    stamped,
+    with_sends,
+)
 
 
-def test_a_queue_that_refuses_fails_only_the_messages_with_events_for_it(cloud: Cloud, run: Run) -> None:
+def test_a_queue_that_refuses_fails_only_the_messages_with_events_for_it(
+    cloud: Cloud, run: Run, contract: Contract
+) -> None:
     sqs = Unwilling(cloud.sqs, "send_message_batch", queue_urls={cloud.queues["alarm-centre.inbox"]})
     failed = run(
         message("m1", frame(event("1", ALARM).json.encode())),
         message("m2", frame(event("2").json.encode())),
         message("m3", frame(pack([event("3", ALARM), event("4", "com.example.unknown")]))),
         sqs=sqs,
+        plane=with_sends(contract, "activity-service", "com.example.unknown"),
     )
 
     assert failed == {"m1", "m3"}
@@ -174,7 +188,7 @@ def test_what_a_queue_will_never_take_is_a_dead_letter_of_that_route_at_once(
     sent = message("m1", frame(pack([odd, fine])), attempt=2)
     assert run(sent, sqs=Never(cloud.sqs, '"odd"', whole=whole)) == frozenset()
 
-    assert [each["Body"] for each in cloud.received("care-analytics.inbox")] == [fine.json]
+    assert [each["Body"] for each in cloud.received("care-analytics.inbox")] == [stamped(fine).json]
     (letter,) = (json.loads(each["Body"])["data"] for each in cloud.received("operations.inbox"))
     assert base64.b64decode(letter["original_base64"]).decode() == odd.json
     found = {name: letter[name] for name in ("reason", "route", "channel", "attempt")}
@@ -187,7 +201,7 @@ def test_what_a_queue_will_never_take_is_a_dead_letter_of_that_route_at_once(
     assert cloud.outcomes() == [
         ("1", "care-analytics.inbox", "dead_lettered"),
         ("2", "care-analytics.inbox", "delivered"),
-        (letter_id(*odd.key), "operations.inbox", "delivered"),
+        (letter_id(*stamped(odd).key), "operations.inbox", "delivered"),
     ]
 
 
@@ -198,7 +212,7 @@ def test_without_its_letter_the_original_comes_again(cloud: Cloud, run: Run) -> 
 
 
 def test_in_a_fifo_queue_the_later_ones_of_a_group_wait_for_the_one_that_failed(
-    cloud: Cloud, run: Run
+    cloud: Cloud, run: Run, contract: Contract
 ) -> None:
     def queued(id: str, type: str, group: str) -> QueueMessage:
         return replace(message(id, event(id, type).json), group=group)
@@ -209,6 +223,7 @@ def test_in_a_fifo_queue_the_later_ones_of_a_group_wait_for_the_one_that_failed(
         queued("m2", READING, "a"),
         queued("m3", READING, "b"),
         source="family-app.outbox",
+        plane=with_sends(contract, "family-app", ALARM, READING),
         sqs=sqs,
     )
     assert failed == {"m1", "m2"}

@@ -10,16 +10,33 @@ import pytest
 from edge.packing import PROBE
 from eventplane.batch import pack, pack_texts
 from eventplane.contract import Contract, compile_contract
+from eventplane.envelope import parse_event
 from eventplane.limits import MAX_HOPS
-from tests.unit.lambdas.support import ALARM, BUCKET, NOW_MS, READING, Cloud, Run, event, frame, message
+from eventplane.sender import Sender
+from eventplane.sending import without_stamp
+from tests.unit.lambdas.support import (
+    ALARM,
+    BUCKET,
+    NOW_MS,
+    READING,
+    Cloud,
+    Run,
+    event,
+    frame,
+    message,
+    stamped,
+    with_sends,
+)
 
 
 def test_a_batch_frame_reaches_every_inbox_that_the_routes_name(cloud: Cloud, run: Run) -> None:
     assert run(message("m1", frame(pack([event("1", ALARM), event("2", READING)])))) == frozenset()
 
-    assert [each["Body"] for each in cloud.received("alarm-centre.inbox")] == [event("1", ALARM).json]
-    assert [each["Body"] for each in cloud.received("family-app.inbox")] == [event("1", ALARM).json]
-    assert [each["Body"] for each in cloud.received("care-analytics.inbox")] == [event("2").json]
+    assert [each["Body"] for each in cloud.received("alarm-centre.inbox")] == [
+        stamped(event("1", ALARM)).json
+    ]
+    assert [each["Body"] for each in cloud.received("family-app.inbox")] == [stamped(event("1", ALARM)).json]
+    assert [each["Body"] for each in cloud.received("care-analytics.inbox")] == [stamped(event("2")).json]
     assert cloud.outcomes() == [
         ("1", "alarm-centre.inbox", "delivered"),
         ("1", "family-app.inbox", "delivered"),
@@ -43,7 +60,7 @@ def test_a_message_carries_hints_but_the_body_is_the_event(
     run(message("m1", frame(sent.json.encode())))
 
     (received,) = cloud.received("care-analytics.inbox")
-    assert received["Body"] == sent.json
+    assert received["Body"] == stamped(sent).json
     assert {name: value["StringValue"] for name, value in received["MessageAttributes"].items()} == {
         "ce_id": "1",
         "ce_source": "/homes/1",
@@ -64,7 +81,7 @@ def test_extensions_come_through_batch_router_and_queue_as_they_were_written(clo
     assert run(message("m1", frame(pack_texts([text])))) == frozenset()
 
     (received,) = cloud.received("care-analytics.inbox")
-    assert received["Body"] == text.strip()
+    assert received["Body"] == '{"senderdevice":"home-1",' + text.strip()[1:]
 
 
 def test_the_ledger_names_the_severity_s_priority_where_the_contract_leaves_it_open(
@@ -103,6 +120,9 @@ def test_the_ledger_says_who_sent_what_when_and_how_urgent_it_was(
         "reason": None,
         "attempt": 3,
         "message_id": "m1",
+        "sender": "home-1/",
+        "received_at_ms": None,
+        "basis": "in_force",
     }
     assert cloud.keys("ledger/") == ["ledger/date=2026-01-01/hour=00/invocation-1.json.gz"]
 
@@ -117,14 +137,17 @@ def test_the_contract_in_force_is_filed_with_the_ledger(cloud: Cloud, run: Run, 
 
 
 def test_a_service_outbox_holds_one_event_a_message(cloud: Cloud, run: Run) -> None:
-    assert run(message("m1", event("1", ALARM).json), source="alarm-centre.outbox") == frozenset()
+    sent = event("1", "org.eventplane.home.message.v1")
+    assert run(message("m1", sent.json), source="carers.outbox") == frozenset()
 
-    assert len(cloud.received("alarm-centre.inbox")) == 1
+    (received,) = cloud.received("device.inbox")
+    assert json.loads(received["Body"])["senderservice"] == "carers"
     line = cloud.lines("ledger/")[0]
-    assert (line["entered_by"], line["entered_at_ms"], line["client_id"]) == (
-        "alarm-centre.outbox",
+    assert (line["entered_by"], line["entered_at_ms"], line["client_id"], line["sender"]) == (
+        "carers.outbox",
         NOW_MS - 500,
         None,
+        "carers",
     )
 
 
@@ -190,28 +213,35 @@ def test_an_expired_event_is_recorded_and_not_delivered(cloud: Cloud, run: Run) 
     in_time = event("2", expirytime="2026-01-01T00:00:01Z")
     assert run(message("m1", frame(pack([late, in_time])))) == frozenset()
 
-    assert [each["Body"] for each in cloud.received("care-analytics.inbox")] == [in_time.json]
+    assert [each["Body"] for each in cloud.received("care-analytics.inbox")] == [stamped(in_time).json]
     assert cloud.outcomes() == [
         ("1", "care-analytics.inbox", "expired"),
         ("2", "care-analytics.inbox", "delivered"),
     ]
 
 
-def test_an_unrouted_event_is_recorded(cloud: Cloud, run: Run) -> None:
-    assert run(message("m1", frame(event("1", "com.example.unknown").json.encode()))) == frozenset()
+def test_an_unrouted_event_is_recorded(cloud: Cloud, run: Run, contract: Contract) -> None:
+    plane = with_sends(contract, "activity-service", "com.example.unknown")
+    sent = message("m1", frame(event("1", "com.example.unknown").json.encode()))
+    assert run(sent, plane=plane) == frozenset()
     assert cloud.outcomes() == [("1", None, "unrouted")]
 
 
 def test_an_event_that_a_service_sends_on_is_counted_and_stopped_in_the_end(
     cloud: Cloud, run: Run, contract: Contract
 ) -> None:
-    body = event("1", ALARM, traceparent=TRACE).json
+    plane = with_sends(contract, "family-app", ALARM)
+    sent, relayed = event("1", ALARM, traceparent=TRACE), {"source": "family-app.outbox", "plane": plane}
+    body = sent.json
     for hop in range(1, MAX_HOPS + 1):
-        assert run(message(f"m{hop}", body), source="family-app.outbox", invocation_id=f"i{hop}") == set()
+        assert run(message(f"m{hop}", body), invocation_id=f"i{hop}", **relayed) == set()
         (received,) = cloud.received("family-app.inbox")
-        body = received["Body"]
-        assert body == f'{{"routerhops":{hop},' + event("1", ALARM, traceparent=TRACE).json[1:]
-    assert run(message("m9", body), source="family-app.outbox", invocation_id="i9") == frozenset()
+        again = parse_event(received["Body"])
+        assert again.sender == Sender(service="family-app")
+        # The service that sends it on is its sender, so it leaves the stamp out.
+        body = without_stamp(again).json
+        assert body == f'{{"routerhops":{hop},' + sent.json[1:]
+    assert run(message("m9", body), invocation_id="i9", **relayed) == frozenset()
 
     assert cloud.received("family-app.inbox") == []
     (letter,) = (json.loads(each["Body"]) for each in cloud.received("operations.inbox"))

@@ -23,7 +23,17 @@ from lambdas.replay.service import ReplayService
 from lambdas.replay.tap_file import TapFiles
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
-from tests.unit.lambdas.support import ALARM, BUCKET, NOW_MS, READING, Cloud, Unwilling, event, message
+from tests.unit.lambdas.support import (
+    ALARM,
+    BUCKET,
+    NOW_MS,
+    READING,
+    Cloud,
+    Unwilling,
+    event,
+    message,
+    stamped,
+)
 
 FILE = "tap/date=2025-12-31/hour=23/a.json.gz"
 DAY_MS = 86_400_000
@@ -82,7 +92,9 @@ def write(cloud: Cloud, lines: Iterable[str]) -> None:
 
 
 def owed(contract: Contract, *events: Envelope, route: str = CARE) -> OwedOrder:
-    return OwedOrder(FILE, tuple(Owed(*each.key, route, contract.version, ACCEPTED_MS) for each in events))
+    return OwedOrder(
+        FILE, tuple(Owed(*stamped(each).key, route, contract.version, ACCEPTED_MS) for each in events)
+    )
 
 
 def letters(cloud: Cloud) -> list[dict[str, Any]]:
@@ -98,7 +110,7 @@ def test_what_is_owed_arrives_marked_and_is_recorded_as_of_then(
     assert replay(owed(contract, lost, route="daily-life-to-family")) == frozenset()
 
     (received,) = cloud.received("family-app.inbox")
-    assert received["Body"] == f'{{"replayedtime":"{MARK}",' + lost.json[1:]
+    assert received["Body"] == f'{{"replayedtime":"{MARK}",' + stamped(lost).json[1:]
     assert received["MessageAttributes"]["ce_replayedtime"]["StringValue"] == MARK
     assert received["MessageAttributes"]["route"]["StringValue"] == "daily-life-to-family"
     assert cloud.received("alarm-centre.inbox") == []
@@ -136,7 +148,7 @@ def test_the_expiry_of_a_channel_counts_from_when_the_event_was_accepted(
 ) -> None:
     old = event("1")
     tapped(cloud, old, accepted_at_ms=NOW_MS - 8 * DAY_MS)
-    order = OwedOrder(FILE, (Owed(*old.key, CARE, contract.version, NOW_MS - 8 * DAY_MS),))
+    order = OwedOrder(FILE, (Owed(*stamped(old).key, CARE, contract.version, NOW_MS - 8 * DAY_MS),))
     assert replay(order) == frozenset()
     assert [(each["outcome"], each["reason"]) for each in cloud.lines("ledger/")] == [
         ("expired", "channel_expiry")
@@ -173,7 +185,7 @@ def test_a_destination_that_is_gone_is_a_dead_letter_of_the_event(
     )
 
     (letter,) = letters(cloud)
-    assert (letter["id"], letter["deadletterreason"]) == (letter_id(*lost.key), "destination_gone")
+    assert (letter["id"], letter["deadletterreason"]) == (letter_id(*stamped(lost).key), "destination_gone")
     dead, told = sorted(cloud.lines("ledger/"), key=lambda line: line["outcome"])
     assert (dead["outcome"], dead["reason"], dead["route"]) == ("dead_lettered", "destination_gone", CARE)
     assert dead["contract_version"] == contract.version
@@ -186,7 +198,7 @@ def test_a_route_that_the_contract_of_then_does_not_give_is_a_bad_order(
 ) -> None:
     lost = event("1")
     tapped(cloud, lost)
-    order = OwedOrder(FILE, (Owed(*lost.key, "no-route", version or contract.version, ACCEPTED_MS),))
+    order = OwedOrder(FILE, (Owed(*stamped(lost).key, "no-route", version or contract.version, ACCEPTED_MS),))
     assert replay(order) == frozenset()
     (letter,) = letters(cloud)
     assert letter["deadletterreason"] == "bad_order"

@@ -1,0 +1,194 @@
+"""Who may send what, by the sender that the transport authenticated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eventplane.auditor import VERDICT
+from eventplane.contract import Contract, compile_contract
+from eventplane.conversation.attributes import REPLY_TYPE
+from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.device_reports import DEVICE_CONTRACT, HEARTBEAT, MANIFEST, forwarder_source, router_source
+from eventplane.downlink.acknowledgements import ACKNOWLEDGED
+from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
+from eventplane.presence import NOTICE
+from eventplane.sender import PLANE, PLANE_CLIENT, Sender, sender_in_frame
+from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights, stamp_sender, without_stamp
+
+ALARM = "org.example.alarm.v1"
+READING = "org.example.reading.v1"
+MESSAGE = "org.example.message.v1"
+FREE = "org.example.free.v1"
+
+VOICE, SENSOR, HOME = Sender("home-1", "voice"), Sender("home-1", "sensor"), Sender("home-1")
+FORWARDER = Sender("home-1", "device")
+CARERS, DESK = Sender(service="carers"), Sender(service="desk")
+
+
+def contract(**sends: list[str] | None) -> Contract:
+    """`voice` and `sensor` are on the device, the others in the cloud; None: no `sends`."""
+
+    def participant(name: str, kind: str) -> dict[str, Any]:
+        said = sends.get(name)
+        return {"kind": kind, "description": name} | ({} if said is None else {"sends": said})
+
+    named = {"device": "device", "voice": "device_service", "sensor": "device_service"}
+    named |= dict.fromkeys(("carers", "desk", "presence-monitor", "audit", "downlink"), "cloud_service")
+    document = {
+        "format": 5,
+        "name": "test",
+        "participants": {name: participant(name, kind) for name, kind in named.items()},
+        "routes": {"all": {"filter": {"prefix": {"type": "org."}}, "to": "desk.inbox"}},
+    }
+    return compile_contract(document, "test")
+
+
+RIGHTS = SendingRights(
+    contract(
+        voice=[ALARM], device=["org.eventplane.device.*"], carers=[MESSAGE, DEVICE_CONTRACT], sensor=[READING]
+    )
+)
+
+
+def event(type: str, source: str = "/s", data: Any = None) -> Envelope:
+    return write_event({"id": "1", "source": source, "type": type}, data)
+
+
+def refused(sender: Sender, sent: Envelope, rights: SendingRights = RIGHTS) -> bool:
+    refusal = rights.refusal(sent.stamped(**sender.attributes))
+    assert refusal is None or (refusal.reason == SENDER_NOT_ALLOWED and str(sender) in refusal.detail)
+    return refusal is not None
+
+
+@pytest.mark.parametrize(
+    ("sender", "type"),
+    [
+        (VOICE, ALARM),
+        (HOME, ALARM),
+        (HOME, READING),
+        (CARERS, MESSAGE),
+        (CARERS, DEVICE_CONTRACT),
+        (DESK, FREE),
+        (Sender(service="presence-monitor"), NOTICE),
+        (Sender(service="audit"), VERDICT),
+        (VOICE, REPLY_TYPE),
+        (CARERS, REPLY_TYPE),
+        (Sender(service=PLANE), DEAD_LETTER_TYPE),
+    ],
+)
+def test_a_sender_may_send_what_the_contract_gives_it(sender: Sender, type: str) -> None:
+    assert not refused(sender, event(type))
+
+
+@pytest.mark.parametrize(
+    ("sender", "type"),
+    [
+        (SENSOR, ALARM),
+        (VOICE, FREE),
+        (HOME, MESSAGE),
+        (HOME, FREE),
+        (HOME, DEVICE_CONTRACT),
+        (FORWARDER, DEVICE_CONTRACT),
+        (DESK, MESSAGE),
+        (DESK, DEVICE_CONTRACT),
+        (DESK, HEARTBEAT),
+        (DESK, ALARM),
+        (CARERS, NOTICE),
+        (HOME, NOTICE),
+        (HOME, VERDICT),
+        (CARERS, VERDICT),
+        (SENSOR, HEARTBEAT),
+        # A device cannot speak as a cloud service, nor as one that the contract does not have.
+        (Sender("home-1", "carers"), MESSAGE),
+        (Sender("home-1", "carers"), REPLY_TYPE),
+        (Sender("home-1", "unknown"), FREE),
+        (Sender("home-1", PLANE), DEAD_LETTER_TYPE),
+    ],
+)
+def test_a_sender_may_send_nothing_else(sender: Sender, type: str) -> None:
+    assert refused(sender, event(type))
+
+
+@pytest.mark.parametrize("sender", [FORWARDER, HOME])
+@pytest.mark.parametrize("type", [HEARTBEAT, MANIFEST, ACKNOWLEDGED])
+def test_a_device_reports_about_itself_only(sender: Sender, type: str) -> None:
+    assert not refused(sender, event(type, forwarder_source("home-1")))
+    assert refused(sender, event(type, forwarder_source("home-2")))
+    assert refused(sender, event(type, "/s"))
+
+
+@pytest.mark.parametrize("sender", [FORWARDER, HOME])
+def test_a_device_writes_dead_letters_as_its_own_router_only(sender: Sender) -> None:
+    assert not refused(sender, event(DEAD_LETTER_TYPE, router_source("home-1")))
+    assert refused(sender, event(DEAD_LETTER_TYPE, router_source("home-2")))
+    assert refused(sender, event(DEAD_LETTER_TYPE, "/eventplane/cloud/router"))
+
+
+@pytest.mark.parametrize(
+    ("sender", "channel", "is_refused"),
+    [
+        (CARERS, "carers.inbox", False),
+        (CARERS, "carers.outbox", False),
+        (CARERS, "desk.inbox", True),
+        (CARERS, "device.outbox", True),
+        (CARERS, None, True),
+        (VOICE, "voice.inbox", False),
+        (VOICE, "carers.outbox", True),
+        (Sender(service="downlink"), "device.inbox", False),
+        (Sender(service="downlink"), "carers.inbox", True),
+    ],
+)
+def test_a_service_writes_dead_letters_about_its_own_channels_only(
+    sender: Sender, channel: str | None, is_refused: bool
+) -> None:
+    assert refused(sender, event(DEAD_LETTER_TYPE, data={"channel": channel})) is is_refused
+
+
+@pytest.mark.parametrize("data", [None, [], "carers.inbox", {"channel": ["carers.inbox"]}, {"channel": {}}])
+def test_a_dead_letter_of_any_form_is_judged(data: Any) -> None:
+    assert refused(CARERS, event(DEAD_LETTER_TYPE, data=data))
+
+
+def test_who_declares_nothing_sends_what_nobody_declares() -> None:
+    rights = SendingRights(contract(voice=[ALARM]))
+    assert not refused(CARERS, event(FREE), rights)
+    assert not refused(SENSOR, event(FREE), rights)
+    assert refused(CARERS, event(ALARM), rights)
+    assert refused(SENSOR, event(ALARM), rights)
+    assert refused(CARERS, event(DEVICE_CONTRACT), rights)
+
+
+def test_a_type_that_was_allowed_is_still_judged_by_its_source() -> None:
+    rights = SendingRights(contract())
+    assert not refused(HOME, event(HEARTBEAT, forwarder_source("home-1")), rights)
+    assert refused(HOME, event(HEARTBEAT, forwarder_source("home-2")), rights)
+
+
+def test_the_device_vouches_for_its_services_and_the_cloud_for_the_device() -> None:
+    from_service = stamp_sender(event(ALARM), Sender(service="voice"))
+    in_cloud = stamp_sender(from_service, sender_in_frame("home-1", from_service.attributes))
+    assert str(in_cloud.sender) == "home-1/voice"
+    assert parse_event(in_cloud.json).attributes == in_cloud.attributes
+    assert without_stamp(in_cloud) == from_service
+    assert without_stamp(from_service) == event(ALARM)
+
+
+@pytest.mark.parametrize("name", ["senderdevice", "senderservice"])
+@pytest.mark.parametrize("sender", [Sender(service="carers"), sender_in_frame(PLANE_CLIENT, {})])
+def test_nobody_names_a_sender_himself(name: str, sender: Sender) -> None:
+    forged = event(ALARM).stamped(**{name: "home-2"})
+    with pytest.raises(EnvelopeError, match="reserved_attribute") as caught:
+        stamp_sender(forged, sender)
+    assert name in caught.value.detail
+
+
+def test_a_device_does_not_name_another() -> None:
+    with pytest.raises(EnvelopeError, match="reserved_attribute"):
+        stamp_sender(event(ALARM).stamped(senderdevice="home-2"), Sender("home-1"))
+
+
+def test_the_texts_of_senders_differ_where_the_senders_do() -> None:
+    senders = [Sender("a", "b"), Sender("a"), Sender(service="a"), Sender(service="b"), Sender()]
+    assert [str(each) for each in senders] == ["a/b", "a/", "a", "b", ""]
