@@ -80,9 +80,9 @@ def _show(options: argparse.Namespace) -> int:
 def _reset_arguments(arguments: list[str]) -> int:
     parser = _parser(
         "reset",
-        "Begin the versions of a state's key anew, although devices hold higher ones: from then on a version from "
-        "1 on is newer. What devices have under the key stays until the next event. The key belongs to no sender "
-        "until then.",
+        "Begin the versions of a state's key anew, although devices hold higher ones: versions from 1 on are "
+        "newer then. What devices have under the key stays until the next event, and the key belongs to no "
+        "sender until then.",
     )
     _add_key(parser)
     whom = parser.add_mutually_exclusive_group(required=True)

@@ -14,7 +14,7 @@ from stacks.environment import Environment
 from stacks.plane_stack import PlaneStack
 
 WORK: Final = WORK_QUEUE
-"""The queue of checks after a transmission, and of devices that have just subscribed, and of an operator's resets."""
+"""The queue of checks after a transmission, of devices that have just subscribed, and of resets."""
 
 
 class DownlinkStack(PlaneStack):

@@ -54,8 +54,6 @@ def why_refused(incoming: Incoming, name: str) -> Refusal | None:
         )
     if incoming.is_deleted:
         return None
-    if incoming.event.type != CONTRACT_TYPE:
-        return Refusal(CONTRACT_REFUSED, f"its type is {incoming.event.type!r:.100}, not {CONTRACT_TYPE}")
     try:
         contract = _read(incoming.event)
     except ContractError as error:

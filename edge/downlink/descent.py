@@ -108,7 +108,7 @@ class Descent:
     def _refusal(
         self, incoming: Incoming, before: Holding | None, descended: Descended, turn: Turn
     ) -> Refusal | None:
-        if refusal := self._rights.entry_refusal(incoming.event, incoming.key):
+        if refusal := self._rights.entry_refusal(incoming.event, incoming.kind, incoming.key):
             return refusal
         if is_contract_update(incoming):
             return why_refused(incoming, self._contract.name)

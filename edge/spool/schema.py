@@ -16,7 +16,8 @@ CREATE TABLE holding (
     live INTEGER NOT NULL, -- a state that is not deleted
     reset INTEGER NOT NULL, -- the last one of the key's versions: before it nothing counts
     version INTEGER NOT NULL, deleted INTEGER NOT NULL, position INTEGER NOT NULL,
-    sender TEXT NOT NULL, source TEXT NOT NULL, id TEXT NOT NULL, rank INTEGER NOT NULL, sequence INTEGER NOT NULL,
+    sender TEXT NOT NULL, source TEXT NOT NULL, id TEXT NOT NULL,
+    rank INTEGER NOT NULL, sequence INTEGER NOT NULL,
     checksum INTEGER NOT NULL, text BLOB NOT NULL,
     UNIQUE (kind, key)
 );

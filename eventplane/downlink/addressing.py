@@ -163,7 +163,7 @@ def _version(event: Envelope, kind: Downlink, accepted_at_ms: int) -> int:
         raise DownlinkError(
             errors.VERSION_JUMP,
             f"version {version} is a time more than a day ahead; correct the sender's clock or counter. If "
-            "devices hold such a version already: `python -m eventplane desired reset KEY --device NAME | --all`",
+            "the key has such a version: `python -m eventplane desired reset KEY --device NAME | --all`",
         )
     return version
 

@@ -104,8 +104,8 @@ class Desired:
 
     Args:
         owner: the sender that the key belongs to, the first one; '' until there was one.
-        reset: number of the last reset of the key's versions (Unix milliseconds), 0 for none. What was accepted
-            before it does not count any more, and a device compares it before the version.
+        reset: number of the last reset of the key's versions (Unix milliseconds), 0 for none. What was
+            accepted before it does not count any more, and a device compares it before the version.
         message: the newest state, tombstones too; of commands the one whose turn it is. None: there is none.
         state, attempts: how far its delivery has come, and its transmissions since the last good news.
         sent: what was transmitted last, unacknowledged; older than `message` where updates came meanwhile.

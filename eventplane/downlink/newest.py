@@ -36,8 +36,8 @@ def _check_step(item: Desired, message: Message) -> None:
     if 0 < known < COUNTERS_END and message.version > known + MAX_COUNTER_STEP:
         raise DownlinkError(
             errors.VERSION_JUMP,
-            f"{item.key}: version {message.version} after {known}, a counter grows by at most {MAX_COUNTER_STEP} "
-            "at once; correct the sender, or begin anew: "
+            f"{item.key}: version {message.version} after {known}; a counter grows by at most "
+            f"{MAX_COUNTER_STEP} at once; correct the sender, or begin anew: "
             f"`python -m eventplane desired reset {item.key} --device {item.thing} | --all`",
         )
 

@@ -1,4 +1,4 @@
-"""An operator's order to begin the versions of a state's key anew, as it lies in the downlink's queue of work."""
+"""An operator's order to begin the versions of a state's key anew, for the downlink's queue of work."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def one_reset(key: str, thing: str) -> dict[str, Any]:
 
 
 def fleet_reset(key: str, *, number: int | None = None, after: str | None = None) -> dict[str, Any]:
-    """Return the order for all devices behind the one called `after`, in the reset `number` once it has one."""
+    """Return the order for all devices; `after` which one to go on, once the reset has a `number`."""
     return {"reset": {"key": key, "number": number, "after": after}}

@@ -1,4 +1,4 @@
-"""Who may send down to devices, to which of them, and under which keys: what the contract says of its senders.
+"""Who may send down to devices, to which of them, and under which keys: the contract's word on its senders.
 
 The cloud checks all of it before an event is kept for a device. The device checks `entry_refusal`, by its own
 contract, before it stores what came.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
-from eventplane.contract import Contract, ParticipantKind, Reach
+from eventplane.contract import Contract, Downlink, ParticipantKind, Reach
 from eventplane.delivery import Refusal
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink import errors
@@ -20,7 +20,7 @@ from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
 
 if TYPE_CHECKING:
     # A device asks nothing of addresses.
-    from eventplane.downlink.addressing import Target
+    from eventplane.downlink.addressing import Addressed, Target
 
 CONTRACT_KEYS: Final = "contract/device/"
 """What the keys of the states start with that give a forwarder another contract."""
@@ -33,8 +33,8 @@ class DownlinkRights:
         self._contract = contract
         self._sending = SendingRights(contract)
 
-    def entry_refusal(self, event: Envelope, key: str) -> Refusal | None:
-        """Return why no device takes a stamped `event` under `key`, whatever its sender may send; None if one may.
+    def entry_refusal(self, event: Envelope, kind: Downlink, key: str) -> Refusal | None:
+        """Return why no device takes a stamped `event` of this `kind` under `key`; None if one may.
 
         Only cloud services of the contract send to devices, and the keys that steer a forwarder are for the
         types that are made for it.
@@ -44,32 +44,30 @@ class DownlinkRights:
         if sender.device or participant is None or participant.kind is not ParticipantKind.CLOUD_SERVICE:
             return Refusal(
                 SENDER_NOT_ALLOWED,
-                f"{sender or 'nobody'} sent {event.type!r:.200} to devices: only cloud services of the contract "
-                "may; if it is a new one, deploy the contract there first",
+                f"{str(sender) or 'nobody'} sent {event.type!r:.200} to devices: only cloud services of the "
+                "contract may; if it is a new one, deploy the contract there first",
             )
-        steers = _steering_type(key)
+        steers = _steering_type(key) if kind is Downlink.STATE else None
         if steers is not None and event.type != steers:
             return Refusal(
                 errors.KEY_NOT_ALLOWED,
-                f"{sender} sent {event.type!r:.200} under {key}, which is for {steers}; use a key of your own",
+                f"{sender} sent {event.type!r:.200} under {key}, which is for {steers}; use another key",
             )
         return None
 
-    def refusal(
-        self, event: Envelope, key: str, target: Target, groups: Collection[str] = ()
-    ) -> Refusal | None:
-        """Return why its sender may not send a stamped `event` to `target` under `key`; None if it may.
+    def refusal(self, event: Envelope, wanted: Addressed, groups: Collection[str] = ()) -> Refusal | None:
+        """Return why its sender may not send a stamped `event`, as `wanted` reads it, down; None if it may.
 
-        `groups` are those of the device, where the target is one.
+        `groups` are those of the device that it is for, where that is one.
         """
         return (
-            self.entry_refusal(event, key)
+            self.entry_refusal(event, wanted.kind, wanted.key)
             or self._sending.refusal(event)
-            or self._address_refusal(event.sender, target, groups)
+            or self._address_refusal(event.sender, wanted.target, groups)
         )
 
     def owner(self, name: str) -> str:
-        """Return to whom a key belongs that the sender called `name` began; '' when it has left the contract."""
+        """Return the owner of a key, which is called `name`; '' when it has left the contract."""
         return name if name in self._contract.participants else ""
 
     def key_refusal(self, event: Envelope, key: str, owner: str) -> Refusal | None:
@@ -85,8 +83,8 @@ class DownlinkRights:
             return None
         return Refusal(
             errors.KEY_NOT_ALLOWED,
-            f"{sender} sent {event.type!r:.200} under {key}, which belongs to {owner}; use a key of your own, or "
-            f"`python -m eventplane desired reset {key}` if it is {owner} that must not have it",
+            f"{sender} sent {event.type!r:.200} under {key}, which belongs to {owner}; use another key. If "
+            f"{owner} must not have it: `python -m eventplane desired reset {key}`",
         )
 
     def _address_refusal(self, sender: Sender, target: Target, groups: Collection[str]) -> Refusal | None:

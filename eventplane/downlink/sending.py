@@ -164,8 +164,9 @@ def forgot(item: Desired, epoch: str, now_ms: int, is_present: bool) -> Step:
 def reset(item: Desired, number: int, now_ms: int, is_present: bool) -> Step:
     """Begin the versions of a state's key anew, in the reset called `number`: a version from 1 on is newer.
 
-    What the device shall have stays, as version 0, and goes out again, so that the device learns of the reset.
-    The key belongs to nobody until its next event. A reset that is not newer than the last one changes nothing.
+    What the device shall have stays, as version 0, and goes out again, so that the device learns of the
+    reset. The key belongs to nobody until its next event. A reset that is not newer than the last one changes
+    nothing.
     """
     if number <= item.reset:
         return Step(item)

@@ -30,7 +30,8 @@ INDEX_KEY: Final = "work"
 INDEX_SORT_KEY: Final = "due_at_ms"
 
 _PREFIXES: Final = {Downlink.STATE: "s#", Downlink.COMMAND: "c#"}
-_NUMBERS: Final = ("attempts", "last_order", "fence", "revision")
+_NUMBERS: Final = ("reset", "attempts", "last_order", "fence", "revision")
+_TEXTS: Final = ("owner", "acknowledged_uid", "epoch")
 
 Item = Mapping[str, Mapping[str, Any]]
 """An item as DynamoDB's low-level API has it."""
@@ -123,11 +124,8 @@ def to_item(item: Desired) -> dict[str, dict[str, Any]]:
         **key_of(item.thing, sort_key(item.kind, item.key)),
         "state": {"S": item.state.value},
         **{name: {"N": str(getattr(item, name))} for name in _NUMBERS},
+        **{name: {"S": text} for name in _TEXTS if (text := getattr(item, name))},
     }
-    if item.owner:
-        written["owner"] = {"S": item.owner}
-    if item.reset:
-        written["reset"] = {"N": str(item.reset)}
     if item.message:
         written["message"] = _from_message(item.message)
     if item.sent:
@@ -140,12 +138,8 @@ def to_item(item: Desired) -> dict[str, dict[str, Any]]:
         written["deletes"] = {"M": {uid: {"N": str(version)} for uid, version in item.deletes}}
     if item.recent:
         written["recent"] = {"L": [{"S": each} for each in item.recent]}
-    if item.epoch:
-        written["epoch"] = {"S": item.epoch}
     if item.acknowledged_version is not None:
         written["acknowledged_version"] = {"N": str(item.acknowledged_version)}
-    if item.acknowledged_uid:
-        written["acknowledged_uid"] = {"S": item.acknowledged_uid}
     if item.due_at_ms is not None:
         written[INDEX_KEY] = {"N": str(bucket_of(item.thing))}
         written[INDEX_SORT_KEY] = {"N": str(item.due_at_ms)}
@@ -161,19 +155,16 @@ def from_item(item: Item) -> Desired:
         thing=item[PARTITION_KEY]["S"],
         key=sk.removeprefix(_PREFIXES[kind]),
         kind=kind,
-        owner=item.get("owner", {}).get("S", ""),
-        reset=_number(item, "reset") or 0,
         message=_to_message(item["message"]["M"]) if "message" in item else None,
         state=State(item["state"]["S"]),
         sent=_to_identity(item["sent"]["M"]) if "sent" in item else None,
         waiting=tuple(_to_message(each["M"]) for each in item.get("waiting", {}).get("L", ())),
         deletes=tuple(sorted(deletes, key=lambda each: (each[1], each[0]))),
         recent=tuple(each["S"] for each in item.get("recent", {}).get("L", ())),
-        acknowledged_uid=item.get("acknowledged_uid", {}).get("S", ""),
         acknowledged_version=_number(item, "acknowledged_version"),
-        epoch=item.get("epoch", {}).get("S", ""),
         due_at_ms=_number(item, INDEX_SORT_KEY),
         **{name: int(item[name]["N"]) for name in _NUMBERS},
+        **{name: item[name]["S"] for name in _TEXTS if name in item},
     )
 
 

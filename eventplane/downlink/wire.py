@@ -1,8 +1,8 @@
 """What the plane puts in front of an event on its way down, and how a device reads it there.
 
 `downfence` is a fencing token: the cloud raises it when a device has lost its state, the device's answer
-repeats it, so that an answer of an earlier life is told from one of the present life. `downreset` is the number
-of the last reset of the key's versions: a device compares it before the version.
+repeats it, so that an answer of an earlier life is told from one of the present life. `downreset` is the
+number of the last reset of the key's versions: a device compares it before the version.
 """
 
 from __future__ import annotations

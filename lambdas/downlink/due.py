@@ -1,5 +1,4 @@
-"""What is due now: checks of transmissions, devices that have just subscribed, and those that lost all; and an
-operator's resets of keys."""
+"""What is due now: checks of transmissions, devices that subscribed or lost all, an operator's resets."""
 
 from __future__ import annotations
 

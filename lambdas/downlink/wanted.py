@@ -99,7 +99,7 @@ class Wanted:
             if found is None:
                 raise _unknown(errors.UNKNOWN_DEVICE, target.thing)
             groups = found
-        _raise(self._rights.refusal(event, wanted.key, target, groups))
+        _raise(self._rights.refusal(event, wanted, groups))
         if target.thing is not None:
             return self._desire([target.thing], event, wanted, remaining_ms)
         devices = self._fleet.page(target.group, wish.after)

@@ -50,7 +50,10 @@ def contract(
     display: Boxes | None = None,
     **device_outbox: object,
 ) -> Contract:
-    """A sender, a receiver with receipts and one without, the cloud's sender; `uplink_prefix` selects what goes to the cloud."""
+    """A sender, a receiver with receipts and one without, and the cloud's sender.
+
+    `uplink_prefix` selects what goes to the cloud.
+    """
     document = {
         "format": 1,
         "name": "test",

@@ -18,7 +18,15 @@ TABLE = "eventplane-dev-desired"
 
 
 def message(version: int, *, is_deleted: bool = False) -> Message:
-    return Message(uid="", version=version, is_deleted=is_deleted, source="/s", id=f"{version}", text="{}")
+    return Message(
+        uid="",
+        version=version,
+        is_deleted=is_deleted,
+        sender="s",
+        source="/s",
+        id=f"{version}",
+        text="{}",
+    )
 
 
 @pytest.fixture
