@@ -85,6 +85,10 @@ class SendingRights:
             return None
         return Refusal(SENDER_NOT_ALLOWED, f"{sender} sent {event.type!r:.200}: {problem}")
 
+    def may_send(self, sender: Sender, type: str) -> bool:
+        """Return whether `sender` may send events of `type` at all, whatever they say besides."""
+        return self._type_problem(sender, type) is None
+
     def _type_problem(self, sender: Sender, type: str) -> str | None:
         """Why nobody of this role may send `type`, whatever the event says besides."""
         if sender == Sender(service=PLANE):

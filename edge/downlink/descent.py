@@ -40,12 +40,14 @@ _SHARE = 4
 class Descent:
     """Judges what the cloud sent to `thing`, under `contract`, against what `spool` holds.
 
+    No contract takes away the alarms of the `image`'s.
     `intake` routes it, `pressure` says what finds room, `outgoing` knows what still waits.
     """
 
     def __init__(
         self,
         contract: Contract,
+        image: Contract,
         thing: str,
         spool: Spool,
         intake: Intake,
@@ -53,7 +55,9 @@ class Descent:
         outgoing: Outgoing,
     ) -> None:
         self._contract = contract
-        self._rights = DownlinkRights(contract)
+        # By the image's as well: a contract that lost a cloud service must not lock out its successor.
+        self._rights = [DownlinkRights(each) for each in (contract, image)]
+        self._image = image
         self._inbox = contract.device.inbox
         self._thing = thing
         self._spool = spool
@@ -108,10 +112,11 @@ class Descent:
     def _refusal(
         self, incoming: Incoming, before: Holding | None, descended: Descended, turn: Turn
     ) -> Refusal | None:
-        if refusal := self._rights.entry_refusal(incoming.event, incoming.kind, incoming.key):
-            return refusal
+        refused = [each.entry_refusal(incoming.event, incoming.kind, incoming.key) for each in self._rights]
+        if all(refused):
+            return refused[0]
         if is_contract_update(incoming):
-            return why_refused(incoming, self._contract.name)
+            return why_refused(incoming, self._image)
         if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):
             return refusal
         if incoming.kind is Downlink.COMMAND and not (descended.is_stored or descended.fleeting):

@@ -12,6 +12,7 @@ from eventplane.contract.model import Participant
 from eventplane.contract.reader import Section
 from eventplane.contract.vocabulary import ParticipantKind
 from eventplane.own_services import SUBSCRIBERS
+from eventplane.sender import PLANE
 
 MAX_NAME: Final = 26
 """Characters of a name that functions and queues are called after. AWS Lambda allows 64 for the longest,
@@ -22,10 +23,6 @@ RESERVED: Final = frozenset(
     | {"urgent-ingest"}
 )
 """What the plane has resources of its own for; no cloud service is called so."""
-
-
-PLANE: Final = "eventplane"
-"""The sender of what the plane itself writes; no participant is called so."""
 
 
 def check_names(participants: Mapping[str, Participant], top: Section) -> None:
