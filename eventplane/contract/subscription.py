@@ -22,7 +22,9 @@ from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.model import Contract, Participant, Route
 from eventplane.contract.possibilities import can_match, needed
 from eventplane.contract.vocabulary import ParticipantKind
+from eventplane.filter_cost import steps
 from eventplane.filters import to_document
+from eventplane.limits import MAX_CHEAP_STEPS, MAX_PARTICIPANT_STEPS
 from eventplane.own_services import SUBSCRIBERS
 
 PARTITION: Final = "participant"
@@ -89,6 +91,11 @@ class Subscription:
         """The URL that its events are posted to; None where they go into the participant's inbox."""
         properties = self.properties
         return str(properties.get("sink")) if properties.get("protocol") == HTTP else None
+
+    @property
+    def steps(self) -> int:
+        """The most work that its filter takes for an event, as `eventplane.filter_cost` counts."""
+        return steps(read_filter(json.loads(self.filter), "filter", []))
 
     @property
     def destination(self) -> str:
@@ -217,6 +224,7 @@ def with_subscriptions(
     routes = document["routes"]
     refused: dict[Subscription, Problem] = {}
     own: Counter[str] = Counter()
+    work: Counter[str] = Counter()
     added = 0
     for each in sorted(subscriptions, key=lambda each: (each.created_at, each.route)):
         if added == MAX_SUBSCRIPTIONS:
@@ -227,13 +235,43 @@ def with_subscriptions(
             refused[each] = granted
         elif queues is not None and each.destination not in queues:
             refused[each] = Problem(each.route, f"{each.destination} has no queue", "deploy the contract")
+        elif work[each.participant] + (cost := each.steps) > MAX_PARTICIPANT_STEPS:
+            message = f"more than {MAX_PARTICIPANT_STEPS:,} steps for all of one participant"
+            refused[each] = Problem(each.route, message, "delete or simplify one")
         else:
+            work[each.participant] += cost
             routes[each.route] = {"filter": granted, "to": each.destination}
             added += 1
             own[each.participant] += 1
     if not added:
         return contract, refused
     return compile_contract(document, f"contract {contract.version} with {added} subscriptions"), refused
+
+
+def has_costly(contract: Contract) -> bool:
+    """Whether participants added filters to `contract` that take more than `limits.MAX_CHEAP_STEPS`."""
+    return bool(_costly_routes(contract) or _costly_interests(contract))
+
+
+def without_costly(contract: Contract) -> Contract:
+    """`contract` without the costly filters that participants added: subscriptions, and announced interest.
+
+    A router goes by it for a message whose filters exceed their time.
+    """
+    document = json.loads(contract.canonical)
+    for name in _costly_interests(contract):
+        del document["routes"][name]["interest"]
+    for name in _costly_routes(contract):
+        del document["routes"][name]
+    return compile_contract(document, f"contract {contract.version} without costly filters")
+
+
+def _costly_routes(contract: Contract) -> list[str]:
+    return [each.name for each in subscribed_routes(contract) if steps(each.filter) > MAX_CHEAP_STEPS]
+
+
+def _costly_interests(contract: Contract) -> list[str]:
+    return [each.name for each in contract.routes if each.interest and steps(each.interest) > MAX_CHEAP_STEPS]
 
 
 def _granted(contract: Contract, subscription: Subscription, routes: Item) -> dict[str, Any] | Problem:

@@ -13,9 +13,9 @@ from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.subscription import HTTP, SQS, Subscription
 from eventplane.own_services import SUBSCRIBERS
 from eventplane.uri import is_uri_reference
-from eventplane.webhook_url import url_problem
-from lambdas.common.sink_reach import SinkReach
+from lambdas.common.sink_reach import Scope, SinkReach
 from lambdas.subscriptions_api.errors import InvalidError
+from lambdas.webhook.handshake import MAX_RATE
 
 PROTOCOLS: Final = (SQS, HTTP)
 """How events can be delivered, written exactly so."""
@@ -30,9 +30,6 @@ GRANTED: Final = "effectivefilter"
 
 RATE: Final = "requests_per_minute"
 """The only setting of a protocol, HTTP: at most so many requests a minute go to the sink."""
-
-MAX_RATE: Final = 60_000
-"""Beyond that a limit says nothing."""
 
 MAX_SINK: Final = 2_000
 """Longest URL of a sink, characters. Ours."""
@@ -75,7 +72,7 @@ class Proposal:
 
 def protocols(reach: SinkReach) -> Sequence[str]:
     """Those of `PROTOCOLS` that there are where endpoints may be as far as `reach` says."""
-    return PROTOCOLS if reach is not SinkReach.NOWHERE else (SQS,)
+    return PROTOCOLS if reach.scope is not Scope.NOWHERE else (SQS,)
 
 
 def read_proposal(proposed: object, inbox: str, reach: SinkReach) -> Proposal:
@@ -146,7 +143,7 @@ def _filters(proposed: dict[str, Any], problems: list[Problem]) -> list[dict[str
 
 def _sink(proposed: dict[str, Any], inbox: str, reach: SinkReach, problems: list[Problem]) -> None:
     protocol, sink = proposed.get("protocol"), proposed.get("sink")
-    if protocol == HTTP and reach is SinkReach.NOWHERE:
+    if protocol == HTTP and reach.scope is Scope.NOWHERE:
         message = f"the contract has no participant {SUBSCRIBERS!r}, so nobody posts to endpoints"
         problems.append(Problem("protocol", message, f"have it added and deployed, or use {SQS}"))
     elif protocol not in protocols(reach):
@@ -159,7 +156,7 @@ def _sink(proposed: dict[str, Any], inbox: str, reach: SinkReach, problems: list
         if not isinstance(sink, str) or len(sink) > MAX_SINK:
             message = f"it is no text of at most {MAX_SINK} characters"
         else:
-            message = url_problem(sink, is_emulated=reach is SinkReach.ANYWHERE) or ""
+            message = reach.url_problem(sink) or ""
         if message:
             problems.append(Problem("sink", message, "write the https:// URL of the endpoint"))
 

@@ -60,7 +60,7 @@ def service() -> SubscriptionService:
         table=SubscriptionTable(client("dynamodb"), settings.table),
         inboxes=settings.inboxes,
         contract=_contract(),
-        consent=Consents(settings.origin, system_clock).ask,
+        consent=Consents(settings.origin, system_clock, settings.sinks).ask,
         reach=settings.sinks,
         clock=system_clock,
     )

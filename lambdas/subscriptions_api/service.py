@@ -16,6 +16,7 @@ from eventplane.contract.subscription import (
     name_problem,
     new_subscription,
 )
+from eventplane.limits import MAX_PARTICIPANT_STEPS
 from eventplane.subscription_table import SubscriptionTable
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.clock import Clock
@@ -108,8 +109,7 @@ class SubscriptionService:
         """
         proposal = self._proposal(participant, proposed)
         # Before anybody is asked for consent: what cannot be compiled, and whether there is room.
-        self._new(participant, self._new_id(), proposal)
-        self._check_quota(participant)
+        self._check_quota(self._new(participant, self._new_id(), proposal))
         proposal = self._consented(proposal)
         for _ in range(ATTEMPTS):
             subscription = self._new(participant, self._new_id(), proposal)
@@ -138,13 +138,12 @@ class SubscriptionService:
         if isinstance(proposed, dict) and proposed.get("id", id) != id:
             raise InvalidError(f"`id` in the body is not {id!r} of the path; leave it out")
         # Before anybody is asked for consent: what is no name, and what cannot be compiled.
-        self._new(participant, id, proposal)
+        wanted = self._new(participant, id, proposal)
         is_consented = False
         for _ in range(ATTEMPTS):
             before = self._table.get(participant, id)
             conditions.check(self._found(before).tag if before else None)
-            if before is None:
-                self._check_quota(participant)
+            self._check_quota(wanted)
             if not is_consented and not (before and proposal.has_consent_of(before)):
                 proposal, is_consented = self._consented(proposal), True
             if before is None:
@@ -210,14 +209,22 @@ class SubscriptionService:
         try:
             new = new_subscription(participant, id, proposal.filter, created_at or now, proposal.text)
             granted_filter(self._contract(), new)
-            return new
         except ContractError as error:
             raise InvalidError("the subscription is not valid; see `problems`", error.problems) from error
+        return new
 
-    def _check_quota(self, participant: str) -> None:
-        """Raises `QuotaError` where `participant` may have no more."""
-        if len(self._table.of(participant)) >= MAX_OWN:
-            raise _full(participant)
+    def _check_quota(self, wanted: Subscription) -> None:
+        """Raises `QuotaError` where the participant may not have this one beside its others."""
+        others = [each for each in self._table.of(wanted.participant) if each.name != wanted.name]
+        if len(others) >= MAX_OWN:
+            raise _full(wanted.participant)
+        # Two at once may pass; routers then leave out the younger one.
+        work = sum(each.steps for each in (*others, wanted))
+        if work > MAX_PARTICIPANT_STEPS:
+            raise QuotaError(
+                f"with it the filters of {wanted.participant} can take {work:,} steps for one event, more "
+                f"than {MAX_PARTICIPANT_STEPS:,}; simplify it ({wanted.steps:,}) or delete another"
+            )
 
     def _add(self, subscription: Subscription) -> bool:
         """Write it unless its id is taken; whether that was done. Raises `QuotaError`."""

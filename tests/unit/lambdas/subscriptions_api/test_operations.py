@@ -146,6 +146,10 @@ def test_source_types_and_filters_have_to_agree(
         ({"filters": [NEWS, {"sql": "type = ("}]}, "filters[1].sql"),
         ({"filters": [{"sql": "NO_SUCH(1)"}]}, "filters[0].sql"),
         ({"filters": [{"exact": {"type": ""}}]}, "filters[0].exact.type"),
+        ({"filters": [{"sql": f"subject LIKE '%{'a' * 4_000}b%'"}]}, "filters[0]"),
+        ({"filters": [{"sql": f"{'CONCAT(id,' * 5}id{')' * 5} = 'x'"}]}, "filters[0].sql"),
+        # Each filter of the list may, all of them together may not.
+        ({"filters": [{"sql": "LOWER(subject) = 'x'"}] * 9}, "filter"),
         ({"filters": [{"all": []}]}, "filters[0].all"),
         ({"filters": NEWS}, "filters"),
         ({"filters": [{"exact": {"type": "x" * MAX_FILTER_BYTES}}]}, "filter"),
@@ -166,6 +170,18 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
         assert [each["path"] for each in answer.body["problems"]] == [path]
         assert answer.body["problems"][0]["remedy"]
     assert table(cloud).all() == frozenset()
+
+
+def test_the_work_of_all_filters_of_a_participant_has_a_bound(call: Call, cloud: Cloud) -> None:
+    costly = {**WANTED, "filters": [{"sql": f"subject LIKE '%{'x' * 90}%'"}]}
+    assert [call("PUT", name, costly).status for name in ("a", "b")] == [201, 201]
+    for answer in (call("POST", body=costly), call("PUT", "c", costly)):
+        assert (answer.status, answer.body["title"]) == (409, "quota")
+        assert "steps for one event" in answer.body["detail"]
+    assert call("PUT", "a", costly).status == 200  # it does not count twice
+    assert call("PUT", "c", WANTED).status == 201
+    assert call("PUT", "c", costly).status == 409
+    assert {each.name for each in table(cloud).of("carers")} == {"a", "b", "c"}
 
 
 def test_a_sink_that_is_not_ones_own_is_answered_with_ones_own(call: Call) -> None:
