@@ -163,9 +163,14 @@ def from_item(item: Item) -> Desired:
         recent=tuple(each["S"] for each in item.get("recent", {}).get("L", ())),
         acknowledged_version=_number(item, "acknowledged_version"),
         due_at_ms=_number(item, INDEX_SORT_KEY),
-        **{name: int(item[name]["N"]) for name in _NUMBERS},
-        **{name: item[name]["S"] for name in _TEXTS if name in item},
+        **_plain_members(item),
     )
+
+
+def _plain_members(item: Item) -> dict[str, Any]:
+    """The members of `Desired` that are one number or one text."""
+    numbers = {name: int(item[name]["N"]) for name in _NUMBERS}
+    return numbers | {name: item[name]["S"] for name in _TEXTS if name in item}
 
 
 def _from_message(message: Message) -> dict[str, Any]:
