@@ -20,7 +20,7 @@ ENV ?= dev
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
-  bench-downlink bench-interest bench-tracing bench-conversation device-image device-image-check chaos fuzz figures clean
+  bench-downlink bench-interest bench-tracing bench-conversation device-image device-image-check chaos attack fuzz figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ PROPERTY_TESTS = $(if $(AREA),$(shell grep -lE '^(from|import) $(PACKAGE)\b' tes
 LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
 
 test: lint types unit ## Run every check and test
-	pytest tests/infrastructure tests/integration tests/spark tests/e2e
+	pytest tests/infrastructure tests/integration tests/adversary tests/spark tests/e2e
 
 check: setup ## Run the fast part side by side: lint, types, unit tests, a few examples of each property: AREA=edge
 	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going lint types fast-tests
@@ -122,6 +122,9 @@ crash-test: setup ## Cut the power 10,000 times under the spool; writes build/be
 
 chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/chaos.md); writes build/chaos/SCENARIO.json
 	@python -m local.chaos "$(or $(SCENARIO),singly)" $(if $(SEED),--seed "$(SEED)") $(if $(SECONDS),--seconds "$(SECONDS)")
+
+attack: setup ## Attack the deployed plane in the local cloud (docs/security.md); writes build/chaos/attack.json (minutes)
+	pytest tests/adversary
 
 figures: setup ## Write docs/figures.md and its plots from every result under build/
 	@python tools/figures.py

@@ -10,6 +10,7 @@ from eventplane.downlink import errors
 from eventplane.downlink.acknowledgements import OLDER
 from eventplane.downlink.desired import DEVICE_GONE
 from eventplane.hops import HOP_LIMIT
+from eventplane.sending import SENDER_NOT_ALLOWED
 from operations.letters import RECEIVES_EXHAUSTED, RULE_FAILED
 
 
@@ -42,7 +43,7 @@ REASONS: Final = {
     ),
     "bad_frame": Reason(
         "What came from the IoT rule is no frame: the rule was changed, or somebody writes to the queue.",
-        "Compare the deployed rule with `make diff`, deploy, redrive the letter.",
+        "Compare the deployed rule with `make diff`, deploy. It cannot go back: nobody knows who sent it.",
     ),
     "bad_rule_failure": Reason(
         "What lay in the ingest-error queue is no failure of an IoT rule: somebody writes to the queue.",
@@ -85,7 +86,13 @@ REASONS: Final = {
         "Declare the service in the contract, or correct its topic; the device needs the new contract.",
     ),
     "reserved_attribute": Reason(
-        "The sender set an attribute that is the device's to give (`deviceepoch`, `devicesequence`).", _SENDER
+        "The sender set an attribute that only the plane sets (`senderdevice`, `deviceepoch` and the like).",
+        _SENDER,
+    ),
+    SENDER_NOT_ALLOWED: Reason(
+        "The sender, which the detail names, may not send this type, or spoke for another.",
+        "If it should: add the type to its `sends`, deploy, redrive the letter. Else see what runs there: "
+        "`fleet quarantine` takes a device off.",
     ),
     # On the way down to devices (docs/downlink.md).
     errors.NO_DEVICE: Reason("An event for devices names none: no `todevice`, no `togroup`.", _SENDER),
@@ -108,13 +115,26 @@ REASONS: Final = {
         "So many commands of one key wait for the device already that there is no room for another.",
         "See with `desired` what waits and whether the device is there; give commands an `expirytime`.",
     ),
+    errors.VERSION_JUMP: Reason(
+        "A state's version is a time more than a day ahead, or a counter that jumps by more than a million: "
+        "hardly anything could be newer.",
+        "Correct the sender. If the key has such a version: `python -m eventplane desired reset KEY`.",
+    ),
+    errors.ADDRESS_NOT_ALLOWED: Reason(
+        "A cloud service addressed devices, a group or all, which its `may_address` does not name.",
+        "Correct the sender, or widen `may_address`, deploy, redrive the letter.",
+    ),
+    errors.KEY_NOT_ALLOWED: Reason(
+        "The key belongs to another sender, or is one that steers the forwarder and not for this type.",
+        "Use another key. If another holds it that must not: `python -m eventplane desired reset KEY`.",
+    ),
     errors.NOT_FOR_A_DEVICE: Reason(
         "What came to a device's inbox has not the plane's attributes.",
         "Find who else may publish to devices' inboxes, and take the permission away.",
     ),
     OLDER: Reason(
         "A device holds a newer state than the cloud knows of: the cloud's table was lost or put back.",
-        "Send the present state with a higher `stateversion`.",
+        "Send the present state with a higher `stateversion`, or `python -m eventplane desired reset KEY`.",
     ),
     DEVICE_GONE: Reason(
         "A command waited for a device that was decommissioned.", "Nothing, unless it was by mistake."

@@ -6,16 +6,26 @@ import hashlib
 import re
 from typing import Final
 
+from eventplane.whole_numbers import whole_number
+
 MAX_KEY_PART: Final = 100
 """Longest part of a key, characters. Ours: three of them fit a sort key of DynamoDB (1,024 bytes)."""
 
 MAX_VERSION_DIGITS: Final = 18
 """Most digits of a version: such a number is exact in SQLite, in DynamoDB and in 64 bits."""
 
+MAX_AHEAD_MS: Final = 24 * 60 * 60 * 1_000
+"""How far a state's version may be ahead of the clock when it is read as Unix milliseconds: a day. Ours."""
+
+COUNTERS_END: Final = 10**9
+"""From here on a version is no counter but a time, in seconds or milliseconds. Ours."""
+
+MAX_COUNTER_STEP: Final = 1_000_000
+"""How much a version below `COUNTERS_END` may grow at once. Ours."""
+
 _PART: Final = rf"[A-Za-z0-9._~-]{{1,{MAX_KEY_PART}}}"
 _KEY: Final = re.compile(rf"{_PART}/{_PART}/{_PART}")
 _UID: Final = re.compile(_PART)
-_VERSION: Final = re.compile(rf"[0-9]{{1,{MAX_VERSION_DIGITS}}}")
 
 
 def is_key(text: str) -> bool:
@@ -30,11 +40,13 @@ def is_uid(text: str) -> bool:
 
 def number(value: object) -> int | None:
     """The version that `value` writes, in decimal digits or as an Integer; None where it writes none."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    return int(value) if isinstance(value, str) and _VERSION.fullmatch(value) else None
+    try:
+        return whole_number(value, 10**MAX_VERSION_DIGITS - 1)
+    except ValueError:
+        return None
 
 
-def key_of_source(source: str) -> str:
-    """The key of commands without one: those of one `source` keep their order."""
-    return f"command/source/{hashlib.sha256(source.encode()).hexdigest()[:32]}"
+def key_of_sender(sender: str, source: str) -> str:
+    """Return the key of commands without one: those of one `sender` and `source` keep their order."""
+    names = f"{sender}\n{source}"
+    return f"command/source/{hashlib.sha256(names.encode()).hexdigest()[:32]}"

@@ -87,10 +87,12 @@ def inbox_context(context: TraceContext, event: Envelope, route: str | None) -> 
 
 def about(event: Envelope) -> dict[str, AttributeValue]:
     """What a span says of its event, in OpenTelemetry's words."""
+    sender = str(event.sender)
     return {
         "cloudevents.event_id": event.id,
         "cloudevents.event_source": event.source,
         "cloudevents.event_type": event.type,
+        **({"eventplane.sender": sender} if sender else {}),
     }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
@@ -13,6 +15,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError as NoRouteError
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.contract import Contract
 from eventplane.contract.subscription import MAX_FILTER_BYTES, MAX_OWN
 from eventplane.filters import DIALECTS
 from eventplane.strict_json import StrictJsonError, decode_text, loads
@@ -23,6 +26,9 @@ from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.subscriber_keys import subscription_key
 from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.router.contract_settings import read_contract_settings
+from lambdas.router.in_force import Unseen
+from lambdas.router.wiring import contract_in_force
 from lambdas.subscriptions_api import errors
 from lambdas.subscriptions_api.consent import Consents
 from lambdas.subscriptions_api.service import Conditions, Found, SubscriptionService
@@ -54,10 +60,28 @@ def service() -> SubscriptionService:
     return SubscriptionService(
         table=SubscriptionTable(client("dynamodb"), settings.table),
         inboxes=settings.inboxes,
-        consent=Consents(settings.origin, system_clock).ask,
+        contract=_contract(),
+        consent=Consents(settings.origin, system_clock, settings.sinks).ask,
         reach=settings.sinks,
         clock=system_clock,
     )
+
+
+def _contract() -> Callable[[], Contract]:
+    """What tells the contract in force; raises what `load_contract` raises of the one with the code."""
+    in_force = contract_in_force(read_contract_settings(os.environ), client("dynamodb"), _InForce)
+
+    def contract() -> Contract:
+        engine = in_force.engine()
+        # Routers decide again by the one in force, so the contract at hand is good enough until it is seen.
+        return (engine.engine if isinstance(engine, Unseen) else engine).contract
+
+    return contract
+
+
+@dataclass(frozen=True, slots=True)
+class _InForce:
+    contract: Contract
 
 
 @cache

@@ -34,6 +34,12 @@ def of_figures(folder: str, function: str, environment: Environment) -> Iterator
             remedy="A table that routes come from does not answer; what was read last stays.",
         )
         yield Watch(
+            name=f"{function}-contract-unseen",
+            metric=figure(function, "ContractUnseen"),
+            remedy="A process has not seen the contract in force: its messages wait, urgent events went out "
+            "by the contract that came with the code. Restore the tables within an hour.",
+        )
+        yield Watch(
             name=f"{function}-subscription-refused",
             metric=figure(function, "SubscriptionRefused"),
             remedy="What a participant subscribed or announced cannot be used; the log says why.",
@@ -49,6 +55,13 @@ def of_figures(folder: str, function: str, environment: Environment) -> Iterator
             name=f"{function}-taken",
             metric=figure(function, "RegistrationRefused", reason="taken"),
             remedy="Somebody with the claim wanted to be a device that is in service. See docs/fleet.md.",
+        )
+    elif folder == "presence" and function.endswith("-sweeper"):
+        yield Watch(
+            name=f"{function}-flooding",
+            metric=figure(function, "DeviceFlooding"),
+            remedy="A device sends more than its quota. The log line 'a device floods' names it, and so does "
+            "the event device.flooding.v1 in operations.inbox. `fleet quarantine DEVICE` takes it off.",
         )
     elif folder == "downlink":
         yield Watch(

@@ -60,7 +60,10 @@ class Asking(RuleBasedStateMachine):
 
     @rule(name=requests, peer=peers, status=st.sampled_from([Status.HANDLED, Status.FAILED]))
     def reply(self, name: str, peer: Replier, status: Status) -> None:
-        self.book.replied(name, Reply(peer, status))
+        ignored = self.book.ignored
+        is_counted = self.book.replied(name, Reply(peer, status))
+        assert is_counted == (peer in self.expected[name])
+        assert self.book.ignored == ignored + (not is_counted)
         if peer in self.waits.get(name, ()):
             self.waits[name].remove(peer)
             self.unanswered[peer] = 0
@@ -89,7 +92,7 @@ class Asking(RuleBasedStateMachine):
         assert missing == sorted(str(each) for each in waits)
         # Nobody is forgotten, nobody stands twice.
         assert {*replies}.isdisjoint(missing)
-        assert {*replies, *missing} >= {each.participant for each in self.expected[name]}
+        assert {*replies, *missing} == {each.participant for each in self.expected[name]}
         for peer in waits:
             is_probe = self.probes.get(peer) == name
             if is_probe:

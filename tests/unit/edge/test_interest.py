@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.interest import Interest
-from edge.messages import LinkName
+from edge.messages import LinkName, Reload
 from edge.reports import NotStored
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.contract import Priority
@@ -182,7 +182,6 @@ def test_what_the_cloud_wants_holds_after_a_crash_and_until_it_is_deleted(home: 
         wanted_up(2, {"new": {}}),
         wanted_up(2, filters="all"),
         state(2, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, data={"version": 1}),
-        state(2, UPLINK_KEY, type=READING, data={"version": 1, "filters": []}),
     ],
 )
 def test_a_broken_word_of_the_cloud_is_refused_and_the_one_before_stays(home: Device, broken: str) -> None:
@@ -202,7 +201,7 @@ def test_without_the_contract_s_word_everything_goes_up(tmp_path: Path) -> None:
     device.turn(device.from_cloud(wanted_up(1)))
     device.turn(device.from_service(event("1")))
     assert "1" in [each.id for each in up(device)]
-    device.forwarder.reload(contract(forward="wanted", batching_delay_ms=0))
+    device.turn(Reload(contract(forward="wanted", batching_delay_ms=0)))
     device.turn(after=61.0)
     device.connect(CLOUD)
     device.turn(device.from_service(event("2")))

@@ -9,6 +9,7 @@ import pytest
 
 from eventplane.device_reports import HEARTBEAT, MANIFEST, forwarder_source, thing_of
 from eventplane.envelope import write_event
+from eventplane.traffic import Traffic, traffic_text
 from lambdas.presence.observations import (
     MAX_INTERVAL_S,
     Observation,
@@ -33,6 +34,17 @@ def test_a_connection_and_its_end_are_read() -> None:
 def test_what_the_rules_error_action_kept_is_read_as_well() -> None:
     body = lifecycle(Line.CONNECTED, START)
     assert read_presence(rule_failure(body.encode()), 0) == read_presence(body, 0)
+
+
+def test_what_the_archive_counted_is_read() -> None:
+    counted = Traffic(window=7, frames=3, events=5, bytes=900)
+    assert read_presence(traffic_text("home-1", counted), 0) == Observation("home-1", counted)
+
+
+@pytest.mark.parametrize("traffic", [None, {}, {"window": "soon"}, 7])
+def test_a_count_that_cannot_be_read_is_refused(traffic: Any) -> None:
+    with pytest.raises(UnreadableObservationError):
+        read_presence(json.dumps({"device": "home-1", "traffic": traffic}), 0)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +112,8 @@ def test_a_heartbeat_with_senseless_figures_is_a_heartbeat(interval_s: Any) -> N
 
 @pytest.mark.parametrize("data", [None, 7, [], {"interval_s": 300, "figures": 7}])
 def test_a_heartbeat_without_figures_is_a_heartbeat(data: Any) -> None:
-    event = write_event({"id": "1", "source": forwarder_source("a"), "type": HEARTBEAT}, data)
+    names = {"id": "1", "source": forwarder_source("a"), "senderdevice": "a"}
+    event = write_event({**names, "type": HEARTBEAT}, data)
     assert read_heartbeat(event.json, START) is not None
 
 
@@ -111,16 +124,21 @@ def test_nobody_hides_for_years_behind_a_long_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type", "source"),
+    ("type", "source", "device"),
     [
-        (MANIFEST, forwarder_source("home-1")),
-        (HEARTBEAT, "/homes/1"),
-        (HEARTBEAT, "/devices//forwarder"),
-        (HEARTBEAT, "/devices/a%20b/forwarder"),
+        (MANIFEST, forwarder_source("home-1"), "home-1"),
+        (HEARTBEAT, "/homes/1", "home-1"),
+        (HEARTBEAT, "/devices//forwarder", ""),
+        (HEARTBEAT, "/devices/a%20b/forwarder", "a%20b"),
+        # Another's home would seem to be well.
+        (HEARTBEAT, forwarder_source("home-2"), "home-1"),
+        (HEARTBEAT, forwarder_source("home-2"), ""),
     ],
 )
-def test_other_events_are_nobodys_heartbeat(type: str, source: str) -> None:
-    assert read_heartbeat(write_event({"id": "1", "source": source, "type": type}).json, START) is None
+def test_other_events_are_nobodys_heartbeat(type: str, source: str, device: str) -> None:
+    names = {"id": "1", "source": source, "type": type, "senderservice": "device"}
+    event = write_event(names | ({"senderdevice": device} if device else {}))
+    assert read_heartbeat(event.json, START) is None
 
 
 def test_what_is_no_event_is_told() -> None:
