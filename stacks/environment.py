@@ -124,17 +124,7 @@ class Environment:
             )
         if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
             raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
-        if self.is_emulated and self.keeps_data:
-            raise EnvironmentSettingError(
-                "is_emulated", "is set where data is kept; an emulated cloud posts to any address"
-            )
-        if not self.sink_ports or not all(0 < each <= MAX_PORT for each in self.sink_ports):
-            raise EnvironmentSettingError(
-                "sink_ports", f"is {self.sink_ports}, not ports from 1 to {MAX_PORT}"
-            )
-        for participant, url in self.webhook_urls.items():
-            if problem := url_problem(url, is_emulated=self.is_emulated, ports=self.sink_ports):
-                raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
+        self._check_sinks()
         if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
             raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
         least, most = INBOX_VISIBILITY_S
@@ -147,6 +137,20 @@ class Environment:
             raise EnvironmentSettingError(
                 "certificate_grace_s", f"is {self.certificate_grace_s}, not within 0 to 900"
             )
+
+    def _check_sinks(self) -> None:
+        """Where functions may post to. Raises `EnvironmentSettingError`."""
+        if self.is_emulated and self.keeps_data:
+            raise EnvironmentSettingError(
+                "is_emulated", "is set where data is kept; an emulated cloud posts to any address"
+            )
+        if not self.sink_ports or not all(0 < each <= MAX_PORT for each in self.sink_ports):
+            raise EnvironmentSettingError(
+                "sink_ports", f"is {self.sink_ports}, not ports from 1 to {MAX_PORT}"
+            )
+        for participant, url in self.webhook_urls.items():
+            if problem := url_problem(url, is_emulated=self.is_emulated, ports=self.sink_ports):
+                raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
 
     @property
     def sink_variables(self) -> dict[str, str]:
