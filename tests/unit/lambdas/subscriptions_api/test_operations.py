@@ -34,7 +34,7 @@ ALARMS = {"prefix": {"type": "org.eventplane.alarm."}}
 
 def within(filter: object, participant: str = "carers") -> object:
     """The filter of a subscription of `participant` to `filter`."""
-    return {"all": [filter, subscribable(load_contract(), participant)]}
+    return {"all": [subscribable(load_contract(), participant), filter]}
 
 
 def table(cloud: Cloud) -> SubscriptionTable:
