@@ -14,7 +14,7 @@ from eventplane.expiry import why_expired
 from eventplane.hops import HOP_LIMIT, hops_of, sent_on
 from eventplane.ingest import Accepted, parse_frame
 from eventplane.interest import NO_INTEREST
-from eventplane.ledger import LedgerRecord
+from eventplane.ledger import Basis, LedgerRecord
 from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
 from eventplane.router import Router
 from eventplane.sender import PLANE, Sender, sender_in_frame
@@ -53,7 +53,7 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """How something came in: the queue message and its attempt, when it was accepted and first received (Unix
-    milliseconds), from which client, and who sent it."""
+    milliseconds), from which client, who sent it, and on what basis it is decided."""
 
     message_id: str
     attempt: int
@@ -61,6 +61,7 @@ class _Entry:
     received_at_ms: int | None
     client_id: str | None
     sender: Sender
+    basis: Basis = Basis.IN_FORCE
 
 
 class Planner:
@@ -109,6 +110,7 @@ class Planner:
                 record.received_at_ms,
                 record.client_id,
                 original.sender,
+                record.basis,
             )
             letter = self._letter(
                 entry,
@@ -274,4 +276,5 @@ class Planner:
             message_id=entry.message_id,
             sender=str(entry.sender),
             received_at_ms=entry.received_at_ms,
+            basis=entry.basis,
         )

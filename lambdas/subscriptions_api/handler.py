@@ -27,6 +27,7 @@ from lambdas.common.queue import Context
 from lambdas.common.subscriber_keys import subscription_key
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.router.contract_settings import read_contract_settings
+from lambdas.router.in_force import Unseen
 from lambdas.router.wiring import contract_in_force
 from lambdas.subscriptions_api import errors
 from lambdas.subscriptions_api.consent import Consents
@@ -69,7 +70,13 @@ def service() -> SubscriptionService:
 def _contract() -> Callable[[], Contract]:
     """What tells the contract in force; raises what `load_contract` raises of the one with the code."""
     in_force = contract_in_force(read_contract_settings(os.environ), client("dynamodb"), _InForce)
-    return lambda: in_force.engine().contract
+
+    def contract() -> Contract:
+        engine = in_force.engine()
+        # Routers decide again by the one in force, so the contract at hand is good enough until it is seen.
+        return (engine.engine if isinstance(engine, Unseen) else engine).contract
+
+    return contract
 
 
 @dataclass(frozen=True, slots=True)
