@@ -13,12 +13,14 @@ export JAVA_HOME := $(JAVA_17:/bin/java=)
 endif
 # Where the real input data lives; tests that need it fail in CI when it is missing.
 export EVENTPLANE_SHARED ?= ../shared
+# Without its bytecode cache Python compiles 1,800 files again in each process of a test run.
+unexport PYTHONDONTWRITEBYTECODE
 
 ENV ?= dev
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
-  bench-downlink bench-interest bench-tracing bench-conversation device-image device-image-check chaos fuzz figures clean
+  bench-downlink bench-interest bench-tracing bench-conversation device-image device-image-check chaos attack fuzz figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,29 +32,53 @@ demo: setup ## Run the whole plane on this machine: DATA=../shared/data HOMES=12
 	@python -m local.demo $(if $(DATA),--data "$(DATA)") $(if $(HOMES),--homes "$(HOMES)") \
 	  $(if $(EVENTS),--events "$(EVENTS)") $(if $(SEED),--seed "$(SEED)")
 
+# The parts that `check`, `lint`, `types` and `unit` can check alone: AREA=edge.
+AREAS := client contract edge eventplane glue_jobs lambdas local operations stacks
+AREA ?=
+ifneq ($(AREA),)
+ifeq ($(filter $(AREAS),$(AREA)),)
+$(error AREA=$(AREA) is unknown; name one of: $(AREAS))
+endif
+endif
+# The package of an area and the folders of its unit tests, where they are not called like it.
+package_client := eventplane_client
+unit_contract := contract registry
+unit_eventplane := eventplane test_core_is_pure.py
+unit_local := local chaos demo
+unit_stacks := stacks packaging
+PACKAGE := $(if $(AREA),$(or $(package_$(AREA)),$(AREA)))
+UNIT_TESTS := $(if $(AREA),$(addprefix tests/unit/,$(or $(unit_$(AREA)),$(AREA))),tests/unit)
+# The property tests of an area are those that import its package.
+PROPERTY_TESTS = $(if $(AREA),$(shell grep -lE '^(from|import) $(PACKAGE)\b' tests/property/*.py),tests/property)
+LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
+
 test: lint types unit ## Run every check and test
-	pytest tests/infrastructure tests/integration tests/spark tests/e2e
+	pytest tests/infrastructure tests/integration tests/adversary tests/spark tests/e2e
 
-check: lint types ## Run the fast part: style, types, borders, unit tests, a few examples of each property
-	pytest --numprocesses=auto --hypothesis-profile=fast tests/unit tests/property
+check: setup ## Run the fast part side by side: lint, types, unit tests, a few examples of each property: AREA=edge
+	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going lint types fast-tests
 
-lint: setup ## Check style, formatting and the borders between packages
-	ruff check .
-	ruff format --check .
-	lint-imports
-	python tools/tables.py --check
-	python tools/dashboards.py --check
-	python tools/figures.py --check
+.PHONY: fast-tests
+fast-tests: setup
+	pytest --numprocesses=auto --hypothesis-profile=fast --quiet $(UNIT_TESTS) $(PROPERTY_TESTS)
+
+lint: setup ## Check style, formatting, the borders between packages, generated files: AREA=edge
+	ruff check $(LINTED)
+	ruff format --check $(LINTED)
+	lint-imports --no-logo
+	$(if $(AREA),,python tools/tables.py --check)
+	$(if $(AREA),,python tools/dashboards.py --check)
+	$(if $(AREA),,python tools/figures.py --check)
 
 tables: setup ## Write the generated tables of the docs, and the dashboard of the devices
 	python tools/tables.py
 	python tools/dashboards.py
 
-types: setup ## Check types
-	mypy
+types: setup ## Check types: AREA=edge
+	mypy $(PACKAGE)
 
-unit: setup ## Run unit and property tests, with all their examples
-	pytest --numprocesses=auto tests/unit tests/property
+unit: setup ## Run unit and property tests, with all their examples: AREA=edge
+	pytest --numprocesses=auto $(UNIT_TESTS) $(PROPERTY_TESTS)
 
 synth: setup ## Write the templates of ENV (dev) to cdk.out
 	cdk synth --quiet --context env=$(ENV)
@@ -96,6 +122,9 @@ crash-test: setup ## Cut the power 10,000 times under the spool; writes build/be
 
 chaos: setup ## Break everything on purpose: SCENARIO=pairs SEED=1 (docs/chaos.md); writes build/chaos/SCENARIO.json
 	@python -m local.chaos "$(or $(SCENARIO),singly)" $(if $(SEED),--seed "$(SEED)") $(if $(SECONDS),--seconds "$(SECONDS)")
+
+attack: setup ## Attack the deployed plane in the local cloud (docs/security.md); writes build/chaos/attack.json (minutes)
+	pytest tests/adversary
 
 figures: setup ## Write docs/figures.md and its plots from every result under build/
 	@python tools/figures.py

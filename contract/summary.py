@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contract.words import special_text
-from eventplane.contract import Contract, Place, Problem, SchemaCheck
+from contract.words import reach_text, special_text
+from eventplane.contract import Contract, Place, Problem, Reach, SchemaCheck
 from eventplane.filter_text import filter_text
 
 _PLACES = {Place.DEVICE: "on the device", Place.CLOUD: "in the cloud"}
@@ -21,6 +21,10 @@ def summary(contract: Contract) -> str:
         lines += [f"{'':19}{box}: {text}" for box, text in said.items() if text]
         if each.asks:
             lines.append(f"{'':19}asks: {', '.join(each.asks)}")
+        if each.may_subscribe is not None:
+            lines.append(f"{'':19}may subscribe: {filter_text(each.may_subscribe)}")
+        if each.may_address is not Reach.ONE:
+            lines.append(f"{'':19}may address: {reach_text(each.may_address)}")
     lines.append(f"event types: {len(contract.event_types)}")
     lines += [
         f"  {each.name}: payload checked ({each.schema_check})"

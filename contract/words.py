@@ -12,6 +12,7 @@ from eventplane.contract import (
     Forward,
     Ordering,
     Priority,
+    Reach,
     Transport,
     WhenFull,
 )
@@ -48,6 +49,15 @@ def special_text(channel: Channel) -> str:
     if channel.webhook:
         said.append(f"a webhook, {channel.webhook.mode}")
     return ", ".join([*said, *_special(channel)])
+
+
+def reach_text(reach: Reach | tuple[str, ...]) -> str:
+    """Which devices a participant may address."""
+    if isinstance(reach, Reach):
+        return {Reach.ONE: "one device at a time", Reach.EVERYONE: "every device, groups and all at once"}[
+            reach
+        ]
+    return f"the groups {', '.join(reach)} and the devices in them"
 
 
 def duration(seconds: int) -> str:

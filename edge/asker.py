@@ -50,6 +50,12 @@ class Asker:
         with self._changed:
             return self._requests.peers()
 
+    @property
+    def ignored_replies(self) -> int:
+        """How many replies did not count: malformed, of one that was not asked, or in another's name."""
+        with self._changed:
+            return self._requests.ignored
+
     def request(self, event: Envelope, timeout_s: float, send: Send, *, expires: bool) -> Replies:
         """Send `event` as a request by `send`, and wait for the replies. Raises what `ServiceClient` says."""
         give_up = monotonic() + timeout_s
@@ -92,10 +98,14 @@ class Asker:
             correlation_id, reply = read_reply(parse_event(payload))
         except (EnvelopeError, ReplyError) as error:
             _log.warning("%s: a reply ignored: %s", self._service, error)
+            with self._changed:
+                self._requests.ignored += 1
             return
         with self._changed:
-            self._requests.replied(correlation_id, reply)
+            counts = self._requests.replied(correlation_id, reply)
             self._changed.notify_all()
+        if not counts:
+            _log.warning("%s: a reply ignored: %s was not asked", self._service, reply.replier)
 
     def close(self) -> None:
         """Wake whoever waits."""

@@ -52,14 +52,17 @@ class Surroundings:
 
 
 class Assembly:
-    """Parts over `spool` under `contract`; `adopt` follows another contract and changes what it must."""
+    """Parts over `spool` under `contract`; `adopt` follows another contract and changes what it must.
+
+    `image` is the contract of the device's image: what comes down is measured by it.
+    """
 
     uplink: Uplink
     intake: Intake
     reception: Reception
     answers: Answers
 
-    def __init__(self, around: Surroundings, spool: Spool, contract: Contract) -> None:
+    def __init__(self, around: Surroundings, spool: Spool, contract: Contract, image: Contract) -> None:
         self.spool = spool
         self.inboxes: dict[str, InboxPump] = {}
         self._around = around
@@ -74,7 +77,7 @@ class Assembly:
         reporter = Reporter(reports, spool, around.counts, around.figures, now)
         self.keeper = Keeper(spool, self._outgoing, self._pressure, reporter, around.counts)
         self._make_uplink(contract.device.outbox)
-        self._follow(contract)
+        self._follow(contract, image)
 
     @property
     def timers(self) -> Iterator[Timer]:
@@ -82,7 +85,7 @@ class Assembly:
         yield from (self._around.local, self._around.cloud, self.uplink, self.keeper)
         yield from self.inboxes.values()
 
-    def adopt(self, contract: Contract) -> None:
+    def adopt(self, contract: Contract, image: Contract) -> None:
         """Work under `contract`. What goes on over a channel that is as before goes on."""
         before, now = self._contract, self._around.clock.monotonic()
         if contract.device.outbox != before.device.outbox:
@@ -94,7 +97,7 @@ class Assembly:
         if resubscribes:
             # First: what follows reads the spool, and may find it damaged.
             self._around.local.reset("the contract changed the subscriptions", now)
-        self._follow(contract)
+        self._follow(contract, image)
         if resubscribes:
             self.rewind_inboxes()
 
@@ -121,7 +124,7 @@ class Assembly:
         """Other parts take over: what was in memory is given up, and counted."""
         self._outgoing.clear()
 
-    def _follow(self, contract: Contract) -> None:
+    def _follow(self, contract: Contract, image: Contract) -> None:
         around = self._around
         self._contract = contract
         self._make_inboxes(_local_inboxes(contract))
@@ -129,7 +132,7 @@ class Assembly:
             contract, around.options.thing, self.spool.epoch, around.clock.now, self._recent, around.interest
         )
         descent = Descent(
-            contract, around.options.thing, self.spool, self.intake, self._pressure, self._outgoing
+            contract, image, around.options.thing, self.spool, self.intake, self._pressure, self._outgoing
         )
         self.reception = Reception(
             contract,

@@ -12,7 +12,7 @@ from time import monotonic
 from edge.certificate import CertificateFile
 from edge.collector import Collector
 from edge.contract_file import keep_contract
-from edge.downlink.contract_update import contract_in_force
+from edge.downlink.contract_update import ContractInForce, contract_in_force
 from edge.errors import SettingProblem
 from edge.figures import heartbeat
 from edge.forwarder import Forwarder
@@ -45,8 +45,10 @@ def run(
     mailbox: Mailbox[Posted] = Mailbox()
     _listen_to_signals(mailbox)
     with _spool(settings) as spool:
-        delivered = contract_in_force(settings.contract, spool, contract.name)
-        contract = delivered if isinstance(delivered, Contract) else contract
+        found = contract_in_force(settings.contract, spool, contract)
+        if isinstance(found, SettingProblem):
+            found = ContractInForce(contract, contract)
+        contract, image = found.contract, found.image
         if refused:
             _log.error("contract %s, which is known from before, is in force: %s", contract.version, refused)
         keep_contract(contract, settings.spool)
@@ -65,17 +67,20 @@ def run(
             lambda timeout_s: monitor.wait(timeout_s),
             figures=lambda: heartbeat(collector.collect(monotonic())),
             contract_came=lambda: mailbox.put(Hangup()),
+            image=image,
         )
         identity = settings.cloud.identity
         certificate = CertificateFile(identity.certificate) if identity else None
         collector = Collector(settings.thing, contract, forwarder, local, cloud, certificate, monotonic())
-        if refused:
+        if refused or found.refused:
             collector.refuse_contract()
 
-        def read_again() -> Contract | SettingProblem:
-            found = contract_in_force(settings.contract, forwarder.spool, collector.contract.name)
-            if isinstance(found, Contract):
-                keep_contract(found, settings.spool)
+        def read_again() -> ContractInForce | SettingProblem:
+            nonlocal image
+            found = contract_in_force(settings.contract, forwarder.spool, image)
+            if not isinstance(found, SettingProblem):
+                image = found.image
+                keep_contract(found.contract, settings.spool)
             return found
 
         options = MonitorOptions(

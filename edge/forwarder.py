@@ -41,6 +41,8 @@ _MOST_RECEIPTS = 1000
 class Forwarder:
     """Joins the home's broker (`local`), the `spool` and the `cloud`'s broker under a `contract`.
 
+    `image` is the contract of the device's image (None: the same); what comes down is measured by it.
+
     `wait` gives the messages reported so far, after at most the seconds it is given (None: for ever).
     `figures` are what a heartbeat tells; `contract_came` is called when another contract has come down. A
     damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError` from
@@ -58,6 +60,7 @@ class Forwarder:
         clock: Clock | None = None,
         figures: Figures = dict,
         contract_came: Callable[[], None] = lambda: None,
+        image: Contract | None = None,
     ) -> None:
         self.counts = Counts()
         self._clock = clock or Clock()
@@ -67,10 +70,11 @@ class Forwarder:
         self._wait = wait
         self._contract_came = contract_came
         self._contract = contract
+        self._image = image or contract
         self._around = Surroundings(options, local, cloud, self._clock, figures, self.counts, Interest())
         self._given_spool = spool
         self._assembly = self._assemble(spool)
-        self._next_contract: Contract | None = None
+        self._next: Reload | None = None
         self._stopping = False
 
     @property
@@ -108,15 +112,15 @@ class Forwarder:
             # Before another contract is in force, which may not know who asks.
             self._answer(turn.questions)
         with self._recovering():
-            if self._next_contract is not None:
-                self.reload(self._next_contract)
+            if self._next is not None:
+                self._reload(self._next)
             self._send(now)
 
-    def reload(self, contract: Contract) -> None:
-        """Work under `contract` from the next turn on; what is stored stays stored."""
-        self._next_contract = None
-        self._contract = contract
-        self._assembly.adopt(contract)
+    def _reload(self, reload: Reload) -> None:
+        """Work under another contract from the next turn on; what is stored stays stored."""
+        self._next = None
+        self._contract, self._image = reload.contract, reload.image or self._image
+        self._assembly.adopt(self._contract, self._image)
 
     def _take_in(self, messages: Sequence[Message], now: float) -> Turn:
         """Up to the commit."""
@@ -173,15 +177,17 @@ class Forwarder:
     def _recover(self, error: SpoolCorruptError) -> None:
         """Go on with what is readable."""
         self._assembly.abandon()
-        self._assembly = Assembly(self._around, self._reopened(self.spool, error), self._contract)
+        self._assembly = Assembly(
+            self._around, self._reopened(self.spool, error), self._contract, self._image
+        )
         # What was under way belongs to the old spool's numbers.
         self._cloud.reset("the spool was recovered", self._clock.monotonic())
 
     def _assemble(self, spool: Spool) -> Assembly:
         try:
-            return Assembly(self._around, spool, self._contract)
+            return Assembly(self._around, spool, self._contract, self._image)
         except SpoolCorruptError as error:
-            return Assembly(self._around, self._reopened(spool, error), self._contract)
+            return Assembly(self._around, self._reopened(spool, error), self._contract, self._image)
 
     def _reopened(self, damaged: Spool, error: SpoolCorruptError) -> Spool:
         """Opening the spool again sets the damaged file aside and saves what is readable."""
@@ -201,8 +207,8 @@ class Forwarder:
             case Disconnected(link, generation, reason):
                 if self._link(link).disconnected(generation, reason, now):
                     self._rewind(link, turn)
-            case Reload(contract):
-                self._next_contract = contract
+            case Reload():
+                self._next = message
             case Stop():
                 self._stopping = True
 

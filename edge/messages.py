@@ -65,9 +65,10 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """Work under another contract from now on."""
+    """Work under another contract from now on; `image` is the device's image's (None: as before)."""
 
     contract: Contract
+    image: Contract | None = None
 
 
 Message = Connected | Disconnected | Received | Acknowledged | Reload | Stop

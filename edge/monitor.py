@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from edge.collector import Collector
+from edge.downlink.contract_update import ContractInForce
 from edge.errors import SettingProblem
 from edge.health.snapshots import Snapshot, Snapshots
 from edge.health.verdict import Thresholds, judge, summary
@@ -19,7 +20,6 @@ from edge.health.watchdog import Watchdog
 from edge.mailbox import Mailbox
 from edge.messages import Message, Reload, Stop
 from edge.systemd import ServiceManager
-from eventplane.contract import Contract
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ Posted = Message | Hangup | Nudge
 class MonitorOptions:
     """How to read the `contract`, when the device is unwell, and the uplink's patience in seconds."""
 
-    contract: Callable[[], Contract | SettingProblem]
+    contract: Callable[[], ContractInForce | SettingProblem]
     thresholds: Thresholds
     puback_timeout_s: float
 
@@ -128,18 +128,20 @@ class Monitor:
         self._manager.reloading()
         self._in_service = False  # until the turn that applies it is over
         collector = self._collector
-        contract = self._options.contract()
-        if isinstance(contract, SettingProblem):
+        found = self._options.contract()
+        if isinstance(found, SettingProblem):
             _log.error(
-                "contract %s stays in force, the new one is refused: %s", collector.contract.version, contract
+                "contract %s stays in force, the new one is refused: %s", collector.contract.version, found
             )
             collector.refuse_contract()
             return None
-        _log.info("contract %s is followed by %s", collector.contract.version, contract.version)
-        collector.contract = contract
+        _log.info("contract %s is followed by %s", collector.contract.version, found.contract.version)
+        collector.contract = found.contract
         collector.reloads += 1
         collector.last_reload_refused = False
-        return Reload(contract)
+        if found.refused:
+            collector.refuse_contract()
+        return Reload(found.contract, found.image)
 
     def _snapshot(self, now: float) -> Snapshot:
         figures = self._collector.collect(now)

@@ -48,6 +48,7 @@ from eventplane.conversation.open_requests import Replies
 from eventplane.conversation.peers import PeerChanged, PeerListener
 from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
+from eventplane.sending import sent_again
 from eventplane.topics import (
     handlers_answer_topic,
     handlers_topic,
@@ -291,6 +292,11 @@ class ServiceClient:
         """The circuit of each peer that was asked: whether requests wait for it."""
         return self._asker.peers()
 
+    @property
+    def ignored_replies(self) -> int:
+        """How many replies did not count: malformed, of one that was not asked, or in another's name."""
+        return self._asker.ignored_replies
+
     def announce(self, filters: Iterable[object]) -> None:
         """Say what the service handles: events that pass none of `filters` need not come.
 
@@ -328,6 +334,9 @@ class ServiceClient:
         return write_announcement(new_announcement(self.service, filters))
 
     def _add(self, event: Envelope | bytes, timeout_s: float, *, awaited: bool = False) -> OutboxMessage:
+        if isinstance(event, Envelope):
+            # Of an event that was received: this service is the sender of what it sends on.
+            event = sent_again(event)
         payload = event.json.encode("utf-8") if isinstance(event, Envelope) else event
         if len(payload) > MAX_MESSAGE_BYTES:
             raise MessageTooLargeError(self.service, len(payload), MAX_MESSAGE_BYTES)

@@ -25,7 +25,10 @@ DEFAULT_CONTRACT = Path("build/contract.json")
 ELSEWHERE = {
     "dead-letters": ("operations.dead_letters_command", "list, show or redrive what could not be delivered"),
     "desired": ("operations.desired_command", "what a device shall have, and what of it has arrived"),
-    "fleet": ("operations.fleet.command", "register, show, group, replace or decommission devices"),
+    "fleet": (
+        "operations.fleet.command",
+        "register, show, group, replace, quarantine, decommission devices",
+    ),
     "interest": (
         "operations.interest_command",
         "what the cloud wants of devices; tell them again, or withdraw it",

@@ -14,8 +14,9 @@ from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import read_filter
 from eventplane.errors import EventPlaneError
+from eventplane.filter_cost import steps
 from eventplane.filters import Any, Filter
-from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS
+from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS, MAX_ANNOUNCED_STEPS
 
 VERSION: Final = 1
 """Of the message's own format. Another one is refused: half understood, it would hold back events."""
@@ -47,9 +48,10 @@ def new_announcement(participant: str, filters: Iterable[object]) -> Announcemen
     """One of filters as a contract writes them. Raises `AnnouncementError` with all that is wrong."""
     problems: list[Problem] = []
     texts: list[str] = []
+    work = 0
     for at, each in enumerate(filters):
         before = len(problems)
-        read_filter(each, f"filters[{at}]", problems)
+        work += steps(read_filter(each, f"filters[{at}]", problems))
         if len(problems) == before:
             texts.append(_canonical(each, at, problems))
     if len(texts) > MAX_ANNOUNCED_FILTERS:
@@ -58,6 +60,9 @@ def new_announcement(participant: str, filters: Iterable[object]) -> Announcemen
         )
     if sum(len(each.encode()) for each in texts) > MAX_ANNOUNCED_BYTES:
         problems.append(Problem("filters", f"longer than {MAX_ANNOUNCED_BYTES} bytes", "use wider ones"))
+    if work > MAX_ANNOUNCED_STEPS:
+        message = f"they can take {work:,} steps for one event, more than {MAX_ANNOUNCED_STEPS:,}"
+        problems.append(Problem("filters", message, "use simpler ones"))
     if problems:
         raise AnnouncementError(participant, problems)
     # Order and repetition mean nothing: the same interest makes the same contract version.

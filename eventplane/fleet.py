@@ -17,6 +17,9 @@ from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX
 MAX_REGISTRATIONS_A_DAY: Final = 5
 """Certificates that one device may register in a day (UTC): enough for a bad line, too few for a loop."""
 
+QUARANTINE_POLICY: Final = "quarantine"
+"""The IoT policy that denies everything, without project and environment: a quarantine attaches it."""
+
 _DAY_MS: Final = 86_400_000
 
 # AWS IoT's thing names, short enough for a client id of 128 with either prefix.
@@ -27,10 +30,11 @@ _GROUP: Final = re.compile(r"[A-Za-z0-9._~-]{1,100}")
 
 
 class State(StrEnum):
-    """Where a device stands. A decommissioned one stays so."""
+    """Where a device stands. A quarantined one can be released; a decommissioned one stays so."""
 
     MADE = "made"
     PROVISIONED = "provisioned"
+    QUARANTINED = "quarantined"
     DECOMMISSIONED = "decommissioned"
 
 
@@ -45,8 +49,10 @@ class Device:
         registrations: how many certificates were ever registered; `registered_today` of them on `day`,
             counted from 1970.
         replacement_until_ms: until then the claim may register it although it is provisioned.
-        reason: why it was decommissioned.
+        reason: why it was quarantined or decommissioned.
         groups: those that an event to a group reaches.
+        suspended: those that a quarantine deactivated, until a release has activated them again.
+        before: the state that a quarantined device returns to.
         revision: how often the record was written: what a writer has to have read.
     """
 
@@ -62,12 +68,14 @@ class Device:
     replacement_until_ms: int = 0
     reason: str = ""
     groups: frozenset[str] = frozenset()
+    suspended: frozenset[str] = frozenset()
+    before: State | None = None
     revision: int = 0
 
     @property
     def certificates(self) -> frozenset[str]:
-        """All that may still be active."""
-        return self.replaced | {each for each in (self.certificate, self.pending) if each}
+        """All that may be active, or become active again."""
+        return self.replaced | self.suspended | {each for each in (self.certificate, self.pending) if each}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,7 @@ class Refusal(StrEnum):
     """Why a registration is refused, with what to do about it."""
 
     UNKNOWN = "unknown"
+    QUARANTINED = "quarantined"
     DECOMMISSIONED = "decommissioned"
     WRONG_CLIENT = "wrong_client"
     FOREIGN_CERTIFICATE = "foreign_certificate"
@@ -96,6 +105,7 @@ class Refusal(StrEnum):
 
 _REMEDIES: Final = {
     Refusal.UNKNOWN: "nobody registered this serial number; `fleet register` it if it was made",
+    Refusal.QUARANTINED: "it is quarantined; `fleet release` it when the cause is gone",
     Refusal.DECOMMISSIONED: "it was decommissioned; a device that is used again gets a new name",
     Refusal.WRONG_CLIENT: "its client id does not end in its name; see what connects there",
     Refusal.FOREIGN_CERTIFICATE: "the certificate that asks is not this device's; see who has it",
@@ -171,6 +181,8 @@ def registered(device: Device | None, application: Application, now_ms: int) -> 
         raise RefusedError(thing, Refusal.UNKNOWN)
     if device.state is State.DECOMMISSIONED:
         raise RefusedError(thing, Refusal.DECOMMISSIONED)
+    if device.state is State.QUARANTINED:
+        raise RefusedError(thing, Refusal.QUARANTINED)
     if application.client_id == RENEWAL_CLIENT_PREFIX + thing:
         if application.asking not in (device.certificate, device.pending):
             raise RefusedError(thing, Refusal.FOREIGN_CERTIFICATE)
@@ -198,7 +210,8 @@ def registered(device: Device | None, application: Application, now_ms: int) -> 
 
 def seen(device: Device, certificate: str, now_ms: int) -> Device:
     """The device after a connection that stood with `certificate`: one that was pending is its own now."""
-    if device.state is State.DECOMMISSIONED or certificate != device.pending:
+    is_out = device.state in (State.QUARANTINED, State.DECOMMISSIONED)
+    if is_out or certificate != device.pending:
         return device
     return replace(
         device,
@@ -212,14 +225,16 @@ def seen(device: Device, certificate: str, now_ms: int) -> Device:
 
 
 def retired(device: Device, certificates: frozenset[str]) -> Device:
-    """The device after `certificates` were deactivated."""
-    return replace(device, replaced=device.replaced - certificates)
+    """The device after `certificates` were deactivated permanently."""
+    return replace(device, replaced=device.replaced - certificates, suspended=device.suspended - certificates)
 
 
 def replaceable(device: Device, until_ms: int, now_ms: int) -> Device:
     """The device, which the claim may register once more until `until_ms`. Raises `LifeError`."""
     if device.state is State.DECOMMISSIONED:
         raise LifeError(device, "a device that is used again gets a new name")
+    if device.state is State.QUARANTINED:
+        raise LifeError(device, "release it first")
     if device.state is State.MADE:
         raise LifeError(device, "the claim registers it as it is")
     return replace(device, replacement_until_ms=until_ms, changed_at_ms=now_ms)
@@ -232,6 +247,53 @@ def grouped(device: Device, groups: frozenset[str], now_ms: int) -> Device:
     if device.state is State.DECOMMISSIONED:
         raise LifeError(device, "nothing is sent to it any more")
     return device if device.groups == groups else replace(device, groups=groups, changed_at_ms=now_ms)
+
+
+def quarantined(device: Device, active: frozenset[str], reason: str, now_ms: int) -> Device:
+    """Return the device as quarantined, with the `active` certificates to deactivate among its `suspended`.
+
+    The first reason and time stay, so that it may be repeated. Raises `LifeError`.
+    """
+    if device.state is State.DECOMMISSIONED:
+        raise LifeError(device, "it has no certificate that works")
+    if device.state is State.QUARANTINED:
+        return replace(device, suspended=device.suspended | active)
+    return replace(
+        device,
+        state=State.QUARANTINED,
+        before=device.state,
+        suspended=device.suspended | active,
+        reason=reason,
+        changed_at_ms=now_ms,
+    )
+
+
+def locked_out(device: Device, certificate: str) -> Device:
+    """Return the device after a connection with `certificate`, which is deactivated while it is quarantined.
+
+    Only a certificate that the registry knows is activated again by the release: a late message may be about
+    one that was retired long ago.
+    """
+    if device.state is not State.QUARANTINED or certificate not in device.certificates:
+        return device
+    return replace(device, suspended=device.suspended | {certificate})
+
+
+def released(device: Device, now_ms: int) -> Device:
+    """Return the device in the state that it had before its quarantine; its `suspended` still has to be
+    activated. Raises `LifeError`."""
+    if device.state is State.DECOMMISSIONED:
+        raise LifeError(device, "a device that is used again gets a new name")
+    if device.state is not State.QUARANTINED:
+        return device
+    return replace(
+        device, state=device.before or State.PROVISIONED, before=None, reason="", changed_at_ms=now_ms
+    )
+
+
+def reactivated(device: Device, certificates: frozenset[str]) -> Device:
+    """Return the device after `certificates` of its `suspended` were dealt with."""
+    return replace(device, suspended=device.suspended - certificates)
 
 
 def decommissioned(device: Device, reason: str, now_ms: int) -> Device:

@@ -23,7 +23,7 @@ ATTEMPTS: Final = 5
 """Two writers of one device are rare: a device asks for one certificate at a time."""
 
 _TEXTS: Final = ("certificate", "pending", "reason")
-_SETS: Final = ("replaced", "groups")
+_SETS: Final = ("replaced", "groups", "suspended")
 _NUMBERS: Final = (
     "changed_at_ms",
     "registrations",
@@ -119,6 +119,8 @@ def to_item(device: Device) -> dict[str, dict[str, Any]]:
     item: dict[str, dict[str, Any]] = {KEY: {"S": device.thing}, "state": {"S": device.state.value}}
     item |= {name: {"S": value} for name in _TEXTS if (value := getattr(device, name))}
     item |= {name: {"N": str(getattr(device, name))} for name in _NUMBERS}
+    if device.before is not None:
+        item["before"] = {"S": device.before.value}
     item |= {name: {"SS": sorted(value)} for name in _SETS if (value := getattr(device, name))}
     return item
 
@@ -128,4 +130,6 @@ def from_item(item: Item) -> Device:
     texts: dict[str, Any] = {name: item[name]["S"] for name in _TEXTS if name in item}
     numbers: dict[str, Any] = {name: int(item[name]["N"]) for name in _NUMBERS}
     sets: dict[str, Any] = {name: frozenset(item.get(name, {}).get("SS", ())) for name in _SETS}
-    return Device(thing=item[KEY]["S"], state=State(item["state"]["S"]), **texts, **numbers, **sets)
+    before = State(item["before"]["S"]) if "before" in item else None
+    state = State(item["state"]["S"])
+    return Device(thing=item[KEY]["S"], state=state, before=before, **texts, **numbers, **sets)

@@ -15,6 +15,7 @@ from eventplane.attributes import value_problem
 from eventplane.batch import unpack
 from eventplane.envelope import Envelope, EnvelopeError
 from eventplane.sender import PLANE_CLIENT, SENDER_DEVICE
+from eventplane.whole_numbers import MAX_TIME_MS, whole_number
 
 RULE_SELECT = (
     "encode(*, 'base64') AS data, topic() AS topic, clientid() AS clientid, "
@@ -89,7 +90,7 @@ def parse_frame(body: str) -> IngestFrame:
             topic=str(members["topic"]),
             client_id=_client_id(members["clientid"]),
             principal=str(members.get("principal", "")),
-            accepted_at_ms=int(members["timestamp"]),
+            accepted_at_ms=whole_number(members["timestamp"], MAX_TIME_MS),
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise EnvelopeError("bad_frame", f"not a frame of the ingest rule: {error!r}") from error

@@ -63,3 +63,30 @@ MAX_SQS_ATTRIBUTES = 10
 MAX_HOPS = 8
 """Most times that participants may send on one event, passes of the cloud's router. Ours: no sensible chain
 of services is so long, and a loop of two has come round four times, which is soon enough to stop it."""
+
+MAX_FILTER_STEPS = 10_000_000
+"""Most work of one filter for an event of MAX_EVENT_BYTES, steps of `eventplane.filter_cost`. Ours: 10 ms of
+a core; a search for four words in any case fits."""
+
+MAX_PARTICIPANT_STEPS = 20_000_000
+"""Most work of all subscriptions of one participant for such an event, steps. Ours: twenty participants at
+their limit keep a router busy for 0.4 s."""
+
+MAX_ANNOUNCED_STEPS = 1_000_000
+"""Most work of the announced interest of one participant for such an event, steps. Ours: it is evaluated once
+for each route to the inbox."""
+
+MAX_CHEAP_STEPS = 6_000
+"""Most work of an added filter that routers evaluate for every message, steps. Ours: 6 us, some ten
+comparisons; one that takes more is left out for a message whose filters exceed their time."""
+
+MAX_FILTER_TEXT_BYTES = 4 * MAX_EVENT_BYTES
+"""Longest text that a CESQL expression may make of an event, bytes of UTF-8. Ours: CONCAT of four attributes,
+each of which may fill the event, and UPPER of any one."""
+
+MAX_INTEGER_TEXT = 100
+"""Longest text that CESQL casts to an Integer, characters, with leading zeros. Ours: ten digits suffice."""
+
+MAX_FILTER_NESTING = 12
+"""Most CESQL functions and comparisons within each other, levels. Ours: Spark's analyzer, by which the audit
+evaluates them, goes over a plan a hundred times at most, each level takes some, and people stop at three."""

@@ -16,6 +16,7 @@ CONNECTED: Final = "org.eventplane.device.connected.v1"
 DISCONNECTED: Final = "org.eventplane.device.disconnected.v1"
 QUIET: Final = "org.eventplane.device.quiet.v1"
 RECOVERED: Final = "org.eventplane.device.recovered.v1"
+FLOODING: Final = "org.eventplane.device.flooding.v1"
 NOTICE: Final = "org.eventplane.notice.carer.v1"
 
 BUCKETS: Final = 16

@@ -20,8 +20,9 @@ from eventplane.device_reports import (
 )
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED
 from eventplane.envelope import Envelope, reserved
+from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.own_services import DOWNLINK
-from eventplane.presence import CONNECTED, DISCONNECTED, MONITOR, NOTICE, QUIET, RECOVERED
+from eventplane.presence import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
 from eventplane.sender import PLANE, SENDER_ATTRIBUTES, SENDER_DEVICE, Sender
 from eventplane.uplink_interest import UPLINK_INTEREST_TYPE
 
@@ -35,7 +36,7 @@ DEVICE_STATES: Final = frozenset({DEVICE_CONTRACT, UPLINK_INTEREST_TYPE})
 """What steers forwarders: only cloud services send it, those that name it in `sends`."""
 
 OWNERS: Final = {
-    **dict.fromkeys((CONNECTED, DISCONNECTED, QUIET, RECOVERED, NOTICE), MONITOR),
+    **dict.fromkeys((CONNECTED, DISCONNECTED, QUIET, RECOVERED, FLOODING, NOTICE), MONITOR),
     VERDICT: AUDITOR,
 }
 """The types of the plane's own services, and the service that alone sends each."""
@@ -63,6 +64,16 @@ def without_stamp(event: Envelope) -> Envelope:
     return event.without((SENDER_DEVICE,) if event.sender.device else SENDER_ATTRIBUTES)
 
 
+def sent_again(event: Envelope) -> Envelope:
+    """Return `event` as a participant that received it may send it: without its sender and device's numbers.
+
+    What no hop has stamped is returned as it is, and `routerhops` stays.
+    """
+    if not SENDER_ATTRIBUTES.intersection(event.attributes):
+        return event
+    return event.without((*SENDER_ATTRIBUTES, EPOCH, SEQUENCE))
+
+
 class SendingRights:
     """The rights that `contract` gives to senders."""
 
@@ -84,6 +95,10 @@ class SendingRights:
         if problem is None:
             return None
         return Refusal(SENDER_NOT_ALLOWED, f"{sender} sent {event.type!r:.200}: {problem}")
+
+    def may_send(self, sender: Sender, type: str) -> bool:
+        """Return whether `sender` may send events of `type` at all, whatever they say besides."""
+        return self._type_problem(sender, type) is None
 
     def _type_problem(self, sender: Sender, type: str) -> str | None:
         """Why nobody of this role may send `type`, whatever the event says besides."""

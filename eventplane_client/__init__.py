@@ -5,6 +5,7 @@ with connect(ClientSettings("alarm-centre", "sqs:prod")) as client, client.subsc
         ...
 """
 
+from eventplane.sender import Sender
 from eventplane_client.client import Client
 from eventplane_client.cloud_event import cloud_event_of
 from eventplane_client.connection import connect
@@ -12,4 +13,4 @@ from eventplane_client.inbox import Inbox, Received
 from eventplane_client.ports import Mode
 from eventplane_client.settings import ClientSettings
 
-__all__ = ["Client", "ClientSettings", "Inbox", "Mode", "Received", "cloud_event_of", "connect"]
+__all__ = ["Client", "ClientSettings", "Inbox", "Mode", "Received", "Sender", "cloud_event_of", "connect"]

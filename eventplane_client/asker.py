@@ -78,6 +78,11 @@ class QueueAsker:
         with self._changed:
             return self._requests.peers()
 
+    @property
+    def ignored_replies(self) -> int:
+        with self._changed:
+            return self._requests.ignored
+
     def request(self, event: Envelope, timeout_s: float, *, durable: bool, expires: bool) -> Replies:
         give_up = monotonic() + timeout_s
         now = datetime.now(UTC)
@@ -198,13 +203,17 @@ class QueueAsker:
             id, reply = read_reply(event)
         except (EnvelopeError, ReplyError) as error:
             _log.warning("%s: a reply ignored: %s", self._participant, error)
+            with self._changed:
+                self._requests.ignored += 1
             self._replies.acknowledge([message])
             return
         with self._changed:
             is_ours = id in self._ids
             # That of another process is a sign of life as well.
-            self._requests.replied(id, reply)
+            counts = self._requests.replied(id, reply)
             self._changed.notify_all()
+        if not counts:
+            _log.warning("%s: a reply ignored: %s was not asked", self._participant, reply.replier)
         if is_ours or is_expired(event, time.time_ns() // 1_000_000):
             self._replies.acknowledge([message])
         else:

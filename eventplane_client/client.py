@@ -12,6 +12,7 @@ from eventplane.conversation import errors as conversation_errors
 from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.open_requests import Replies
 from eventplane.envelope import Envelope
+from eventplane.sending import sent_again
 from eventplane_client.cloud_event import envelope_of
 from eventplane_client.conversation import Conversations, NoConversations
 from eventplane_client.errors import ClosedError, NotAskingError, TooManyRequestsError, UnavailableError
@@ -79,7 +80,8 @@ class Client:
         """Send an event; when this returns it is kept for good, and goes to every subscriber of it.
 
         A repetition, by `source` and `id`, is a success and counts once. In the mode `at_most_once` it
-        returns before anybody has confirmed the event.
+        returns before anybody has confirmed the event. An event that was received can be put again: this
+        participant is its sender then.
 
         Raises:
             EnvelopeError: it is no event.
@@ -91,7 +93,7 @@ class Client:
         """
         if self._closed:
             raise ClosedError(self.participant)
-        envelope = envelope_of(event)
+        envelope = _own(event)
         key = digest(envelope)
         if key in self._put:
             return
@@ -127,9 +129,7 @@ class Client:
         if self._closed:
             raise ClosedError(self.participant)
         try:
-            return self._conversations.request(
-                envelope_of(event), timeout_s, durable=durable, expires=expires
-            )
+            return self._conversations.request(_own(event), timeout_s, durable=durable, expires=expires)
         except (conversation_errors.NotAskingError, conversation_errors.NotOneDeviceError) as error:
             raise NotAskingError(self.participant, str(error)) from error
         except conversation_errors.TooManyRequestsError as error:
@@ -138,6 +138,14 @@ class Client:
     def peers(self) -> dict[str, Circuit]:
         """The circuit of each peer that was asked: whether requests wait for it."""
         return self._conversations.peers()
+
+    @property
+    def ignored_replies(self) -> int:
+        """How many replies did not count: malformed, of one that was not asked, or in another's name.
+
+        Each is logged.
+        """
+        return self._conversations.ignored_replies
 
     def subscribe(self, filter: object = None, *, name: str = INBOX, on_doubt: Doubt | None = None) -> Inbox:
         """The participant's inbox; with a `filter` also a route of its own into it, called `name`.
@@ -215,3 +223,8 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _own(event: Envelope | BaseCloudEvent | bytes | str) -> Envelope:
+    """The event without what the plane stamped on its way here: it has a new sender now."""
+    return sent_again(envelope_of(event))

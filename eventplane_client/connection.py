@@ -23,10 +23,11 @@ from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
 from eventplane_client.memory_interest import MemoryInterest
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Listener, log_notice
-from eventplane_client.ports import MessageFilter, Mode
+from eventplane_client.ports import Lease, MessageFilter, Mode
 from eventplane_client.settings import ClientSettings, host_and_port, state_path
 from eventplane_client.subscription import NoSubscriptions
 from eventplane_client.telemetry import NoTelemetry, Telemetry
+from eventplane_client.visibility import check_lease
 
 if TYPE_CHECKING:
     from eventplane_client.sqs import SqsTransport
@@ -50,7 +51,7 @@ def connect(
     """The client of `settings`, or of the environment. `on_notice` is told what is no event, and `telemetry`,
     by default that of the settings, what the client does.
 
-    Raises `ClientSettingsError`, `UnavailableError`.
+    Raises `ClientSettingsError`, `LeaseTooLongError`, `UnavailableError`.
     """
     settings = settings or ClientSettings.read(os.environ)
     telemetry = telemetry or _telemetry(settings)
@@ -79,6 +80,10 @@ def _telemetry(settings: ClientSettings) -> Telemetry:
 
 def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
     plane = memory_plane(name)
+    if settings.contract:
+        from eventplane_client.contract_in_force import deployed_contract
+
+        plane.enforce(deployed_contract(Path(settings.contract)))
     transport = MemoryTransport(plane, settings.participant)
     replies = MemoryTransport(plane, f"{settings.participant}.{REPLIES}")
     return Client(
@@ -153,7 +158,10 @@ def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Cli
     default = f"dynamodb:{resource_name(environment, FILTER_TABLE)}"
     kind, table = settings.state_parts(default)
     if kind.startswith("dynamodb"):
-        open_filter = _dynamodb(settings, kind, table, lease_s=transport.visibility_s or 0)
+        lease_s = transport.visibility_s or 0
+        if settings.mode is Mode.EXACTLY_ONCE:
+            check_lease(settings.participant, transport, lease_s)
+        open_filter = _dynamodb(settings, kind, table, lambda: lease_s)
     else:
         open_filter = filter_of(settings, default, on_notice)
     return Client(
@@ -211,18 +219,14 @@ def _subscriptions(settings: ClientSettings, environment: str, inbox: str) -> Su
     return DynamoDbSubscriptions(aws_client("dynamodb"), table, settings.participant)
 
 
-def _dynamodb(
-    settings: ClientSettings, kind: str, table: str, *, lease_s: float
-) -> Callable[[], MessageFilter]:
+def _dynamodb(settings: ClientSettings, kind: str, table: str, lease: Lease) -> Callable[[], MessageFilter]:
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb import DynamoDbFilter
     from eventplane_client.dynamodb_log import DynamoDbLogFilter
 
     make = DynamoDbLogFilter if kind == "dynamodb-log" else DynamoDbFilter
     window_s = settings.window or WINDOW_S
-    return lambda: make(
-        aws_client("dynamodb"), table, settings.participant, lease_s=lease_s, window_s=window_s
-    )
+    return lambda: make(aws_client("dynamodb"), table, settings.participant, lease=lease, window_s=window_s)
 
 
 def filter_of(settings: ClientSettings, default: str, on_notice: Listener) -> Callable[[], MessageFilter]:

@@ -25,6 +25,10 @@ class Conversations(Protocol):
     def peers(self) -> dict[str, Circuit]:
         """See `Client.peers`."""
 
+    @property
+    def ignored_replies(self) -> int:
+        """See `Client.ignored_replies`."""
+
     def close(self) -> None:
         """Wake whoever waits."""
 
@@ -41,6 +45,10 @@ class NoConversations:
 
     def peers(self) -> dict[str, Circuit]:
         return {}
+
+    @property
+    def ignored_replies(self) -> int:
+        return 0
 
     def close(self) -> None:
         pass

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from eventplane_client.aws import code_of, no_state
 from eventplane_client.dynamodb_table import WINDOW_S, Item, key_of, number, swap_epoch, text
-from eventplane_client.ports import Verdict
+from eventplane_client.ports import Lease, Verdict
 
 _REFUSED: Final = "ConditionalCheckFailedException"
 
@@ -26,8 +26,8 @@ _FREE_OR_ABANDONED: Final = f"{_FREE} OR (is_done = :no AND (lease_until < :now 
 class DynamoDbFilter:
     """Remembers for `window_s` seconds what readers of `participant` had, in `table`.
 
-    A reader that has not renewed for `lease_s` seconds is gone, and what it had in hand is in doubt; `clock`
-    gives Unix seconds. Failures raise `StateError`.
+    An event whose reader has neither settled it nor renewed its claim within the `lease` is in doubt; `clock`
+    returns Unix seconds. Failures raise `StateError`.
     """
 
     def __init__(
@@ -36,14 +36,14 @@ class DynamoDbFilter:
         table: str,
         participant: str,
         *,
-        lease_s: float,
+        lease: Lease,
         window_s: float = WINDOW_S,
         clock: Callable[[], float] = time,
     ) -> None:
         self._dynamodb = dynamodb
         self._table = table
         self._participant = participant
-        self._lease_s = lease_s
+        self._lease = lease
         self._window_s = window_s
         self._clock = clock
         self._session = secrets.token_hex(8)
@@ -72,7 +72,7 @@ class DynamoDbFilter:
                 self._if_mine(
                     "update_item",
                     key,
-                    {":until": number(self._clock() + self._lease_s)},
+                    {":until": number(self._clock() + self._lease())},
                     UpdateExpression="SET lease_until = :until",
                 )
 
@@ -101,7 +101,7 @@ class DynamoDbFilter:
                 ConditionExpression=_FREE_OR_ABANDONED if force else _FREE,
                 ExpressionAttributeValues={
                     ":session": text(self._session),
-                    ":until": number(now + self._lease_s),
+                    ":until": number(now + self._lease()),
                     ":expires": number(now + self._window_s),
                     ":now": number(now),
                     ":no": {"BOOL": False},

@@ -31,7 +31,7 @@ from eventplane_client.dynamodb_table import (
     swap_epoch,
     text,
 )
-from eventplane_client.ports import Verdict
+from eventplane_client.ports import Lease, Verdict
 
 MOST: Final = 1_000_000
 """Events that are kept in memory, about 200 bytes each; the oldest are forgotten first."""
@@ -51,7 +51,7 @@ class _Seen:
 class DynamoDbLogFilter:
     """Remembers for `window_s` seconds what readers of `participant` had, in `table` and in memory.
 
-    For one reader or a few: each knows all, and reads the whole log when it starts. `lease_s` and `clock` are
+    For one reader or a few: each knows all, and reads the whole log when it starts. `lease` and `clock` are
     those of `DynamoDbFilter`. Failures raise `StateError`.
     """
 
@@ -61,7 +61,7 @@ class DynamoDbLogFilter:
         table: str,
         participant: str,
         *,
-        lease_s: float,
+        lease: Lease,
         window_s: float = WINDOW_S,
         clock: Callable[[], float] = time,
     ) -> None:
@@ -69,7 +69,7 @@ class DynamoDbLogFilter:
         self._table = table
         self._participant = participant
         self._partition = f"{participant}/log"
-        self._lease_s = lease_s
+        self._lease = lease
         self._window_s = window_s
         self._clock = clock
         self._session = secrets.token_hex(8)
@@ -101,9 +101,9 @@ class DynamoDbLogFilter:
         with self._lock, no_state(self._table):
             if self._is_lost():
                 self._read_on()
-            while keys and not self._append(released=keys):
-                pass
-            self._in_hand.difference_update(keys)
+            while mine := self._in_hand.intersection(keys):
+                if self._append(released=sorted(mine)):
+                    self._in_hand -= mine
 
     def renew(self, keys: Sequence[bytes]) -> None:
         with self._lock, no_state(self._table):
@@ -142,7 +142,7 @@ class DynamoDbLogFilter:
         item = {
             **key_of(self._partition, f"{self._next:0{_DIGITS}d}"),
             "session_id": text(self._session),
-            "lease_until": number(now + self._lease_s),
+            "lease_until": number(now + self._lease()),
             EXPIRES: number(now + self._window_s),
         }
         for name, keys in (("claimed", claimed), ("done", done), ("released", released)):
@@ -189,6 +189,8 @@ class DynamoDbLogFilter:
         self._last_s = float(item[EXPIRES]["N"]) - self._window_s
         for key in _keys(item, "claimed"):
             self._seen[key] = _Seen(session, is_done=False)
+            if session != self._session:
+                self._in_hand.discard(key)  # it was in doubt, and its new reader answers for it
         for key in _keys(item, "done"):
             self._seen[key] = _Seen(session, is_done=True)
         for key in _keys(item, "released"):

@@ -23,14 +23,17 @@ class EpochWatch:
     def see(self, event: Envelope) -> None:
         """Look at an event that is handed out."""
         epoch = event.attributes.get(EPOCH)
-        if epoch is None or self._known.get(event.source) == epoch:
+        sender, source, _ = event.key
+        # Another sender's word says nothing of this one's device. No sender and no source has a line end.
+        stream = f"{sender}\n{source}"
+        if epoch is None or self._known.get(stream) == epoch:
             return
-        before = self._known.get(event.source)
+        before = self._known.get(stream)
         if self._filter:
-            before = self._filter.epoch(event.source, str(epoch)) or before
-        self._known[event.source] = str(epoch)
-        self._known.move_to_end(event.source)
+            before = self._filter.epoch(stream, str(epoch)) or before
+        self._known[stream] = str(epoch)
+        self._known.move_to_end(stream)
         if len(self._known) > _MOST_SOURCES:
             self._known.popitem(last=False)
         if before is not None:
-            self._on_notice(EpochChanged(event.source, before, str(epoch)))
+            self._on_notice(EpochChanged(sender, source, before, str(epoch)))

@@ -136,6 +136,26 @@ class StateError(ClientError):
         self.problem = problem
 
 
+class LeaseTooLongError(ClientError):
+    """The inbox of `participant` gives out an event for the last time before a crashed reader's claim ends.
+
+    The claim is valid for `lease_s` seconds; the queue gives out the event again `receives` times, each
+    `visibility_s` seconds after the last. Nothing was handed out.
+    """
+
+    def __init__(self, participant: str, lease_s: float, visibility_s: float, receives: int) -> None:
+        super().__init__(
+            f"{participant}: a claim is valid for {lease_s:g} s, but the inbox gives out an event for the "
+            f"last time after {visibility_s * receives:g} s ({receives} times {visibility_s:g} s), so that "
+            "nobody could be asked about an event in hand at a crash; give the queue a longer visibility "
+            "timeout or more receives, or the function a shorter timeout"
+        )
+        self.participant = participant
+        self.lease_s = lease_s
+        self.visibility_s = visibility_s
+        self.receives = receives
+
+
 class AlreadySettledError(ClientError):
     """An event, `id` of `source`, was acknowledged or given back a second time."""
 

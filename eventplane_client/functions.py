@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any, Final, Protocol
 
 from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
@@ -21,16 +22,17 @@ from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_table import TABLE
 from eventplane_client.inbox import Inbox
 from eventplane_client.notices import Listener, log_notice
-from eventplane_client.ports import Message, MessageFilter, Mode, Transport
+from eventplane_client.ports import Lease, Message, MessageFilter, Mode, Transport
 from eventplane_client.reader import Doubt
 from eventplane_client.sqs import ROUTE, SqsTransport
 from eventplane_client.telemetry import Telemetry
+from eventplane_client.visibility import check_lease
 
 RESERVE_MS: Final = 3_000
 """No event is begun with less time left, milliseconds: what is not begun comes again, and is not in doubt."""
 
-LONGEST_S: Final = 900.0
-"""Longest that a function runs, seconds (AWS Lambda quotas): so long its claims are taken for alive."""
+MARGIN_S: Final = 5.0
+"""Seconds for which a claim outlives its invocation: clocks differ, and the table keeps whole seconds."""
 
 
 class Context(Protocol):
@@ -41,6 +43,9 @@ class Context(Protocol):
 
 
 Handler = Callable[[dict[str, Any], Context], PartialItemFailureResponse]
+
+Wiring = tuple[Transport, Callable[[Lease], MessageFilter]]
+"""The participant's queues, and what opens the filter of one invocation."""
 
 
 class BatchTransport:
@@ -99,7 +104,7 @@ def handles_events(
     mode: Mode = Mode.EXACTLY_ONCE,
     on_doubt: Doubt | None = None,
     on_notice: Listener = log_notice,
-    wiring: Callable[[], tuple[Transport, MessageFilter]] | None = None,
+    wiring: Callable[[], Wiring] | None = None,
     telemetry: Telemetry | None = None,
 ) -> Callable[[Callable[[Envelope], object]], Handler]:
     """Makes of a function of one event a handler of the batches of the inbox of `participant`.
@@ -109,14 +114,24 @@ def handles_events(
     whoever waits for a reply. In a FIFO queue what follows in its
     group waits. `wiring` gives transport and filter in the place of those of `environment`; it is called
     once, with the first batch. `telemetry` is told of each event.
+
+    A claim is valid until `MARGIN_S` after the end of its invocation: what was in hand when Lambda killed the
+    function is asked about (`on_doubt`), or becomes a dead letter, with the first delivery after that. An
+    invocation raises `LeaseTooLongError` where the queue gives out nothing any more by then.
     """
     wire = functools.cache(wiring or functools.partial(_wire, participant, environment))
 
     def decorate(function: Callable[[Envelope], object]) -> Handler:
         @functools.wraps(function)
         def handle(event: dict[str, Any], context: Context) -> PartialItemFailureResponse:
-            outbox, filter = wire()
-            batch = BatchTransport(event, outbox)
+            queues, open_filter = wire()
+
+            def lease() -> float:
+                return context.get_remaining_time_in_millis() / 1_000 + MARGIN_S
+
+            if mode is Mode.EXACTLY_ONCE:
+                check_lease(participant, queues, lease())
+            batch = BatchTransport(event, queues)
 
             def in_time(event: Envelope) -> object:
                 try:
@@ -125,15 +140,19 @@ def handles_events(
                     if context.get_remaining_time_in_millis() < RESERVE_MS:
                         inbox.stop()
 
-            with Inbox(
-                participant,
-                batch,
-                filter,
-                mode=mode,
-                on_notice=on_notice,
-                on_doubt=on_doubt,
-                telemetry=telemetry,
-            ) as inbox:
+            with (
+                # One for each invocation: what an earlier one in this process left claimed is in doubt too.
+                closing(open_filter(lease)) as filter,
+                Inbox(
+                    participant,
+                    batch,
+                    filter,
+                    mode=mode,
+                    on_notice=on_notice,
+                    on_doubt=on_doubt,
+                    telemetry=telemetry,
+                ) as inbox,
+            ):
                 inbox.handle(in_time, idle_s=0)
             return batch.answer
 
@@ -147,7 +166,7 @@ def _route(record: SQSRecord) -> str | None:
     return str(attribute["stringValue"]) if attribute else None
 
 
-def _wire(participant: str, environment: str) -> tuple[Transport, MessageFilter]:
-    outbox = SqsTransport.find(participant, environment, aws_client("sqs"), max_receives=5)
-    table = resource_name(environment, TABLE)
-    return outbox, DynamoDbFilter(aws_client("dynamodb"), table, participant, lease_s=LONGEST_S)
+def _wire(participant: str, environment: str) -> Wiring:
+    queues = SqsTransport.find(participant, environment, aws_client("sqs"), max_receives=5)
+    dynamodb, table = aws_client("dynamodb"), resource_name(environment, TABLE)
+    return queues, lambda lease: DynamoDbFilter(dynamodb, table, participant, lease=lease)

@@ -17,10 +17,14 @@ from eventplane_client.telemetry import Telemetry
 
 
 class Received:
-    """One `event` in hand, and which `attempt` it is, from 1. Settle it once, by `ack` or `nack`."""
+    """One `event` in hand, and which `attempt` it is, from 1. Settle it once, by `ack` or `nack`.
+
+    `sender` is who sent it, as the plane authenticated it.
+    """
 
     def __init__(self, inbox: Inbox, delivery: Delivery) -> None:
         self.event = delivery.event
+        self.sender = delivery.event.sender
         self.attempt = delivery.message.attempt
         self._inbox = inbox
         self._delivery = delivery

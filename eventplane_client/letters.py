@@ -36,4 +36,5 @@ def letter(participant: str, message: Message, event: Envelope | None, refusal: 
         contract_version=UNKNOWN_VERSION,
         attempt=message.attempt,
         event=event,
+        sender=event.sender if event else None,
     )

@@ -6,22 +6,31 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from time import monotonic
 
-from eventplane.contract import Priority
+from eventplane.contract import Contract, Priority
 from eventplane.contract.replies import REPLIES
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.conversation.reply import Replier
-from eventplane.envelope import Envelope
+from eventplane.delivery import Refusal, dead_letter, letter_id
+from eventplane.envelope import Envelope, EnvelopeError
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Filter
 from eventplane.interest import is_wanted
+from eventplane.sender import PLANE, Sender
+from eventplane.sending import SendingRights, stamp_sender
 from eventplane.severity import priority_of
-from eventplane_client.errors import ClosedError
+from eventplane.timestamps import timestamp
+from eventplane_client.errors import ClosedError, RefusedError
+from eventplane_client.letters import UNKNOWN_VERSION
 from eventplane_client.ports import Message
 
 MAX_RECEIVES = 5
 """The contract's default."""
+
+_SOURCE = "/eventplane/memory/router"
+"""The `source` of the dead letters that the plane in memory writes."""
 
 
 @dataclass(eq=False, slots=True)
@@ -43,7 +52,10 @@ class _Handle:
 
 
 class MemoryPlane:
-    """Routes every event to each subscriber whose filter it passes. Thread-safe; gone with the process."""
+    """Routes every event to each subscriber whose filter it passes. Thread-safe; gone with the process.
+
+    It stamps the sender of what is put, and with a `contract` refuses what that sender may not send.
+    """
 
     def __init__(
         self,
@@ -51,7 +63,9 @@ class MemoryPlane:
         visibility_s: float = 30.0,
         max_receives: int = MAX_RECEIVES,
         clock: Callable[[], float] = monotonic,
+        contract: Contract | None = None,
     ) -> None:
+        self.enforce(contract)
         self.visibility_s = visibility_s
         self.max_receives = max_receives
         self._clock = clock
@@ -80,8 +94,42 @@ class MemoryPlane:
             if interest is not None:
                 announced[announcer] = interest
 
-    def put(self, event: Envelope) -> None:
-        """Into every inbox that a filter leads to and whose reader handles it, and once into each."""
+    def enforce(self, contract: Contract | None) -> None:
+        """From now on participants send what `contract` gives them (None: whatever they like)."""
+        self._contract = contract
+        self._rights = SendingRights(contract) if contract else None
+
+    def put(self, event: Envelope, participant: str) -> None:
+        """Send what lies in the outbox of `participant`.
+
+        It comes into every inbox that a filter leads to and whose reader handles it, and once into each.
+        Raises `RefusedError` for an event that is kept as a dead letter only, for a router's reasons.
+        """
+        sender = Sender(service=participant)
+        try:
+            stamped = stamp_sender(event, sender)
+        except EnvelopeError as error:
+            refusal: Refusal | None = Refusal(error.reason, error.detail)
+        else:
+            refusal = self._rights.refusal(stamped) if self._rights else None
+        if refusal is None:
+            self._route(stamped)
+            return
+        letter = dead_letter(
+            id=letter_id(str(sender), *event.claim),
+            source=_SOURCE,
+            time=timestamp(datetime.now(UTC)),
+            refusal=refusal,
+            channel=f"{participant}.outbox",
+            original=event.json.encode("utf-8"),
+            contract_version=self._contract.version if self._contract else UNKNOWN_VERSION,
+            event=event,
+            sender=sender,
+        )
+        self._route(letter.stamped(**Sender(service=PLANE).attributes))
+        raise RefusedError(participant, refusal.reason, refusal.detail)
+
+    def _route(self, event: Envelope) -> None:
         with self._changed:
             self.events.append(event)
             for participant, filters in self._filters.items():
@@ -191,7 +239,7 @@ class MemoryTransport:
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:  # noqa: ARG002 (at once)
         if self._closed:
             raise ClosedError(self._participant)
-        self._plane.put(event)
+        self._plane.put(event, self._participant)
 
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         if self._closed:

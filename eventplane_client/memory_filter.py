@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
+from typing import Final
 
-from eventplane_client.ports import Verdict
+from eventplane_client.ports import Lease, Verdict
 
 WINDOW = 100_000
 """Events that a filter remembers by default. A repetition that is older comes out again."""
 
+LEASE_S: Final = 30.0
+"""Lease of a claim by default, seconds: the visibility timeout of the plane in memory."""
+
+
+@dataclass(slots=True)
+class _Claim:
+    session: int
+    lease_until: float
+    is_done: bool = False
+
 
 @dataclass(slots=True)
 class Memory:
-    """What is remembered, apart from the filter, so that a test can crash a reader and keep it."""
+    """What is remembered, apart from the filter, so that readers share it and a test can crash one."""
 
-    states: OrderedDict[bytes, tuple[int, bool]] = field(default_factory=OrderedDict)
-    """Session and whether it is done, the oldest claim first."""
+    claims: OrderedDict[bytes, _Claim] = field(default_factory=OrderedDict)
+    """The oldest first."""
     tries: dict[bytes, int] = field(default_factory=dict)
     """Of those that are not done."""
     epochs: dict[str, str] = field(default_factory=dict)
@@ -25,38 +37,55 @@ class Memory:
 
 
 class MemoryFilter:
-    """Remembers the last `window` events in `memory`."""
+    """Remembers the last `window` events in `memory`.
 
-    def __init__(self, memory: Memory | None = None, window: int = WINDOW) -> None:
+    Other readers of the same memory take a claim for abandoned when its `lease` has ended without renewal;
+    `clock` returns seconds.
+    """
+
+    def __init__(
+        self,
+        memory: Memory | None = None,
+        window: int = WINDOW,
+        *,
+        lease: Lease = lambda: LEASE_S,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._memory = memory or Memory()
         self._memory.session += 1
         self._session = self._memory.session
         self._window = window
+        self._lease = lease
+        self._clock = clock
 
     def claim(
         self, keys: Sequence[bytes], done: Sequence[bytes] = (), *, force: bool = False
     ) -> list[Verdict]:
-        states = self._memory.states
+        memory = self._memory
         for key in done:
-            states[key] = (self._session, True)
-            self._memory.tries.pop(key, None)
+            memory.claims[key] = _Claim(self._session, 0.0, is_done=True)
+            memory.tries.pop(key, None)
         verdicts = [self._verdict(key) for key in keys]
+        wanted = (Verdict.NEW, Verdict.DOUBT) if force else (Verdict.NEW,)
         for key, verdict in zip(keys, verdicts, strict=True):
-            if verdict is Verdict.NEW or force:
-                states[key] = (self._session, False)
-                self._memory.tries[key] = self._memory.tries.get(key, 0) + 1
-        while len(states) > self._window:
-            oldest, _ = states.popitem(last=False)
-            self._memory.tries.pop(oldest, None)
+            if verdict in wanted:
+                memory.claims[key] = _Claim(self._session, self._clock() + self._lease())
+                memory.tries[key] = memory.tries.get(key, 0) + 1
+        while len(memory.claims) > self._window:
+            oldest, _ = memory.claims.popitem(last=False)
+            memory.tries.pop(oldest, None)
         return verdicts
 
     def release(self, keys: Sequence[bytes]) -> None:
         for key in keys:
-            self._memory.states.pop(key, None)
-            self._memory.tries.pop(key, None)
+            if self._is_mine(key):
+                del self._memory.claims[key]
+                self._memory.tries.pop(key, None)
 
     def renew(self, keys: Sequence[bytes]) -> None:
-        pass  # who is gone took the memory along
+        for key in keys:
+            if self._is_mine(key):
+                self._memory.claims[key].lease_until = self._clock() + self._lease()
 
     def tries(self, key: bytes) -> int:
         return self._memory.tries.get(key, 0)
@@ -69,10 +98,16 @@ class MemoryFilter:
     def close(self) -> None:
         pass
 
+    def _is_mine(self, key: bytes) -> bool:
+        claim = self._memory.claims.get(key)
+        return claim is not None and claim.session == self._session and not claim.is_done
+
     def _verdict(self, key: bytes) -> Verdict:
-        session, is_done = self._memory.states.get(key, (None, False))
-        if session is None:
+        claim = self._memory.claims.get(key)
+        if claim is None:
             return Verdict.NEW
-        if is_done:
+        if claim.is_done:
             return Verdict.DONE
-        return Verdict.MINE if session == self._session else Verdict.DOUBT
+        if claim.session == self._session:
+            return Verdict.MINE
+        return Verdict.BUSY if claim.lease_until >= self._clock() else Verdict.DOUBT

@@ -100,6 +100,10 @@ class MqttTransport:
     def peers(self) -> dict[str, Circuit]:
         return self._service.peers()
 
+    @property
+    def ignored_replies(self) -> int:
+        return self._service.ignored_replies
+
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         give_up = monotonic() + timeout_s
         with self._changed:

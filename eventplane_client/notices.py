@@ -1,4 +1,8 @@
-"""What a client tells its program besides events: a closed list. Without a listener it is logged."""
+"""What a client tells its program besides events: a closed list. Without a listener it is logged.
+
+`sender` is who sent the event, as the plane authenticated it (`str(event.sender)`); `source` and `id` are
+what the event says of itself.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ _log = logging.getLogger(__name__)
 class EpochChanged:
     """The device behind `source` lost its store: its epoch is `after` now, events of `before` may be lost."""
 
+    sender: str
     source: str
     before: str
     after: str
@@ -24,6 +29,7 @@ class EpochChanged:
 class SequenceGap:
     """`source` numbers its events; those from `first` to `last` did not come in time. Late ones still do."""
 
+    sender: str
     source: str
     first: int
     last: int
@@ -33,6 +39,7 @@ class SequenceGap:
 class InDoubt:
     """Handed out before a crash, and nobody knows whether it was handled. It was handed out again, or not."""
 
+    sender: str
     source: str
     id: str
     again: bool
@@ -65,6 +72,7 @@ class StateLost:
 class DeadLettered:
     """An event could not be handled within the channel's limit and is a dead letter now."""
 
+    sender: str
     source: str
     id: str
     reason: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Protocol
@@ -45,7 +45,7 @@ class Transport(Protocol):
 
     @property
     def max_receives(self) -> int:
-        """Deliveries that are tried before an event is a dead letter."""
+        """Deliveries after which an event that was not settled becomes a dead letter with the next one."""
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
         """Send; on return it is kept for good, or with `durable` false only under way."""
@@ -69,6 +69,10 @@ class Transport(Protocol):
         """End at once."""
 
 
+Lease = Callable[[], float]
+"""Returns the seconds from now for which a claim is valid unless it is renewed; called with each claim."""
+
+
 class Verdict(Enum):
     """What a filter knows of an event that somebody wants to hand out."""
 
@@ -77,9 +81,9 @@ class Verdict(Enum):
     MINE = "mine"
     """This reader has it in hand."""
     BUSY = "busy"
-    """Another reader has it in hand, and lives."""
+    """Another reader has it in hand, and its lease has not ended."""
     DOUBT = "doubt"
-    """A reader that is gone had it in hand."""
+    """A reader whose lease has ended had it in hand."""
     DONE = "done"
 
 
@@ -104,12 +108,15 @@ class MessageFilter(Protocol):
         """How often it was handed out without an end; 0 where the transport alone counts."""
 
     def epoch(self, source: str, epoch: str) -> str | None:
-        """Remember the epoch of the device behind `source`; the one before it, if that was another."""
+        """Remember the epoch of the device behind `source`; return the one before, if that was another.
+
+        `source` is any text that names a sender and its source.
+        """
 
     def close(self) -> None:
         """Let go of the state."""
 
 
 def digest(event: Envelope) -> bytes:
-    """16 bytes that stand for an event's `source` and `id`."""
+    """Return 16 bytes that represent an event's identity: sender, `source` and `id`."""
     return key_digest(event.key)

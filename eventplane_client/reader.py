@@ -19,7 +19,7 @@ from eventplane_client.errors import AlreadySettledError, ClientError
 from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES, letter
 from eventplane_client.notices import DeadLettered, InDoubt, Listener
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
-from eventplane_client.resequencer import Resequencer, number_of
+from eventplane_client.resequencer import Resequencer, number_of, stream_of
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import VisibilityExtender
 
@@ -154,7 +154,7 @@ class Reader:
     def _line_up(self, delivery: Delivery) -> None:
         number = number_of(delivery.event)
         if self._order and number is not None:
-            self._buffer += self._order.add(delivery.event.source, number, delivery, monotonic())
+            self._buffer += self._order.add(stream_of(delivery.event), number, delivery, monotonic())
         else:
             self._buffer.append(delivery)
 
@@ -208,9 +208,14 @@ class Reader:
             case Verdict.DONE:
                 self._end([delivery])
             case Verdict.MINE | Verdict.BUSY:
-                self._put_off(delivery)
+                if verdict is Verdict.BUSY and self._is_last(delivery):
+                    # The other reader may have crashed: a dead letter too many is better than a lost event.
+                    detail = "the channel delivered it for the last time, and another reader had it in hand"
+                    self._give_up(delivery, Refusal(IN_DOUBT, detail))
+                else:
+                    self._put_off(delivery)
             case Verdict.DOUBT:
-                return self._is_within_limit(delivery) and self._decide(delivery)
+                return self._decide(delivery)
         return False
 
     def _decide(self, delivery: Delivery) -> bool:
@@ -219,21 +224,27 @@ class Reader:
         again = False
         if self._on_doubt is None:
             refusal = Refusal(IN_DOUBT, "its reader ended while it had the event in hand")
-            if not self._bury(delivery.message, delivery, refusal):
-                self._put_off(delivery)
+            if not self._give_up(delivery, refusal):
                 return False
         else:
             again = self._on_doubt(event)
             if not again:
                 self.settle([delivery])
+            elif not self._is_within_limit(delivery):
+                return False
             elif self._filter:
                 (verdict,) = self._filter.claim([delivery.key], force=True)
                 if verdict not in (Verdict.NEW, Verdict.DOUBT):
                     self._put_off(delivery)  # another reader was quicker
                     return False
                 delivery.is_claimed = True
-        self._on_notice(InDoubt(*event.claim, again=again))
+        self._on_notice(InDoubt(*event.key, again=again))
         return again
+
+    def _is_last(self, delivery: Delivery) -> bool:
+        """Whether the channel may take it away instead of delivering it again."""
+        attempt = delivery.message.attempt
+        return attempt > self._transport.max_receives and delivery.event.type != DEAD_LETTER_TYPE
 
     def _is_within_limit(self, delivery: Delivery) -> bool:
         tries = delivery.message.attempt - 1
@@ -241,14 +252,21 @@ class Reader:
             tries = max(tries, self._filter.tries(delivery.key))
         if tries < self._transport.max_receives or delivery.event.type == DEAD_LETTER_TYPE:
             return True
-        refusal = Refusal(TOO_MANY_RECEIVES, f"delivered {tries} times and never settled")
-        if not self._bury(delivery.message, delivery, refusal):
-            self._put_off(delivery)
+        self._give_up(delivery, Refusal(TOO_MANY_RECEIVES, f"delivered {tries} times and never settled"))
         return False
+
+    def _give_up(self, delivery: Delivery, refusal: Refusal) -> bool:
+        """Make a dead letter of it; if that fails now, it comes again and False is returned."""
+        is_buried = self._bury(delivery.message, delivery, refusal)
+        if not is_buried:
+            self._put_off(delivery)
+        return is_buried
 
     def _put_off(self, delivery: Delivery) -> None:
         delivery.is_settled = True
         self._let_come(delivery, _BUSY_S)
+        if delivery.message.group is not None:
+            self._hold_back_after(delivery)
 
     def _let_come(self, delivery: Delivery, wait_s: float) -> None:
         self._extender.let_go(delivery.message)
@@ -270,8 +288,9 @@ class Reader:
         """Nothing that follows `failed` in its order may go before it."""
         group, number = failed.message.group, number_of(failed.event)
         if self._order and number is not None:
-            followers = [each for each in self._buffer if each.event.source == failed.event.source]
-            self._order.rewind(failed.event.source, number)
+            stream = stream_of(failed.event)
+            followers = [each for each in self._buffer if stream_of(each.event) == stream]
+            self._order.rewind(stream, number)
         else:
             followers = [each for each in self._buffer if group is not None and each.message.group == group]
         for each in followers:
@@ -309,8 +328,8 @@ class Reader:
             self.settle([delivery])
         elif self._mode is not Mode.AT_MOST_ONCE:
             self._transport.acknowledge([message])
-        source, id = event.claim if event else ("", "")
-        self._on_notice(DeadLettered(source, id, refusal.reason, refusal.detail))
+        sender, source, id = event.key if event else ("", "", "")
+        self._on_notice(DeadLettered(sender, source, id, refusal.reason, refusal.detail))
         return True
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventplane.trace_context import DEFAULT_SHARE
+from eventplane.webhook_url import MAX_PORT
+from eventplane.whole_numbers import whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.memory_filter import WINDOW
 from eventplane_client.ports import Mode
@@ -31,7 +33,8 @@ class ClientSettings:
         mode: how often an event comes out.
         window: events that are remembered; with DynamoDB seconds.
         gap_timeout_s: hold events that came before their predecessors by `sequence` for so long; None: not.
-        contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it.
+        contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it,
+            in memory it says what each participant may send.
         max_receives: deliveries before a dead letter, where the transport does not know the limit.
         subscriptions: for SQS the URL of the Subscriptions API; '' writes the environment's table instead.
         telemetry: `none`, or `opentelemetry`: tell the program's SDK of traces and metrics.
@@ -124,9 +127,13 @@ def host_and_port(address: str, default_port: int) -> tuple[str, int]:
     if address.startswith("["):
         host, _, port = address.removeprefix("[").partition("]")
         port = port.removeprefix(":")
-    if not host or (port and not (port.isascii() and port.isdigit())):
+    try:
+        number = whole_number(port, MAX_PORT, 1) if port else default_port
+    except ValueError:
+        host = ""
+    if not host:
         raise ClientSettingsError("transport", f"{address!r} is no address", "write mqtt://HOST:PORT")
-    return host, int(port) if port else default_port
+    return host, number
 
 
 def state_path(place: str) -> Path:

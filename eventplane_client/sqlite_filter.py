@@ -120,7 +120,7 @@ class SqliteFilter:
         with self._commit() as schemas:
             for schema in schemas:
                 self._db.executemany(
-                    f"DELETE FROM {schema}.seen WHERE digest = ?",  # noqa: S608
+                    f"DELETE FROM {schema}.seen WHERE digest = ? AND done = 0",  # noqa: S608
                     [(key,) for key in keys],
                 )
 

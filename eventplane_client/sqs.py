@@ -66,7 +66,9 @@ class SqsTransport:
     def find(cls, participant: str, environment: str, sqs: Any, *, max_receives: int) -> Self:
         """The queues of `environment`, with their own visibility timeout and limit of receives.
 
-        `max_receives` counts for a queue without a limit. Raises `UnavailableError`.
+        SQS takes away a message that comes oftener than its limit. The last receive is therefore reserved for
+        the dead letter of an event that was in hand at a crash: `max_receives` is one less. For a queue
+        without a limit it is `max_receives`. Raises `UnavailableError`.
         """
         with unavailable(participant):
             inbox, outbox = (
@@ -74,14 +76,14 @@ class SqsTransport:
             )
             names = ["VisibilityTimeout", "RedrivePolicy", "QueueArn"]
             attributes = sqs.get_queue_attributes(QueueUrl=inbox, AttributeNames=names)["Attributes"]
-        redrive = json.loads(attributes.get("RedrivePolicy", "{}"))
+        limit = json.loads(attributes.get("RedrivePolicy", "{}")).get("maxReceiveCount")
         return cls(
             participant,
             sqs,
             inbox=inbox,
             outbox=outbox,
             visibility_s=float(attributes["VisibilityTimeout"]),
-            max_receives=int(redrive.get("maxReceiveCount", max_receives)),
+            max_receives=max_receives if limit is None else max(1, int(limit) - 1),
             inbox_arn=attributes["QueueArn"],
         )
 

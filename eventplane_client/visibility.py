@@ -1,4 +1,4 @@
-"""Keeps what an inbox holds from coming again while a slow handler works on it."""
+"""The visibility timeout of an inbox: extended while a handler works, and checked against the lease."""
 
 from __future__ import annotations
 
@@ -6,13 +6,24 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from eventplane_client.errors import ClientError
+from eventplane_client.errors import ClientError, LeaseTooLongError
 from eventplane_client.ports import Message, MessageFilter, Transport
 
 _log = logging.getLogger(__name__)
 
 _SHARE = 3
 """Extended so many times in a visibility timeout: one failure more does no harm."""
+
+
+def check_lease(participant: str, transport: Transport, lease_s: float) -> None:
+    """Refuse a transport that gives out nothing any more once a claim of `lease_s` seconds has ended.
+
+    A crashed reader's claim ends with its lease; the next delivery after it asks `on_doubt`, or writes a dead
+    letter. Raises `LeaseTooLongError`.
+    """
+    visibility_s, receives = transport.visibility_s, transport.max_receives
+    if visibility_s is not None and visibility_s * receives <= lease_s:
+        raise LeaseTooLongError(participant, lease_s, visibility_s, receives)
 
 
 class VisibilityExtender:

@@ -15,6 +15,7 @@ from eventplane.batch import pack
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_DEPTH, MAX_EVENT_BYTES
 from eventplane.numbering import EPOCH
+from eventplane.sending import SENDER_NOT_ALLOWED
 
 TYPE = "org.eventplane.health.reading.v1"
 """What the messages would be, were they events: something that routes ask for."""
@@ -114,7 +115,7 @@ def _too_deep(members: Members) -> bytes:
     return _written({**members, "data": data})
 
 
-def _unrouted_type(members: Members) -> bytes:
+def _undeclared_type(members: Members) -> bytes:
     return _written({**members, "type": "com.example.nobody-asked.v1"})
 
 
@@ -136,7 +137,7 @@ _KINDS: tuple[tuple[str, str, Callable[[Members], bytes]], ...] = (
     ("reserved_attribute", "reserved_attribute", _reserved_attribute),
     ("too_deep", "too_deep", _too_deep),
     ("nested_attribute", "attribute_value", _nested_attribute),
-    ("unrouted_type", "unrouted", _unrouted_type),
+    ("undeclared_type", SENDER_NOT_ALLOWED, _undeclared_type),
     ("too_large", "too_large", _too_large),
 )
 """Kind, reason and maker of each."""

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, EnvelopeError, EventKey
 from eventplane.ledger import LEDGER, TAP
+from eventplane.sender import PLANE, Sender, sender_in_frame
 from operations.archive import Days, Record, json_object
 from operations.letters import Kind, Letter, letter_of
+from operations.names import event_in_tap, sender_in_tap
 
 ARCHIVE: Final = "archive"
 """What a letter's `place` is called."""
@@ -25,7 +27,7 @@ _IS_EVENT: Final = b'"refusal":null'
 def archived_letters(days: Days, uplink: str) -> Iterator[Letter]:
     """Each dead letter of `days` once; `uplink` is the address of the device's outbox."""
     refused = {
-        (record["source"], record["id"]): record
+        (record.get("sender", ""), record["source"], record["id"]): record
         for record in days.records(LEDGER, lambda line: json_object(line) if _DEAD_LETTERED in line else None)
         if record["id"]
     }
@@ -41,22 +43,22 @@ def archived_letters(days: Days, uplink: str) -> Iterator[Letter]:
             base64.b64decode(record["original_base64"])  # damaged here, and not for whoever reads it
             return record
         event = json_object(record["event"].encode())
-        mine = event and (
-            (event.get("source"), event.get("id")) in refused or event.get("type") == DEAD_LETTER_TYPE
-        )
-        return record if mine else None
+        if event is None:
+            return None
+        key = (str(sender_in_frame(record["client_id"], event)), event.get("source"), event.get("id"))
+        return record if key in refused or event.get("type") == DEAD_LETTER_TYPE else None
 
     for record in days.records(TAP, wanted):
         letter = _from_tap(record, refused, uplink)
         if letter is not None and letter.id not in found:
             found.add(letter.id)
             yield letter
-    for (source, id), record in refused.items():
-        if letter_id(source, id) not in found:
-            yield _letter(record, letter_id(source, id), None, None)
+    for key, record in refused.items():
+        if letter_id(*key) not in found:
+            yield _letter(record, letter_id(*key), None, None)
 
 
-def _from_tap(tap: Record, refused: dict[tuple[str, str], Record], uplink: str) -> Letter | None:
+def _from_tap(tap: Record, refused: dict[EventKey, Record], uplink: str) -> Letter | None:
     if tap["event"] is None:
         decision = {
             "decided_at_ms": tap["accepted_at_ms"],
@@ -64,24 +66,17 @@ def _from_tap(tap: Record, refused: dict[tuple[str, str], Record], uplink: str) 
             "attempt": 1,
             "entered_by": uplink,
             "contract_version": None,
-            "client_id": tap["client_id"],
+            "sender": str(sender_in_tap(tap)),
         }
         original = base64.b64decode(tap["original_base64"])
         return _letter(decision, f"{tap['message_id']}.{tap['index']}", None, original)
     try:
-        event = parse_event(tap["event"])
+        event = event_in_tap(tap)
     except EnvelopeError:
         return None
     if event.key in refused:
-        return _letter(refused[event.key], letter_id(*event.key), event, event.json.encode())
-    return letter_of(
-        event,
-        place=ARCHIVE,
-        id=event.id,
-        since_ms=tap["accepted_at_ms"],
-        body=event.json,
-        client_id=tap["client_id"],
-    )
+        return _letter(refused[event.key], letter_id(*event.key), event, tap["event"].encode())
+    return letter_of(event, place=ARCHIVE, id=event.id, since_ms=tap["accepted_at_ms"], body=event.json)
 
 
 def _letter(decision: Record, id: str, event: Envelope | None, original: bytes | None) -> Letter:
@@ -96,9 +91,17 @@ def _letter(decision: Record, id: str, event: Envelope | None, original: bytes |
         channel=decision["entered_by"],
         route=None,
         contract_version=decision["contract_version"],
-        client_id=decision["client_id"],
+        sender=_sender(decision.get("sender", "")),
+        # The ledger is the plane's own.
+        written_by=Sender(service=PLANE),
         events=(event,) if event else (),
         original=original or b"",
         original_bytes=None if original is None else len(original),
         body="",
     )
+
+
+def _sender(text: str) -> Sender | None:
+    """The sender of a record, from its text."""
+    device, slash, service = text.rpartition("/")
+    return Sender(device if slash else "", service) if text else None

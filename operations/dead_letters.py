@@ -11,10 +11,10 @@ from typing import Any
 
 from eventplane.contract import Contract
 from operations.errors import ChoiceError
-from operations.letters import Kind, Letter, read_letter
+from operations.letters import UNKNOWN, Kind, Letter, read_letter
 from operations.move_task import move_all
 from operations.mover import Decide, Moved, move
-from operations.outgoing import Outgoing, Stays, again, original
+from operations.outgoing import Outgoing, Skipped, again, original
 from operations.places import Choice, Place, waiting_letters
 from operations.queues import PlaneQueues
 from operations.reading import Message
@@ -32,6 +32,7 @@ class Summary:
     looked: int | None = None
     oldest_ms: int | None = None
     reasons: Counter[str] = field(default_factory=Counter)
+    senders: Counter[str] = field(default_factory=Counter)
     has_more: bool = False
 
 
@@ -54,6 +55,7 @@ def _look(sqs: Any, place: Place, choice: Choice, summary: Summary) -> None:
     for letter in waiting_letters(sqs, place, choice, more):
         summary.looked += 1
         summary.reasons[letter.reason] += 1
+        summary.senders[str(letter.sender or UNKNOWN)] += 1
         summary.oldest_ms = min(summary.oldest_ms or letter.since_ms, letter.since_ms)
 
 
@@ -97,7 +99,7 @@ class Redrive:
         done = Moved()
         for letter in letters:
             outgoing = original(letter, self.queues, self.contract, self.run, self.clock())
-            if isinstance(outgoing, Stays):
+            if isinstance(outgoing, Skipped):
                 done.stay[letter.id] = outgoing.reason
             elif self.dry_run:
                 done.moved += 1
@@ -107,7 +109,7 @@ class Redrive:
         return done
 
     def _decide(self, place: Place, choice: Choice) -> Decide:
-        def decide(message: Message) -> Outgoing | Stays | None:
+        def decide(message: Message) -> Outgoing | Skipped | None:
             letter = read_letter(message, place.name, place.channel)
             if not choice.takes(letter):
                 return None
@@ -116,7 +118,7 @@ class Redrive:
                     return None  # the inbox's other events are its reader's
                 return original(letter, self.queues, self.contract, self.run, self.clock())
             if place.dead_letters.source_url is None:
-                return Stays(
+                return Skipped(
                     f"the queue {place.dead_letters.source} is gone; its participant has left the contract"
                 )
             return again(message, place.dead_letters.source_url, self.run)

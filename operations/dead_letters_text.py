@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from operations import text
 from operations.dead_letters import Summary, outcome
-from operations.letters import Letter
+from operations.letters import UNKNOWN, Letter
 from operations.mover import Moved
 from operations.reasons import reason_of
+
+_SENDERS: Final = 3
+"""Most senders that a line of the table names."""
 
 
 def summaries_text(summaries: Sequence[Summary], now_ms: int) -> str:
@@ -20,13 +23,15 @@ def summaries_text(summaries: Sequence[Summary], now_ms: int) -> str:
     empty = f"{len(summaries) - len(full)} of {len(summaries)} queues are empty"
     if not full:
         return empty
-    rows = [[each.title, _count(each), _oldest(each, now_ms), _reasons(each)] for each in full]
-    return f"{text.table(['FOR', 'WAITING', 'OLDEST', 'REASONS'], rows)}\n{empty}"
+    rows = [
+        [each.title, _count(each), _oldest(each, now_ms), _reasons(each), _senders(each)] for each in full
+    ]
+    return f"{text.table(['FOR', 'WAITING', 'OLDEST', 'REASONS', 'SENDERS'], rows)}\n{empty}"
 
 
 def summary_document(summary: Summary) -> dict[str, Any]:
     """A place as JSON."""
-    return {**asdict(summary), "reasons": dict(summary.reasons)}
+    return {**asdict(summary), "reasons": dict(summary.reasons), "senders": dict(summary.senders)}
 
 
 def letter_text(letter: Letter) -> str:
@@ -45,8 +50,9 @@ def letter_text(letter: Letter) -> str:
         ("contract", letter.contract_version or "unknown"),
         ("attempt", str(letter.attempt)),
         ("since", text.moment(letter.since_ms)),
+        ("sender", str(letter.sender or UNKNOWN)),
     ]
-    pairs += [("device", letter.client_id)] if letter.client_id else []
+    pairs += [("written by", str(letter.written_by))] if letter.written_by else []
     pairs += [("event", f"{each.type}, id {each.id} of {each.source}") for each in letter.events]
     size = "not known" if letter.original_bytes is None else f"{letter.original_bytes} bytes"
     return f"{text.pairs([*pairs, ('original', size)])}\n{text.shown(letter.original)}".rstrip()
@@ -58,8 +64,10 @@ def letter_document(letter: Letter) -> dict[str, Any]:
         **{
             name: value
             for name, value in _fields(letter).items()
-            if name not in ("events", "original", "body")
+            if name not in ("events", "original", "body", "sender", "written_by")
         },
+        "sender": str(letter.sender or ""),
+        "written_by": str(letter.written_by or ""),
         "events": [dict(each.attributes) for each in letter.events],
         "original_base64": base64.b64encode(letter.original).decode("ascii"),
     }
@@ -93,6 +101,13 @@ def _reasons(summary: Summary) -> str:
         return "look inside with --letters" if summary.waiting else ""
     words = ", ".join(f"{reason} {count}" for reason, count in summary.reasons.most_common())
     return f"{words} (of the first {summary.looked})" if summary.has_more else words
+
+
+def _senders(summary: Summary) -> str:
+    """Those of most letters, with the number of each."""
+    most = summary.senders.most_common(_SENDERS)
+    words = ", ".join(f"{sender} {count}" for sender, count in most)
+    return f"{words}, ..." if len(summary.senders) > len(most) else words
 
 
 def _fields(letter: Letter) -> dict[str, Any]:

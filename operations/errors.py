@@ -96,7 +96,7 @@ class OrdersRefusedError(EventPlaneError):
     def __init__(self, code: str, sent: int) -> None:
         super().__init__(
             f"SQS refused an order ({code}) after {sent} were sent; repeat the command: what is sent twice "
-            "is marked as a replay, and readers know it by `source` and `id`"
+            "is marked as a replay, and readers know it by sender, `source` and `id`"
         )
         self.code = code
         self.sent = sent

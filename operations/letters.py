@@ -15,7 +15,9 @@ from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.filters import Sql
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.rule_failure import original_of
-from operations.names import Key, names_in
+from eventplane.sender import PLANE, Sender, sender_of
+from eventplane.whole_numbers import whole_number
+from operations.names import Claim, names_in
 from operations.reading import Message
 
 RECEIVES_EXHAUSTED: Final = "receives_exhausted"
@@ -23,6 +25,9 @@ RECEIVES_EXHAUSTED: Final = "receives_exhausted"
 
 RULE_FAILED: Final = "rule_failed"
 """Why a message is in a dead-letter queue: SQS did not take it from an IoT rule, which wrote this instead."""
+
+UNKNOWN: Final = "unknown"
+"""What stands for a sender whom nobody knows."""
 
 REASON_ATTRIBUTE: Final = "deadletterreason"
 
@@ -46,6 +51,9 @@ class Letter:
     `detail`, `channel`, `route`, `attempt` and `original` are what it says; of another message `channel` is
     what its source queue carries. `original` of a rule's failure is what the rule was given. `since_ms`
     (Unix milliseconds) is when it was sent. `original_bytes` is None for an original that is not known.
+
+    `sender` is who sent what it is about, None where nobody knows. In a dead-letter event that is the word of
+    `written_by`: the plane itself knows it from the transport, and others can only speak for themselves.
     """
 
     place: str
@@ -58,21 +66,22 @@ class Letter:
     channel: str | None
     route: str | None
     contract_version: str | None
-    client_id: str | None
+    sender: Sender | None
+    written_by: Sender | None
     events: tuple[Envelope, ...]
     original: bytes
     original_bytes: int | None
     body: str
 
     @property
-    def keys(self) -> frozenset[Key]:
+    def claims(self) -> frozenset[Claim]:
         """What it is about: its events, and what has the names of one in an original that is none."""
         names = names_in(self.original)
-        return frozenset([each.key for each in self.events] + ([names] if names else []))
+        return frozenset([each.claim for each in self.events] + ([names] if names else []))
 
     def is_called(self, id: str) -> bool:
         """Whether `id` is the message's, or that of an event that it is about."""
-        return id == self.id or any(each == id for _, each in self.keys)
+        return id == self.id or any(each == id for _, each in self.claims)
 
     def matches(self, filter: Sql) -> bool:
         """Whether an event in it passes, judged with the `deadletterreason` that this letter has."""
@@ -84,6 +93,10 @@ class Letter:
     def is_whole(self) -> bool:
         """Whether `original` has all its bytes; a dead letter cuts those of a huge one."""
         return len(self.original) == self.original_bytes
+
+
+_MOST = 10**12
+"""Largest attempt, or number of bytes, that a dead letter is believed."""
 
 
 def read_letter(message: Message, place: str, channel: str | None) -> Letter:
@@ -108,17 +121,16 @@ def read_letter(message: Message, place: str, channel: str | None) -> Letter:
         channel=channel,
         route=_hint(message, "route"),
         contract_version=_hint(message, "contract"),
-        client_id=inside.client_id,
+        sender=inside.sender,
+        written_by=None,
         events=inside.events,
         original=inside.original,
         original_bytes=len(inside.original),
     )
 
 
-def letter_of(
-    event: Envelope, *, place: str, id: str, since_ms: int, body: str, client_id: str | None = None
-) -> Letter | None:
-    """The letter that a dead-letter `event` is; None for another, or one without its members."""
+def letter_of(event: Envelope, *, place: str, id: str, since_ms: int, body: str) -> Letter | None:
+    """The letter that a stamped dead-letter `event` is; None for another, or one without its members."""
     if event.type != DEAD_LETTER_TYPE:
         return None
     try:
@@ -129,21 +141,36 @@ def letter_of(
             place=place,
             id=id,
             since_ms=since_ms,
-            attempt=int(data["attempt"]),
+            attempt=whole_number(data["attempt"], _MOST),
             kind=Kind.DEAD_LETTER,
             reason=str(data["reason"]),
             detail=str(data["detail"]),
             channel=str(data["channel"]),
             route=None if route is None else str(route),
             contract_version=str(data["contract_version"]),
-            client_id=client_id,
+            sender=_sender_by(event.sender, data, original),
+            written_by=event.sender if event.sender != Sender() else None,
             events=(event, *_event_in(original)),
             original=original,
-            original_bytes=int(data["original_bytes"]),
+            original_bytes=whole_number(data["original_bytes"], _MOST),
             body=body,
         )
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError):
         return None
+
+
+def _sender_by(author: Sender, data: Mapping[str, Any], original: bytes) -> Sender | None:
+    """Who sent a letter's original, by the word of its `author`."""
+    named = data.get("sender") or {}
+    told = Sender(str(named.get("device") or ""), str(named.get("service") or ""))
+    if author.device:
+        # A device knows of its own services only.
+        return Sender(author.device, told.service)
+    if author == Sender(service=PLANE):
+        return told if told != Sender() else None
+    # A service's letter is about what lay in its inbox, with its sender, or about what it sent itself.
+    stamped = [sender_of(each.attributes) for each in _event_in(original)]
+    return next((each for each in (*stamped, author) if each != Sender()), None)
 
 
 def _event_in(original: bytes) -> tuple[Envelope, ...]:
@@ -161,13 +188,15 @@ class _Inside:
     original: bytes
     detail: str = "its reader gave it back each time"
     events: tuple[Envelope, ...] = ()
-    client_id: str | None = None
+    sender: Sender | None = None
 
 
 def _inside(text: str) -> _Inside:
     body = text.encode("utf-8", "surrogatepass")
     try:
-        return _Inside(Kind.EVENT, body, events=(parse_event(text),))
+        event = parse_event(text)
+        sender = event.sender if event.sender != Sender() else None
+        return _Inside(Kind.EVENT, body, events=(event,), sender=sender)
     except EnvelopeError as error:
         problem = str(error)
     try:
@@ -176,7 +205,7 @@ def _inside(text: str) -> _Inside:
         return _rule_failure(text) or _Inside(
             Kind.UNREADABLE, body, f"neither an event nor a device's frame: {problem}"
         )
-    return _Inside(Kind.FRAME, body, events=_events_in(frame), client_id=frame.client_id)
+    return _Inside(Kind.FRAME, body, events=_events_in(frame), sender=Sender(frame.client_id))
 
 
 def _rule_failure(text: str) -> _Inside | None:
@@ -195,7 +224,7 @@ def _rule_failure(text: str) -> _Inside | None:
         original,
         f"the rule {members.get('ruleName')}: {why or 'it does not say why'}",
         _events_in(IngestFrame(original, str(members.get("topic", "")), client_id, "", 0)),
-        client_id,
+        Sender(client_id) if client_id else None,
     )
 
 

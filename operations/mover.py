@@ -1,7 +1,7 @@
 """Messages back to where they belong: sent first, deleted afterwards, so that no moment has none of them.
 
 Whoever is killed in between leaves a message in both queues: the next run sends it a second time. Every hop
-of the plane is at-least-once, so readers know a copy by its `source` and `id`.
+of the plane is at-least-once, so readers know a copy by its sender, `source` and `id`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eventplane.resource_names import FIFO_SUFFIX
-from operations.outgoing import MARK, Outgoing, Stays
+from operations.outgoing import MARK, Outgoing, Skipped
 from operations.reading import BATCH, Message, Reading
 
 _MAX_BYTES: Final = 1024 * 1024
 """Most bytes of one SendMessageBatch (Amazon SQS quotas)."""
 
-Decide = Callable[[Message], Outgoing | Stays | None]
+Decide = Callable[[Message], Outgoing | Skipped | None]
 """What becomes of a message: it goes back, it would but cannot, or (None) it was not meant."""
 
 
@@ -46,7 +46,7 @@ def move(
                 decided = None if _mark(message) == run else decide(message)
                 if decided is None:
                     done.left += 1
-                elif isinstance(decided, Stays):
+                elif isinstance(decided, Skipped):
                     done.stay[message["MessageId"]] = decided.reason
                 else:
                     going.append((message, decided))

@@ -1,4 +1,7 @@
-"""The names of an event in whatever has them: they are looked for where nothing else can be relied on."""
+"""What an event says of itself, in whatever contains it, and who sent what the tap has.
+
+`source` and `id` are a claim: several senders can make the same one.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ import base64
 import json
 
 from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.envelope import Envelope, parse_event
+from eventplane.sender import Sender, sender_in_frame
+from eventplane.sending import stamp_sender
+from operations.archive import Record
 
-Key = tuple[str, str]
+Claim = tuple[str, str]
 """`source` and `id` of an event."""
 
 
-def names_in(text: bytes | str) -> Key | None:
+def names_in(text: bytes | str) -> Claim | None:
     """The `source` and `id` that a text has, if it is JSON that has them; it need not be a valid event."""
     try:
         members = json.loads(text)
@@ -21,7 +28,7 @@ def names_in(text: bytes | str) -> Key | None:
     return (source, id) if isinstance(source, str) and isinstance(id, str) else None
 
 
-def names_in_letter(text: str) -> Key | None:
+def names_in_letter(text: str) -> Claim | None:
     """The `source` and `id` in the original of a dead-letter event, if it has them."""
     try:
         members = json.loads(text)
@@ -30,3 +37,15 @@ def names_in_letter(text: str) -> Key | None:
         return names_in(base64.b64decode(members["data"]["original_base64"]))
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
+
+
+def sender_in_tap(row: Record) -> Sender:
+    """Return who sent what a row of the tap has: the device, and the service that it vouches for."""
+    members = json.loads(row["event"]) if row["event"] is not None else {}
+    return sender_in_frame(row["client_id"], members)
+
+
+def event_in_tap(row: Record) -> Envelope:
+    """Return the event of a row of the tap, stamped as the router stamps it. Raises `EnvelopeError`."""
+    event = parse_event(row["event"])
+    return stamp_sender(event, sender_in_frame(row["client_id"], event.attributes))

@@ -1,18 +1,23 @@
-"""What is sent when a letter goes back: the message again, or the original that a dead-letter event keeps."""
+"""What is sent when a letter goes back: the message again, or the original that a dead-letter event keeps.
+
+An original goes back only where its true sender could have sent it, and under that name. The plane's own
+letters know the sender from the transport; any other letter can only lead to whoever wrote it.
+"""
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.contract import Contract, ParticipantKind
 from eventplane.envelope import EnvelopeError, parse_event
+from eventplane.ingest import IngestFrame, frame_text
 from eventplane.limits import MAX_SQS_ATTRIBUTES
+from eventplane.own_services import DOWNLINK
 from eventplane.resource_names import FIFO_SUFFIX
+from eventplane.sender import PLANE, Sender
 from eventplane.sqs_binding import DATA_TYPE, to_message
 from eventplane.topics import device_topic
 from operations.letters import Letter
@@ -23,10 +28,11 @@ MARK: Final = "redriven"
 """The message attribute that names the run which sent a message back: a run never moves it twice."""
 
 OPERATOR: Final = "operator"
-"""The client id of a frame that an operator puts back, when the archive does not say whose it was."""
+"""The principal of a frame that an operator puts back: no certificate brought it."""
 
 BAD_FRAME: Final = "bad_frame"
-"""The reason of a letter whose original is a frame of the ingest rule, or was to be one."""
+"""The reason of a letter whose original should have been a frame of the ingest rule. Nobody knows who sent
+it: the client id in it need not come from IoT Core."""
 
 _TRACE: Final = "AWSTraceHeader"
 
@@ -47,7 +53,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class Stays:
+class Skipped:
     """Why a letter cannot go back, and what to do instead."""
 
     reason: str
@@ -78,21 +84,21 @@ def again(message: Message, url: str, run: str) -> Outgoing:
 
 def original(
     letter: Letter, queues: PlaneQueues, contract: Contract, run: str, now_ms: int
-) -> Outgoing | Stays:
+) -> Outgoing | Skipped:
     """The original that the dead-letter event `letter` keeps, for the queue of the channel it came over.
 
     `now_ms` (Unix milliseconds) is when a device's event is accepted anew.
     """
-    if problem := _incomplete(letter):
-        return Stays(problem)
-    if letter.channel == contract.device.outbox.address:
+    if problem := _foreign(letter, contract) or _incomplete(letter):
+        return Skipped(problem)
+    if letter.channel == contract.device.outbox.address and letter.sender:
         url = queues.ingest_url
-        body = _frame(letter, now_ms)
+        body = _frame(letter.original, letter.sender.device, now_ms)
     else:
         url = queues.channel_urls.get(letter.channel or "")
         body = letter.original.decode("utf-8", "replace")
     if url is None:
-        return Stays(_no_queue(letter.channel, contract))
+        return Skipped(f"channel {letter.channel} has no queue here; send it again where it came from")
     entry: dict[str, Any] = {"MessageBody": body}
     if url.endswith(FIFO_SUFFIX):
         entry["MessageGroupId"] = _group(body)
@@ -101,18 +107,40 @@ def original(
     return Outgoing(url, entry)
 
 
-def _frame(letter: Letter, now_ms: int) -> str:
+def _frame(original: bytes, device: str, now_ms: int) -> str:
+    return frame_text(IngestFrame(original, device_topic(device, "outbox"), device, OPERATOR, now_ms))
+
+
+def _foreign(letter: Letter, contract: Contract) -> str | None:
+    """Why the original is not its true sender's to send over the letter's channel."""
+    author, sender, channel = letter.written_by, letter.sender, letter.channel or ""
     if letter.reason == BAD_FRAME:
-        return letter.original.decode("utf-8", "replace")  # it is the frame itself
-    client_id = letter.client_id or OPERATOR
-    return json.dumps(
-        {
-            "data": base64.b64encode(letter.original).decode("ascii"),
-            "topic": device_topic(client_id, "outbox"),
-            "clientid": client_id,
-            "principal": OPERATOR,
-            "timestamp": now_ms,
-        }
+        return "nobody knows who sent what is no frame; end the cause, and have it sent again"
+    if author is None or sender is None:
+        return "nobody knows who sent the original; have it sent again"
+    uplink = contract.device.outbox.address
+    if sender.device and (author.device or author == Sender(service=PLANE)):
+        if channel == uplink:
+            return None
+        return _on_device(channel, contract) or _not_over(author, sender, channel, uplink)
+    if author == Sender(service=PLANE):
+        participant = contract.participants.get(sender.service)
+        outbox = participant.outbox.address if participant else "no channel"
+        return None if channel == outbox else _not_over(author, sender, channel, outbox)
+    # A service speaks for what it received and what it sends, and the downlink for the way to devices.
+    own = (
+        {each.address for each in contract.participants[author.service].channels}
+        if (author.service in contract.participants)
+        else set()
+    )
+    own |= {contract.device.inbox.address} if author.service == DOWNLINK else set()
+    return None if channel in own else _not_over(author, author, channel, ", ".join(sorted(own)) or "nothing")
+
+
+def _not_over(author: Sender, sender: Sender, channel: str, own: str) -> str:
+    return (
+        f"{author} wrote this letter of {sender}, whose channel is {own}, not {channel:.200}; "
+        "find out why, it may be forged"
     )
 
 
@@ -121,25 +149,20 @@ def _incomplete(letter: Letter) -> str | None:
         return "the archive has no original of what services in the cloud send; redrive its letter, --letters"
     if not letter.is_whole:
         return f"the letter has {len(letter.original)} of {letter.original_bytes} bytes; have it sent again"
-    if letter.reason != BAD_FRAME:
-        try:
-            parse_event(letter.original)
-        except EnvelopeError as error:
-            return f"it would be refused again ({error}); correct the sender, which sends it anew"
+    try:
+        parse_event(letter.original)
+    except EnvelopeError as error:
+        return f"it would be refused again ({error}); correct the sender, which sends it anew"
     return None
 
 
-def _no_queue(channel: str | None, contract: Contract) -> str:
-    homes = {
-        each.address: participant.kind
-        for participant in contract.participants.values()
-        for each in (participant.inbox, participant.outbox)
-    }
-    if homes.get(channel or "") is ParticipantKind.DEVICE_SERVICE:
+def _on_device(channel: str, contract: Contract) -> str | None:
+    services = contract.of_kind(ParticipantKind.DEVICE_SERVICE)
+    if channel in {each.address for service in services for each in (service.inbox, service.outbox)}:
         return (
             f"{channel} is on the device, where the cloud cannot put it; correct the sender, which sends anew"
         )
-    return f"channel {channel} has no queue here; send it again where it came from"
+    return None
 
 
 def _group(body: str) -> str:

@@ -10,6 +10,7 @@ from eventplane.downlink import errors
 from eventplane.downlink.acknowledgements import OLDER
 from eventplane.downlink.desired import DEVICE_GONE
 from eventplane.hops import HOP_LIMIT
+from eventplane.sending import SENDER_NOT_ALLOWED
 from operations.letters import RECEIVES_EXHAUSTED, RULE_FAILED
 
 
@@ -42,7 +43,7 @@ REASONS: Final = {
     ),
     "bad_frame": Reason(
         "What came from the IoT rule is no frame: the rule was changed, or somebody writes to the queue.",
-        "Compare the deployed rule with `make diff`, deploy, redrive the letter.",
+        "Compare the deployed rule with `make diff`, deploy. It cannot go back: nobody knows who sent it.",
     ),
     "bad_rule_failure": Reason(
         "What lay in the ingest-error queue is no failure of an IoT rule: somebody writes to the queue.",
@@ -85,7 +86,13 @@ REASONS: Final = {
         "Declare the service in the contract, or correct its topic; the device needs the new contract.",
     ),
     "reserved_attribute": Reason(
-        "The sender set an attribute that is the device's to give (`deviceepoch`, `devicesequence`).", _SENDER
+        "The sender set an attribute that only the plane sets (`senderdevice`, `deviceepoch` and the like).",
+        _SENDER,
+    ),
+    SENDER_NOT_ALLOWED: Reason(
+        "The sender, which the detail names, may not send this type, or spoke for another.",
+        "If it should: add the type to its `sends`, deploy, redrive the letter. Else see what runs there: "
+        "`fleet quarantine` takes a device off.",
     ),
     # On the way down to devices (docs/downlink.md).
     errors.NO_DEVICE: Reason("An event for devices names none: no `todevice`, no `togroup`.", _SENDER),

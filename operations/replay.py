@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from eventplane.archive_layout import AUDIT
 from eventplane.contract import Contract, ParticipantKind, Place
-from eventplane.envelope import EnvelopeError, parse_event
+from eventplane.envelope import EnvelopeError, EventKey
 from eventplane.ledger import TAP
 from eventplane.replay import REPLAY, Order, Owed, WindowOrder, order_text, orders_of
 from eventplane.router import Router
+from eventplane.sending import SendingRights
 from operations.archive import Days, json_object
 from operations.errors import ChoiceError, OrdersRefusedError
+from operations.names import event_in_tap
 from operations.reading import BATCH
 
 MANIFEST: Final = f"{AUDIT}/{REPLAY}"
@@ -84,15 +86,18 @@ def window_files(days: Days, asked: Asked, late: timedelta) -> list[str]:
 def matching(days: Days, asked: Asked, contract: Contract) -> Counter[str]:
     """How many events of the window take the routes that are meant, by route; what the order comes to."""
     routes, router = asked.routes(contract), Router(contract, Place.CLOUD)
+    rights = SendingRights(contract)
     bounds = asked.order("")
 
-    def wanted(line: bytes) -> tuple[tuple[str, str], list[str]] | None:
+    def wanted(line: bytes) -> tuple[EventKey, list[str]] | None:
         row = json_object(line)
         if row is None or row["event"] is None or not bounds.from_ms <= row["accepted_at_ms"] < bounds.to_ms:
             return None
         try:
-            event = parse_event(row["event"])
+            event = event_in_tap(row)
         except EnvelopeError:
+            return None
+        if rights.refusal(event):
             return None
         taken = [each.name for each in router.route(event) if each.name in routes]
         return (event.key, taken) if taken else None

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 from eventplane.delivery import DEAD_LETTER_TYPE, letter_id
+from eventplane.envelope import EventKey
 from operations.archive import Record, json_object
-from operations.names import Key, names_in, names_in_letter
+from operations.names import Claim, names_in, names_in_letter
 
 _NO_EVENT: Final = b'"event":null'
 _LETTER: Final = DEAD_LETTER_TYPE.encode()
 
 
-def in_tap(key: Key) -> Callable[[bytes], Record | None]:
-    """Gives a tap line's record if it is about the event `key`: the event, the bytes of an item that was no
-    event and yet has its names, or a device's dead letter of it."""
-    literal = _literal(key[1])
+def in_tap(claim: Claim) -> Callable[[bytes], Record | None]:
+    """Gives a tap line's record if it is about an event that claims this `source` and `id`: the event, the
+    bytes of an item that was no event and yet has its names, or a device's dead letter of it."""
+    literal = _literal(claim[1])
 
     def wanted(line: bytes) -> Record | None:
         # An event's text may write its id with escapes, which stand here as two backslashes.
@@ -31,16 +32,18 @@ def in_tap(key: Key) -> Callable[[bytes], Record | None]:
             return None
         text = record.get("event")
         if text is None:
-            return record if names_in(base64.b64decode(record["original_base64"])) == key else None
-        return record if key in (names_in(text), names_in_letter(text)) else None
+            return record if names_in(base64.b64decode(record["original_base64"])) == claim else None
+        return record if claim in (names_in(text), names_in_letter(text)) else None
 
     return wanted
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item of a device's payload that was never an event, as tap and ledger both know it."""
+    """An item of a device's payload that was never an event, as tap and ledger both know it; `sender` is the
+    text of who sent it."""
 
+    sender: str
     client_id: str
     reason: str
     accepted_at_ms: int
@@ -60,18 +63,30 @@ class Item:
 
 @dataclass(frozen=True)
 class Followed:
-    """What the ledger is searched for: the event `key`, `letters` about it, `items` that have its names."""
+    """What the ledger is searched for: events with the names `claim` of any of `senders`, the `letters` about
+    them with the sender that each is about, and `items` that have these names."""
 
-    key: Key
-    letters: frozenset[Key] = frozenset()
+    claim: Claim
+    senders: frozenset[str]
+    letters: Mapping[EventKey, str] = field(default_factory=dict)
     items: frozenset[Item] = frozenset()
 
-    def is_letter(self, record: Record) -> bool:
-        """Whether a ledger record is about a dead letter of the event."""
+    def sender_by_letter(self, record: Record) -> str | None:
+        """The sender of the event that a ledger record's dead letter is about; None if it has none."""
         if record["type"] != DEAD_LETTER_TYPE:
-            return False
-        known = record["id"] == letter_id(*self.key) or (record["source"], record["id"]) in self.letters
-        return known or any(item.has_letter(record) for item in self.items)
+            return None
+        if (sender := self._letter_ids.get(record["id"])) is not None:
+            return sender
+        key = (record.get("sender", ""), record["source"], record["id"])
+        if (sender := self.letters.get(key)) is not None:
+            return sender
+        return next((item.sender for item in self.items if item.has_letter(record)), None)
+
+    def sender_of(self, record: Record) -> str | None:
+        """The sender of the event that a ledger record is about; None if it is about another."""
+        if (record["source"], record["id"]) == self.claim:
+            return str(record.get("sender", ""))
+        return next((item.sender for item in self.items if item.is_refused_by(record)), None)
 
     def wanted(self, line: bytes) -> Record | None:
         """A ledger line's record if it is about what is followed."""
@@ -80,13 +95,17 @@ class Followed:
         record = json_object(line)
         if record is None:
             return None
-        mine = (record["source"], record["id"]) == self.key or self.is_letter(record)
-        return record if mine or any(item.is_refused_by(record) for item in self.items) else None
+        senders = (self.sender_of(record), self.sender_by_letter(record))
+        return record if any(each is not None for each in senders) else None
+
+    @cached_property
+    def _letter_ids(self) -> dict[str, str]:
+        return {letter_id(each, *self.claim): each for each in self.senders}
 
     @cached_property
     def _literals(self) -> list[bytes]:
         """One of them stands in each line that is wanted."""
-        ids = {self.key[1], letter_id(*self.key), *(id for _, id in self.letters)}
+        ids = {self.claim[1], *self._letter_ids, *(id for _, _, id in self.letters)}
         times = {item.accepted_at_ms for item in self.items}
         return [_literal(id) for id in ids] + [f'"entered_at_ms":{each}'.encode() for each in times]
 

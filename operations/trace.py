@@ -1,13 +1,13 @@
-"""Every station of one event, and which are missing."""
+"""Every station of one event, and which are missing; of each sender that has sent one of these names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from eventplane.contract import Contract, Place, load_compiled
+from eventplane.contract import Contract, ParticipantKind, Place, load_compiled
 from eventplane.delivery import Outcome
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import Envelope, EnvelopeError, EventKey
 from eventplane.ledger import LEDGER, TAP
 from eventplane.replay import REPLAY
 from eventplane.router import Router
@@ -15,66 +15,133 @@ from eventplane.tracing import context_of
 from operations import stations
 from operations.archive import Days, Record
 from operations.letters import Letter, letter_of
-from operations.names import Key, names_in
+from operations.names import Claim, event_in_tap, names_in, sender_in_tap
 from operations.search import Followed, Item, in_tap
 from operations.stations import Station
 
 
 @dataclass(slots=True)
 class Trace:
-    """What is known of the event `key`: its `stations` in order of time, and what is `missing`, in words.
+    """What is known of the event `claim` of `sender`: its `stations` in order of time, and what is `missing`,
+    in words. The sender is '' where nobody knows it, and of an event that nobody has seen.
 
     Its spans are those of the trace `trace_id`, which is known where the tap has the event.
     """
 
-    key: Key
+    claim: Claim
+    sender: str
     trace_id: str | None = None
     stations: list[Station] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
 
-def trace(key: Key, days: Days, letters: Iterable[Letter], contract: Contract) -> Trace:
-    """The trace of `key` in the archive's `days` and among the `letters` of queues.
+def traces(claim: Claim, days: Days, letters: Iterable[Letter], contract: Contract) -> list[Trace]:
+    """The trace of each event with these names in the archive's `days` and among the `letters` of queues, by
+    sender; at least one.
 
     `contract` says what was to be expected of an event on which no router decided.
     """
-    taps = _once(days.records(TAP, in_tap(key)), "message_id", "index")
-    events = [each for each in taps if each["event"] is not None and names_in(each["event"]) == key]
-    items = [each for each in taps if each["event"] is None]
-    reports = [(each, letter) for each in taps if each not in events for letter in _letters(each)]
-    followed = Followed(
-        key,
-        frozenset(letter.events[0].key for _, letter in reports),
-        frozenset(
-            Item(each["client_id"], each["refusal"], each["accepted_at_ms"], each["index"]) for each in items
-        ),
-    )
-    records = _once(
-        days.records(LEDGER, followed.wanted),
-        "message_id",
-        "source",
-        "id",
-        "route",
-        "decided_at_ms",
-        "outcome",
-    )
-    own = [each for each in records if not followed.is_letter(each)]
-    told = [each for each in records if followed.is_letter(each)]
-    waiting = [each for each in letters if key in each.keys]
+    taps = _once(days.records(TAP, in_tap(claim)), "message_id", "index")
+    seen = _Seen(claim)
+    for each in taps:
+        seen.take(each)
+    services = frozenset(each.name for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE))
+    senders = seen.senders | services
+    while True:
+        followed = Followed(claim, senders, seen.letters, frozenset(seen.items.values()))
+        records = _once(
+            days.records(LEDGER, followed.wanted),
+            "message_id",
+            "source",
+            "id",
+            "route",
+            "decided_at_ms",
+            "outcome",
+        )
+        found = {sender for each in records if (sender := followed.sender_of(each)) is not None}
+        if found <= senders:
+            break
+        # The ids of their dead letters are known only now.
+        senders |= found
+    waiting = [each for each in letters if claim in each.claims]
+    about = seen.senders | found | {str(each.sender or "") for each in waiting}
+    return [
+        _trace(claim, sender, seen, followed, records, waiting, days, contract)
+        for sender in sorted(about) or [""]
+    ]
+
+
+@dataclass
+class _Seen:
+    """What the tap has of the events `claim`: the events, what was `malformed`, and `reports`, which are dead
+    letters that devices wrote about them; each with the text of the sender."""
+
+    claim: Claim
+    events: list[tuple[str, Record]] = field(default_factory=list)
+    malformed: list[tuple[str, Record]] = field(default_factory=list)
+    reports: list[tuple[str, Record, Letter]] = field(default_factory=list)
+    letters: dict[EventKey, str] = field(default_factory=dict)
+    items: dict[tuple[str, int], Item] = field(default_factory=dict)
+
+    @property
+    def senders(self) -> frozenset[str]:
+        found = [sender for sender, _ in [*self.events, *self.malformed]]
+        return frozenset([*found, *(sender for sender, _, _ in self.reports)])
+
+    def take(self, tap: Record) -> None:
+        sender = str(sender_in_tap(tap))
+        if tap["event"] is None:
+            self.malformed.append((sender, tap))
+            place = tap["message_id"], tap["index"]
+            self.items[place] = Item(
+                sender, tap["client_id"], tap["refusal"], tap["accepted_at_ms"], tap["index"]
+            )
+        elif names_in(tap["event"]) == self.claim:
+            self.events.append((sender, tap))
+        else:
+            self._take_report(tap)
+
+    def _take_report(self, tap: Record) -> None:
+        try:
+            event = event_in_tap(tap)
+        except EnvelopeError:
+            return
+        letter = letter_of(event, place="", id=event.id, since_ms=tap["accepted_at_ms"], body="")
+        if letter is not None:
+            sender = str(letter.sender or "")
+            self.reports.append((sender, tap, letter))
+            self.letters[event.key] = sender
+
+
+def _trace(
+    claim: Claim,
+    sender: str,
+    seen: _Seen,
+    followed: Followed,
+    records: Iterable[Record],
+    letters: Iterable[Letter],
+    days: Days,
+    contract: Contract,
+) -> Trace:
+    events = [each for who, each in seen.events if who == sender]
+    items = [each for who, each in seen.malformed if who == sender]
+    own = [each for each in records if followed.sender_of(each) == sender]
+    told = [each for each in records if followed.sender_by_letter(each) == sender]
+    waiting = [each for each in letters if str(each.sender or "") == sender]
     found = [station for each in events[:1] if (station := stations.recorded(each))]
     found += [stations.accepted(each) for each in [*events, *items]]
-    found += [stations.reported(tap, letter) for tap, letter in reports]
+    found += [stations.reported(tap, letter) for who, tap, letter in seen.reports if who == sender]
     # In the order of cause and effect, which sorting keeps where they have one time.
     found += [stations.decided(each, is_letter=False) for each in own]
     found += [stations.decided(each, is_letter=True) for each in told]
     found += [stations.waiting(each) for each in waiting]
     event = _event(events)
     trace_id = context_of(event).trace_id if event else None
-    result = Trace(key, trace_id, sorted(found, key=lambda station: station.at_ms))
+    result = Trace(claim, sender, trace_id, sorted(found, key=lambda station: station.at_ms))
     if not found:
         result.missing = [_never_seen(days)]
     elif events or items or own:
-        expected = _expected(events, own, days, contract)
+        expected = _expected(event, own, days, contract)
         result.missing = list(
             _missing(
                 [*events, *items],
@@ -92,17 +159,8 @@ def _once(records: Iterable[Record], *names: str) -> list[Record]:
     return list({tuple(each[name] for name in names): each for each in records}.values())
 
 
-def _letters(tap: Record) -> Iterator[Letter]:
-    if tap["event"] is not None:
-        event = parse_event(tap["event"])
-        letter = letter_of(event, place="", id=event.id, since_ms=tap["accepted_at_ms"], body="")
-        if letter is not None:
-            yield letter
-
-
-def _expected(events: list[Record], own: list[Record], days: Days, contract: Contract) -> frozenset[str]:
+def _expected(event: Envelope | None, own: list[Record], days: Days, contract: Contract) -> frozenset[str]:
     """The routes that the event takes by the contract which decided on it; none if it never was an event."""
-    event = _event(events)
     if event is None:
         return frozenset()
     if own:
@@ -117,7 +175,7 @@ def _expected(events: list[Record], own: list[Record], days: Days, contract: Con
 def _event(events: list[Record]) -> Envelope | None:
     for each in events:
         try:
-            return parse_event(each["event"])
+            return event_in_tap(each)
         except EnvelopeError:
             continue
     return None

@@ -16,7 +16,7 @@ from operations.options import add_common, add_days, contract_of, days_of, is_fo
 from operations.places import LOOK, Choice, Place, place_of, waiting_letters
 from operations.queues import PlaneQueues
 from operations.stations import Station
-from operations.trace import Trace, trace
+from operations.trace import Trace, traces
 
 _HIDDEN = ("archived_at_ms", "entered_by", "entered_at_ms", "message")
 """Facts that only the JSON has: they would make the table wider than a screen."""
@@ -33,13 +33,15 @@ def _trace(options: argparse.Namespace) -> int:
     cloud = None if is_folder(options.archive) else enter()
     days = days_of(options, cloud)
     letters = _letters(options, cloud, contract) if cloud else iter(())
-    found = trace((options.source, options.id), days, letters, contract)
+    found = traces((options.source, options.id), days, letters, contract)
     say_damaged(days)
     if options.json:
         answer_json(_document(found, days))
     else:
-        answer(_text(found))
-    return INCOMPLETE if found.missing or not found.stations else DONE
+        if len(found) > 1:
+            answer(f"{len(found)} senders have sent events of these names: they are different events\n")
+        answer("\n\n".join(map(_text, found)))
+    return INCOMPLETE if any(each.missing or not each.stations for each in found) else DONE
 
 
 def _letters(options: argparse.Namespace, cloud: Cloud, contract: Contract) -> Iterator[Letter]:
@@ -63,7 +65,8 @@ def _letters(options: argparse.Namespace, cloud: Cloud, contract: Contract) -> I
 
 def _text(found: Trace) -> str:
     trace_id = f", trace {found.trace_id}" if found.trace_id else ""
-    head = f"id {text.word(found.key[1])} of {text.word(found.key[0])}{trace_id}"
+    sender = f", sent by {text.word(found.sender)}" if found.sender else ""
+    head = f"id {text.word(found.claim[1])} of {text.word(found.claim[0])}{sender}{trace_id}"
     rows = [[text.moment(each.at_ms), each.where, each.what, _detail(each)] for each in found.stations]
     lines = [head, *([text.table(["TIME (UTC)", "WHERE", "WHAT", "DETAIL"], rows)] if rows else [])]
     return "\n".join([*lines, *(f"missing: {each}" for each in found.missing)])
@@ -77,15 +80,22 @@ def _detail(station: Station) -> str:
     return ", ".join([*way, *(f"{name} {value}" for name, value in facts.items())])
 
 
-def _document(found: Trace, days: Days) -> dict[str, Any]:
+def _document(found: list[Trace], days: Days) -> dict[str, Any]:
+    source, id = found[0].claim
     return {
-        "source": found.key[0],
-        "id": found.key[1],
-        "trace_id": found.trace_id,
+        "source": source,
+        "id": id,
         "from": days.first.isoformat(),
         "to": days.last.isoformat(),
-        "stations": [each.document() for each in found.stations],
-        "missing": found.missing,
+        "events": [
+            {
+                "sender": each.sender,
+                "trace_id": each.trace_id,
+                "stations": [station.document() for station in each.stations],
+                "missing": each.missing,
+            }
+            for each in found
+        ],
         "damaged": days.damaged,
     }
 
@@ -93,7 +103,8 @@ def _document(found: Trace, days: Days) -> dict[str, Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m eventplane trace",
-        description="Every station of one event, from the archive and the dead-letter queues.",
+        description="Every station of one event, from the archive and the dead-letter queues. Where several "
+        "senders use the same names, each one's event has a trace.",
         epilog="Exit status: 0 the whole way is known, 1 failed, 2 wrong arguments, 3 something is missing.",
     )
     parser.add_argument("source", metavar="SOURCE", help="the event's `source`")

@@ -10,6 +10,7 @@ from aws_cdk import aws_logs as logs
 
 from eventplane.errors import EventPlaneError
 from eventplane.presence import BUCKETS
+from eventplane.traffic import Quota
 from stacks.archive_settings import JobSize, Retention
 from stacks.environment import Environment
 from stacks.function_size import FunctionSize
@@ -53,6 +54,9 @@ _PRESENCE = PresenceSettings(
     quiet_after_heartbeats=3,
     oldest_urgent_s=60,
     oldest_normal_s=900,
+    # Of what IoT Core lets a connection send (100 publishes and 512 KiB a second) a fifth and a half; a
+    # forwarder publishes four times a second. A device that catches up after days offline comes near it.
+    quota=Quota(window_s=300, frames=6_000, events=1_000_000, bytes=75_000_000),
     sweepers=1,
     # Of many heartbeats of one device the newest counts, and of many devices a hundred are read at once.
     recorder=FunctionSize(memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=5),
@@ -91,6 +95,7 @@ ENVIRONMENTS: Final = {
                 _PRESENCE,
                 disconnected_after_s=5,
                 connected_after_s=2,
+                quota=Quota(window_s=60, frames=600, events=100_000, bytes=15_000_000),
                 is_scheduled=False,
                 recorder=FunctionSize(
                     memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2

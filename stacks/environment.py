@@ -11,7 +11,7 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 
 from eventplane import resource_names
-from eventplane.webhook_url import url_problem
+from eventplane.webhook_url import HTTPS_PORT, MAX_PORT, url_problem
 from stacks.archive_settings import JobSize, Retention
 from stacks.function_size import FunctionSize
 from stacks.scheduled_settings import DownlinkSettings, PresenceSettings
@@ -24,6 +24,11 @@ PROJECT: Final = resource_names.PROJECT
 WEBHOOK_TIMEOUT_S: Final = 60
 """Least timeout of a webhook function, seconds: the longest attempt that a contract may ask for (30), and
 what has to be done after it at its slowest (18)."""
+
+INBOX_VISIBILITY_S: Final = (2, 43_200)
+"""Least and most `inbox_visibility_s`. A function runs no longer than its queue's visibility timeout (AWS
+Lambda guide for SQS), and claims of the client library outlive it by 5 s. All claims must have ended by
+the last of the 5 receives that a contract gives at least: 4 times 2 s > 2 s + 5 s. The most is of SQS."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
 _KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
@@ -59,9 +64,11 @@ class Environment:
             pace at which events are sent again.
         contract_refresh_s: seconds after which a router looks for a newly published contract.
         webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
+        sink_ports: ports of endpoints, those of `webhook_urls` and of subscriptions.
         presence: when something is said of a device, and how the functions run that do.
         downlink: how the functions run that bring events to devices.
-        inbox_visibility_s: seconds a consumer has to handle what it received before it comes again.
+        inbox_visibility_s: seconds a consumer has to handle what it received before it comes again, and the
+            longest timeout of a function that reads an inbox.
         audit, compaction, erasure: how the Glue jobs run.
         audit_today: when the day so far is audited besides, as AWS Glue writes it; None means never.
         retention: how long the archive keeps what.
@@ -89,6 +96,7 @@ class Environment:
     subscriptions_api: FunctionSize = _SUBSCRIPTIONS_API
     webhook: FunctionSize
     webhook_urls: Mapping[str, str] = field(default_factory=dict)
+    sink_ports: tuple[int, ...] = (HTTPS_PORT,)
     contract_refresh_s: int = 30
     presence: PresenceSettings
     downlink: DownlinkSettings
@@ -116,16 +124,41 @@ class Environment:
             )
         if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
             raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
-        for participant, url in self.webhook_urls.items():
-            if problem := url_problem(url, is_emulated=self.is_emulated):
-                raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
+        self._check_sinks()
         if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
             raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
+        least, most = INBOX_VISIBILITY_S
+        if not least <= self.inbox_visibility_s <= most:
+            raise EnvironmentSettingError(
+                "inbox_visibility_s", f"is {self.inbox_visibility_s}, not within {least} to {most}"
+            )
         if not 0 <= self.certificate_grace_s <= 900:
             # It is a message's delay (Amazon SQS quotas).
             raise EnvironmentSettingError(
                 "certificate_grace_s", f"is {self.certificate_grace_s}, not within 0 to 900"
             )
+
+    def _check_sinks(self) -> None:
+        """Where functions may post to. Raises `EnvironmentSettingError`."""
+        if self.is_emulated and self.keeps_data:
+            raise EnvironmentSettingError(
+                "is_emulated", "is set where data is kept; an emulated cloud posts to any address"
+            )
+        if not self.sink_ports or not all(0 < each <= MAX_PORT for each in self.sink_ports):
+            raise EnvironmentSettingError(
+                "sink_ports", f"is {self.sink_ports}, not ports from 1 to {MAX_PORT}"
+            )
+        for participant, url in self.webhook_urls.items():
+            if problem := url_problem(url, is_emulated=self.is_emulated, ports=self.sink_ports):
+                raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
+
+    @property
+    def sink_variables(self) -> dict[str, str]:
+        """Where the endpoints of functions may be; only an emulated cloud posts anywhere."""
+        return {
+            "EVENTPLANE_SINKS": "anywhere" if self.is_emulated else "internet",
+            "EVENTPLANE_SINK_PORTS": ",".join(map(str, self.sink_ports)),
+        }
 
     def webhook_url(self, participant: str) -> str:
         """Where the events of `participant` go. Raises `EnvironmentSettingError`."""

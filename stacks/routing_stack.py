@@ -31,6 +31,7 @@ from stacks.environment import Environment
 from stacks.messaging_stack import INGEST_ERRORS, TAP
 from stacks.names import RETIRED_OUTPUT, pascal
 from stacks.plane_stack import PlaneStack
+from stacks.presence_stack import LIFECYCLE
 
 
 class RoutingStack(PlaneStack):
@@ -106,6 +107,7 @@ class RoutingStack(PlaneStack):
             contract=contract,
             tap=tap,
             archive=archive,
+            traffic=self._queue("TrafficQueue", LIFECYCLE) if MONITOR in contract.participants else None,
             layer=layer,
         )
         ReplayFunction(

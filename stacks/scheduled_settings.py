@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.presence import BUCKETS
+from eventplane.traffic import Quota
 from stacks.function_size import FunctionSize
 from stacks.setting_error import EnvironmentSettingError
 
@@ -37,6 +38,7 @@ class PresenceSettings:
         connected_after_s: a device is back when it stayed for so long.
         quiet_after_heartbeats: without a heartbeat for so many of its intervals, a connected device is quiet.
         oldest_urgent_s, oldest_normal_s: so long an event may wait on a connected device.
+        quota: a device that sends more floods.
         sweepers: functions that share the devices; each sweeps once a minute.
         is_scheduled: otherwise nobody sweeps but who calls the function. A run on one machine does, so that
             what it expects does not depend on the minute in which it began.
@@ -49,6 +51,7 @@ class PresenceSettings:
     quiet_after_heartbeats: float
     oldest_urgent_s: int
     oldest_normal_s: int
+    quota: Quota
     sweepers: int
     is_scheduled: bool = True
     recorder: FunctionSize

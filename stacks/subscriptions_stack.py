@@ -16,6 +16,7 @@ from eventplane.contract import Contract, Participant, ParticipantKind
 from eventplane.contract.subscription import TABLE
 from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
 from stacks.constructs.archive import find_archive
+from stacks.constructs.contract_inputs import contract_inputs
 from stacks.constructs.durable_table import allow_table
 from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.iam_http_api import IamHttpApi
@@ -47,21 +48,25 @@ class SubscriptionsStack(PlaneStack):
             for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)
             if not each.retired and each.name not in OWN_SERVICES
         ]
+        inputs = contract_inputs(self, environment=environment)
         function = PythonFunction(
             self,
             "Function",
             environment=environment,
             name=NAME,
             folder=FOLDER,
-            code=function_code(FOLDER, also=[WEBHOOK_FOLDER]),
+            # Which contract is in force it finds out as the routers do.
+            code=function_code(FOLDER, contract, also=[WEBHOOK_FOLDER, "router"]),
             layer=layer,
             size=environment.subscriptions_api,
             source=None,
             statements=[
+                *inputs.statements,
                 allow_table(self, environment=environment, name=TABLE, actions=_ACTIONS),
                 allow_read_secret(self, environment=environment, participant=SUBSCRIBERS),
             ],
             variables={
+                **inputs.variables,
                 **sink_variables(environment, contract),
                 "EVENTPLANE_INBOXES": json.dumps({each.name: self._inbox(each) for each in services}),
             },

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    """Ask until `condition()` holds; False if it does not hold within `seconds`."""
+def eventually(condition: Callable[[], bool], seconds: float = 10.0, every_s: float = 0.01) -> bool:
+    """Ask until `condition()` holds, a question `every_s`; False if it does not hold within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.01)
+        time.sleep(every_s)
     return True

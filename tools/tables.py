@@ -60,6 +60,7 @@ def limits_table() -> str:
 def limits(source: str) -> list[list[str]]:
     """Name, value and reason of what `source` assigns, with or without a type."""
     rows = []
+    known: dict[str, float] = {}
     for statement, comment in itertools.pairwise(ast.parse(source).body):
         match statement, comment:
             case (
@@ -67,8 +68,9 @@ def limits(source: str) -> list[list[str]]:
                 | ast.AnnAssign(target=ast.Name(name), value=ast.expr() as value),
                 ast.Expr(ast.Constant(str(text))),
             ):
-                number = eval(compile(ast.Expression(value), "limits.py", "eval"), {})  # noqa: S307 - our file
-                rows.append([f"`{name}`", f"{number:,}", " ".join(text.split())])
+                code = compile(ast.Expression(value), "limits.py", "eval")
+                known[name] = eval(code, {}, known)  # noqa: S307 - our file
+                rows.append([f"`{name}`", f"{known[name]:,}", " ".join(text.split())])
     return rows
 
 

@@ -104,8 +104,8 @@ def sqs(supervisor: Supervisor) -> Iterator[Backend]:
             participant, queues, inbox=url, outbox=url, visibility_s=_VISIBILITY_S, max_receives=5
         ),
         {
-            "items": lambda: DynamoDbFilter(counted, "filter", reader(), lease_s=_VISIBILITY_S),
-            "log": lambda: DynamoDbLogFilter(counted, "filter", reader(), lease_s=_VISIBILITY_S),
+            "items": lambda: DynamoDbFilter(counted, "filter", reader(), lease=lambda: _VISIBILITY_S),
+            "log": lambda: DynamoDbLogFilter(counted, "filter", reader(), lease=lambda: _VISIBILITY_S),
         },
         "emulated queue and table on the same machine, which answer in their own time",
         writes,

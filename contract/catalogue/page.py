@@ -11,8 +11,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from contract.catalogue.picture import BOX, LANE, LANES, WIDTH, picture
-from contract.words import settings_text
+from contract.words import reach_text, settings_text
 from eventplane.contract import Contract, EventType, Participant
+from eventplane.contract.sending import sends_down
 from eventplane.filter_text import filter_text
 from eventplane.registry import Flow, flows
 
@@ -38,7 +39,7 @@ def catalogue(contract: Contract) -> str:
     return environment.get_template("page.html.j2").render(
         contract=contract,
         types=[_type(each, flowing[each.name]) for each in contract.event_types.values()],
-        participants=[_participant(each, flowing) for each in contract.participants.values()],
+        participants=[_participant(contract, each, flowing) for each in contract.participants.values()],
         schemas=len({id for each in contract.event_types.values() for id in each.schemas}),
         picture=picture(contract, flowing),
         sizes={"width": WIDTH, "box": BOX, "lane": LANE, "lanes": LANES},
@@ -99,11 +100,12 @@ def _event(event_type: EventType, flow: Flow, id: str, schema: Mapping[str, Any]
     }
 
 
-def _participant(participant: Participant, flowing: Mapping[str, Flow]) -> dict[str, Any]:
+def _participant(contract: Contract, participant: Participant, flowing: Mapping[str, Flow]) -> dict[str, Any]:
     return {
         "is": participant,
         "sends": [name for name, flow in flowing.items() if participant in flow.senders],
         "asks": [name for name in flowing if participant.may_ask(name)],
+        "addresses": reach_text(participant.may_address) if sends_down(contract, participant) else "",
         "receives": [
             name
             for name, flow in flowing.items()

@@ -10,18 +10,18 @@ from eventplane.envelope import Envelope
 from eventplane_client import connect
 
 calls = sqlite3.connect(os.environ["CALLS"], isolation_level=None)
-calls.execute("CREATE TABLE IF NOT EXISTS call (source TEXT, id TEXT, type TEXT)")
+calls.execute("CREATE TABLE IF NOT EXISTS call (sender TEXT, source TEXT, id TEXT, type TEXT)")
 
 
 def was_not_answered(alarm: Envelope) -> bool:
     """Asked of an alarm that was in hand when the service was killed: our own database knows."""
-    query = "SELECT COUNT(*) FROM call WHERE (source, id) = (?, ?)"
+    query = "SELECT COUNT(*) FROM call WHERE (sender, source, id) = (?, ?, ?)"
     return calls.execute(query, alarm.key).fetchone() == (0,)
 
 
 def answer(alarm: Envelope) -> None:
     """One commit is all the work: it is there or it is not."""
-    calls.execute("INSERT INTO call VALUES (?, ?, ?)", (*alarm.key, alarm.type))
+    calls.execute("INSERT INTO call VALUES (?, ?, ?, ?)", (*alarm.key, alarm.type))
 
 
 with connect() as client, client.subscribe(on_doubt=was_not_answered) as inbox:

@@ -2,7 +2,7 @@
 
 It lies in the spool like every state, so it is there with its answer or not at all. As long as it is, it
 stands before the contract file of the image, also after a restart; deleting the key gives the file its place
-back.
+back. None takes away the alarms of the file's contract (eventplane/contract/floor.py).
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import json
 import logging
 import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from edge.contract_file import read_contract
 from edge.errors import SettingProblem, SpoolError
 from edge.spool import Spool
-from eventplane.contract import Contract, ContractError, Downlink, load_compiled
+from eventplane.contract import Contract, ContractError, Downlink, Problem, load_compiled
+from eventplane.contract.floor import floor_problems
 from eventplane.delivery import Refusal
 from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.wire import Incoming
@@ -46,8 +49,21 @@ def is_contract_update(incoming: Incoming) -> bool:
     return incoming.kind is Downlink.STATE and incoming.key.startswith(_PREFIX)
 
 
-def why_refused(incoming: Incoming, name: str) -> Refusal | None:
-    """Why the contract `incoming` cannot follow the one called `name`; None when it can."""
+@dataclass(frozen=True, slots=True)
+class ContractInForce:
+    """The `contract` to follow, and that of the device's `image`, which is the source of the alarm floor.
+
+    `refused` says why a contract that came down is not the one to follow, though it is stored.
+    """
+
+    contract: Contract
+    image: Contract
+    refused: SettingProblem | None = None
+
+
+def why_refused(incoming: Incoming, image: Contract) -> Refusal | None:
+    """Return why a device whose image has the contract `image` refuses `incoming`; None when it takes it."""
+    name = image.name
     if incoming.key != contract_key(name):
         return Refusal(
             CONTRACT_REFUSED, f"the device's contract is {name!r}; send it under {contract_key(name)}"
@@ -64,23 +80,59 @@ def why_refused(incoming: Incoming, name: str) -> Refusal | None:
         return Refusal(CONTRACT_REFUSED, f"its data is no compiled contract: {error}")
     if contract.name != name:
         return Refusal(CONTRACT_REFUSED, f"it is the contract {contract.name!r}, the device's is {name!r}")
+    if problems := floor_problems(image, contract):
+        return Refusal(CONTRACT_REFUSED, _floor_text(problems))
     return None
 
 
-def contract_in_force(file: Path, spool: Spool, name: str) -> Contract | SettingProblem:
-    """The contract called `name` that came down, else the one in `file`, or why there is none."""
+def contract_in_force(
+    file: Path, spool: Spool, known: Contract | None = None
+) -> ContractInForce | SettingProblem:
+    """Return the contract that came down or, without one that can be followed, the one in `file`.
+
+    While `file` cannot be read, `known` stands in its place: the image's contract as it was read before. The
+    result is a problem where there is none at all, or the spool cannot be read.
+    """
+    found = read_contract(file)
+    if not isinstance(found, SettingProblem):
+        image = found
+    elif known is not None:
+        image = known
+    else:
+        return found
     try:
-        holding = spool.holding(Downlink.STATE, contract_key(name))
+        holding = spool.holding(Downlink.STATE, contract_key(image.name))
     except SpoolError as error:
         return SettingProblem("contract", f"the delivered one cannot be read: {error.problem}", error.remedy)
-    if holding is None or holding.held.is_deleted:
-        return read_contract(file)
-    try:
-        return _read(parse_event(holding.json))
-    except (ContractError, ValueError, zlib.error) as error:
-        # An older program after a newer one: the file is of its own time.
-        _log.error("the contract that the cloud sent cannot be used, %s is: %s", file, error)
-        return read_contract(file)
+    refused = None
+    if holding is not None and not holding.held.is_deleted:
+        try:
+            delivered = _read(parse_event(holding.json))
+        except (ContractError, ValueError, zlib.error) as error:
+            # An older program after a newer one: the file is of its own time.
+            refused = str(error)
+        else:
+            problems = floor_problems(image, delivered)
+            if not problems:
+                return ContractInForce(delivered, image)
+            # Of another image, or from before there was a floor.
+            refused = _floor_text(problems)
+    if isinstance(found, SettingProblem):
+        return found
+    if refused is None:
+        return ContractInForce(found, found)
+    _log.error("the contract that the cloud sent is not followed, %s is: %s", file, refused)
+    return ContractInForce(found, found, SettingProblem("contract", refused, "send another contract"))
+
+
+_MOST_NAMED: Final = 3
+"""Problems in one refusal: an acknowledgement has room for some hundred characters."""
+
+
+def _floor_text(problems: Sequence[Problem]) -> str:
+    named = "; ".join(f"{each.path}: {each.message}" for each in problems[:_MOST_NAMED])
+    more = f" (and {len(problems) - _MOST_NAMED} more)" if len(problems) > _MOST_NAMED else ""
+    return f"it takes alarms away: {named}{more}; {problems[0].remedy}"
 
 
 def _read(event: Envelope) -> Contract:

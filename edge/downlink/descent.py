@@ -39,12 +39,14 @@ _SHARE = 4
 class Descent:
     """Judges what the cloud sent to `thing`, under `contract`, against what `spool` holds.
 
+    No contract takes away the alarms of the `image`'s.
     `intake` routes it, `pressure` says what finds room, `outgoing` knows what still waits.
     """
 
     def __init__(
         self,
         contract: Contract,
+        image: Contract,
         thing: str,
         spool: Spool,
         intake: Intake,
@@ -52,6 +54,7 @@ class Descent:
         outgoing: Outgoing,
     ) -> None:
         self._contract = contract
+        self._image = image
         self._inbox = contract.device.inbox
         self._thing = thing
         self._spool = spool
@@ -107,7 +110,7 @@ class Descent:
         self, incoming: Incoming, before: Holding | None, descended: Descended, turn: Turn
     ) -> Refusal | None:
         if is_contract_update(incoming):
-            return why_refused(incoming, self._contract.name)
+            return why_refused(incoming, self._image)
         if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):
             return refusal
         if incoming.kind is Downlink.COMMAND and not (descended.is_stored or descended.fleeting):

@@ -7,13 +7,15 @@ from enum import Enum
 
 from eventplane.attributes import AttributeValue, attribute_text
 from eventplane.cesql.errors import CesqlCastError
+from eventplane.limits import MAX_INTEGER_TEXT
 
 INTEGER_MIN = -(2**31)
 INTEGER_MAX = 2**31 - 1
 """The range of Integer, 32 bit (section 3.1)."""
 
-# Leading zeros are set apart, so that no text, however long, makes int() work.
-_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,10})")
+_INTEGER = re.compile(rf"[+-]?[0-9]{{1,{MAX_INTEGER_TEXT}}}")
+_LONGEST_BOOLEAN = len("false")
+_EXCERPT = 80
 
 
 class Type(Enum):
@@ -49,19 +51,18 @@ def to_integer(value: AttributeValue) -> int:
     """The Integer that `value` stands for; raises CesqlCastError."""
     if not isinstance(value, str):
         return int(value)
-    match = _INTEGER.fullmatch(value)
-    if match is not None:
-        number = int(match[1] + match[2])
+    if _INTEGER.fullmatch(value):
+        number = int(value)
         if INTEGER_MIN <= number <= INTEGER_MAX:
             return number
-    raise CesqlCastError(f"{value!r:.80} is not a 32 bit Integer; compare it as a String")
+    raise CesqlCastError(f"{value[:_EXCERPT]!r} is not a 32 bit Integer; compare it as a String")
 
 
 def to_boolean(value: AttributeValue) -> bool:
     """The Boolean that `value` stands for; raises CesqlCastError."""
     if not isinstance(value, str):
         return bool(value)
-    word = value.lower()
+    word = value.lower() if len(value) <= _LONGEST_BOOLEAN else ""
     if word in ("true", "false"):
         return word == "true"
-    raise CesqlCastError(f"{value!r:.80} is not a Boolean; write true or false")
+    raise CesqlCastError(f"{value[:_EXCERPT]!r} is not a Boolean; write true or false")

@@ -174,8 +174,7 @@ class _Translation:
             case (Wildcard.MANY, str(text), Wildcard.MANY):
                 return _compare(ast.Constant(text), ast.In(), self._as(node.operand, Type.STRING))
             case _:
-                found = self._call(matcher(node.pattern), self._as(node.operand, Type.STRING))
-                return _compare(found, ast.IsNot(), ast.Constant(None))
+                return self._call(matcher(node.pattern), self._as(node.operand, Type.STRING))
 
     def _in(self, node: tree.In) -> ast.expr:
         value = self._value(node.operand)[0]

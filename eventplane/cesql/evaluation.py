@@ -83,8 +83,7 @@ class _Walk:
                 both = (Type.INTEGER, Type.INTEGER)
                 return self._strict(node, Type.BOOLEAN, both, operations.COMPARE[node.operator])
             case tree.Like():
-                matches = matcher(node.pattern)
-                return self._strict(node, Type.BOOLEAN, (Type.STRING,), lambda text: bool(matches(text)))
+                return self._strict(node, Type.BOOLEAN, (Type.STRING,), matcher(node.pattern))
             case _:
                 types = (Type.ANY,) * len(tree.children(node))
                 return self._strict(

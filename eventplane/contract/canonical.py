@@ -9,13 +9,14 @@ from dataclasses import asdict
 from typing import Any
 
 from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
-from eventplane.contract.vocabulary import Downlink, Forward
+from eventplane.contract.vocabulary import Downlink, Forward, Reach
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import to_document
 
-FORMAT = 5
+FORMAT = 6
 """The newest version of the document's own format, compiled or written by people."""
 
+_WITH_ASKS = 5
 _WITH_DOWNLINK = 4
 _WITH_WEBHOOK = 3
 _WITHOUT_EITHER = 2
@@ -59,10 +60,14 @@ def _format(
     participants: Mapping[str, Participant], event_types: Mapping[str, EventType], routes: tuple[Route, ...]
 ) -> int:
     """The lowest that says it all: devices in the field go on reading what concerns them."""
+    if any(each.may_subscribe is not None for each in participants.values()):
+        return FORMAT
+    if any(each.may_address is not Reach.ONE for each in participants.values()):
+        return FORMAT
     if any(each.interest is not None for each in routes):
-        return FORMAT
+        return _WITH_ASKS
     if any(each.asks or each.outbox.forward is not Forward.ALL for each in participants.values()):
-        return FORMAT
+        return _WITH_ASKS
     inboxes = [each.inbox for each in participants.values()]
     if any(each.downlink is Downlink.STATE for each in inboxes):
         return _WITH_DOWNLINK
@@ -84,6 +89,11 @@ def _participant(participant: Participant) -> dict[str, Any]:
         document["retired"] = True
     if participant.asks:
         document["asks"] = list(participant.asks)
+    if participant.may_subscribe is not None:
+        document["may_subscribe"] = to_document(participant.may_subscribe)
+    if participant.may_address is not Reach.ONE:
+        reach = participant.may_address
+        document["may_address"] = reach if isinstance(reach, Reach) else list(reach)
     return document
 
 

@@ -14,11 +14,11 @@ from eventplane.contract.model import Contract, Route
 from eventplane.contract.paths import taken, types_of
 from eventplane.contract.possibilities import Takes, can_match, of_type, possible
 from eventplane.contract.replies import reply_routes
-from eventplane.contract.sending import misnamed_sends, unsent_types
+from eventplane.contract.sending import idle_reaches, misnamed_sends, silent_senders, unsent_types
 from eventplane.contract.vocabulary import Ordering, ParticipantKind, Place
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
-from eventplane.own_services import SUBSCRIBERS
+from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
 
 
 def check(contract: Contract) -> tuple[Problem, ...]:
@@ -31,6 +31,9 @@ def check(contract: Contract) -> tuple[Problem, ...]:
         *_untaken_types(contract, takes),
         *misnamed_sends(contract),
         *unsent_types(contract),
+        *silent_senders(contract),
+        *idle_reaches(contract),
+        *_unlimited_subscribers(contract),
         *_doubtful_filters(contract, takes),
         *_repeated_routes(contract),
         *relay_loops(contract, takes),
@@ -91,6 +94,19 @@ def _untaken_types(contract: Contract, takes: Takes) -> Iterator[Problem]:
                 f"event_types.{name}",
                 "no route takes it",
                 "add a route, or remove the type if nobody sends it",
+            )
+
+
+def _unlimited_subscribers(contract: Contract) -> Iterator[Problem]:
+    """Cloud services without `may_subscribe`, where participants can subscribe by the API."""
+    if SUBSCRIBERS not in contract.participants:
+        return
+    for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
+        if each.may_subscribe is None and not each.retired and each.name not in OWN_SERVICES:
+            yield Problem(
+                f"participants.{each.name}.may_subscribe",
+                "it is missing, so that the participant can subscribe only to what its routes already take",
+                "say which events it may subscribe to",
             )
 
 

@@ -19,6 +19,7 @@ from eventplane.contract.model import Contract, EventType, Participant, Route
 from eventplane.contract.names import check_names
 from eventplane.contract.reader import Section
 from eventplane.contract.replies import REPLIES, replies_channel, with_reply_routes
+from eventplane.contract.rights import read_may_address, read_may_subscribe
 from eventplane.contract.sends import read_asks, read_sends
 from eventplane.contract.vocabulary import ParticipantKind, Place
 from eventplane.own_services import DOWNLINK, leads_down
@@ -131,6 +132,8 @@ def _read_participant(name: str, section: Section) -> Participant:
         retired=section.boolean("retired", default=False),
         asks=asks,
         replies=replies_channel(name, kind) if asks else None,
+        may_subscribe=read_may_subscribe(kind, section),
+        may_address=read_may_address(kind, section),
     )
     if asks and kind is ParticipantKind.DEVICE:
         section.fault("asks", "a device asks nothing by itself", "let a service on it ask")

@@ -16,9 +16,12 @@ from eventplane.announcement import Announcement, AnnouncementError, new_announc
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.compiler import compile_contract
 from eventplane.contract.errors import Problem
+from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.model import Contract
 from eventplane.contract.vocabulary import ParticipantKind, Place
+from eventplane.filter_cost import steps
 from eventplane.filters import to_document
+from eventplane.limits import MAX_ANNOUNCED_STEPS
 
 PARTITION: Final = "participant"
 SORT: Final = "announcer"
@@ -77,6 +80,7 @@ def with_interest(
     Several announcements of one participant add up. One that is wrong takes no other with it, and leaves the
     participant's interest unknown. Without any the contract stays what it is.
     """
+    announcements = list(announcements)
     document = json.loads(contract.canonical)
     wanted: defaultdict[str, set[str]] = defaultdict(set)
     refused: dict[Announcement, Problem] = {}
@@ -87,6 +91,13 @@ def with_interest(
             wanted[f"{each.participant}.inbox"].update(each.filters)
     for each in refused:
         wanted.pop(f"{each.participant}.inbox", None)
+    for inbox, filters in list(wanted.items()):
+        if sum(steps(read_filter(json.loads(each), "", [])) for each in filters) > MAX_ANNOUNCED_STEPS:
+            del wanted[inbox]
+            problem = Problem(
+                "filters", f"more than {MAX_ANNOUNCED_STEPS:,} steps together", "use simpler ones"
+            )
+            refused |= {each: problem for each in announcements if f"{each.participant}.inbox" == inbox}
     concerned = [each for each in document["routes"].values() if each["to"] in wanted]
     for route in concerned:
         route["interest"] = [json.loads(each) for each in sorted(wanted[route["to"]])]

@@ -15,6 +15,7 @@ from eventplane.contract.vocabulary import (
     ParticipantKind,
     Place,
     Priority,
+    Reach,
     SchemaCheck,
     Transport,
     WebhookMode,
@@ -80,6 +81,10 @@ class Participant:
     `sends` are the types of its events, a prefix where one ends in `.*`; None where it does not say. One that
     is `retired` still has its queues and may empty them, but no route leads to it. `asks` are, likewise, the
     types of its requests, whose replies come over `replies`; one that asks nothing has no such channel.
+
+    `may_subscribe` passes the events that a cloud service may subscribe to (None: those of its routes);
+    `may_address` says to which devices it may send: a `Reach`, or the names of groups, where it may address
+    a group by its name and each device in it.
     """
 
     name: str
@@ -91,6 +96,8 @@ class Participant:
     retired: bool = False
     asks: tuple[str, ...] = ()
     replies: Channel | None = None
+    may_subscribe: Filter | None = None
+    may_address: Reach | tuple[str, ...] = Reach.ONE
 
     @property
     def channels(self) -> tuple[Channel, ...]:

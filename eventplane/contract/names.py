@@ -12,6 +12,7 @@ from eventplane.contract.model import Participant
 from eventplane.contract.reader import Section
 from eventplane.contract.vocabulary import ParticipantKind
 from eventplane.own_services import SUBSCRIBERS
+from eventplane.sender import PLANE
 
 MAX_NAME: Final = 26
 """Characters of a name that functions and queues are called after. AWS Lambda allows 64 for the longest,
@@ -35,6 +36,12 @@ def check_names(participants: Mapping[str, Participant], top: Section) -> None:
                 f"participants.{each.name}",
                 f"the name has {len(each.name)} characters",
                 f"give it at most {MAX_NAME}: functions and queues are called after it",
+            )
+        if each.name == PLANE:
+            top.fault(
+                f"participants.{PLANE}",
+                "the plane itself sends events under this name",
+                "choose another name",
             )
     for each in participants.values():
         for name in _resources(each):

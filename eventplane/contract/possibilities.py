@@ -34,6 +34,11 @@ def needed(filter: Filter) -> Attributes:
         return {} if other else {filter.attribute: filter.value}
     if isinstance(filter, All):
         return {name: value for each in filter.filters for name, value in needed(each).items()}
+    if isinstance(filter, Any):
+        first, *others = map(needed, filter.filters) if filter.filters else ({},)
+        return {
+            name: value for name, value in first.items() if all(each.get(name) == value for each in others)
+        }
     return {}
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from eventplane.contract.channel_reader import is_default
 from eventplane.contract.errors import Problem
 from eventplane.contract.model import Contract, Participant
-from eventplane.contract.vocabulary import ParticipantKind
+from eventplane.contract.possibilities import can_match, of_type
+from eventplane.contract.vocabulary import ParticipantKind, Reach
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.delivery import DEAD_LETTER_TYPE
 
@@ -43,6 +44,45 @@ def unsent_types(contract: Contract) -> Iterator[Problem]:
                 f"event_types.{name}",
                 "no participant declares that it sends it",
                 "add it to the `sends` of who does, or remove the type",
+            )
+
+
+def sends_down(contract: Contract, participant: Participant) -> bool:
+    """Whether a cloud service says that it sends a type that a route can lead down to devices."""
+    if participant.kind is not ParticipantKind.CLOUD_SERVICE:
+        return False
+    down = [each.filter for each in contract.routes if each.destination == contract.device.inbox.address]
+    types = [each for each in contract.event_types if participant.may_send(each)]
+    types += [each for each in participant.sends or () if not each.endswith(".*")]
+    return any(can_match(filter, of_type(each)) for filter in down for each in types)
+
+
+def idle_reaches(contract: Contract) -> Iterator[Problem]:
+    """Participants that may address more than one device, and send nothing that goes down."""
+    for each in contract.participants.values():
+        if each.may_address is not Reach.ONE and each.sends is not None and not sends_down(contract, each):
+            yield Problem(
+                f"participants.{each.name}.may_address",
+                "the participant sends nothing that a route leads down to devices",
+                "remove it, or add what it sends to `sends` and to a route",
+            )
+
+
+def silent_senders(contract: Contract) -> Iterator[Problem]:
+    """Participants whose outbox is in use and that do not say what they send.
+
+    Nothing is said of a contract where nobody says it: it is of the time before `sends`.
+    """
+    participants = contract.participants.values()
+    if all(each.sends is None for each in participants):
+        return
+    written = {route.destination for route in contract.routes}
+    for each in participants:
+        if each.sends is None and _is_sender(each, written):
+            yield Problem(
+                f"participants.{each.name}.sends",
+                "it is missing, so that the participant may send only types that nobody else names",
+                "list the types of its events, or `[]` for none",
             )
 
 

@@ -2,6 +2,7 @@
 
 They lie in a table, an item each. A router adds them to the contract in force; what comes out is
 a contract with a version of its own, which the ledger names and the archive keeps like any other.
+Each route takes only what the participant may subscribe to, whoever wrote the item.
 docs/client.md says what they promise.
 """
 
@@ -19,7 +20,11 @@ from eventplane.contract.compiler import compile_contract
 from eventplane.contract.errors import ContractError, Problem
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.model import Contract, Participant, Route
+from eventplane.contract.possibilities import can_match, needed
 from eventplane.contract.vocabulary import ParticipantKind
+from eventplane.filter_cost import steps
+from eventplane.filters import to_document
+from eventplane.limits import MAX_CHEAP_STEPS, MAX_PARTICIPANT_STEPS
 from eventplane.own_services import SUBSCRIBERS
 
 PARTITION: Final = "participant"
@@ -88,6 +93,11 @@ class Subscription:
         return str(properties.get("sink")) if properties.get("protocol") == HTTP else None
 
     @property
+    def steps(self) -> int:
+        """The most work that its filter takes for an event, as `eventplane.filter_cost` counts."""
+        return steps(read_filter(json.loads(self.filter), "filter", []))
+
+    @property
     def destination(self) -> str:
         """The channel that its route leads to."""
         return f"{SUBSCRIBERS if self.endpoint else self.participant}.inbox"
@@ -147,30 +157,90 @@ def subscribed_routes(contract: Contract) -> tuple[Route, ...]:
     return tuple(each for each in contract.routes if _SUBSCRIBES in each.name)
 
 
+def subscribable(contract: Contract, participant: str) -> dict[str, Any] | None:
+    """The filter of what `participant` may subscribe to, as a document; None where that is nothing.
+
+    It is `may_subscribe`; without it, what the contract's own routes lead to the participant's inbox. Raises
+    KeyError for a participant that the contract does not have.
+    """
+    its = contract.participants[participant]
+    if its.may_subscribe is not None:
+        return to_document(its.may_subscribe)
+    added = subscribed_routes(contract)
+    filters = {
+        canonical_bytes(to_document(each.filter))
+        for each in contract.routes
+        if each.destination == its.inbox.address and each not in added
+    }
+    own = [json.loads(each) for each in sorted(filters)]
+    return {"any": own} if len(own) > 1 else next(iter(own), None)
+
+
+def granted_filter(contract: Contract, subscription: Subscription) -> dict[str, Any]:
+    """The filter of the route that `subscription` becomes: its own, within what its participant may.
+
+    Raises `ContractError` where the participant may subscribe to nothing, or none of what it asks for.
+    """
+    wanted = json.loads(subscription.filter)
+    allowed = subscribable(contract, subscription.participant)
+    problems: list[Problem] = []
+    if allowed is None:
+        problems.append(
+            Problem(
+                "participant",
+                f"{subscription.participant!r} may subscribe to nothing: no route leads to it",
+                "have `may_subscribe` added to it in the contract",
+            )
+        )
+        granted: dict[str, Any] = {}
+    else:
+        granted = wanted if wanted == allowed else {"all": [wanted, allowed]}
+        # Also the depth: one level more than what each of the two was checked with.
+        whole = read_filter(granted, "filter", problems)
+        own = read_filter(wanted, "filter", problems)
+        if not problems and can_match(own, needed(own)) and not can_match(whole, needed(whole)):
+            problems.append(
+                Problem(
+                    "filter",
+                    f"{subscription.participant!r} may subscribe to no such event",
+                    "ask for others, or have `may_subscribe` widened in the contract",
+                )
+            )
+    if problems:
+        raise ContractError(f"subscription {subscription.name!r}", problems)
+    return granted
+
+
 def with_subscriptions(
     contract: Contract, subscriptions: Iterable[Subscription], queues: Collection[str] | None = None
 ) -> tuple[Contract, dict[Subscription, Problem]]:
     """`contract` with the routes of `subscriptions`, and those that cannot be in it, each with its problem.
 
-    One that is wrong takes no other with it, nor does one that leads to none of the `queues`, inboxes by
-    their address, of who knows them. Without any the contract stays what it is.
+    Each takes what its participant may subscribe to and no more (`granted_filter`). One that is wrong takes
+    no other with it, nor does one that leads to none of the `queues`, inboxes by their address, of who knows
+    them. Without any the contract stays what it is.
     """
     document = json.loads(contract.canonical)
     routes = document["routes"]
     refused: dict[Subscription, Problem] = {}
     own: Counter[str] = Counter()
+    work: Counter[str] = Counter()
     added = 0
     for each in sorted(subscriptions, key=lambda each: (each.created_at, each.route)):
         if added == MAX_SUBSCRIPTIONS:
             refused[each] = Problem(each.route, f"more than {MAX_SUBSCRIPTIONS}", "put it into the contract")
         elif own[each.participant] == MAX_OWN:
             refused[each] = Problem(each.route, f"more than {MAX_OWN} of one participant", "delete one")
-        elif problem := _problem(contract, each, routes):
-            refused[each] = problem
+        elif isinstance(granted := _granted(contract, each, routes), Problem):
+            refused[each] = granted
         elif queues is not None and each.destination not in queues:
             refused[each] = Problem(each.route, f"{each.destination} has no queue", "deploy the contract")
+        elif work[each.participant] + (cost := each.steps) > MAX_PARTICIPANT_STEPS:
+            message = f"more than {MAX_PARTICIPANT_STEPS:,} steps for all of one participant"
+            refused[each] = Problem(each.route, message, "delete or simplify one")
         else:
-            routes[each.route] = {"filter": json.loads(each.filter), "to": each.destination}
+            work[each.participant] += cost
+            routes[each.route] = {"filter": granted, "to": each.destination}
             added += 1
             own[each.participant] += 1
     if not added:
@@ -178,7 +248,34 @@ def with_subscriptions(
     return compile_contract(document, f"contract {contract.version} with {added} subscriptions"), refused
 
 
-def _problem(contract: Contract, subscription: Subscription, routes: Item) -> Problem | None:
+def has_costly(contract: Contract) -> bool:
+    """Whether participants added filters to `contract` that take more than `limits.MAX_CHEAP_STEPS`."""
+    return bool(_costly_routes(contract) or _costly_interests(contract))
+
+
+def without_costly(contract: Contract) -> Contract:
+    """`contract` without the costly filters that participants added: subscriptions, and announced interest.
+
+    A router goes by it for a message whose filters exceed their time.
+    """
+    document = json.loads(contract.canonical)
+    for name in _costly_interests(contract):
+        del document["routes"][name]["interest"]
+    for name in _costly_routes(contract):
+        del document["routes"][name]
+    return compile_contract(document, f"contract {contract.version} without costly filters")
+
+
+def _costly_routes(contract: Contract) -> list[str]:
+    return [each.name for each in subscribed_routes(contract) if steps(each.filter) > MAX_CHEAP_STEPS]
+
+
+def _costly_interests(contract: Contract) -> list[str]:
+    return [each.name for each in contract.routes if each.interest and steps(each.interest) > MAX_CHEAP_STEPS]
+
+
+def _granted(contract: Contract, subscription: Subscription, routes: Item) -> dict[str, Any] | Problem:
+    """The filter of its route, or why it cannot be one of `routes`."""
     if not _is_in_use(contract.participants.get(subscription.participant)):
         return Problem("participant", "it is no cloud service that is in use", "name one of the contract")
     if subscription.route in routes:
@@ -192,11 +289,11 @@ def _problem(contract: Contract, subscription: Subscription, routes: Item) -> Pr
             json.loads(subscription.filter),
             subscription.created_at,
         )
+        return granted_filter(contract, subscription)
     except ContractError as error:
         return error.problems[0]
     except (ValueError, RecursionError) as error:
         return Problem("filter", f"not JSON: {error}", "subscribe again")
-    return None
 
 
 def _is_in_use(participant: Participant | None) -> bool:

@@ -87,6 +87,13 @@ class Forward(StrEnum):
     WANTED = "wanted"
 
 
+class Reach(StrEnum):
+    """Which devices a cloud service may address: one at a time, or every one (also groups, and all)."""
+
+    ONE = "one"
+    EVERYONE = "everyone"
+
+
 class WebhookMode(StrEnum):
     """How a webhook carries an event (CloudEvents HTTP binding): all as body, or attributes as headers."""
 

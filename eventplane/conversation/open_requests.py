@@ -33,6 +33,8 @@ class OpenRequests:
         self._peers = Peers(on_change)
         self._most = most
         self._open: dict[str, _Open] = {}
+        self.ignored = 0
+        """Replies that did not count. Its owner adds those that could not be read."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -56,17 +58,24 @@ class OpenRequests:
             else:
                 request.waits[peer] = is_probe
 
-    def replied(self, correlation_id: str, reply: Reply) -> None:
-        """A reply came. The first of each peer counts; a late or uncalled one is a sign of life."""
+    def replied(self, correlation_id: str, reply: Reply) -> bool:
+        """Take a reply, whose replier is its sender; return False if that one was not asked.
+
+        The first of each peer counts; a late one is a sign of life. That of a participant that was not asked
+        is ignored, and counted in `ignored`.
+        """
         request, peer = self._open.get(correlation_id), reply.replier
         if request is not None and peer in request.waits:
             self._peers.answered(peer, is_probe=request.waits.pop(peer))
             request.replies[peer] = reply
-            return
+            return True
         self._peers.heard(peer)
-        known = request.replies.get(peer) if request else None
-        if request is not None and (known is None or known.status is Status.NOT_AWAITED):
+        if request is not None and peer not in request.replies:
+            self.ignored += 1
+            return False
+        if request is not None and request.replies[peer].status is Status.NOT_AWAITED:
             request.replies[peer] = reply
+        return True
 
     def handlers_are(self, correlation_id: str, handlers: Collection[Replier]) -> None:
         """Only `handlers` handle the event by now: whoever else is waited for is waited for no more."""

@@ -18,6 +18,7 @@ from eventplane.conversation.errors import ReplyError
 from eventplane.downlink.wire import KIND
 from eventplane.envelope import Envelope, EnvelopeError, write_event
 from eventplane.limits import MAX_DETAIL_CHARACTERS, MAX_REPLY_BYTES
+from eventplane.sender import Sender
 
 SOURCE = "/eventplane/conversation/"
 """What the `source` of replies starts with; the participant's name follows."""
@@ -116,7 +117,7 @@ def replier_to(request: Envelope, participant: str) -> Replier:
 def read_reply(event: Envelope) -> tuple[str, Reply]:
     """The correlation id of a reply, and what it says. Members that later versions add are ignored.
 
-    Raises `ReplyError`.
+    Raises `ReplyError`, also for a reply in another's name than its sender's.
     """
     correlation = event.attributes.get(CORRELATION_ID)
     data = event.data()
@@ -132,7 +133,16 @@ def read_reply(event: Envelope) -> tuple[str, Reply]:
         raise ReplyError(f"its data: {error!r:.200}") from error
     if status not in _SENT:
         raise ReplyError(f"status {status} is never sent")
+    if not _speaks_for(event.sender, replier):
+        raise ReplyError(f"it is in the name of {str(replier)!r:.200}, and {str(event.sender)!r} sent it")
     return str(correlation), Reply(replier, status, data.get("answer"), found)
+
+
+def _speaks_for(sender: Sender, replier: Replier) -> bool:
+    """Whether the authenticated `sender` of a reply is its `replier`, or the whole device that one is on."""
+    if sender.device != (replier.thing or ""):
+        return False
+    return sender.service == replier.participant or (bool(sender.device) and not sender.service)
 
 
 def _fitting(event: Envelope) -> Envelope:

@@ -6,6 +6,8 @@ import hashlib
 import re
 from typing import Final
 
+from eventplane.whole_numbers import whole_number
+
 MAX_KEY_PART: Final = 100
 """Longest part of a key, characters. Ours: three of them fit a sort key of DynamoDB (1,024 bytes)."""
 
@@ -15,7 +17,6 @@ MAX_VERSION_DIGITS: Final = 18
 _PART: Final = rf"[A-Za-z0-9._~-]{{1,{MAX_KEY_PART}}}"
 _KEY: Final = re.compile(rf"{_PART}/{_PART}/{_PART}")
 _UID: Final = re.compile(_PART)
-_VERSION: Final = re.compile(rf"[0-9]{{1,{MAX_VERSION_DIGITS}}}")
 
 
 def is_key(text: str) -> bool:
@@ -30,9 +31,10 @@ def is_uid(text: str) -> bool:
 
 def number(value: object) -> int | None:
     """The version that `value` writes, in decimal digits or as an Integer; None where it writes none."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    return int(value) if isinstance(value, str) and _VERSION.fullmatch(value) else None
+    try:
+        return whole_number(value, 10**MAX_VERSION_DIGITS - 1)
+    except ValueError:
+        return None
 
 
 def key_of_source(source: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from eventplane.contract.canonical import contract_document
 from eventplane.contract.model import Contract
@@ -11,6 +12,8 @@ from eventplane.registry.entities import SPECVERSION, Group, Registry, Resource,
 from eventplane.registry.flows import Flow, flows
 from eventplane.registry.messages import message, schema_versions
 from eventplane.registry.model import EXTENSION
+
+_RIGHTS: Final = ("may_subscribe", "may_address")
 
 
 def build_registry(contract: Contract) -> Registry:
@@ -82,6 +85,7 @@ def _schemas(contract: Contract) -> dict[str, Resource]:
 
 
 def _participants(contract: Contract) -> dict[str, Group]:
+    written = contract_document(contract)["participants"]
     endpoints: dict[str, dict[str, str]] = {name: {} for name in contract.participants}
     for channel in contract.channels:
         endpoints[channel.participant][channel.box] = xid("endpoints", channel.address)
@@ -97,6 +101,8 @@ def _participants(contract: Contract) -> dict[str, Group]:
                     # Left out where it does not say: that is not the same as nothing.
                     **({} if each.sends is None else {"sends": list(each.sends)}),
                     **({"asks": list(each.asks)} if each.asks else {}),
+                    # What it may do beyond its routes, as the contract writes it.
+                    **{name: written[each.name][name] for name in _RIGHTS if name in written[each.name]},
                 },
             }
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.registry.errors import BadFlagError
+from eventplane.whole_numbers import whole_number
 
 LIMIT: Final = 100
 """Most entities of a collection in one answer. Ours: 100 messages are about 150 KB."""
@@ -39,6 +40,7 @@ def page(ids: Iterable[str], query: Mapping[str, str], path: str, url: str) -> P
 def _limit(text: str | None, path: str) -> int:
     if text is None:
         return LIMIT
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:10]) <= LIMIT and len(text) <= 10):
-        raise BadFlagError(path, "limit", f"ask for 1 to {LIMIT} entities")
-    return int(text)
+    try:
+        return whole_number(text, LIMIT, 1)
+    except ValueError as error:
+        raise BadFlagError(path, "limit", f"ask for 1 to {LIMIT} entities") from error

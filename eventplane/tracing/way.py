@@ -87,10 +87,12 @@ def inbox_context(context: TraceContext, event: Envelope, route: str | None) -> 
 
 def about(event: Envelope) -> dict[str, AttributeValue]:
     """What a span says of its event, in OpenTelemetry's words."""
+    sender = str(event.sender)
     return {
         "cloudevents.event_id": event.id,
         "cloudevents.event_source": event.source,
         "cloudevents.event_type": event.type,
+        **({"eventplane.sender": sender} if sender else {}),
     }
 
 
@@ -125,6 +127,7 @@ class _Draw:
             "messaging.message.id": record.message_id,
             "messaging.destination.name": record.entered_by,
             "eventplane.attempt": record.attempt,
+            "eventplane.sender": record.sender,
         }
         id, name = span_id(self.event, Hop.INGEST), f"{Hop.INGEST} {record.entered_by}"
         return self._span(id, parent, name, Kind.CONSUMER, entered_ms, began_ms, told)

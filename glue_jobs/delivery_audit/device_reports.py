@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED, forwarder_source
+from eventplane.whole_numbers import whole_number
 from glue_jobs.delivery_audit.numbers import Range
 
 SALVAGE_SHIFT: Final = 1 << 40
@@ -18,6 +19,10 @@ SALVAGE_SHIFT: Final = 1 << 40
 
 SENT_UNSTORED: Final = "sent_unstored"
 """The reason of an entry in `not_stored` that counts deliveries from memory: its refusal has another one."""
+
+
+_MOST: Final = 2**62
+"""Largest number of a report that is believed, of either sign: 64 bits hold it with `SALVAGE_SHIFT`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,12 @@ def told(client_id: str, reports: Iterable[Report], uplinks: Collection[str]) ->
 
 def _manifest(said: Told, report: Report, data: dict[str, Any], uplinks: Collection[str]) -> None:
     found = [
-        Statement(report, str(data["epoch"]), (int(each["first"]), int(each["last"])), int(each["count"]))
+        Statement(
+            report,
+            str(data["epoch"]),
+            (_number(each["first"]), _number(each["last"])),
+            _number(each["count"]),
+        )
         for each in data["statements"]
         if each["destination"] in uplinks
     ]
@@ -120,7 +130,7 @@ def _started(said: Told, report: Report, data: dict[str, Any], _: Collection[str
 
 def _discarded(said: Told, report: Report, data: dict[str, Any], uplinks: Collection[str]) -> None:
     found = [
-        NotStored(report, each["channel"], each["type"], each["reason"], int(each["count"]))
+        NotStored(report, each["channel"], each["type"], each["reason"], _number(each["count"]))
         for each in data.get("not_stored") or ()
     ]
     given_up = [
@@ -136,12 +146,17 @@ def _discarded(said: Told, report: Report, data: dict[str, Any], uplinks: Collec
 def _discards(said: Told, report: Report, ended: dict[str, Any]) -> Iterator[Discard]:
     """Ranges that the device gave up; negative numbers are those of events saved from the epoch before."""
     before = next((each.lost_epoch for each in said.births if each.epoch == report.epoch), None)
-    for first, last in ended["ranges"]:
+    for first, last in (map(_number, each) for each in ended["ranges"]):
         shift = SALVAGE_SHIFT if first < 0 else 0
         epoch = before if shift else report.epoch
         if epoch is not None and last >= first:
             span = (first + shift, last + shift)
             yield Discard(report, epoch, span, str(ended["outcome"]), str(ended["reason"]))
+
+
+def _number(value: object) -> int:
+    """A number that Spark can hold. Raises ValueError."""
+    return whole_number(value, _MOST, -_MOST)
 
 
 _BY_TYPE: Final = {MANIFEST: _manifest, STARTED: _started, DISCARDED: _discarded}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from lambdas.archive_writer.service import ArchiveWriterService
+from lambdas.archive_writer.service import ArchiveWriterService, TrafficReport
 from lambdas.archive_writer.settings import read_settings
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
@@ -16,6 +16,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
+from lambdas.common.sqs import SqsSender
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,12 @@ def service() -> Wired:
     """The service as the environment describes it. Raises `SettingsError`."""
     settings = read_settings(os.environ)
     archive = Archive(client("s3"), settings.archive_bucket)
-    writer = ArchiveWriterService(archive=archive, clock=system_clock)
-    return Wired(writer, Redelivery(client("sqs"), settings.source_queue))
+    sqs = client("sqs")
+    traffic = None
+    if settings.traffic_queue and settings.quota:
+        traffic = TrafficReport(SqsSender(sqs), settings.traffic_queue, settings.quota)
+    writer = ArchiveWriterService(archive=archive, clock=system_clock, traffic=traffic)
+    return Wired(writer, Redelivery(sqs, settings.source_queue))
 
 
 @logger.inject_lambda_context

@@ -4,35 +4,75 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import EnvelopeError
+from eventplane.fleet import is_device_name
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.ledger import QUARANTINE, TAP, QuarantineRecord, tap_records, to_line
+from eventplane.traffic import Publish, Quota, loudest, traffic_text
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import QueueMessage
+from lambdas.common.sqs import SqsSender
 
-RESERVE_MS: Final = 3 * WORST_CALL_MS
-"""No frame is begun with less time left, milliseconds: two objects and the answer to the queue at worst."""
+RESERVE_MS: Final = 4 * WORST_CALL_MS
+"""No frame is begun with less time left, milliseconds: two objects, the loudest devices and the answer to the
+queue at worst."""
+
+TELLING_MS: Final = 2 * WORST_CALL_MS
+"""The loudest devices are not reported with less time left, milliseconds: it covers that, and the answer."""
 
 Readable = tuple[QueueMessage, IngestFrame]
 Unreadable = tuple[QueueMessage, EnvelopeError]
 
 
-class ArchiveWriterService:
-    """Writes one object for the frames of a batch, and one for what is no frame."""
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """What a loud device sent, as a message."""
 
-    def __init__(self, *, archive: Archive, clock: Clock) -> None:
+    body: str
+    hints: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""  # the presence monitor's queue is a standard one
+    deduplication: str = ""
+
+    @property
+    def bytes(self) -> int:
+        return len(self.body.encode())
+
+
+class TrafficReport:
+    """Tells the presence monitor, by its queue at `queue_url`, of devices that are loud by `quota`."""
+
+    def __init__(self, sender: SqsSender, queue_url: str, quota: Quota) -> None:
+        self._sender = sender
+        self._queue_url = queue_url
+        self._quota = quota
+
+    def send(self, publishes: Iterable[Publish]) -> None:
+        """Send the counts of the loudest. Those that SQS does not take are lost: the next batch has more."""
+        counts = [_Count(traffic_text(*each)) for each in loudest(publishes, self._quota)]
+        if counts:
+            self._sender.send(self._queue_url, counts)
+
+
+class ArchiveWriterService:
+    """Writes one object for the frames of a batch, and one for what is no frame.
+
+    `traffic` is told of the frames, where somebody wants to know which devices are loud.
+    """
+
+    def __init__(self, *, archive: Archive, clock: Clock, traffic: TrafficReport | None = None) -> None:
         self._archive = archive
         self._clock = clock
+        self._traffic = traffic
 
     def process(self, messages: Sequence[QueueMessage], *, remaining_ms: Callable[[], int]) -> frozenset[str]:
         """Archive `messages`; the ids of those that have to come again, be it for want of time.
@@ -44,7 +84,7 @@ class ArchiveWriterService:
         now_ms = self._clock()
         failed: set[str] = set()
         readable, unreadable = _sorted_out(messages, failed)
-        held: set[str] = set()
+        held: dict[str, int] = {}
         tap = self._put(TAP, held, now_ms, _tap_lines(readable, now_ms, remaining_ms, held))
         lines = (_quarantine_line(message, error, now_ms) for message, error in unreadable)
         quarantine = self._put(QUARANTINE, {message.id for message, _ in unreadable}, now_ms, lines)
@@ -52,10 +92,17 @@ class ArchiveWriterService:
         count(Metric.RETRIED, len(failed))
         count(Metric.ARCHIVED, len(tap))
         count(Metric.QUARANTINED, len(quarantine))
+        if self._traffic and remaining_ms() >= TELLING_MS:
+            # Of what is safe only: what comes again is counted then.
+            self._traffic.send(
+                Publish(frame.client_id, frame.accepted_at_ms, held[message.id], len(frame.payload))
+                for message, frame in readable
+                if message.id in tap and is_device_name(frame.client_id)
+            )
         logger.info("archived", frames=len(tap), quarantined=len(quarantine), failed=len(failed))
         return frozenset(failed)
 
-    def _put(self, folder: str, held: set[str], now_ms: int, lines: Iterable[str]) -> set[str]:
+    def _put(self, folder: str, held: Collection[str], now_ms: int, lines: Iterable[str]) -> set[str]:
         """Write one object of `lines`, which are those of the messages `held` when all are read; the ids of
         the messages that are safe by it."""
         try:
@@ -63,7 +110,7 @@ class ArchiveWriterService:
         except (ClientError, BotoCoreError):
             logger.exception("the archive could not be written; these messages come again", folder=folder)
             return set()
-        return held
+        return set(held)
 
 
 def _sorted_out(
@@ -88,11 +135,11 @@ def _name(ids: Iterable[str]) -> str:
 
 
 def _tap_lines(
-    readable: Iterable[Readable], now_ms: int, remaining_ms: Callable[[], int], held: set[str]
+    readable: Iterable[Readable], now_ms: int, remaining_ms: Callable[[], int], held: dict[str, int]
 ) -> Iterator[str]:
     """The lines of the frames for which there is time, one frame in memory at a time.
 
-    `held` takes the ids of their messages, without those that break it.
+    `held` takes the ids of their messages with the number of their items, without those that break it.
     """
     for message, frame in readable:
         if remaining_ms() < RESERVE_MS:
@@ -103,7 +150,7 @@ def _tap_lines(
         except Exception:  # noqa: BLE001 - a defect met by one message must not take the others with it
             logger.exception("tap records could not be made", message_id=message.id)
             continue
-        held.add(message.id)
+        held[message.id] = len(lines)
         yield from lines
 
 

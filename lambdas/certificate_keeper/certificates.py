@@ -12,6 +12,16 @@ class Certificates:
         self._client = client
         self._arn_prefix = arn_prefix
 
+    def suspend(self, certificate: str) -> None:
+        """Deactivate `certificate`, which can be activated again.
+
+        Repeating it changes nothing, and one that is gone is skipped. Raises botocore's errors.
+        """
+        try:
+            self._client.update_certificate(certificateId=certificate, newStatus="INACTIVE")
+        except self._client.exceptions.ResourceNotFoundException:
+            return
+
     def retire(self, thing: str, certificate: str) -> None:
         """Deactivate `certificate`, which ends its connections within minutes, and detach it from `thing`.
 

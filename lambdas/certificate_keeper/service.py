@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from eventplane.fleet import Device, State, retired, seen
+from eventplane.fleet import Device, State, locked_out, retired, seen
 from eventplane.fleet_registry import Store, change
 from lambdas.certificate_keeper.certificates import Certificates
 from lambdas.certificate_keeper.grace import Grace
@@ -69,12 +69,24 @@ class KeeperService:
             logger.warning("a decommissioned device was locked out", thing=thing, certificate=certificate)
             mark("DecommissionedDevice")
             return
+        if device.state is State.QUARANTINED:
+            self._lock_out(device, certificate)
+            return
         if certificate == device.pending:
             # At once: from here on the claim has no power over this device.
             device = self._confirm(device, certificate)
             logger.info("certificate in use", thing=thing, certificate=certificate)
         if device.replaced:
             self._grace.begin(thing, device.replaced)
+
+    def _lock_out(self, quarantined: Device, certificate: str) -> None:
+        """Deactivate what a quarantined device connected with: its registration was in flight."""
+        device = change(
+            self._store, quarantined.thing, lambda found: locked_out(found or quarantined, certificate)
+        )
+        if device.state is State.QUARANTINED:
+            self._certificates.suspend(certificate)
+            logger.warning("a quarantined device was locked out", thing=device.thing, certificate=certificate)
 
     def _confirm(self, device: Device, certificate: str) -> Device:
         now_ms = self._clock()

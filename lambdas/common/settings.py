@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from eventplane.errors import EventPlaneError
+from eventplane.whole_numbers import whole_number as bounded
+
+_MOST = 10**9
 
 
 class SettingsError(EventPlaneError):
@@ -30,10 +33,10 @@ def text(environment: Mapping[str, str], variable: str) -> str:
 
 def whole_number(environment: Mapping[str, str], variable: str, least: int = 1) -> int:
     """A number from `least`. Raises `SettingsError`."""
-    value = text(environment, variable)
-    if not (value.isascii() and value.isdigit() and int(value) >= least):
-        raise SettingsError(variable, f"is not a whole number from {least}")
-    return int(value)
+    try:
+        return bounded(text(environment, variable), _MOST, least)
+    except ValueError as error:
+        raise SettingsError(variable, f"is {error}") from None
 
 
 def text_mapping(environment: Mapping[str, str], variable: str) -> dict[str, str]:

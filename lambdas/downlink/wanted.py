@@ -17,6 +17,7 @@ from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.sending import desire
 from eventplane.downlink.table import sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.whole_numbers import MAX_TIME_MS, whole_number
 from lambdas.common.clock import Clock
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
@@ -134,7 +135,10 @@ def _wish(message: QueueMessage) -> _Wish:
         rest = document["downlink"] if "specversion" not in document else None
         if rest:
             return _Wish(
-                str(rest["event"]), int(rest["accepted_at_ms"]), str(rest["after"]), bool(rest["is_found"])
+                str(rest["event"]),
+                whole_number(rest["accepted_at_ms"], MAX_TIME_MS),
+                str(rest["after"]),
+                bool(rest["is_found"]),
             )
     except (ValueError, LookupError, TypeError, RecursionError):
         pass  # the parser says what is wrong with it

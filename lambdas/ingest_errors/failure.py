@@ -8,6 +8,7 @@ from typing import Any
 
 from eventplane.errors import EventPlaneError
 from eventplane.rule_failure import original_of
+from eventplane.sender import PLANE_CLIENT
 
 
 class NoFailureError(EventPlaneError):
@@ -43,10 +44,13 @@ def parse_failure(body: str) -> RuleFailure:
         payload = original_of(members)
         if payload is None:
             raise NoFailureError("it has no original payload")
+        client_id = _text(members, "clientId")
+        if client_id == PLANE_CLIENT:
+            raise NoFailureError("its client id is the plane's own, which no device connects with")
         return RuleFailure(
             rule=_text(members, "ruleName"),
             topic=_text(members, "topic"),
-            client_id=_text(members, "clientId"),
+            client_id=client_id,
             payload=payload,
             resources=tuple(str(each.get("failedResource", "")) for each in failures),
             reasons=tuple(str(each.get("errorMessage", "")) for each in failures),

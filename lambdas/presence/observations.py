@@ -15,6 +15,8 @@ from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.errors import EventPlaneError
 from eventplane.fleet import is_device_name
 from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.traffic import Traffic, read_traffic
+from eventplane.whole_numbers import MAX_TIME_MS, whole_number
 from lambdas.common.rule_messages import read_rule_message
 from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
 
@@ -22,6 +24,7 @@ MAX_INTERVAL_S: Final = 86_400.0
 """The longest heartbeat interval that is believed, seconds: the longest that a device can be set to."""
 
 _MAX_SECONDS: Final = 1e10
+_MAX_VERSION: Final = 2**63 - 1
 
 _CERTIFICATE = re.compile(r"[0-9a-f]{64}")
 
@@ -42,7 +45,7 @@ class Observation:
     """Something that was said of a device."""
 
     device: str
-    said: Sighting | Heartbeat
+    said: Sighting | Heartbeat | Traffic
 
     def apply(self, state: DeviceState) -> DeviceState:
         """The state that knows this as well; the same one when it is no news."""
@@ -51,6 +54,10 @@ class Observation:
         match self.said:
             case Sighting() as seen if state.sighting is None or seen.is_newer_than(state.sighting):
                 return replace(state, sighting=seen)
+            case Traffic() as counted if state.traffic is None or counted.window > state.traffic.window:
+                return replace(state, traffic=counted)
+            case Traffic() as counted if counted.window == state.traffic.window:  # type: ignore[union-attr]
+                return replace(state, traffic=state.traffic + counted)  # type: ignore[operator]
             case Heartbeat() as heard if state.heartbeat is None:
                 return replace(state, heartbeat=heard)
             case Heartbeat() as heard if heard.is_newer_than(state.heartbeat):  # type: ignore[arg-type]
@@ -64,13 +71,16 @@ Reader = Callable[[str, int], Observation | None]
 
 
 def read_presence(body: str, sent_at_ms: int) -> Observation | None:  # noqa: ARG001 - of the readers' shape
-    """A lifecycle message of IoT Core, or what the rule's error action made of one.
+    """A lifecycle message of IoT Core, what the rule's error action made of one, or the archive writer's
+    count of what a loud device sent.
 
     None for clients that are no devices: claims, renewals, and people at the console; and for connections
     that were refused, which say nothing of a line. Raises `UnreadableObservationError`.
     """
     try:
         members = read_rule_message(body)
+        if counted := read_traffic(members):
+            return Observation(*counted)
         if members["eventType"] == _REFUSED:
             return None
         device, principal = str(members["clientId"]), str(members["principalIdentifier"])
@@ -78,8 +88,8 @@ def read_presence(body: str, sent_at_ms: int) -> Observation | None:  # noqa: AR
             return None
         sighting = Sighting(
             line=Line(members["eventType"]),
-            at_ms=int(members["timestamp"]),
-            version=int(members["versionNumber"]),
+            at_ms=whole_number(members["timestamp"], MAX_TIME_MS),
+            version=whole_number(members["versionNumber"], _MAX_VERSION),
             session=str(members["sessionIdentifier"]),
             cause=str(members.get("disconnectReason", "")),
         )

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from eventplane.traffic import QuotaError, read_quota
 from lambdas.common.settings import SettingsError, text, text_mapping
 from lambdas.presence.watch import Limits
 
 LIMITS: Final = "EVENTPLANE_PRESENCE_LIMITS"
+
+QUOTA: Final = "EVENTPLANE_DEVICE_QUOTA"
 
 SWEEP: Final = "schedule"
 """The source of the sweeper."""
@@ -42,6 +45,9 @@ def read_settings(environment: Mapping[str, str]) -> PresenceSettings:
 def _limits(environment: Mapping[str, str]) -> Limits:
     values = text_mapping(environment, LIMITS)
     try:
-        return Limits(**{each.name: float(values[each.name]) for each in fields(Limits)})
+        seconds = {each.name: float(values[each.name]) for each in fields(Limits) if each.name != "quota"}
+        return Limits(**seconds, quota=read_quota(text(environment, QUOTA)))
+    except QuotaError as error:
+        raise SettingsError(QUOTA, str(error)) from error
     except (LookupError, ValueError) as error:
         raise SettingsError(LIMITS, f"does not give every limit in seconds ({error!r})") from error

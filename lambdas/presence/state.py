@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Final
 
+from eventplane.traffic import Traffic
+
 RESET_MS: Final = 30 * 60 * 1_000
 """Statements further apart than this are in the order of their time, milliseconds. IoT Core starts a client's
 version numbers anew when it was away for about an hour, and its times are right to two minutes (AWS IoT
@@ -79,6 +81,15 @@ class Quiet:
     since_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """A device was reported as flooding since `since_ms` (Unix milliseconds); `window` is the last window in
+    which it sent more than its quota."""
+
+    since_ms: int
+    window: int
+
+
 class Level(IntEnum):
     """How bad it is; carers are told again when it gets worse, not when it gets a little better."""
 
@@ -100,6 +111,7 @@ class Incident:
 class DeviceState:
     """One device. `reported` is what the plane was told last, since `reported_ms` by IoT Core's clock.
 
+    `traffic` is what was counted of it last, if it was loud; `flood` is there while it floods.
     `unsent` are events in JSON format that are decided and not yet known to be sent. `revision` counts the
     writes of the stored item (0: there is none), `due_ms` is when it asks to be looked at again. A device
     that `is_gone` was decommissioned: nothing that is heard of it counts.
@@ -114,6 +126,8 @@ class DeviceState:
     reported_ms: int = 0
     quiet: Quiet | None = None
     incident: Incident | None = None
+    traffic: Traffic | None = None
+    flood: Flood | None = None
     unsent: tuple[str, ...] = ()
     is_gone: bool = False
 

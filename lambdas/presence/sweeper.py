@@ -7,7 +7,7 @@ sweep finds it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from eventplane.envelope import parse_event
@@ -15,6 +15,7 @@ from eventplane.sqs_binding import to_message
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
+from lambdas.common.metrics import mark
 from lambdas.common.sqs import Answer, Fate, SqsSender, batches
 from lambdas.presence.state import DeviceState
 from lambdas.presence.table import PresenceTable
@@ -83,6 +84,7 @@ class Sweeper:
                 # Who was faster has written what it knew, and left the device due.
                 if stored := self._table.write(state, self._watch.due_ms(state)):
                     decided.append(stored)
+                    _note_flood(known, stored)
             except Exception:  # noqa: BLE001 - one device must not keep all behind it from being looked at
                 logger.exception("not judged", device=known.device)
         return decided
@@ -118,3 +120,17 @@ class Sweeper:
                 return
             current = self._table.read([state.device]).get(state.device)
         logger.warning("sent events could not be forgotten; they will be sent again", device=state.device)
+
+
+def _note_flood(known: DeviceState, stored: DeviceState) -> None:
+    """Log a device in each window in which it floods: the metric has an alarm, and the log its name."""
+    if stored.flood is None or stored.flood == known.flood or stored.traffic is None:
+        return
+    logger.warning(
+        "a device floods",
+        device=stored.device,
+        since_ms=stored.flood.since_ms,
+        traffic=asdict(stored.traffic),
+        remedy=f"python -m eventplane fleet quarantine {stored.device}",
+    )
+    mark("DeviceFlooding")

@@ -8,9 +8,20 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from eventplane.presence import bucket_of
+from eventplane.traffic import Traffic
 from lambdas.common.conditional_write import is_done
 from lambdas.common.log import logger
-from lambdas.presence.state import DeviceState, Heartbeat, Incident, Level, Line, Quiet, QuietReason, Sighting
+from lambdas.presence.state import (
+    DeviceState,
+    Flood,
+    Heartbeat,
+    Incident,
+    Level,
+    Line,
+    Quiet,
+    QuietReason,
+    Sighting,
+)
 
 PAGE: Final = 100
 """Devices read at a time: as many as one BatchGetItem takes (DynamoDB API Reference)."""
@@ -112,6 +123,7 @@ def _state(item: Mapping[str, Any]) -> DeviceState:
     known = json.loads(item["known"]["S"])
     sighting, heartbeat = known.get("sighting"), known.get("heartbeat")
     quiet, incident = known.get("quiet"), known.get("incident")
+    traffic, flood = known.get("traffic"), known.get("flood")
     return DeviceState(
         device=item["device"]["S"],
         revision=int(item["revision"]["N"]),
@@ -122,6 +134,8 @@ def _state(item: Mapping[str, Any]) -> DeviceState:
         reported_ms=known.get("reported_ms", 0),
         quiet=Quiet(QuietReason(quiet["reason"]), quiet["since_ms"]) if quiet else None,
         incident=Incident(**incident | {"level": Level(incident["level"])}) if incident else None,
+        traffic=Traffic(**traffic) if traffic else None,
+        flood=Flood(**flood) if flood else None,
         unsent=tuple(known.get("unsent", ())),
         is_gone=bool(known.get("is_gone")),
     )

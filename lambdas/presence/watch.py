@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eventplane import presence
+from eventplane.traffic import KINDS, Quota
 from lambdas.presence.notices import Notices
 from lambdas.presence.reports import Report
-from lambdas.presence.state import DeviceState, Heartbeat, Incident, Level, Line, Quiet, QuietReason
+from lambdas.presence.state import DeviceState, Flood, Heartbeat, Incident, Level, Line, Quiet, QuietReason
 
 AT_ONCE = 0
 """Due before everything else, in Unix milliseconds."""
@@ -35,13 +36,14 @@ LOST = "lost"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What is reported, in seconds; `stacks/scheduled_settings.py` explains each."""
+    """What is reported, in seconds, and what devices may send; `stacks/scheduled_settings.py` explains it."""
 
     disconnected_after_s: float
     connected_after_s: float
     quiet_after_heartbeats: float
     oldest_urgent_s: float
     oldest_normal_s: float
+    quota: Quota
 
     def settles_ms(self, line: Line) -> int:
         """How long a connection, or its absence, stands before it is reported, milliseconds."""
@@ -60,7 +62,7 @@ class Watch:
         """When the state has to be judged next, Unix milliseconds; None: not before something is observed."""
         if state.unsent:
             return AT_ONCE
-        due = [self._settled_ms(state), self._silent_ms(state)]
+        due = [self._settled_ms(state), self._silent_ms(state), self._flood_ms(state)]
         if state.heartbeat and self._is_quiet_news(state, state.heartbeat.at_ms):
             due.append(state.heartbeat.at_ms)
         return min((each for each in due if each is not None), default=None)
@@ -73,7 +75,7 @@ class Watch:
         if state.unsent:
             return state
         reports: list[Report] = []
-        for step in (self._line, self._quiet, self._incident):
+        for step in (self._line, self._quiet, self._flood, self._incident):
             state, report = step(state, now_ms)
             if report:
                 reports.append(report)
@@ -112,6 +114,24 @@ class Watch:
         quiet = Quiet(reason, beat.at_ms)
         return replace(state, quiet=quiet), Report(presence.QUIET, quiet.since_ms, data)
 
+    def _flood(self, state: DeviceState, now_ms: int) -> tuple[DeviceState, Report | None]:
+        """Report when a flood begins; it goes on for as long as each window has more than the quota."""
+        due_ms, traffic, window_ms = self._flood_ms(state), state.traffic, self._limits.quota.window_ms
+        if due_ms is None or now_ms < due_ms:
+            return state, None
+        if traffic is None or not self._is_flood_news(state):
+            return replace(state, traffic=None, flood=None), None
+        since_ms = traffic.window * window_ms
+        if state.flood:
+            return replace(state, flood=replace(state.flood, window=traffic.window)), None
+        data = {
+            "window_s": self._limits.quota.window_s,
+            **{each: getattr(traffic, each) for each in KINDS},
+            "exceeded": self._limits.quota.exceeded(traffic),
+        }
+        flood = Flood(since_ms, traffic.window)
+        return replace(state, flood=flood), Report(presence.FLOODING, since_ms, data)
+
     def _incident(self, state: DeviceState, now_ms: int) -> tuple[DeviceState, Report | None]:
         """One notice when something goes wrong, one each time it gets worse, one when all is well."""
         open_, level = state.incident, state.level
@@ -144,6 +164,20 @@ class Watch:
         if beat is None or beat.interval_s == 0 or state.quiet or not _is_connected(state):
             return None
         return self._silence_ends_ms(state, beat)
+
+    def _flood_ms(self, state: DeviceState) -> int | None:
+        """When a flood begins, goes on, or is over: it is when a whole window had less than the quota."""
+        window_ms = self._limits.quota.window_ms
+        if self._is_flood_news(state) and state.traffic:
+            return state.traffic.window * window_ms
+        return (state.flood.window + 2) * window_ms if state.flood else None
+
+    def _is_flood_news(self, state: DeviceState) -> bool:
+        """Whether a window that was not known yet has more than the quota."""
+        traffic, flood = state.traffic, state.flood
+        if traffic is None or (flood is not None and traffic.window <= flood.window):
+            return False
+        return bool(self._limits.quota.exceeded(traffic))
 
     def _is_quiet_news(self, state: DeviceState, now_ms: int) -> bool:
         """Whether a connected device became quiet, or a quiet one is well again."""

@@ -132,7 +132,10 @@ def _routes_of(order: WindowOrder, contract: Contract) -> set[str]:
 
 
 def _as_routed(message: QueueMessage, event: Tapped) -> QueueMessage:
-    """The message in which the ingest rule would have handed the event to the router."""
+    """The message in which the ingest rule would have handed the event to the router.
+
+    So the event gets the sender that the router stamps: the device whose connection brought it.
+    """
     frame = IngestFrame(event.text.encode("utf-8"), event.topic, event.client_id, "", event.accepted_at_ms)
     return replace(message, body=frame_text(frame))
 

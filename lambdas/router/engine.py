@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cache
 
 from eventplane.contract import Contract
 from eventplane.contract.publication import unserved
+from eventplane.contract.subscription import without_costly
 from eventplane.errors import EventPlaneError
 from lambdas.router.planner import Planner
 
@@ -38,10 +40,15 @@ class UnknownSourceError(EventPlaneError):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """`contract`, and the `planner` that applies it to what comes over one channel."""
+    """`contract`, and the `planner` that applies it to what comes over one channel.
+
+    `lighter` gives the engine for a message whose filters exceed their time: without the costly filters that
+    participants added. It has no limit of time.
+    """
 
     contract: Contract
     planner: Planner
+    lighter: Callable[[], Engine]
 
 
 def build_engine(contract: Contract, source: str, inboxes: Collection[str]) -> Engine:
@@ -54,4 +61,10 @@ def build_engine(contract: Contract, source: str, inboxes: Collection[str]) -> E
     participant, _, _ = source.partition(".")
     if participant not in contract.participants:
         raise UnknownSourceError(contract.version, source)
-    return Engine(contract, Planner(contract, source))
+
+    @cache
+    def lighter() -> Engine:
+        reduced = without_costly(contract)
+        return Engine(reduced, Planner(reduced, source), lighter)
+
+    return Engine(contract, Planner(contract, source, has_time_limit=True), lighter)

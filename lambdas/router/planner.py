@@ -13,7 +13,7 @@ from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.expiry import why_expired
 from eventplane.hops import HOP_LIMIT, hops_of, sent_on
 from eventplane.ingest import Accepted, parse_frame
-from eventplane.interest import NO_INTEREST, is_wanted
+from eventplane.interest import NO_INTEREST
 from eventplane.ledger import Basis, LedgerRecord
 from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
 from eventplane.router import Router
@@ -21,6 +21,7 @@ from eventplane.sender import PLANE, Sender, sender_in_frame
 from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights, stamp_sender, without_stamp
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.queue import QueueMessage
+from lambdas.router.filter_time import FilterTime
 from lambdas.router.payload import Check, PayloadCheck
 
 DEAD_LETTER_SOURCE: Final = "/eventplane/cloud/router"
@@ -66,12 +67,13 @@ class _Entry:
 class Planner:
     """Applies the cloud's routes of `contract` to what comes over the channel called `source`.
 
-    A device's outbox arrives as frames of the ingest rule, a service's as one event a message.
+    A device's outbox arrives as frames of the ingest rule, a service's as one event a message. With a
+    `has_time_limit`, `plan` raises `SlowFiltersError` for a message whose filters exceed their time.
     """
 
-    def __init__(self, contract: Contract, source: str) -> None:
+    def __init__(self, contract: Contract, source: str, *, has_time_limit: bool = False) -> None:
         self._contract = contract
-        self._router = Router(contract, Place.CLOUD)
+        self._filters = FilterTime(Router(contract, Place.CLOUD), contract, has_time_limit=has_time_limit)
         self._rights = SendingRights(contract)
         self._payloads = PayloadCheck(contract)
         self._channel: Channel = contract.channel(source)
@@ -81,6 +83,7 @@ class Planner:
 
     def plan(self, message: QueueMessage, now_ms: int) -> Iterator[Step]:
         """The steps of one message, at least one for each item in it; `now_ms` in Unix milliseconds."""
+        self._filters.begin()
         entry, items = self._open(message)
         check = self._payloads.of_message()
         for item in items:
@@ -185,16 +188,17 @@ class Planner:
         self, entry: _Entry, event: Envelope, outgoing: Envelope, now_ms: int, *, since_ms: int
     ) -> Iterator[Step]:
         """`event` decides where it goes, `outgoing` is what goes there; its age counts from `since_ms`."""
-        routes, priority = self._router.route(event), self._priority(event)
+        priority = self._priority(event)
+        routes = self._filters.routes(event, priority)
         record = partial(self._record, entry, event, priority, now_ms)
         if not routes:
             yield Step(record(None, Outcome.UNROUTED, "no_route"), event)
-        for route in routes:
+        for route, is_wanted in routes:
             channels = self._channel, self._contract.channel(route.destination)
             if route.destination == self._down and event.sender.device:
                 refusal = Refusal(SENDER_NOT_ALLOWED, f"{event.sender}: only cloud services send to devices")
                 yield from self.dead(Step(record(route, Outcome.DELIVERED, None), event), refusal, now_ms)
-            elif not is_wanted(route.interest, event, priority):
+            elif not is_wanted:
                 yield Step(record(route, Outcome.NO_INTEREST, NO_INTEREST), event)
             elif why := why_expired(event, now_ms, since_ms, *channels):
                 yield Step(record(route, Outcome.EXPIRED, why), event)

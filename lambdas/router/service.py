@@ -21,8 +21,10 @@ from lambdas.common.queue_clock import QueueClock
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.drawing import Drawing
 from lambdas.router.engine import Engine
+from lambdas.router.filter_time import MESSAGE_SECONDS as FILTER_SECONDS
+from lambdas.router.filter_time import SlowFiltersError
 from lambdas.router.in_force import Unseen
-from lambdas.router.payload import MESSAGE_SECONDS
+from lambdas.router.payload import MESSAGE_SECONDS as PAYLOAD_SECONDS
 from lambdas.router.planner import Step
 from lambdas.router.report import report
 from lambdas.router.waves import waves
@@ -30,8 +32,8 @@ from lambdas.router.waves import waves
 RESERVE_MS: Final = 2 * WORST_CALL_MS
 """No batch is sent with less time left, milliseconds: it covers that batch and the ledger at their worst."""
 
-PLANNING_MS: Final = RESERVE_MS + int(1_000 * MESSAGE_SECONDS)
-"""No message is planned with less time left, milliseconds: it covers the slowest payloads of one."""
+PLANNING_MS: Final = RESERVE_MS + int(1_000 * (PAYLOAD_SECONDS + FILTER_SECONDS))
+"""No message is planned with less time left, milliseconds: it covers its slowest payloads and filters."""
 
 UNSEEN_RECEIVES: Final = 3
 """Receives of a message at which its urgent events are sent without the contract in force. Ours: Lambda may
@@ -146,11 +148,29 @@ class RouterService:
                 continue
             try:
                 # Whole or not at all: `+=` would keep, and send each time, what came before the defect.
-                steps += list(engine.planner.plan(message, now_ms))
+                steps += self._steps(engine, message, now_ms)
             except Exception:  # noqa: BLE001 - a defect met by one message must not take the others with it
                 logger.exception("planning failed", message_id=message.id)
                 failed.add(message.id)
         return steps
+
+    def _steps(self, engine: Engine, message: QueueMessage, now_ms: int) -> list[Step]:
+        try:
+            return list(engine.planner.plan(message, now_ms))
+        except SlowFiltersError as error:
+            lighter = engine.lighter()
+            kept = {each.name for each in lighter.contract.routes}
+            logger.warning(
+                "costly subscriptions are left out for a message",
+                message_id=message.id,
+                contract=lighter.contract.version,
+                routes=[each.name for each in engine.contract.routes if each.name not in kept],
+                error=str(error),
+            )
+            count(Metric.SUBSCRIPTION_REFUSED)
+            # The ledger names this contract, so that the audit expects the same deliveries.
+            self._archive.file_contract(lighter.contract)
+            return list(lighter.planner.plan(message, now_ms))
 
     def _file(self, contract: Contract) -> bool:
         """Archive the contract before anything is decided by it; whether that is done."""

@@ -11,7 +11,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Channel, Contract, Webhook, WebhookMode
 from eventplane.contract.subscription import Subscription
 from eventplane.subscription_table import SubscriptionTable
-from eventplane.webhook_url import url_problem
 from lambdas.common.archive import Archive
 from lambdas.common.clock import Clock
 from lambdas.common.letters import Letters
@@ -124,7 +123,7 @@ class Sinks:
 
     def _made(self, subscription: Subscription) -> tuple[str, WebhookService, Endpoint]:
         url, route = str(subscription.endpoint), subscription.route
-        if problem := url_problem(url, is_emulated=self._reach is SinkReach.ANYWHERE):
+        if problem := self._reach.url_problem(url):
             # The API lets none in; a participant who writes the table himself may.
             logger.error("a sink is never asked", route=route, problem=problem)
             url = "https://sink.invalid/"
@@ -136,7 +135,7 @@ class Sinks:
             give_up_after_s=GIVE_UP_AFTER_S,
             requests_per_minute=rate if isinstance(rate, int) and rate > 0 else None,
         )
-        endpoint = Endpoint(url, timeout_s=TIMEOUT_S, clock=self._clock, tls=self._tls)
+        endpoint = Endpoint(url, timeout_s=TIMEOUT_S, clock=self._clock, reach=self._reach, tls=self._tls)
         delivery = Delivery(
             webhook=webhook,
             origin=self._origin,

@@ -13,9 +13,9 @@ from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.subscription import HTTP, SQS, Subscription
 from eventplane.own_services import SUBSCRIBERS
 from eventplane.uri import is_uri_reference
-from eventplane.webhook_url import url_problem
-from lambdas.common.sink_reach import SinkReach
+from lambdas.common.sink_reach import Scope, SinkReach
 from lambdas.subscriptions_api.errors import InvalidError
+from lambdas.webhook.handshake import MAX_RATE
 
 PROTOCOLS: Final = (SQS, HTTP)
 """How events can be delivered, written exactly so."""
@@ -24,11 +24,12 @@ EVERYTHING: Final = {"sql": "TRUE"}
 """What a subscription without source, types and filters takes."""
 
 _PROPERTIES: Final = ("source", "types", "config", "filters", "sink", "protocol", "protocolsettings")
+
+GRANTED: Final = "effectivefilter"
+"""What answers say besides: the filter that routers go by, within what the participant may subscribe to."""
+
 RATE: Final = "requests_per_minute"
 """The only setting of a protocol, HTTP: at most so many requests a minute go to the sink."""
-
-MAX_RATE: Final = 60_000
-"""Beyond that a limit says nothing."""
 
 MAX_SINK: Final = 2_000
 """Longest URL of a sink, characters. Ours."""
@@ -71,7 +72,7 @@ class Proposal:
 
 def protocols(reach: SinkReach) -> Sequence[str]:
     """Those of `PROTOCOLS` that there are where endpoints may be as far as `reach` says."""
-    return PROTOCOLS if reach is not SinkReach.NOWHERE else (SQS,)
+    return PROTOCOLS if reach.scope is not Scope.NOWHERE else (SQS,)
 
 
 def read_proposal(proposed: object, inbox: str, reach: SinkReach) -> Proposal:
@@ -83,7 +84,7 @@ def read_proposal(proposed: object, inbox: str, reach: SinkReach) -> Proposal:
     problems = [
         Problem(name, "it is no property of a subscription", f"use {', '.join(_PROPERTIES)}")
         for name in proposed
-        if name not in (*_PROPERTIES, "id")
+        if name not in (*_PROPERTIES, "id", GRANTED)
     ]
     if proposed.get("config", {}) != {}:
         problems.append(Problem("config", "it is not empty, or no object", "leave it out: there is none"))
@@ -102,10 +103,13 @@ def read_proposal(proposed: object, inbox: str, reach: SinkReach) -> Proposal:
     return Proposal({**document, "filters": proposed.get("filters", [])}, filter)
 
 
-def written(subscription: Subscription, inbox: str) -> dict[str, Any]:
-    """The subscription as callers read it; one that a participant wrote himself leads to `inbox`."""
+def written(subscription: Subscription, inbox: str, granted: dict[str, Any] | None) -> dict[str, Any]:
+    """The subscription as callers read it, and what of it is `granted` (None: nothing).
+
+    One that a participant wrote himself leads to `inbox`.
+    """
     own = {"filters": [json.loads(subscription.filter)], "sink": inbox, "protocol": SQS}
-    return {"id": subscription.name, **(subscription.properties or own)}
+    return {"id": subscription.name, **(subscription.properties or own), GRANTED: granted}
 
 
 def _source(proposed: dict[str, Any], problems: list[Problem]) -> list[dict[str, Any]]:
@@ -139,7 +143,7 @@ def _filters(proposed: dict[str, Any], problems: list[Problem]) -> list[dict[str
 
 def _sink(proposed: dict[str, Any], inbox: str, reach: SinkReach, problems: list[Problem]) -> None:
     protocol, sink = proposed.get("protocol"), proposed.get("sink")
-    if protocol == HTTP and reach is SinkReach.NOWHERE:
+    if protocol == HTTP and reach.scope is Scope.NOWHERE:
         message = f"the contract has no participant {SUBSCRIBERS!r}, so nobody posts to endpoints"
         problems.append(Problem("protocol", message, f"have it added and deployed, or use {SQS}"))
     elif protocol not in protocols(reach):
@@ -152,7 +156,7 @@ def _sink(proposed: dict[str, Any], inbox: str, reach: SinkReach, problems: list
         if not isinstance(sink, str) or len(sink) > MAX_SINK:
             message = f"it is no text of at most {MAX_SINK} characters"
         else:
-            message = url_problem(sink, is_emulated=reach is SinkReach.ANYWHERE) or ""
+            message = reach.url_problem(sink) or ""
         if message:
             problems.append(Problem("sink", message, "write the https:// URL of the endpoint"))
 

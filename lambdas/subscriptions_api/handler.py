@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
@@ -13,6 +15,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError as NoRouteError
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.contract import Contract
 from eventplane.contract.subscription import MAX_FILTER_BYTES, MAX_OWN
 from eventplane.filters import DIALECTS
 from eventplane.strict_json import StrictJsonError, decode_text, loads
@@ -23,6 +26,9 @@ from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.subscriber_keys import subscription_key
 from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.router.contract_settings import read_contract_settings
+from lambdas.router.in_force import Unseen
+from lambdas.router.wiring import contract_in_force
 from lambdas.subscriptions_api import errors
 from lambdas.subscriptions_api.consent import Consents
 from lambdas.subscriptions_api.service import Conditions, Found, SubscriptionService
@@ -43,6 +49,7 @@ METHODS: Final = {
 
 _ALL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _JSON: Final = "application/json"
+_RETRY: Final = {"Retry-After": "5"}
 
 app = APIGatewayHttpResolver()
 
@@ -54,10 +61,32 @@ def service() -> SubscriptionService:
     return SubscriptionService(
         table=SubscriptionTable(client("dynamodb"), settings.table),
         inboxes=settings.inboxes,
-        consent=Consents(settings.origin, system_clock).ask,
+        contract=_contract(),
+        consent=Consents(settings.origin, system_clock, settings.sinks).ask,
         reach=settings.sinks,
         clock=system_clock,
     )
+
+
+def _contract() -> Callable[[], Contract]:
+    """What tells the contract in force, or raises `errors.UnavailableError` while that has not been seen.
+
+    Raises what `load_contract` raises of the one with the code.
+    """
+    in_force = contract_in_force(read_contract_settings(os.environ), client("dynamodb"), _InForce)
+
+    def contract() -> Contract:
+        found = in_force.engine()
+        if isinstance(found, Unseen):
+            raise errors.UnavailableError("the contract in force is not known yet; try again")
+        return found.contract
+
+    return contract
+
+
+@dataclass(frozen=True, slots=True)
+class _InForce:
+    contract: Contract
 
 
 @cache
@@ -156,14 +185,14 @@ def no_key_method(participant: str, id: str) -> Response[str]:  # noqa: ARG001
 def refused(error: errors.ApiError) -> Response[str]:
     """A request that was not done."""
     logger.info("refused", problem=error.word, detail=error.detail)
-    return _problem(error)
+    return _problem(error, _RETRY if isinstance(error, errors.UnavailableError) else None)
 
 
 @app.exception_handler([ClientError, BotoCoreError])  # type: ignore[untyped-decorator]
 def unavailable(error: ClientError | BotoCoreError) -> Response[str]:
     """The table does not answer; a writer may find that it was written all the same."""
     logger.error("the table of subscriptions does not answer", error=str(error))
-    return _problem(errors.UnavailableError("the table does not answer; try again"), {"Retry-After": "5"})
+    return _problem(errors.UnavailableError("the table does not answer; try again"), _RETRY)
 
 
 @app.not_found

@@ -7,9 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventplane.contract import ContractError
+from eventplane.contract import Contract, ContractError
 from eventplane.contract.canonical import canonical_bytes
-from eventplane.contract.subscription import MAX_OWN, Subscription, name_problem, new_subscription
+from eventplane.contract.subscription import (
+    MAX_OWN,
+    Subscription,
+    granted_filter,
+    name_problem,
+    new_subscription,
+)
+from eventplane.limits import MAX_PARTICIPANT_STEPS
 from eventplane.subscription_table import SubscriptionTable
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.clock import Clock
@@ -68,6 +75,7 @@ class SubscriptionService:
     """Those in `table`; `inboxes` has the ARN of the inbox of each participant that may subscribe.
 
     Endpoints may be as far as `reach` says. Before events go to a new one, its `consent` is asked for.
+    What a participant may subscribe to, the `contract` in force says.
     """
 
     def __init__(
@@ -75,6 +83,7 @@ class SubscriptionService:
         *,
         table: SubscriptionTable,
         inboxes: Mapping[str, str],
+        contract: Callable[[], Contract],
         consent: AsksConsent,
         reach: SinkReach,
         clock: Clock,
@@ -82,6 +91,7 @@ class SubscriptionService:
     ) -> None:
         self._table = table
         self._inboxes = inboxes
+        self._contract = contract
         self._consent = consent
         self._reach = reach
         self._clock = clock
@@ -99,8 +109,7 @@ class SubscriptionService:
         """
         proposal = self._proposal(participant, proposed)
         # Before anybody is asked for consent: what cannot be compiled, and whether there is room.
-        self._new(participant, self._new_id(), proposal)
-        self._check_quota(participant)
+        self._check_quota(self._new(participant, self._new_id(), proposal))
         proposal = self._consented(proposal)
         for _ in range(ATTEMPTS):
             subscription = self._new(participant, self._new_id(), proposal)
@@ -129,13 +138,12 @@ class SubscriptionService:
         if isinstance(proposed, dict) and proposed.get("id", id) != id:
             raise InvalidError(f"`id` in the body is not {id!r} of the path; leave it out")
         # Before anybody is asked for consent: what is no name, and what cannot be compiled.
-        self._new(participant, id, proposal)
+        wanted = self._new(participant, id, proposal)
         is_consented = False
         for _ in range(ATTEMPTS):
             before = self._table.get(participant, id)
             conditions.check(self._found(before).tag if before else None)
-            if before is None:
-                self._check_quota(participant)
+            self._check_quota(wanted)
             if not is_consented and not (before and proposal.has_consent_of(before)):
                 proposal, is_consented = self._consented(proposal), True
             if before is None:
@@ -199,14 +207,24 @@ class SubscriptionService:
     ) -> Subscription:
         now = timestamp_of_ms(self._clock())
         try:
-            return new_subscription(participant, id, proposal.filter, created_at or now, proposal.text)
+            new = new_subscription(participant, id, proposal.filter, created_at or now, proposal.text)
+            granted_filter(self._contract(), new)
         except ContractError as error:
             raise InvalidError("the subscription is not valid; see `problems`", error.problems) from error
+        return new
 
-    def _check_quota(self, participant: str) -> None:
-        """Raises `QuotaError` where `participant` may have no more."""
-        if len(self._table.of(participant)) >= MAX_OWN:
-            raise _full(participant)
+    def _check_quota(self, wanted: Subscription) -> None:
+        """Raises `QuotaError` where the participant may not have this one beside its others."""
+        others = [each for each in self._table.of(wanted.participant) if each.name != wanted.name]
+        if len(others) >= MAX_OWN:
+            raise _full(wanted.participant)
+        # Two at once may pass; routers then leave out the younger one.
+        work = sum(each.steps for each in (*others, wanted))
+        if work > MAX_PARTICIPANT_STEPS:
+            raise QuotaError(
+                f"with it the filters of {wanted.participant} can take {work:,} steps for one event, more "
+                f"than {MAX_PARTICIPANT_STEPS:,}; simplify it ({wanted.steps:,}) or delete another"
+            )
 
     def _add(self, subscription: Subscription) -> bool:
         """Write it unless its id is taken; whether that was done. Raises `QuotaError`."""
@@ -220,7 +238,12 @@ class SubscriptionService:
         return True
 
     def _found(self, subscription: Subscription) -> Found:
-        return Found(written(subscription, self._inboxes[subscription.participant]))
+        try:
+            granted = granted_filter(self._contract(), subscription)
+        except ContractError:
+            # Written by the participant itself, or the contract has changed: routers take none of its events.
+            granted = None
+        return Found(written(subscription, self._inboxes[subscription.participant], granted))
 
 
 def _full(participant: str) -> QuotaError:

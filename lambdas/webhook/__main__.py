@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from lambdas.common.clock import system_clock
+from lambdas.common.sink_reach import ANYWHERE
 from lambdas.webhook.endpoint import Endpoint, UnreachableError
 from lambdas.webhook.handshake import ask_consent
 
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--origin", required=True, help="who sends: eventplane-ENV-SERVICE")
     parser.add_argument("--rate", type=int, help="requests_per_minute of the contract")
     given = parser.parse_args(arguments)
-    with closing(Endpoint(given.url, timeout_s=_TIMEOUT_S, clock=system_clock)) as endpoint:
+    with closing(Endpoint(given.url, timeout_s=_TIMEOUT_S, clock=system_clock, reach=ANYWHERE)) as endpoint:
         try:
             consent = ask_consent(endpoint, given.origin, given.rate)
         except UnreachableError as error:

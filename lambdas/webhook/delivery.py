@@ -11,12 +11,12 @@ from eventplane.envelope import Envelope
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
-from lambdas.webhook.endpoint import Endpoint, UnreachableError
+from lambdas.webhook.endpoint import Endpoint, ForbiddenTargetError, UnreachableError
 from lambdas.webhook.keys import Keys, SigningKeyError
 from lambdas.webhook.pace import Pace
 from lambdas.webhook.request import to_request
 from lambdas.webhook.signature import signature_headers
-from lambdas.webhook.verdict import FAILED, Failure, judge, unreachable
+from lambdas.webhook.verdict import FAILED, Failure, forbidden, judge, unreachable
 
 RESERVE_MS: Final = 3 * WORST_CALL_MS
 """What is kept for the time after an attempt, milliseconds: a dead letter, a visibility, the records."""
@@ -80,4 +80,6 @@ class Delivery:
             answer = self._endpoint.send("POST", {**request.headers, **self._headers, **signed}, request.body)
         except UnreachableError as error:
             return unreachable(error.detail)
+        except ForbiddenTargetError as error:
+            return forbidden(error.detail)
         return judge(answer, self._clock()) or answer.status

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from eventplane.errors import EventPlaneError
 from lambdas.common.clock import Clock
+from lambdas.common.sink_reach import SinkReach
 from lambdas.webhook.deadline import Deadline
 
 MAX_BODY_BYTES: Final = 65_536
@@ -28,6 +29,14 @@ MAX_IDLE_MS: Final = 10_000
 frozen function does not notice."""
 
 _EXCERPT: Final = 200
+
+
+class ForbiddenTargetError(EventPlaneError):
+    """The endpoint's host leads where nothing may be sent to; nothing was. `detail` says where."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"{detail}; have the endpoint's host name lead to public addresses only")
+        self.detail = detail
 
 
 class UnreachableError(EventPlaneError):
@@ -51,11 +60,18 @@ class Answer:
 class Endpoint:
     """The endpoint at `url`; each exchange takes `timeout_s` seconds at most, but for looking up its name.
 
+    Every address that a connection is made to has to be within `reach`, whatever the name led to before.
     `tls` decides which certificates are believed; by default those that this machine believes.
     """
 
     def __init__(
-        self, url: str, *, timeout_s: float, clock: Clock, tls: ssl.SSLContext | None = None
+        self,
+        url: str,
+        *,
+        timeout_s: float,
+        clock: Clock,
+        reach: SinkReach,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or ""
@@ -64,6 +80,7 @@ class Endpoint:
         self._target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
         self._timeout_s = timeout_s
         self._clock = clock
+        self._reach = reach
         self._tls = tls or ssl.create_default_context()
         self._connection: http.client.HTTPConnection | None = None
         self._used_at_ms = 0
@@ -71,7 +88,7 @@ class Endpoint:
     def send(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> Answer:
         """The answer to one request, whatever its status; redirects are not followed.
 
-        Raises `UnreachableError`.
+        Raises `UnreachableError`, `ForbiddenTargetError`.
         """
         self.close_if_idle()
         was_open = self._connection is not None
@@ -142,10 +159,17 @@ class Endpoint:
         return connection
 
     def _dial(self, deadline: Deadline) -> socket.socket:
-        """A socket connected to the first address that answers; each gets its share of the time."""
+        """A socket connected to the first address that answers; each gets its share of the time.
+
+        Raises `ForbiddenTargetError`. The very address that is connected to is checked, so a name that leads
+        elsewhere the next time gains nothing; and before the first packet, since a refused one is news too.
+        """
         addresses = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        failure: OSError = OSError(f"{self._host} has no address")
+        failure: Exception = OSError(f"{self._host} has no address")
         for at, (family, kind, protocol, _, address) in enumerate(addresses):
+            if problem := self._reach.peer_problem(str(address[0]), self._port):
+                failure = ForbiddenTargetError(f"{self._host} leads to {address[0]}, which {problem}")
+                continue
             connection = socket.socket(family, kind, protocol)
             try:
                 connection.settimeout(deadline.left_s / (len(addresses) - at))

@@ -46,7 +46,9 @@ def service() -> WebhookService:
         delivery=Delivery(
             webhook=webhook,
             origin=settings.origin,
-            endpoint=Endpoint(settings.url, timeout_s=webhook.timeout_s, clock=system_clock),
+            endpoint=Endpoint(
+                settings.url, timeout_s=webhook.timeout_s, clock=system_clock, reach=settings.reach
+            ),
             keys=SigningKeys(client("secretsmanager"), settings.secret, system_clock),
             pace=Pace(webhook.requests_per_minute, settings.concurrency, system_clock),
             clock=system_clock,

@@ -7,8 +7,13 @@ without the handshake, or one that is down when a function starts, must not keep
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from eventplane.whole_numbers import whole_number
 from lambdas.webhook.endpoint import Endpoint
+
+MAX_RATE: Final = 60_000
+"""Most requests a minute that are a limit: beyond that a limit says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,10 @@ class Consent:
 
 
 def ask_consent(endpoint: Endpoint, origin: str, requests_per_minute: int | None) -> Consent:
-    """Whether `endpoint` wants events of `origin`, and how many. Raises `UnreachableError`."""
+    """Whether `endpoint` wants events of `origin`, and how many.
+
+    Raises `UnreachableError`, `ForbiddenTargetError`.
+    """
     headers = {"webhook-request-origin": origin}
     if requests_per_minute is not None:
         headers["webhook-request-rate"] = str(requests_per_minute)
@@ -31,6 +39,14 @@ def ask_consent(endpoint: Endpoint, origin: str, requests_per_minute: int | None
     # The headers alone count: many servers answer OPTIONS with 200 and mean nothing by it.
     return Consent(
         is_given=allowed in ("*", origin.lower()),
-        requests_per_minute=int(rate) if rate.isascii() and rate.isdigit() else None,
+        requests_per_minute=_requests_per_minute(rate),
         status=answer.status,
     )
+
+
+def _requests_per_minute(allowed: str) -> int | None:
+    """What WebHook-Allowed-Rate says; None for an asterisk, and for what is no number up to `MAX_RATE`."""
+    try:
+        return whole_number(allowed, MAX_RATE)
+    except ValueError:
+        return None

@@ -7,19 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lambdas.common.settings import bundle_root, text, whole_number
+from lambdas.common.sink_reach import SinkReach, read_sink_reach
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
     """`source` is the address of the inbox, `source_queue` the URL of its queue; `url` is the endpoint.
 
-    `secret` names the signing keys, `origin` who sends; `outbox` and `last_resort` are the URLs of the queues
-    for dead letters. `concurrency` is how many processes deliver at a time.
+    `reach` bounds where the endpoint may be. `secret` names the signing keys, `origin` who sends; `outbox`
+    and `last_resort` are the URLs of the queues for dead letters. `concurrency` is how many processes deliver
+    at a time.
     """
 
     source: str
     source_queue: str
     url: str
+    reach: SinkReach
     secret: str
     origin: str
     outbox: str
@@ -35,6 +38,7 @@ def read_settings(environment: Mapping[str, str]) -> WebhookSettings:
         source=text(environment, "EVENTPLANE_SOURCE"),
         source_queue=text(environment, "EVENTPLANE_SOURCE_QUEUE"),
         url=text(environment, "EVENTPLANE_WEBHOOK_URL"),
+        reach=read_sink_reach(environment),
         secret=text(environment, "EVENTPLANE_WEBHOOK_SECRET"),
         origin=text(environment, "EVENTPLANE_WEBHOOK_ORIGIN"),
         outbox=text(environment, "EVENTPLANE_OUTBOX_QUEUE"),

@@ -12,7 +12,9 @@ REFUSED: Final = "endpoint_refused"
 GONE: Final = "endpoint_gone"
 MOVED: Final = "endpoint_moved"
 FAILED: Final = "endpoint_failed"
-"""Reasons of dead letters: the endpoint refuses the event, is gone, has moved, or failed until the limit."""
+FORBIDDEN: Final = "endpoint_forbidden"
+"""Reasons of dead letters: the endpoint refuses the event, is gone, has moved, failed until the limit, or led
+until then to an address that nothing may be sent to."""
 
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
 """Client errors that say nothing against the request: RFC 9110, RFC 8470, RFC 6585."""
@@ -42,6 +44,14 @@ class Failure:
 def unreachable(detail: str) -> Failure:
     """The failure of an attempt without an answer."""
     return Failure(FAILED, detail, None, is_general=True)
+
+
+def forbidden(detail: str) -> Failure:
+    """The failure of an attempt that was not made: the endpoint's host leads where nothing may be sent to.
+
+    It is tried again, as long as others are: a resolver that is wrong for a minute must not cost an alarm.
+    """
+    return Failure(FORBIDDEN, detail, None, is_general=True)
 
 
 def judge(answer: Answer, now_ms: int) -> Failure | None:

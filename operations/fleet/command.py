@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from eventplane.downlink.table import TABLE as DESIRED
-from eventplane.fleet import Device
+from eventplane.fleet import QUARANTINE_POLICY, Device
 from eventplane.fleet_registry import TABLE, Registry
 from eventplane.presence import TABLE as PRESENCE
 from eventplane.presence import gone_request
@@ -16,6 +16,7 @@ from operations import text
 from operations.cloud import enter
 from operations.command import DONE, answer, answer_json, run
 from operations.desired import DesiredItems
+from operations.fleet.access import DeviceAccess, Step
 from operations.fleet.disposal import Disposal
 from operations.fleet.service import Fleet
 from operations.options import add_environment, add_json
@@ -32,13 +33,16 @@ def _fleet(environment: str) -> Fleet:
     registry = Registry(cloud.dynamodb, resource_name(environment, TABLE))
     desired = DesiredItems(cloud.dynamodb, resource_name(environment, DESIRED))
     presence = resource_name(environment, PRESENCE)
+    iot, data = cloud.client("iot"), cloud.client("iot-data")
+    access = DeviceAccess(iot, data, resource_name(environment, QUARANTINE_POLICY))
     disposal = Disposal(
-        cloud.client("iot"),
-        cloud.client("iot-data"),
+        iot,
+        data,
+        access,
         desired,
         unwatch=lambda thing: cloud.dynamodb.update_item(**gone_request(presence, thing)),
     )
-    return Fleet(registry, disposal, lambda: time.time_ns() // 1_000_000)
+    return Fleet(registry, access, disposal, lambda: time.time_ns() // 1_000_000)
 
 
 def _register(fleet: Fleet, options: argparse.Namespace) -> int:
@@ -72,10 +76,22 @@ def _groups(fleet: Fleet, options: argparse.Namespace) -> int:
     return DONE
 
 
+def _quarantine(fleet: Fleet, options: argparse.Namespace) -> int:
+    return _done(options.thing, "quarantined", fleet.quarantine(options.thing, options.reason))
+
+
+def _release(fleet: Fleet, options: argparse.Namespace) -> int:
+    return _done(options.thing, "released", fleet.release(options.thing))
+
+
 def _decommission(fleet: Fleet, options: argparse.Namespace) -> int:
     # Printed when all is done: what failed in between is an error, and the next run starts over.
     steps = fleet.decommission(options.thing, options.reason, dry_run=options.dry_run)
-    answer(f"{options.thing}: {'would be' if options.dry_run else 'is'} decommissioned")
+    return _done(options.thing, "decommissioned", steps, is_done=not options.dry_run)
+
+
+def _done(thing: str, state: str, steps: list[Step], *, is_done: bool = True) -> int:
+    answer(f"{thing}: {'is' if is_done else 'would be'} {state}")
     for step in steps:
         answer(f"  {text.word(step.words)}")
     return DONE
@@ -91,6 +107,7 @@ def _facts(device: Device) -> dict[str, Any]:
         "certificate": device.certificate,
         "pending": device.pending,
         "replaced": sorted(device.replaced),
+        "suspended": sorted(device.suspended),
         "replaceable_until": text.moment(until_ms) if until_ms else None,
         "groups": sorted(device.groups),
         "reason": device.reason or None,
@@ -122,10 +139,15 @@ def _parser() -> argparse.ArgumentParser:
     grouping = command("groups", "put a device into groups, and out of all others")
     grouping.set_defaults(command=_groups)
     ending = command("decommission", "take a device out of service, for good; may be repeated")
-    ending.add_argument("--reason", default="", help="kept in the registry")
+    taking_off = command("quarantine", "take a device off at once, until its release; may be repeated")
+    taking_off.set_defaults(command=_quarantine)
+    releasing = command("release", "let a quarantined device connect again; may be repeated")
+    releasing.set_defaults(command=_release)
+    for each in (ending, taking_off):
+        each.add_argument("--why", "--reason", dest="reason", default="", help="kept in the registry")
     ending.add_argument("--dry-run", action="store_true", help="only tell what would be done")
     ending.set_defaults(command=_decommission)
-    for each in (showing, replacing, grouping, ending):
+    for each in (showing, replacing, grouping, taking_off, releasing, ending):
         each.add_argument("thing")
     grouping.add_argument("group", nargs="*", help="none: it belongs to no group")
     return parser

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from eventplane.fleet import Device
 from eventplane.topics import device_topic
-from operations.command import say
 from operations.desired import DesiredItems
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing to remove, in words, and the call that does it."""
-
-    words: str
-    run: Callable[[], None]
+from operations.fleet.access import DeviceAccess, Step
 
 
 class Disposal:
-    """Through boto3 clients of `iot` and `iot-data`, and what is `desired` of devices; `unwatch` ends what
-    presence says of a device.
+    """Through boto3 clients of `iot` and `iot-data`, a device's `access`, and what is `desired` of devices;
+    `unwatch` ends what presence says of a device.
 
     What AWS refuses is raised as botocore raises it.
     """
 
-    def __init__(self, iot: Any, data: Any, desired: DesiredItems, unwatch: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        iot: Any,
+        data: Any,
+        access: DeviceAccess,
+        desired: DesiredItems,
+        unwatch: Callable[[str], object],
+    ) -> None:
+        self._access = access
         self._unwatch = unwatch
         self._desired = desired
         self._iot = iot
@@ -40,39 +37,25 @@ class Disposal:
             data.exceptions.ResourceNotFoundException,
         )
 
-    def knows(self, thing: str) -> bool:
-        """Whether AWS IoT has a thing of this name."""
-        try:
-            self._iot.describe_thing(thingName=thing)
-        except self._missing:
-            return False
-        return True
-
     def steps(self, device: Device) -> list[Step]:
         """All that is to be removed of `device`, in order: first what lets it speak."""
         thing = device.thing
-        principals = self._principals(thing)
-        steps = [*self._certificates(device, principals)]
+        steps = [*self._certificates(device)]
         # Before its connection ends: carers would be told that it is away.
         steps.append(Step("say no more of its presence", partial(self._end_watch, thing)))
-        steps.append(Step("cut its connection, if there is one", partial(self._cut, thing)))
+        # With what was stored for it.
+        cut = partial(self._access.cut, thing, with_session=True)
+        steps.append(Step("cut its connection, if there is one", cut))
         # What waits in the cloud for a device. A new kind of downlink gets its line here.
         for downlink in (self._retained, self._shadow, self._wanted):
             steps += downlink(thing)
-        if self.knows(thing):
+        if self._access.knows(thing):
             steps.append(Step(f"delete the thing {thing}", partial(self._iot.delete_thing, thingName=thing)))
         return steps
 
-    def _principals(self, thing: str) -> list[str]:
-        try:
-            pages = self._iot.get_paginator("list_thing_principals").paginate(thingName=thing)
-            return [arn for page in pages for arn in page["principals"]]
-        except self._missing:
-            return []
-
-    def _certificates(self, device: Device, principals: list[str]) -> Iterator[Step]:
+    def _certificates(self, device: Device) -> Iterator[Step]:
         """The attached ones, and those of the registry that somebody detached and left active."""
-        attached = {arn.rsplit("/", 1)[-1] for arn in principals}
+        attached = self._access.attached(device.thing)
         for certificate in sorted(attached | device.certificates):
             revoke = partial(self._revoke, device.thing, certificate, is_attached=certificate in attached)
             yield Step(f"revoke and detach certificate {certificate}", revoke)
@@ -92,15 +75,6 @@ class Disposal:
 
     def _end_watch(self, thing: str) -> None:
         self._unwatch(thing)
-
-    def _cut(self, thing: str) -> None:
-        """Revoking ends connections within minutes; this one ends now, with what was stored for it."""
-        try:
-            self._data.delete_connection(clientId=thing, cleanSession=True, preventWillMessage=True)
-        except self._missing:
-            return
-        except ClientError as error:
-            say(f"the connection was not cut ({error}); AWS IoT does so within minutes")
 
     def _retained(self, thing: str) -> Iterator[Step]:
         topic = device_topic(thing, "inbox")

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from eventplane.fleet import Device, decommissioned, grouped, made, replaceable
+from eventplane.fleet import (
+    Device,
+    State,
+    decommissioned,
+    grouped,
+    made,
+    quarantined,
+    reactivated,
+    released,
+    replaceable,
+)
 from eventplane.fleet_registry import Store, change
-from operations.fleet.disposal import Disposal, Step
+from operations.fleet.access import DeviceAccess, Step
+from operations.fleet.disposal import Disposal
 from operations.fleet.errors import UnknownDeviceError
 
 _DAY_MS = 86_400_000
@@ -15,9 +26,11 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """`store` is the registry, `clock` gives Unix milliseconds, `disposal` knows what AWS IoT keeps."""
+    """`store` is the registry, `clock` gives Unix milliseconds, `access` and `disposal` know what AWS IoT
+    keeps of a device."""
 
     store: Store
+    access: DeviceAccess
     disposal: Disposal
     clock: Callable[[], int]
 
@@ -55,6 +68,47 @@ class Fleet:
 
         return change(self.store, thing, step)
 
+    def quarantine(self, thing: str, reason: str) -> list[Step]:
+        """Take the device off until its release, and return what was done.
+
+        The registry comes first: from then on it gets no new certificate, and the certificate keeper locks
+        out whatever it connects with. May be repeated. Raises `UnknownDeviceError`, `LifeError`, botocore's
+        errors.
+        """
+        now_ms = self.clock()
+        known = self.store.read(thing)
+        if known is None and not self.access.knows(thing):
+            raise UnknownDeviceError(thing)
+        # A device that was registered by hand is in service; as a made one the claim could have it.
+        known = known or replace(made(thing, now_ms), state=State.PROVISIONED)
+        new = known
+
+        def step(found: Device | None) -> Device:
+            before = found or new
+            active = self.access.active(thing, before.certificates)
+            return quarantined(before, active, reason, now_ms)
+
+        return _run(self.access.suspend(change(self.store, thing, step)))
+
+    def release(self, thing: str) -> list[Step]:
+        """Let a quarantined device connect again, and return what was done.
+
+        The registry comes first, or the certificate keeper would lock the device out again. May be repeated.
+        Raises `UnknownDeviceError`, `LifeError`, botocore's errors.
+        """
+        now_ms = self.clock()
+
+        def step(found: Device | None) -> Device:
+            if found is None:
+                raise UnknownDeviceError(thing)
+            return released(found, now_ms)
+
+        device = change(self.store, thing, step)
+        # Replaced ones were about to end.
+        steps = _run(self.access.resume(device.suspended - device.replaced))
+        change(self.store, thing, lambda found: reactivated(found or device, device.suspended))
+        return steps
+
     def decommission(self, thing: str, reason: str, *, dry_run: bool) -> list[Step]:
         """Take `thing` out of service for good, and return what was done, or would be.
 
@@ -62,7 +116,7 @@ class Fleet:
         done by the next run, for every step may be repeated. Raises `UnknownDeviceError`, botocore's errors.
         """
         known = self.store.read(thing)
-        if known is None and not self.disposal.knows(thing):
+        if known is None and not self.access.knows(thing):
             raise UnknownDeviceError(thing)
         now_ms = self.clock()
         # A device that somebody registered by hand gets a record now: its name shall not come back.
@@ -70,7 +124,10 @@ class Fleet:
         if not dry_run:
             new = change(self.store, thing, lambda found: decommissioned(found or new, reason, now_ms))
         steps = self.disposal.steps(new)
-        for step in steps:
-            if not dry_run:
-                step.run()
-        return steps
+        return steps if dry_run else _run(steps)
+
+
+def _run(steps: list[Step]) -> list[Step]:
+    for step in steps:
+        step.run()
+    return steps

@@ -1,4 +1,4 @@
-"""The archive tap's function: it writes down what devices sent, and may do nothing else."""
+"""The archive tap's function: it writes down what devices sent, and tells the presence monitor how much."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from constructs import Construct
 
 from eventplane.contract import Contract
 from eventplane.ledger import QUARANTINE, TAP
+from eventplane.traffic import quota_text
 from stacks.constructs.archive import allow_folders
+from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
 from stacks.environment import Environment
@@ -18,7 +20,7 @@ FOLDER = "archive_writer"
 
 
 class ArchiveWriter(Construct):
-    """Writes the frames of `tap` to `archive`."""
+    """Writes the frames of `tap` to `archive`; `traffic` takes counts of loud devices, if there is one."""
 
     def __init__(
         self,
@@ -29,6 +31,7 @@ class ArchiveWriter(Construct):
         contract: Contract,
         tap: sqs.IQueue,
         archive: s3.IBucket,
+        traffic: sqs.IQueue | None,
         layer: lambda_.ILayerVersion,
     ) -> None:
         super().__init__(scope, id)
@@ -49,7 +52,18 @@ class ArchiveWriter(Construct):
                     archive=archive,
                     actions=["s3:PutObject"],
                     folders=[TAP, QUARANTINE],
-                )
+                ),
+                *([allow_send(environment=environment, queues=[traffic])] if traffic else []),
             ],
-            variables={"EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name},
+            variables={
+                "EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name,
+                **(
+                    {
+                        "EVENTPLANE_TRAFFIC_QUEUE": traffic.queue_url,
+                        "EVENTPLANE_DEVICE_QUOTA": quota_text(environment.presence.quota),
+                    }
+                    if traffic
+                    else {}
+                ),
+            },
         ).function

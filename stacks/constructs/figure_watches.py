@@ -56,6 +56,13 @@ def of_figures(folder: str, function: str, environment: Environment) -> Iterator
             metric=figure(function, "RegistrationRefused", reason="taken"),
             remedy="Somebody with the claim wanted to be a device that is in service. See docs/fleet.md.",
         )
+    elif folder == "presence" and function.endswith("-sweeper"):
+        yield Watch(
+            name=f"{function}-flooding",
+            metric=figure(function, "DeviceFlooding"),
+            remedy="A device sends more than its quota. The log line 'a device floods' names it, and so does "
+            "the event device.flooding.v1 in operations.inbox. `fleet quarantine DEVICE` takes it off.",
+        )
     elif folder == "downlink":
         yield Watch(
             name=f"{function}-parked",

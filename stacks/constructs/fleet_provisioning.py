@@ -12,6 +12,7 @@ from aws_cdk import aws_iot as iot
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from eventplane.fleet import QUARANTINE_POLICY
 from eventplane.topics import (
     CLAIM_CLIENT_PREFIX,
     CREATE_FROM_REQUEST_TOPIC,
@@ -69,6 +70,16 @@ class FleetProvisioning(Construct):
             ),
         )
         template.node.add_dependency(role, renewal, permission)
+        # Attached to the certificates of a quarantined device, by the operator's command.
+        iot.CfnPolicy(
+            self,
+            "QuarantinePolicy",
+            policy_name=environment.resource_name(QUARANTINE_POLICY),
+            policy_document={
+                "Version": "2012-10-17",
+                "Statement": [{"Effect": "Deny", "Action": "iot:*", "Resource": "*"}],
+            },
+        )
 
     def _role(self) -> iam.Role:
         """What the template works with."""

@@ -11,6 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
+from eventplane.traffic import quota_text
 from stacks.constructs.durable_queue import allow_send, find_queue
 from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.function_assets import function_code
@@ -104,6 +105,7 @@ class PresenceMonitor(Construct):
             variables={
                 "EVENTPLANE_SOURCE": fed_with,
                 "EVENTPLANE_PRESENCE_TABLE": self._environment.resource_name(NAME),
+                "EVENTPLANE_DEVICE_QUOTA": quota_text(self._environment.presence.quota),
                 "EVENTPLANE_PRESENCE_LIMITS": json.dumps(_limits(self._environment.presence)),
                 **({"EVENTPLANE_OUTBOX_URL": outbox_url} if outbox_url else {}),
             },

@@ -27,12 +27,12 @@ SUBSCRIBERS_FOLDER: Final = "subscribers"
 
 def sink_variables(environment: Environment, contract: Contract) -> dict[str, str]:
     """What the functions that ask endpoints, and post to them, have to agree on."""
-    reach = "anywhere" if environment.is_emulated else "internet"
     return {
+        **environment.sink_variables,
         "EVENTPLANE_SUBSCRIPTIONS_TABLE": environment.resource_name(TABLE),
         "EVENTPLANE_WEBHOOK_ORIGIN": f"{PROJECT}-{environment.name}",
         "EVENTPLANE_WEBHOOK_SECRET": webhook_secret.secret_name(environment, SUBSCRIBERS),
-        "EVENTPLANE_SINKS": reach if _has_subscribers(contract) else "nowhere",
+        **({} if _has_subscribers(contract) else {"EVENTPLANE_SINKS": "nowhere"}),
     }
 
 

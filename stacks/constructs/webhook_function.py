@@ -65,6 +65,7 @@ class WebhookFunction(Construct):
                 ),
             ],
             variables={
+                **environment.sink_variables,
                 "EVENTPLANE_SOURCE": inbox.address,
                 "EVENTPLANE_WEBHOOK_URL": environment.webhook_url(participant),
                 "EVENTPLANE_WEBHOOK_SECRET": secret_name(environment, participant),

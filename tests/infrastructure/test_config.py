@@ -105,6 +105,8 @@ def test_what_is_reserved_for_a_function_is_enough_for_its_queue() -> None:
         ("name", ""),
         ("customer_key", "alias/ours"),
         ("certificate_grace_s", 901),
+        ("inbox_visibility_s", 1),
+        ("inbox_visibility_s", 43_201),
     ],
 )
 def test_an_environment_that_cannot_be_deployed_is_refused(setting: str, value: object) -> None:

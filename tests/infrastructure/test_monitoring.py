@@ -24,8 +24,8 @@ ALARM = "AWS::CloudWatch::Alarm"
 
 MARKED = {
     name
-    for folder in ("provisioning_hook", "certificate_keeper")
-    for name in re.findall(r'mark\("(\w+)"', (ROOT / "lambdas" / folder / "service.py").read_text())
+    for path in ("provisioning_hook/service.py", "certificate_keeper/service.py", "presence/sweeper.py")
+    for name in re.findall(r'mark\("(\w+)"', (ROOT / "lambdas" / path).read_text())
 }
 """Figures that are written one by one."""
 
@@ -140,6 +140,7 @@ def test_the_functions_own_figures_are_watched_by_the_names_they_have(templates:
     assert {each.find("MetricName") for each in found} <= written
     by_function = Counter(dimensions(each)["service"].split("-", 2)[2] for each in found)
     assert by_function["provisioning-hook"] == by_function["certificate-keeper"] == 1
+    assert by_function["presence-sweeper"] == 1
     routers = [name for name in by_function if name.startswith("router-")]
     assert {by_function[name] for name in routers} == {5}
     assert {"router-device", "router-device-urgent"} <= set(routers)

@@ -235,7 +235,7 @@ def device_policies(templates: Templates) -> list[Resource]:
     return [
         each
         for each in templates.of("AWS::IoT::Policy")
-        if not each.find("PolicyName").endswith(("-claim", "-renewal"))
+        if not each.find("PolicyName").endswith(("-claim", "-renewal", "-quarantine"))
     ]
 
 

@@ -29,14 +29,19 @@ def targets(statement: dict[str, Any]) -> set[str]:
     return {each["Fn::Join"][1][-1].split(":", 1)[1] for each in statement["Resource"]}
 
 
+def policy_statements(dev: Templates, name: str) -> list[dict[str, Any]]:
+    (policy,) = [each for each in dev.of("AWS::IoT::Policy") if each.find("PolicyName").endswith(f"-{name}")]
+    statements: list[dict[str, Any]] = policy.find("PolicyDocument")["Statement"]
+    return statements
+
+
 @pytest.mark.parametrize(
     ("name", "prefix"), [("claim", CLAIM_CLIENT_PREFIX), ("renewal", RENEWAL_CLIENT_PREFIX)]
 )
 def test_claim_and_renewal_may_ask_for_a_certificate_and_do_nothing_else(
     dev: Templates, name: str, prefix: str
 ) -> None:
-    (policy,) = [each for each in dev.of("AWS::IoT::Policy") if each.find("PolicyName").endswith(f"-{name}")]
-    allowed = {each["Action"]: targets(each) for each in policy.find("PolicyDocument")["Statement"]}
+    allowed = {each["Action"]: targets(each) for each in policy_statements(dev, name)}
     assert allowed == {
         "iot:Connect": {f"client/{prefix}*"},
         "iot:Publish": {f"topic/{each}" for each in REQUESTS},
@@ -137,3 +142,7 @@ def test_connections_come_to_the_keeper(prod: Templates) -> None:
     actions = (*payload["Actions"], payload["ErrorAction"])
     targets = [json.dumps(each["Sqs"]["QueueUrl"]) for each in actions]
     assert [each.count("connections-dlq") for each in targets] == [0, 1]
+
+
+def test_a_quarantine_denies_everything(dev: Templates) -> None:
+    assert policy_statements(dev, "quarantine") == [{"Effect": "Deny", "Action": "iot:*", "Resource": "*"}]

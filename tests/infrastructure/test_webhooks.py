@@ -180,11 +180,22 @@ def test_a_function_has_time_for_the_longest_attempt_and_what_follows(name: str)
         ("https://alarm-centre/", "not on the internet"),
         ("https://db.internal/", "not on the internet"),
         ("https://-.example/", "not on the internet"),
-        ("https://127.0.0.1/", "a private address"),
-        ("https://10.1.2.3:8443/", "a private address"),
-        ("https://169.254.169.254/latest", "a private address"),
-        ("https://[::1]/", "a private address"),
-        ("https://[fd00::1]/", "a private address"),
+        ("https://127.0.0.1/", "not a public address"),
+        ("https://10.1.2.3/", "not a public address"),
+        ("https://169.254.169.254/latest", "not a public address"),
+        ("https://[::1]/", "not a public address"),
+        ("https://[64:ff9b::a9fe:a9fe]/", "(NAT64)"),
+        ("https://[2002:7f00:1::]/", "(6to4)"),
+        ("https://[::ffff:8.8.8.8]/", "(IPv4-mapped)"),
+        ("https://[2001:0:4136:e378::1]/", "(Teredo)"),
+        ("https://[4000::1]/", "(reserved)"),
+        ("https://224.0.0.1/", "(multicast)"),
+        ("https://100.64.0.1/", "(carrier-grade NAT)"),
+        ("https://0.0.0.0/", "(unspecified)"),
+        ("https://240.0.0.1/", "(reserved)"),
+        ("https://alarm-centre.example:8443/", "has port 8443, not one of: 443"),
+        (f"https://alarm-centre.example:{'9' * 5_000}/", "no URL"),
+        ("https://[fd00::1]/", "not a public address"),
         ("https:///events", "no URL"),
         ("https://alarm-centre.example:0/", "no URL"),
         ("https://alarm-centre.example:99999/", "no URL"),
@@ -202,7 +213,9 @@ def test_an_address_that_must_not_be_posted_to_is_refused(url: str, said: str) -
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", [URL, "https://alarm-centre.example:8443/", "https://93.184.215.14/"])
+@pytest.mark.parametrize(
+    "url", [URL, "https://alarm-centre.example:443/", "https://93.184.215.14/", "https://[2606:4700::1111]/"]
+)
 def test_an_address_on_the_internet_is_taken(url: str) -> None:
     assert url_problem(url, is_emulated=False) is None
 
@@ -212,3 +225,20 @@ def test_an_emulated_environment_may_post_to_its_own_machine(url: str) -> None:
     assert url_problem(url, is_emulated=True) is None
     assert url_problem("gopher://localhost/", is_emulated=True) is not None
     assert "carries credentials" in (url_problem("http://a:b@localhost/", is_emulated=True) or "")
+
+
+def test_the_ports_of_endpoints_are_a_setting_that_all_functions_get() -> None:
+    other = replace(environment("prod"), sink_ports=(443, 8443))
+    url = "https://alarm-centre.example:8443/"
+    assert url_problem(url, is_emulated=False, ports=other.sink_ports) is None
+    assert replace(other, webhook_urls={"alarm-centre": url}).webhook_url("alarm-centre") == url
+    assert other.sink_variables == {"EVENTPLANE_SINKS": "internet", "EVENTPLANE_SINK_PORTS": "443,8443"}
+    for wrong in ((), (0,), (65_536,)):
+        with pytest.raises(EnvironmentSettingError, match="sink_ports"):
+            replace(environment("prod"), sink_ports=wrong)
+
+
+def test_an_environment_that_keeps_data_cannot_post_to_any_address() -> None:
+    with pytest.raises(EnvironmentSettingError, match="posts to any address"):
+        replace(environment("prod"), is_emulated=True)
+    assert environment("local").sink_variables["EVENTPLANE_SINKS"] == "anywhere"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from contract import load_contract
+from contract.acl import FORWARDER
 from edge.service import ServiceClient
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Downlink
@@ -24,6 +27,7 @@ from local.ports import LOOPBACK
 from local.process import Child, Supervisor
 from local.things import Thing, provision
 from tests.eventually import eventually
+from tests.integration.access import Guarded
 
 SECONDS = 180.0
 """How long anything may take on a busy machine; nothing here is about speed."""
@@ -94,7 +98,7 @@ class Plane:
 
 @dataclass
 class Home:
-    """A home; `came` is what its health-service and its voice-service got, in order."""
+    """A home; `came` is what its services got, in order, `got` the same by service."""
 
     thing: Thing
     link: Link
@@ -103,6 +107,12 @@ class Home:
     broker: Broker
     came: list[Envelope] = field(default_factory=list)
     services: dict[str, ServiceClient] = field(default_factory=dict)
+    got: dict[str, list[Envelope]] = field(default_factory=lambda: defaultdict(list))
+
+    def take(self, service: str, event: Envelope) -> None:
+        """Note what a service got."""
+        self.got[service].append(event)
+        self.came.append(event)
 
     @property
     def name(self) -> str:
@@ -125,18 +135,35 @@ class Home:
 
 
 @contextmanager
-def running_home(plane: Plane, supervisor: Supervisor, directory: Path, name: str) -> Iterator[Home]:
-    """A home whose forwarder is connected to the plane, and whose services listen."""
+def running_home(
+    plane: Plane,
+    supervisor: Supervisor,
+    directory: Path,
+    name: str,
+    *,
+    guarded: Guarded | None = None,
+    services: Sequence[str] = ("health-service", "voice-service"),
+) -> Iterator[Home]:
+    """A home whose forwarder is connected to the plane, and whose services listen.
+
+    Its broker lets everybody do everything, unless it is a `guarded` one.
+    """
     with Network() as network:
         thing = provision(plane.cloud, name, policy=plane.outputs["DevicePolicy"], directory=directory)
         link = network.link(thing.host, thing.port)
-        broker = start_mosquitto(supervisor, f"mosquitto-{name}", directory / "mosquitto")
+        broker = (
+            guarded.broker
+            if guarded
+            else start_mosquitto(supervisor, f"mosquitto-{name}", directory / "mosquitto")
+        )
+        login = guarded.login(FORWARDER) if guarded else None
         (directory / "contract.json").write_bytes(load_contract().canonical)
         settings = directory / "edge.toml"
         settings.write_text(
             f'thing = "{name}"\ncontract = "contract.json"\nspool = "spool.db"\n'
             f"[local]\nport = {broker.port}\n"
-            f'[cloud]\nhost = "{LOOPBACK}"\nport = {link.port}\nca = "{thing.ca.name}"\n'
+            + (f'username = "{login.username}"\npassword_file = "{login.password_file}"\n' if login else "")
+            + f'[cloud]\nhost = "{LOOPBACK}"\nport = {link.port}\nca = "{thing.ca.name}"\n'
             f'certificate = "{thing.certificate.name}"\nkey = "{thing.key.name}"\n'
             f'rule = "{plane.outputs["IngestRule"]}"\nreconnect_min_s = 0.1\nreconnect_max_s = 1\n'
             "[health]\nport = 0\n"
@@ -149,8 +176,13 @@ def running_home(plane: Plane, supervisor: Supervisor, directory: Path, name: st
             ready_seconds=SECONDS,
         )
         home = Home(thing, link, forwarder, directory, broker)
-        for service in ("health-service", "voice-service"):
-            home.services[service] = ServiceClient(service, port=broker.port, on_event=home.came.append)
+        for service in services:
+            home.services[service] = ServiceClient(
+                service,
+                port=broker.port,
+                on_event=partial(home.take, service),
+                login=guarded.login(service) if guarded else None,
+            )
         try:
             yield home
         finally:

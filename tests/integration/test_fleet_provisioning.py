@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from edge.provisioning.errors import RejectedError
+from edge.provisioning.errors import ProvisioningError, RejectedError
 from edge.provisioning.renewal import Outcome
 from eventplane.fleet import State
 from eventplane.topics import CLAIM_CLIENT_PREFIX, RENEWAL_CLIENT_PREFIX, basic_ingest_topic, device_topic
@@ -19,7 +19,7 @@ from local.cloud import CloudEndpoint
 from local.process import Supervisor
 from local.things import Thing
 from tests.eventually import eventually
-from tests.integration.fleet import Fleet, HomeDevice, make_claim
+from tests.integration.fleet import ANSWER_SECONDS, Fleet, HomeDevice, make_claim
 from tests.integration.mqtt import TestClient
 
 REFUSAL_SECONDS = 5.0
@@ -179,6 +179,33 @@ def test_a_decommissioned_device_is_gone_and_stays_so(
     assert fleet.command("allow-replacement", name).returncode == 1
     assert fleet.command("register", name).stdout == f"{name}: was registered before\n"
     assert fleet.known(name).state is State.DECOMMISSIONED
+
+
+def test_a_quarantined_device_is_off_until_its_release(
+    fleet: Fleet, outputs: Mapping[str, str], provisioned: HomeDevice
+) -> None:
+    name, certificate = provisioned.name, fleet.known(provisioned.name).certificate
+    outbox = basic_ingest_topic(outputs["IngestRule"], name)
+    with TestClient.of_thing(provisioned.thing) as device:
+        assert device.publish(outbox, b"{}", ANSWER_SECONDS)
+        done = fleet.command("quarantine", name, "--why", "it floods")
+        assert done.returncode == 0, done.stderr
+        assert not device.publish(outbox, b"{}", REFUSAL_SECONDS), "its connection goes on"
+    assert certificate_status(fleet, certificate) == "INACTIVE"
+    assert TestClient.of_thing(provisioned.thing).is_refused()
+    # Neither its own certificate nor the claim gets it a new one.
+    with pytest.raises(ProvisioningError):
+        provisioned.provision()
+    with pytest.raises(RejectedError):
+        fleet.device(name, "-as-new").provision()
+    assert "it floods" in fleet.command("show", name).stdout
+
+    for _ in range(2):
+        freed = fleet.command("release", name)
+        assert freed.returncode == 0, freed.stderr
+    assert (fleet.known(name).state, certificate_status(fleet, certificate)) == (State.PROVISIONED, "ACTIVE")
+    with TestClient.of_thing(provisioned.thing) as device:
+        assert device.publish(outbox, b"{}", ANSWER_SECONDS)
 
 
 @pytest.mark.parametrize(

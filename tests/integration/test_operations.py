@@ -167,12 +167,14 @@ def test_every_station_of_an_event_is_found(
             return done.returncode == 0
 
         assert eventually(is_whole, PATIENCE_SECONDS), found[-1]
-        return found[-1]["stations"]
+        (event,) = found[-1]["events"]
+        assert event["sender"] == f"{thing.name}/"
+        return event["stations"]
 
     accepted, decided = traced(delivered.id)
     assert (accepted["what"], accepted["device"]) == ("accepted", thing.name)
     assert (decided["what"], decided["destination"]) == ("delivered", "care-analytics.inbox")
-    assert received(emulator.client("sqs"), plane) == delivered.json
+    assert json.loads(received(emulator.client("sqs"), plane))["senderdevice"] == thing.name
 
     assert [each["what"] for each in traced(expired.id)] == ["accepted", "expired"]
 

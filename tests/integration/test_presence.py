@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -12,12 +13,14 @@ import pytest
 
 from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import write_event
-from eventplane.presence import CONNECTED, DISCONNECTED, NOTICE, QUIET, RECOVERED
+from eventplane.ingest import IngestFrame, frame_text
+from eventplane.presence import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
 from local.network import Network
 from local.things import Thing, provision
+from stacks.config import environment
 from tests.eventually import eventually
 from tests.integration.mqtt import SECONDS, TestClient
 
@@ -146,6 +149,23 @@ def test_a_device_that_falls_silent_is_reported_until_it_says_something(
         assert presence.sweeps_until(lambda: ("over", "no_heartbeat") in presence.phases(thing.name))
         assert presence.sweeps_until(lambda: presence.types(thing.name).count(RECOVERED) == 1)
         assert sorted(presence.types(thing.name)) == [CONNECTED, QUIET, RECOVERED]
+
+
+def test_a_device_that_floods_is_reported_by_name(presence: Presence) -> None:
+    name, quota = f"loud-{next(NUMBERS)}", environment("local").presence.quota
+    # As the ingest rule hands them to the tap: no router has a part in it.
+    frame = IngestFrame(b"{}", f"devices/{name}/outbox", name, "", time.time_ns() // 1_000_000)
+    entries = [{"Id": str(at), "MessageBody": frame_text(frame)} for at in range(10)]
+    for _ in range(quota.frames // 10 + 10):
+        sent = presence.cloud.client("sqs").send_message_batch(
+            QueueUrl=presence.outputs["TapUrl"], Entries=entries
+        )
+        assert len(sent["Successful"]) == len(entries)
+    assert presence.sweeps_until(lambda: presence.types(name) == [FLOODING])
+    (event,) = presence.said("OperationsInboxUrl", name)
+    assert event["senderservice"] == MONITOR
+    assert (event["data"]["device"], event["data"]["exceeded"]) == (name, ["frames"])
+    assert event["data"]["frames"] > quota.frames
 
 
 def test_the_schedule_sweeps_by_itself(presence: Presence, thing: Thing, scheduled: None) -> None:

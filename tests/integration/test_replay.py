@@ -17,6 +17,8 @@ import pytest
 from eventplane.auditor import VERDICT
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.sender import Sender
+from eventplane.sending import stamp_sender
 from local.demo.archive import fetch
 from local.demo.plane import Plane
 from tests.eventually import eventually
@@ -120,8 +122,9 @@ def world(plane: Plane, tmp_path: Path) -> World:
 
 def test_what_an_audit_misses_is_replayed_and_the_next_audit_has_it(world: World) -> None:
     sent, day = world.sent, f"{datetime.fromtimestamp(world.accepted_ms / 1_000, UTC):%Y-%m-%d}"
+    stamped = stamp_sender(sent, Sender("a"))
     world.enter()
-    assert world.received("care-analytics", sent.id).json == sent.json
+    assert world.received("care-analytics", sent.id) == stamped
     for folder in ("tap", "ledger"):
         assert eventually(lambda folder=folder: any(world.lines(folder)), SECONDS), folder
     world.lose()
@@ -139,14 +142,16 @@ def test_what_an_audit_misses_is_replayed_and_the_next_audit_has_it(world: World
     assert "1 deliveries of 1 events in 1 files: 1 orders sent" in world.replay("--date", day)
 
     copy = world.received("care-analytics", sent.id)
-    assert copy.json == f'{{"replayedtime":"{copy.attributes["replayedtime"]}",{sent.json[1:]}'
+    assert copy.json == f'{{"replayedtime":"{copy.attributes["replayedtime"]}",{stamped.json[1:]}'
+    assert copy.key == stamped.key, "who has seen the event would not know its copy"
     assert eventually(lambda: any(world.lines("ledger")), SECONDS)
 
     assert world.audit(2) == ([], [])
     traced = json.loads(
         world.command("eventplane", "trace", sent.source, sent.id, "--env", "local", "--json")
     )
-    assert [(each["where"], each["what"]) for each in traced["stations"]] == [
+    (event,) = traced["events"]
+    assert [(each["where"], each["what"]) for each in event["stations"]] == [
         ("IoT Core", "accepted"),
         ("replay", "delivered"),
     ]

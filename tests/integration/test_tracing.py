@@ -87,7 +87,7 @@ def handle_in_the_cloud(sent: Envelope, told: OpenTelemetry) -> None:
 
         def handle(event: Envelope) -> None:
             # The inbox is shared: others' alarms may lie in it.
-            if event.key == sent.key:
+            if event.claim == sent.claim:
                 centre.put(answer(sent))
                 inbox.stop()
 

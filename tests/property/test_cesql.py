@@ -1,8 +1,11 @@
 """CESQL for any text, any tree and any event."""
 
+import re
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from itertools import product
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
@@ -10,9 +13,11 @@ from hypothesis import strategies as st
 
 from eventplane.cesql import BUILTINS, CesqlGenericError, CesqlParseError, lint, parse, write
 from eventplane.cesql.compilation import compile_filter
+from eventplane.cesql.cost import cost
 from eventplane.cesql.evaluation import evaluate
+from eventplane.cesql.functions import Function, Functions
 from eventplane.cesql.lexer import MAX_EXPRESSION_LENGTH
-from eventplane.cesql.like import matcher
+from eventplane.cesql.like import matcher, regex
 from eventplane.cesql.outcomes import outcomes
 from eventplane.cesql.printer import quote
 from eventplane.cesql.tree import (
@@ -61,6 +66,17 @@ LITERALS = st.builds(Literal, VALUES.filter(lambda value: writable(str(value))))
 FUNCTIONS = st.sampled_from(
     ["LENGTH", "CONCAT", "CONCAT_WS", "UPPER", "TRIM", "LEFT", "SUBSTRING", "ABS", "INT", "BOOL", "NOPE"]
 )
+WATCHED = [
+    function
+    for name, arity in [
+        *[
+            (name, 1)
+            for name in ("LENGTH", "LOWER", "UPPER", "TRIM", "ABS", "INT", "BOOL", "STRING", "CONCAT")
+        ],
+        *[("CONCAT_WS", 1), ("LEFT", 2), ("RIGHT", 2), ("SUBSTRING", 2), ("SUBSTRING", 3)],
+    ]
+    if (function := BUILTINS.resolve(name, arity))
+]
 LEAVES = st.one_of(LITERALS, st.builds(Attribute, NAMES), st.builds(Exists, NAMES))
 
 
@@ -135,6 +151,43 @@ def test_the_compiled_filter_agrees_with_the_walk(
     matches = compile_filter(tree, BUILTINS)
     for attributes in events:
         assert matches(attributes) is evaluate(tree, attributes, BUILTINS).passes
+
+
+@settings(max_examples=examples(500), deadline=BOUND)
+@given(TREES, EVENTS)
+def test_no_text_gets_longer_than_the_cost_of_its_expression_says(
+    tree: Node, attributes: dict[str, str | int | bool]
+) -> None:
+    made: list[int] = []
+
+    def watched(function: Function) -> Function:
+        def run(*arguments: str | int | bool) -> str | int | bool:
+            value = function.run(*arguments)
+            made.append(len(value.encode("utf-8", "surrogatepass")) if isinstance(value, str) else 0)
+            return value
+
+        return replace(function, run=run)
+
+    functions = Functions(watched(each) for each in WATCHED)
+    evaluate(tree, attributes, functions)
+    compile_filter(tree, functions)(attributes)
+    # As if no event were larger than these.
+    sizes = [len(str(each).encode("utf-8", "surrogatepass")) for each in attributes.values()]
+    with patch("eventplane.cesql.cost.MAX_EVENT_BYTES", max([*sizes, len("false")])):
+        assert max(made, default=0) <= cost(tree).longest
+
+
+def test_a_change_of_case_makes_no_more_bytes_than_its_cost_says() -> None:
+    for each in (chr(code) for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF):
+        size = len(each.encode())
+        assert len(each.lower().encode()) <= 3 * size // 2
+        assert len(each.upper().encode()) <= 3 * size
+
+
+@settings(max_examples=examples(500), deadline=BOUND)
+@given(st.text("ab%_\\\n", max_size=8), st.text("ab\n%_é", max_size=12))
+def test_like_and_the_regular_expression_of_the_audit_agree(pattern: str, text: str) -> None:
+    assert matcher(pattern)(text) is bool(re.fullmatch(regex(pattern), text, re.DOTALL))
 
 
 @pytest.mark.parametrize("operator", ["=", "!=", "<", "<=", ">", ">="])

@@ -12,6 +12,7 @@ from eventplane.conversation.errors import TooManyRequestsError
 from eventplane.conversation.open_requests import OpenRequests
 from eventplane.conversation.peers import PeerChanged, Peers
 from eventplane.conversation.reply import Replier, Reply, Status
+from tests.examples import examples
 
 PEERS = [Replier(each) for each in "abc"]
 peers = st.sampled_from(PEERS)
@@ -59,7 +60,10 @@ class Asking(RuleBasedStateMachine):
 
     @rule(name=requests, peer=peers, status=st.sampled_from([Status.HANDLED, Status.FAILED]))
     def reply(self, name: str, peer: Replier, status: Status) -> None:
-        self.book.replied(name, Reply(peer, status))
+        ignored = self.book.ignored
+        is_counted = self.book.replied(name, Reply(peer, status))
+        assert is_counted == (peer in self.expected[name])
+        assert self.book.ignored == ignored + (not is_counted)
         if peer in self.waits.get(name, ()):
             self.waits[name].remove(peer)
             self.unanswered[peer] = 0
@@ -88,7 +92,7 @@ class Asking(RuleBasedStateMachine):
         assert missing == sorted(str(each) for each in waits)
         # Nobody is forgotten, nobody stands twice.
         assert {*replies}.isdisjoint(missing)
-        assert {*replies, *missing} >= {each.participant for each in self.expected[name]}
+        assert {*replies, *missing} == {each.participant for each in self.expected[name]}
         for peer in waits:
             is_probe = self.probes.get(peer) == name
             if is_probe:
@@ -130,7 +134,7 @@ class Asking(RuleBasedStateMachine):
                 del self.probes[peer]
 
 
-Asking.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+Asking.TestCase.settings = settings(max_examples=examples(200), stateful_step_count=40, deadline=None)
 TestAsking = Asking.TestCase
 
 

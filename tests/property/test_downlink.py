@@ -21,6 +21,7 @@ from eventplane.downlink.sending import acknowledge, connected, desire, forgot, 
 from eventplane.downlink.table import from_item, remove_request, write_request
 from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event
+from tests.examples import examples
 from tests.unit.eventplane.downlink.events import KEY, NOW_MS, THING, command, deletion, state
 
 
@@ -58,7 +59,7 @@ def histories(draw: st.DrawFn) -> list[Addressed]:
     return events
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(histories(), st.data())
 def test_any_order_and_any_repetition_end_in_the_same_state(
     events: list[Addressed], data: st.DataObject
@@ -361,4 +362,4 @@ class World(RuleBasedStateMachine):
 
 
 TestDownlink = World.TestCase
-TestDownlink.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)
+TestDownlink.settings = settings(max_examples=examples(250), stateful_step_count=40, deadline=None)

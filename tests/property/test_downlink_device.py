@@ -21,6 +21,7 @@ from eventplane.contract import Downlink
 from eventplane.downlink.acknowledgements import Acknowledgement, Result
 from eventplane.downlink.wire import DELETE, KEY, KIND, ORDER, VERSION
 from eventplane.envelope import parse_event
+from tests.examples import examples
 from tests.unit.edge.downlink.descents import command, state
 from tests.unit.edge.fakes import Device
 
@@ -208,5 +209,5 @@ class DeviceMachine(RuleBasedStateMachine):
         return answer.version if answer.kind is Downlink.STATE else answer.order
 
 
-DeviceMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+DeviceMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 TestDevice = DeviceMachine.TestCase

@@ -16,7 +16,10 @@ from eventplane.fleet import (
     State,
     decommissioned,
     made,
+    quarantined,
+    reactivated,
     registered,
+    released,
     replaceable,
     retired,
     seen,
@@ -40,6 +43,8 @@ devices = st.builds(
     registered_today=numbers,
     replacement_until_ms=numbers,
     reason=st.text(max_size=5),
+    suspended=st.frozensets(texts, max_size=3),
+    before=st.none() | st.sampled_from(State),
     revision=numbers,
 )
 
@@ -143,6 +148,17 @@ class Life(RuleBasedStateMachine):
         self.active -= done
         self.device = retired(self.device, done)
 
+    @rule()
+    def the_operator_quarantines(self) -> None:
+        self.device = quarantined(self.device, frozenset(self.active), "", self.now_ms)
+        self.active -= self.device.suspended
+
+    @rule()
+    def the_operator_releases(self) -> None:
+        self.device = released(self.device, self.now_ms)
+        self.active |= self.device.suspended - self.device.replaced
+        self.device = reactivated(self.device, self.device.suspended)
+
     @precondition(lambda self: self.device.state is State.PROVISIONED)
     @rule(
         client_id=st.sampled_from(["claim-home", "renewal-home", "home", ""]),
@@ -158,7 +174,14 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def what_is_active_is_known(self) -> None:
-        assert self.active == self.device.certificates
+        device = self.device
+        assert self.active <= device.certificates
+        assert device.certificates - device.replaced - device.suspended <= self.active
+
+    @invariant()
+    def a_quarantined_device_cannot_connect(self) -> None:
+        if self.device.state is State.QUARANTINED:
+            assert not self.active
 
 
 TestLife = Life.TestCase

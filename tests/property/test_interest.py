@@ -11,9 +11,10 @@ from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, Place, Priority, compile_contract
 from eventplane.contract.interest import with_interest
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
-from eventplane.device_reports import HEARTBEAT
+from eventplane.device_reports import HEARTBEAT, forwarder_source, router_source
 from eventplane.envelope import Envelope, write_event
 from eventplane.explain import explain
+from eventplane.ingest import IngestFrame, frame_text
 from eventplane.interest import is_wanted
 from lambdas.common.queue import QueueMessage
 from lambdas.router.planner import Planner
@@ -34,10 +35,12 @@ FILTERS = st.one_of(
         ]
     ),
 )
+SOURCES = {DEAD_LETTER_TYPE: router_source("home-1"), HEARTBEAT: forwarder_source("home-1")}
+"""Under which alone a device sends these."""
 READERS = ("desk", "porter")
 ANNOUNCEMENTS = st.dictionaries(st.sampled_from(READERS), st.lists(FILTERS, max_size=3))
 EVENTS = st.builds(
-    lambda type, more: write_event({"id": "1", "source": "/a", "type": type, **more}),
+    lambda type, more: write_event({"id": "1", "source": SOURCES.get(type, "/a"), "type": type, **more}),
     TYPES,
     st.fixed_dictionaries(
         {},
@@ -69,8 +72,9 @@ def contract_of(filters: dict[str, object]) -> Contract:
 
 
 def outcomes(contract: Contract, event: Envelope) -> dict[str | None, Outcome]:
-    message = QueueMessage(id="m", body=event.json, sent_at_ms=0, attempt=1)
-    steps = Planner(contract, "bell.outbox").plan(message, 0)
+    frame = IngestFrame(event.json.encode(), "t", "home-1", "p", 0)
+    message = QueueMessage(id="m", body=frame_text(frame), sent_at_ms=0, attempt=1)
+    steps = Planner(contract, "device.outbox").plan(message, 0)
     return {step.record.route: step.record.outcome for step in steps}
 
 
@@ -83,7 +87,7 @@ def test_a_router_with_interest_forwards_what_the_filter_and_the_interest_take(
     announcements = {name: new_announcement(name, wanted) for name, wanted in announced.items()}
     derived, refused = with_interest(plain, announcements.values())
     assert refused == {}
-    priority = plain.priority(event, plain.channel("bell.outbox"))
+    priority = plain.priority(event, plain.channel("device.outbox"))
     always = priority is Priority.URGENT or event.type in (DEAD_LETTER_TYPE, HEARTBEAT)
     before, after = outcomes(plain, event), outcomes(derived, event)
     assert set(after) == set(before)  # every route that takes it says what became of it

@@ -33,6 +33,7 @@ from eventplane.cesql.tree import (
 from eventplane.envelope import parse_event
 from eventplane.filters import Filter, Sql
 from eventplane.filters import Not as NotFilter
+from eventplane.limits import MAX_INTEGER_TEXT
 from glue_jobs.delivery_audit.cesql.casing import lower, upper
 from glue_jobs.delivery_audit.errors import UnsupportedExpressionError
 from tests.spark.matching import by_spark
@@ -55,6 +56,7 @@ WORDS: list[str | int | bool] = [
     "a.b",
 ]
 EDGES: list[str | int | bool] = [2**31 - 1, -(2**31), "2147483648", "-2147483648", "0" * 30 + "7"]
+LONG = ["7".zfill(MAX_INTEGER_TEXT), "7".zfill(MAX_INTEGER_TEXT + 1)]
 AWKWARD = [
     "\u212a",
     "\u0131",
@@ -74,7 +76,7 @@ AWKWARD = [
     "ꟁ",
     "水",
 ]
-PLAIN = [*KIN, *WORDS, *EDGES, *AWKWARD]
+PLAIN = [*KIN, *WORDS, *EDGES, *LONG, *AWKWARD]
 HELD = st.sampled_from(PLAIN) | st.text("ab5%_\\é😀Σ \u2003", max_size=5)
 NAMES = st.sampled_from(["a", "b", "c", "1x", "type", "id", "subject", "data", "absent"])
 EVENTS = st.fixed_dictionaries(

@@ -15,6 +15,7 @@ from eventplane.attributes import AttributeValue
 from eventplane.cesql import CesqlCastError
 from eventplane.cesql import casts as core
 from eventplane.cesql.casts import Type
+from eventplane.limits import MAX_INTEGER_TEXT
 
 SPARK_TYPES = {Type.STRING: "string", Type.INTEGER: "int", Type.BOOLEAN: "boolean"}
 
@@ -43,7 +44,7 @@ def cast(value: Column, kind: Type, target: Type) -> Column:
 
 def text_to_integer(text: Column) -> Column:
     """A sign and digits; Spark alone would take spaces around them and a decimal point as well."""
-    return sf.regexp_extract(text, r"\A[+-]?[0-9]+\z", 0).cast("int")
+    return sf.regexp_extract(text, rf"\A[+-]?[0-9]{{1,{MAX_INTEGER_TEXT}}}\z", 0).cast("int")
 
 
 def text_to_boolean(text: Column) -> Column:

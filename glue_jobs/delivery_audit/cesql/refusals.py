@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from eventplane.cesql import BUILTINS, Expression, tree
-from eventplane.cesql.tree import Node
+from eventplane.cesql.cost import nesting
+from eventplane.limits import MAX_FILTER_NESTING
 from glue_jobs.delivery_audit.errors import UnsupportedExpressionError
-
-MAX_NESTING = 12
-"""Most functions and comparisons within each other, levels. Ours: Spark's analyzer goes over a plan a hundred
-times at most, each level of `casts.let` and of a changed case takes some, and people stop at three."""
 
 
 def check(expression: Expression) -> None:
@@ -17,8 +14,8 @@ def check(expression: Expression) -> None:
         expression.text.encode()
     except UnicodeEncodeError as error:
         raise UnsupportedExpressionError(expression.text, "half a surrogate pair", "remove it") from error
-    if _nesting(expression.tree) > MAX_NESTING:
-        what = f"more than {MAX_NESTING} functions and comparisons within each other"
+    if nesting(expression.tree) > MAX_FILTER_NESTING:
+        what = f"more than {MAX_FILTER_NESTING} functions and comparisons within each other"
         raise UnsupportedExpressionError(expression.text, what, "join parts with AND and OR instead")
     for node in tree.walk(expression.tree):
         if isinstance(node, tree.Call):
@@ -26,8 +23,3 @@ def check(expression: Expression) -> None:
             if expression.functions.resolve(*called) is not BUILTINS.resolve(*called):
                 what = f"a {node.name} of its own"
                 raise UnsupportedExpressionError(expression.text, what, "use the built-in functions only")
-
-
-def _nesting(node: Node) -> int:
-    below = max(map(_nesting, tree.children(node)), default=0)
-    return below + isinstance(node, tree.Call | tree.In | tree.Comparison)

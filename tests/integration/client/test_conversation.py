@@ -152,7 +152,7 @@ def invoked(plane: demo.Plane, client: Client) -> AbstractContextManager[None]:
     transport: Any = client._transport
     sqs, url, filter = plane.cloud.client("sqs"), plane.outputs["FamilyAppInboxUrl"], client._open_filter()
 
-    @handles_events("family-app", "local", wiring=lambda: (transport, filter))
+    @handles_events("family-app", "local", wiring=lambda: (transport, lambda _: filter))
     def handle(event: Envelope) -> str:
         return f"seen by {event.id}"
 

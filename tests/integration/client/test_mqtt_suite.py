@@ -10,7 +10,7 @@ import pytest
 from eventplane.envelope import Envelope
 from eventplane.topics import local_topic
 from eventplane_client import Client, ClientSettings, Mode, connect
-from eventplane_client.errors import ClientSettingsError, SubscriptionError
+from eventplane_client.errors import ClientSettingsError, RefusedError, SubscriptionError
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.notices import Notice
 from eventplane_client.sqlite_filter import SqliteFilter
@@ -19,7 +19,7 @@ from tests.eventually import eventually
 from tests.integration.edge.conftest import CloudBroker, Home
 from tests.integration.mqtt import TestClient
 from tests.unit.client.test_contract_suite import *  # noqa: F403
-from tests.unit.client.worlds import MAX_RECEIVES, Steps, event
+from tests.unit.client.worlds import MAX_RECEIVES, Steps, event, sent_by
 
 SECONDS = 30
 
@@ -81,11 +81,13 @@ class MqttWorld:
 
     def deliver(self, body: Envelope | bytes) -> None:
         with TestClient("duplicate", "127.0.0.1", self._home.broker.port) as publisher:
-            payload = body.json.encode() if isinstance(body, Envelope) else body
-            assert publisher.publish(local_topic(self.reader, "inbox"), payload)
+            assert publisher.publish(local_topic(self.reader, "inbox"), sent_by(self.sender, body))
 
     def pending(self) -> int:
         return 0 if eventually(self._home.drained, SECONDS) else 1
+
+    def taken_away(self) -> int:
+        return 0
 
     def letters(self, least: int = 0) -> list[Envelope]:
         def found() -> list[Envelope]:
@@ -126,3 +128,17 @@ def test_the_settings_lead_to_it(home: Home, tmp_path: Path) -> None:
             call.subscribe({"exact": {"type": "x"}})
         with pytest.raises(ClientSettingsError):
             connect(ClientSettings("call-service", address))
+
+
+def test_who_sends_on_what_it_received_is_its_sender(world: MqttWorld) -> None:
+    with (
+        world.client(world.sender) as sender,
+        world.client(world.reader) as client,
+        client.subscribe() as inbox,
+    ):
+        sender.put(event())
+        got = inbox.get(SECONDS)
+        assert str(got.sender) == world.sender
+        # As its own event: the contract gives it no alarms.
+        with pytest.raises(RefusedError, match="sender_not_allowed"):
+            client.put(got)

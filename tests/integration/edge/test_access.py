@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contract.acl import FORWARDER, acl
-from contract.loader import load_contract
+from contract.acl import FORWARDER
 from edge.messages import Acknowledged, Connected, Disconnected, Received
 from edge.mqtt import Login
 from edge.service import ServiceClient
-from eventplane.contract import ParticipantKind
 from eventplane.envelope import Envelope, write_event
 from eventplane.topics import interest_topic, local_topic
-from local.mosquitto import Access, Broker, start_mosquitto
 from local.process import Supervisor
+from tests.integration.access import Guarded, start_guarded
 from tests.integration.edge.certificates import Authority
 from tests.integration.edge.conftest import SECONDS, CloudBroker, start_home, wait_for
 from tests.integration.edge.line import Line
@@ -30,32 +26,9 @@ OUTBOX = local_topic("health-service", "outbox")
 NOT_AUTHORIZED = "not authorized"
 
 
-@dataclass(frozen=True)
-class Guarded:
-    """A broker that asks, with a password file for each of its users."""
-
-    broker: Broker
-    folder: Path
-
-    def login(self, user: str) -> Login:
-        return Login(user, self.folder / f"{user}.password")
-
-
 @pytest.fixture
 def guarded(supervisor: Supervisor, tmp_path: Path) -> Guarded:
-    contract = load_contract()
-    users = [FORWARDER, *(each.name for each in contract.of_kind(ParticipantKind.DEVICE_SERVICE))]
-    for user in users:
-        file = tmp_path / f"{user}.password"
-        file.touch(0o600)
-        file.write_text(f"secret of {user}\n")
-    access = Access(tmp_path / "passwords", tmp_path / "rules")
-    access.passwords.touch(0o600)
-    access.passwords.write_text("".join(f"{user}:secret of {user}\n" for user in users))
-    subprocess.run(["mosquitto_passwd", "-U", str(access.passwords)], check=True)
-    access.rules.touch(0o600)
-    access.rules.write_text(acl(contract) + "\n")
-    return Guarded(start_mosquitto(supervisor, "home", tmp_path / "home", access), tmp_path)
+    return start_guarded(supervisor, "home", tmp_path)
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_what_is_malformed_becomes_a_dead_letter_and_blocks_nothing(home: Home, 
     service.send(event(3))
     service.flush(SECONDS)
     wait_for(lambda: cloud.has({"e3"}) and len({e.key for e in cloud.events if e.type == DEAD_LETTER}) == 3)
-    reasons = ["not_json", "unrouted", "reserved_attribute"]
+    reasons = ["not_json", "sender_not_allowed", "reserved_attribute"]
     wait_for(lambda: [reason for _, reason in refused] == reasons)
     letters = {
         str(each.attributes["deadletterreason"]): each for each in cloud.events if each.type == DEAD_LETTER

@@ -50,7 +50,7 @@ def test_a_publish_is_archived_routed_and_written_down(folder: Path) -> None:
     functions.handle([message])  # a worker that was killed before it acknowledged
     care = Arrivals(folder / ARRIVALS / "care-analytics.jsonl")
     care.refresh()
-    assert list(care.first) == [MOTION.key]
+    assert list(care.first) == [MOTION.claim]
     assert care.duplicates == 1
     assert [each["client_id"] for each in rows(folder, "tap")] == ["a"]
     assert {each["route"] for each in rows(folder, "ledger")} == {

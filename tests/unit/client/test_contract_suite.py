@@ -13,6 +13,10 @@ from eventplane_client.notices import DeadLettered, EpochChanged, InDoubt, Notic
 from tests.eventually import eventually
 from tests.unit.client.worlds import MAX_RECEIVES, World, event
 
+HOME = {"senderdevice": "home-1", "senderservice": "voice-service"}
+OTHER_HOME = {**HOME, "senderdevice": "home-666"}
+"""What the plane stamps on what comes from two homes."""
+
 NOW = 0.0
 SOON = 20.0
 
@@ -42,7 +46,7 @@ def test_a_repeated_put_is_a_success_and_counts_once(world: World) -> None:
     with world.client(world.sender) as sender:
         sender.put(sent)  # by another process, which remembers nothing
     with world.client(world.reader) as client, client.subscribe() as inbox:
-        assert inbox.get(SOON).key == sent.key
+        assert inbox.get(SOON).claim == sent.claim
         with pytest.raises(NothingThereError):
             inbox.get(NOW)
 
@@ -110,7 +114,8 @@ def test_what_was_in_hand_at_a_crash_is_its_programs_to_decide(world: World, aga
     sent = event()
     with world.client(world.sender) as sender:
         sender.put(sent)
-    assert world.client(world.reader).subscribe().get(SOON).id == sent.id
+    given = world.client(world.reader).subscribe().get(SOON)
+    assert given.claim == sent.claim
     world.crash()
     with (
         world.client(world.reader, on_notice=notices.append) as client,
@@ -122,7 +127,7 @@ def test_what_was_in_hand_at_a_crash_is_its_programs_to_decide(world: World, aga
         def is_told() -> bool:
             with pytest.raises(NothingThereError):
                 inbox.get(NOW)
-            return InDoubt(*sent.key, again=again) in notices
+            return InDoubt(*given.key, again=again) in notices
 
         assert eventually(is_told, SOON)
     assert world.pending() == 0
@@ -141,6 +146,7 @@ def test_without_a_decision_what_is_in_doubt_is_a_dead_letter(world: World) -> N
         )  # some worlds lead the letter back here
     assert sent.id not in out
     assert [each.attributes["deadletterreason"] for each in world.letters(1)] == [IN_DOUBT]
+    assert [each.data()["channel"] for each in world.letters(1)] == [f"{world.reader}.inbox"]
 
 
 def test_an_exception_in_the_block_gives_back_what_was_in_hand(world: World) -> None:
@@ -174,7 +180,9 @@ def test_poison_becomes_a_dead_letter_at_the_limit_with_the_exception_as_reason(
     (letter,) = world.letters(1)
     assert letter.attributes["deadletterreason"] == "ValueError"
     assert letter.data()["detail"] == "no such room"
-    assert DeadLettered(*sent.key, "ValueError", "no such room") in notices
+    assert DeadLettered(*received.event.key, "ValueError", "no such room") in notices
+    sender = received.sender
+    assert letter.data()["sender"] == {"device": sender.device, "service": sender.service}
 
 
 def test_what_is_no_event_is_a_dead_letter_and_holds_nobody_up(world: World) -> None:
@@ -218,8 +226,9 @@ def test_events_come_in_the_order_of_their_source_and_a_gap_is_told(world: World
     ):
         for number in (2, 1, 3, 6):
             world.deliver(event(str(number), source, sequence=f"{number:03d}"))
-        assert [inbox.get(SOON).id for _ in range(4)] == ["1", "2", "3", "6"]
-        assert notices == [SequenceGap(source, 4, 5)]
+        found = [inbox.get(SOON) for _ in range(4)]
+        assert [each.id for each in found] == ["1", "2", "3", "6"]
+        assert notices == [SequenceGap(str(found[0].sender), source, 4, 5)]
         world.deliver(event("4", source, sequence="004"))
         assert inbox.get(SOON).id == "4"  # late, and not lost
 
@@ -228,12 +237,44 @@ def test_a_change_of_the_devices_epoch_is_told_also_across_a_restart(world: Worl
     notices: list[Notice] = []
     source = "/homes/7/voice"
     for number, epoch in enumerate(("one", "one", "two")):
-        world.deliver(event(str(number), source, deviceepoch=epoch))
+        # What another device says in the name of the source is no news of this one.
+        forged = event(str(number), source, deviceepoch=f"forged-{number}").stamped(**OTHER_HOME)
+        true = event(str(number), source, deviceepoch=epoch).stamped(**HOME)
+        world.deliver(forged)
+        world.deliver(true)
         with world.client(world.reader, on_notice=notices.append) as client, client.subscribe() as inbox:
-            inbox.get(SOON)
-    assert [each for each in notices if isinstance(each, EpochChanged)] == [
-        EpochChanged(source, "one", "two")
+            assert {inbox.get(SOON).key, inbox.get(SOON).key} == {forged.key, true.key}
+    changed = [each for each in notices if isinstance(each, EpochChanged)]
+    assert [each for each in changed if each.sender == "home-1/voice-service"] == [
+        EpochChanged("home-1/voice-service", source, "one", "two")
     ]
+
+
+def test_a_forged_event_with_the_source_and_id_of_an_alarm_does_not_suppress_it(world: World) -> None:
+    alarm = event("1")
+    forged, true = alarm.stamped(**OTHER_HOME), alarm.stamped(**HOME)
+    for each in (forged, true, forged, true):
+        world.deliver(each)
+    with world.client(world.reader) as client, client.subscribe() as inbox:
+        found = {str(inbox.get(SOON).sender), str(inbox.get(SOON).sender)}
+        assert found == {"home-1/voice-service", "home-666/voice-service"}
+        with pytest.raises(NothingThereError):
+            inbox.get(NOW)
+    world.crash()
+    for each in (forged, true):
+        world.deliver(each)
+    with world.client(world.reader) as client, client.subscribe() as inbox, pytest.raises(NothingThereError):
+        inbox.get(NOW)
+
+
+def test_a_forged_number_changes_nothing_in_the_order_of_the_true_source(world: World) -> None:
+    source = "/homes/1/voice"
+    with world.client(world.reader, gap_timeout_s=SOON) as client, client.subscribe() as inbox:
+        world.deliver(event("forged", source, sequence="1").stamped(**OTHER_HOME))
+        assert inbox.get(SOON).id == "forged"
+        for number in (2, 1):
+            world.deliver(event(str(number), source, sequence=str(number)).stamped(**HOME))
+        assert [inbox.get(SOON).id for _ in range(2)] == ["1", "2"]
 
 
 def test_what_crashes_its_reader_each_time_ends_as_a_dead_letter(world: World) -> None:
@@ -245,6 +286,7 @@ def test_what_crashes_its_reader_each_time_ends_as_a_dead_letter(world: World) -
     with world.client(world.reader) as client, client.subscribe(on_doubt=lambda _: True) as inbox:
         inbox.handle(lambda _: None, idle_s=world.idle_s)
     assert [each.attributes["deadletterreason"] for each in world.letters(1)] == [TOO_MANY_RECEIVES]
+    assert world.taken_away() == 0
 
 
 def test_handle_calls_until_it_is_idle(world: World) -> None:

@@ -129,7 +129,7 @@ def test_whoever_settles_an_event_replies(talk: Talk, by: str) -> None:
     if by == "close":
         inbox.close()
     else:
-        memory_plane(talk.name).put(ask("next"))
+        memory_plane(talk.name).put(ask("next"), "desk")
         inbox.get(SECONDS)
     assert asking.result(SECONDS)["porter"] == Reply(PORTER, Status.HANDLED, None)
 
@@ -255,7 +255,9 @@ class TestSharedQueue:
                 for message in porter.receive(10, 0.1):
                     event = parse_event(message.body)
                     if "replyto" in event.attributes and event.type == ASK:
-                        shared.put(write_reply(event, Reply(PORTER, Status.HANDLED, event.id), NOW))
+                        porter.put(
+                            write_reply(event, Reply(PORTER, Status.HANDLED, event.id), NOW), 1, durable=True
+                        )
                     porter.acknowledge([message])
 
         with ThreadPoolExecutor(8) as pool:
@@ -307,7 +309,7 @@ class TestSharedQueue:
         shared.deliver("desk.replies", ask())
         shared.deliver_raw("desk.replies", b"garbage")
         for each in (others, late):
-            shared.put(write_reply(each, Reply(PORTER, Status.HANDLED), NOW))
+            shared.put(write_reply(each, Reply(PORTER, Status.HANDLED), NOW), "porter")
         it = self.asker(shared)
         with ThreadPoolExecutor(1) as pool:
             asking = pool.submit(it.request, ask("r"), SECONDS, durable=True, expires=True)
@@ -377,6 +379,7 @@ class TestContractInForce:
     def without_porter(self) -> Contract:
         some = document()
         del some["routes"]["to-porter"]
+        some["participants"]["porter"]["may_subscribe"] = {"exact": {"type": ASK}}
         return compile_contract(some, "talk")
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from eventplane.envelope import Envelope
 from eventplane_client import Mode
 from eventplane_client.errors import NothingThereError
+from tests.examples import examples
 from tests.unit.client.conftest import WORLDS, make_world
 from tests.unit.client.worlds import READER, SENDER, Crash, Steps, World, event
 
@@ -115,7 +116,7 @@ def test_a_crash_at_any_step_loses_and_repeats_nothing(
     batch=st.integers(1, 5),
     crashes=st.lists(st.tuples(st.integers(1, 25), st.booleans()), max_size=6),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_number_of_crashes(kind: str, batch: int, crashes: list[tuple[int, bool]]) -> None:
     with TemporaryDirectory() as directory:
         world = make_world(kind, Path(directory), MANY)
@@ -133,7 +134,7 @@ def test_any_number_of_crashes(kind: str, batch: int, crashes: list[tuple[int, b
     decisions=st.lists(st.sampled_from(["ack", "nack", "leave", "crash"]), max_size=12),
     mode=st.sampled_from([Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_with_own_hands_nothing_is_lost_before_it_is_acknowledged(decisions: list[str], mode: Mode) -> None:
     with TemporaryDirectory() as directory:
         world = make_world("memory", Path(directory))

@@ -1,4 +1,4 @@
-"""The filters in DynamoDB: leases, several readers, what they write, and what AWS may refuse."""
+"""The filters in DynamoDB: what they write, what AWS may refuse, and how a log begins."""
 
 from __future__ import annotations
 
@@ -43,41 +43,12 @@ class Table:
         return call
 
     def reader(self, kind: type[Any]) -> Any:
-        return kind(self, "filters", READER, lease_s=LEASE_S, clock=lambda: self.now)
+        return kind(self, "filters", READER, lease=lambda: LEASE_S, clock=lambda: self.now)
 
 
 @pytest.fixture
 def table(aws: None) -> Table:
     return Table()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_a_living_reader_has_in_hand_is_busy_and_in_doubt_once_it_is_gone(
-    table: Table, kind: type[Any]
-) -> None:
-    one, two = table.reader(kind), table.reader(kind)
-    assert one.claim([key(1), key(2)]) == [Verdict.NEW] * 2
-    assert one.claim([key(1)]) == [Verdict.MINE]
-    assert two.claim([key(1), key(3)]) == [Verdict.BUSY, Verdict.NEW]
-    assert two.claim([key(1)], force=True) == [Verdict.BUSY]
-    table.now += LEASE_S - 1
-    one.renew([key(1), key(2)])
-    table.now += LEASE_S - 1
-    assert two.claim([key(1)]) == [Verdict.BUSY]
-    table.now += LEASE_S
-    assert two.claim([key(1)]) == [Verdict.DOUBT]
-    assert two.claim([key(1)], force=True) == [Verdict.DOUBT]
-    assert two.claim([key(1)]) == [Verdict.MINE]
-    assert two.claim([], [key(1)]) == []
-    assert table.reader(kind).claim([key(1)]) == [Verdict.DONE]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_given_back_is_free_for_all(table: Table, kind: type[Any]) -> None:
-    one, two = table.reader(kind), table.reader(kind)
-    one.claim([key(1)])
-    one.release([key(1)])
-    assert two.claim([key(1)]) == [Verdict.NEW]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -18,7 +18,7 @@ from eventplane_client.errors import (
 )
 from tests.dynamodb import create_table
 
-NEWS = {"exact": {"type": "org.example.news.v1"}}
+NEWS = {"exact": {"type": "org.eventplane.alarm.news.v1"}}
 
 
 @pytest.fixture

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import boto3
 import pytest
 
+from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope
-from eventplane_client.functions import RESERVE_MS, handles_events
+from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.errors import LeaseTooLongError, StateError
+from eventplane_client.functions import MARGIN_S, RESERVE_MS, Handler, handles_events
+from eventplane_client.letters import IN_DOUBT
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
-from eventplane_client.ports import Message
+from eventplane_client.ports import Lease, Message, MessageFilter, Mode, digest
+from eventplane_client.reader import Doubt
 from eventplane_client.telemetry import Handling, NoTelemetry
-from tests.unit.client.worlds import MAX_RECEIVES, READER, event
+from tests.unit.client.worlds import MAX_RECEIVES, READER, create_filter_table, event, redrive
 from tests.unit.lambdas.support import LambdaContext
+
+
+def record(id: str, body: str, attempt: int, group: str | None = None) -> dict[str, Any]:
+    """A message as an event source mapping hands it to the function."""
+    return {
+        "messageId": id,
+        "body": body,
+        "attributes": {
+            "ApproximateReceiveCount": str(attempt),
+            "SentTimestamp": "1767225600000",
+            **({"MessageGroupId": group} if group else {}),
+        },
+        "messageAttributes": {"route": {"stringValue": "alarms", "dataType": "String"}},
+    }
 
 
 class World:
     """A function whose handler notes what it gets and fails for the ids in `failing`."""
 
     def __init__(self, **options: Any) -> None:
-        self.plane = MemoryPlane(max_receives=MAX_RECEIVES)
+        self.plane = MemoryPlane(visibility_s=60, max_receives=MAX_RECEIVES)
         self.memory = Memory()
         self.handled: list[str] = []
         self.failing: dict[str, BaseException] = {}
@@ -33,7 +54,10 @@ class World:
         @handles_events(
             READER,
             "test",
-            wiring=lambda: (MemoryTransport(self.plane, READER), MemoryFilter(self.memory)),
+            wiring=lambda: (
+                MemoryTransport(self.plane, READER),
+                lambda lease: MemoryFilter(self.memory, lease=lease),
+            ),
             on_notice=lambda _: None,
             **self._options,
         )
@@ -43,16 +67,7 @@ class World:
                 raise self.failing[event.id]
 
         records = [
-            {
-                "messageId": str(at),
-                "body": body.json if isinstance(body, Envelope) else body,
-                "attributes": {
-                    "ApproximateReceiveCount": str(attempt),
-                    "SentTimestamp": "1767225600000",
-                    **({"MessageGroupId": group} if group else {}),
-                },
-                "messageAttributes": {"route": {"stringValue": "alarms", "dataType": "String"}},
-            }
+            record(str(at), body.json if isinstance(body, Envelope) else body, attempt, group)
             for at, body in enumerate(bodies)
         ]
         answer = handle({"Records": records}, self.context)
@@ -102,21 +117,6 @@ def test_in_a_fifo_queue_what_follows_in_the_group_waits() -> None:
     assert world.handled == ["a"]
 
 
-def test_what_was_begun_by_a_function_that_was_killed_is_in_doubt() -> None:
-    world = World(on_doubt=lambda event: event.id == "again")
-    for id in ("again", "done"):
-        world.failing[id] = SystemExit()
-        with pytest.raises(SystemExit):
-            world.invoke(event(id))
-    # Its claims were given back at the exit; a kill leaves them.
-    for id in ("again", "done"):
-        MemoryFilter(world.memory).claim([_digest(id)])
-    world.failing.clear()
-    world.handled.clear()
-    assert world.invoke(event("again"), event("done")) == []
-    assert world.handled == ["again"]
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_there_is_no_time_for_comes_again(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
     world = World()
@@ -127,7 +127,270 @@ def test_what_there_is_no_time_for_comes_again(monkeypatch: pytest.MonkeyPatch, 
     assert world.handled == ["a"]
 
 
-def _digest(id: str) -> bytes:
-    from eventplane_client.ports import digest
+class Killed(BaseException):
+    """Lambda kills the process: nothing of it runs any more."""
 
-    return digest(event(id))
+
+class Context(LambdaContext):
+    """An invocation that Lambda kills at its timeout, by the clock of `service`."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__()
+        self._service = service
+        self._deadline = service.now + service.timeout_s
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int((self._deadline - self._service.now) * 1_000)
+
+
+class Service:
+    """SQS, Lambda and a filter with leases, in simulated time: a function of `timeout_s` reads an inbox that
+    hides what it gives out for `visibility_s`, and gives out nothing more than RECEIVES times.
+
+    The first `fails` attempts at an event raise, and the next `kills` are killed at the timeout.
+    """
+
+    RECEIVES = 5
+
+    def __init__(
+        self,
+        filters: str,
+        *,
+        timeout_s: float,
+        visibility_s: float,
+        on_doubt: Doubt | None = None,
+        fails: int = 0,
+        kills: int = 1,
+        mode: Mode = Mode.EXACTLY_ONCE,
+    ) -> None:
+        self.now = 1_767_225_600.0
+        self.timeout_s = timeout_s
+        self.visibility_s = visibility_s
+        self.began: list[float] = []
+        self.taken_away: list[Message] = []
+        self._fails, self._kills = fails, kills
+        # What `SqsTransport.find` says of such a queue.
+        self.plane = MemoryPlane(
+            visibility_s=visibility_s, max_receives=self.RECEIVES - 1, clock=lambda: self.now
+        )
+        self._open_filter = self._filters(filters)
+        self._on_doubt = on_doubt
+        self._mode = mode
+        self._is_killed = False
+        self._function = self._process()
+
+    def run(self, sent: Envelope) -> float:
+        """Until the inbox holds nothing any more; the seconds that took."""
+        began = self.now
+        self.plane.deliver(READER, sent)
+        while self.plane.pending(READER):
+            self._poll()
+            self.now += 1
+        return self.now - began
+
+    @property
+    def letters(self) -> list[Envelope]:
+        return [each for each in self.plane.events if each.type == DEAD_LETTER_TYPE]
+
+    def _poll(self) -> None:
+        messages = self.plane.take(READER, 10, 0)
+        gone = [each for each in messages if each.attempt > self.RECEIVES]
+        self.plane.change(READER, gone, None)
+        self.taken_away += gone
+        records = {str(at): each for at, each in enumerate(messages) if each.attempt <= self.RECEIVES}
+        if not records:
+            return
+        batch = [record(id, each.body.decode(), each.attempt) for id, each in records.items()]
+        try:
+            answer = self._function({"Records": batch}, Context(self))
+        except Killed:
+            self._is_killed = False
+            self._function = self._process()
+            return
+        for each in answer["batchItemFailures"]:
+            del records[each["itemIdentifier"]]
+        self.plane.change(READER, list(records.values()), None)
+
+    def _process(self) -> Handler:
+        @handles_events(
+            READER,
+            "test",
+            mode=self._mode,
+            on_doubt=self._on_doubt,
+            on_notice=lambda _: None,
+            wiring=lambda: (
+                MemoryTransport(self.plane, READER),
+                lambda lease: _Mortal(self._open_filter(lease), lambda: self._is_killed),
+            ),
+        )
+        def handle(event: Envelope) -> None:
+            self.began.append(self.now)
+            if len(self.began) <= self._fails:
+                raise ValueError
+            if len(self.began) <= self._fails + self._kills:
+                self.now += self.timeout_s
+                self._is_killed = True
+                raise Killed
+
+        return handle
+
+    def _filters(self, kind: str) -> Callable[[Lease], MessageFilter]:
+        if kind == "memory":
+            memory = Memory()
+            return lambda lease: MemoryFilter(memory, lease=lease, clock=lambda: self.now)
+        dynamodb = boto3.client("dynamodb")
+        create_filter_table(dynamodb, "filters")
+        return lambda lease: DynamoDbFilter(dynamodb, "filters", READER, lease=lease, clock=lambda: self.now)
+
+
+class _Mortal:
+    """A filter that nobody can tell anything any more once its process is killed."""
+
+    def __init__(self, filter: MessageFilter, is_killed: Callable[[], bool]) -> None:
+        self._filter = filter
+        self._is_killed = is_killed
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda *_: None) if self._is_killed() else getattr(self._filter, name)
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def filters(request: pytest.FixtureRequest) -> str:
+    if request.param == "dynamodb":
+        request.getfixturevalue("aws")
+    return str(request.param)
+
+
+TIMES = pytest.mark.parametrize(
+    ("timeout_s", "visibility_s"),
+    [(60, 60), (10, 60), (900, 900), (900, 5_400)],
+    ids=["the least that Lambda allows", "what Lambda advises", "the longest", "the longest as advised"],
+)
+
+
+@TIMES
+def test_an_alarm_in_hand_when_lambda_killed_the_function_is_handed_out_again(
+    filters: str, timeout_s: float, visibility_s: float
+) -> None:
+    doubts: list[str] = []
+
+    def on_doubt(event: Envelope) -> bool:
+        doubts.append(event.id)
+        return True
+
+    service = Service(filters, timeout_s=timeout_s, visibility_s=visibility_s, on_doubt=on_doubt)
+    took_s = service.run(event("alarm"))
+    assert (len(service.began), doubts) == (2, ["alarm"])
+    assert service.began[1] - service.began[0] > timeout_s
+    assert took_s <= visibility_s * Service.RECEIVES
+    assert (service.letters, service.taken_away) == ([], [])
+
+
+def test_a_program_that_finds_the_alarm_handled_gets_it_no_more(filters: str) -> None:
+    service = Service(filters, timeout_s=60, visibility_s=60, on_doubt=lambda _: False)
+    service.run(event("alarm"))
+    assert (len(service.began), service.letters, service.taken_away) == (1, [], [])
+
+
+@TIMES
+def test_without_a_program_to_ask_the_alarm_is_a_dead_letter_of_its_readers_inbox(
+    filters: str, timeout_s: float, visibility_s: float
+) -> None:
+    service = Service(filters, timeout_s=timeout_s, visibility_s=visibility_s)
+    took_s = service.run(event("alarm"))
+    (letter,) = service.letters
+    assert letter.attributes["deadletterreason"] == IN_DOUBT
+    assert letter.data()["channel"] == f"{READER}.inbox"
+    assert len(service.began) == 1
+    assert took_s <= visibility_s * Service.RECEIVES
+    assert service.taken_away == []
+
+
+@pytest.mark.parametrize("on_doubt", [None, lambda _: True, lambda _: False])
+@pytest.mark.parametrize("kills", range(1, Service.RECEIVES + 1))
+@pytest.mark.parametrize("fails", range(Service.RECEIVES))
+def test_whenever_it_is_killed_no_alarm_ends_in_the_dead_letter_queue_unseen(
+    fails: int, kills: int, on_doubt: Doubt | None
+) -> None:
+    service = Service("memory", timeout_s=60, visibility_s=60, on_doubt=on_doubt, fails=fails, kills=kills)
+    service.run(event("alarm"))
+    assert service.taken_away == []
+    is_handled = len(service.began) > fails + kills
+    is_known_to_be = on_doubt is not None and not on_doubt(event("alarm"))
+    assert is_handled or is_known_to_be or len(service.letters) == 1
+
+
+def test_a_queue_that_gives_out_nothing_after_the_lease_is_refused() -> None:
+    service = Service("memory", timeout_s=900, visibility_s=60)
+    with pytest.raises(LeaseTooLongError, match="shorter timeout") as caught:
+        service.run(event("alarm"))
+    assert caught.value.lease_s == 900 + MARGIN_S
+    assert service.began == []
+    assert service.plane.pending(READER) == 1
+    free = Service("memory", timeout_s=900, visibility_s=60, kills=0, mode=Mode.AT_LEAST_ONCE)
+    free.run(event("alarm"))
+    assert len(free.began) == 1
+
+
+def test_what_an_invocation_could_not_give_back_is_in_doubt_in_the_same_process_too() -> None:
+    class Failing(MemoryFilter):
+        def release(self, keys: Sequence[bytes]) -> None:
+            raise StateError("filter", "throttled", "try again")
+
+    memory, now, handled, plane = Memory(), [0.0], [], MemoryPlane(visibility_s=60)
+    make: list[type[MemoryFilter]] = [MemoryFilter, Failing]
+
+    @handles_events(
+        READER,
+        "test",
+        on_doubt=lambda _: True,
+        wiring=lambda: (
+            MemoryTransport(plane, READER),
+            lambda lease: make.pop()(memory, lease=lease, clock=lambda: now[0]),
+        ),
+    )
+    def handle(event: Envelope) -> None:
+        handled.append(event.id)
+        if make:
+            raise ValueError
+
+    batch = {"Records": [record("0", event("a").json, 1)]}
+    with pytest.raises(StateError):
+        handle(batch, LambdaContext())
+    now[0] += 30 + MARGIN_S + 1
+    assert handle(batch, LambdaContext()) == {"batchItemFailures": []}
+    assert handled == ["a", "a"]
+
+
+def test_in_a_fifo_queue_what_follows_an_event_in_other_hands_waits() -> None:
+    world = World()
+    MemoryFilter(world.memory).claim([digest(event("a"))])
+    assert world.invoke(*(event(id) for id in "abc"), attempt=2, group="g") == [0, 1, 2]
+    assert world.handled == []
+
+
+def test_the_plane_of_an_environment_is_found_and_its_queue_checked(
+    aws: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqs = boto3.client("sqs")
+    create_filter_table(boto3.client("dynamodb"), "eventplane-test-filter")
+    dead, _, inbox = (
+        sqs.create_queue(QueueName=f"eventplane-test-{READER}-{name}")["QueueUrl"]
+        for name in ("dead", "outbox", "inbox")
+    )
+    policy = redrive(sqs, dead, 5)
+    sqs.set_queue_attributes(QueueUrl=inbox, Attributes={"RedrivePolicy": policy, "VisibilityTimeout": "60"})
+    handled: list[str] = []
+
+    @handles_events(READER, "test")
+    def handle(event: Envelope) -> None:
+        handled.append(event.id)
+
+    batch = {"Records": [record("0", event("a").json, 1), record("1", event("a").json, 1)]}
+    with monkeypatch.context() as patch:
+        patch.setattr(LambdaContext, "get_remaining_time_in_millis", lambda _: 900_000)
+        with pytest.raises(LeaseTooLongError) as caught:
+            handle(batch, LambdaContext())
+    assert (caught.value.visibility_s, caught.value.receives) == (60.0, 4)
+    assert handle(batch, LambdaContext()) == {"batchItemFailures": []}
+    assert handled == ["a"]

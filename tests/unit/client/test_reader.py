@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from eventplane_client.client import Client
-from eventplane_client.errors import StateError
+from eventplane_client.errors import NothingThereError, StateError
 from eventplane_client.inbox import Inbox
+from eventplane_client.letters import IN_DOUBT
 from eventplane_client.memory import MemoryPlane, MemoryTransport
-from eventplane_client.memory_filter import MemoryFilter
+from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from tests.unit.client.worlds import READER, event
 
@@ -46,6 +47,21 @@ def test_what_could_not_be_given_back_is_still_in_hand() -> None:
         again = inbox.receive(SECONDS)
         assert (again.event.id, again.attempt > 1) == ("one", True)
         again.ack()
+    assert plane.pending(READER) == 0
+
+
+def test_what_a_silent_reader_has_in_hand_at_the_last_delivery_is_a_dead_letter() -> None:
+    plane, memory, now = MemoryPlane(max_receives=3), Memory(), 0.0
+    plane.deliver(READER, event("one"))
+    Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory, clock=lambda: now)).receive(SECONDS)
+    filter = MemoryFilter(memory, clock=lambda: now)  # and the lease of the first does not end
+    with Inbox(READER, MemoryTransport(plane, READER), filter, on_doubt=lambda _: True) as inbox:
+        for _ in range(3):
+            assert plane.events == []
+            plane.expire()
+            with pytest.raises(NothingThereError):
+                inbox.receive(0)
+    assert [each.attributes["deadletterreason"] for each in plane.events] == [IN_DOUBT]
     assert plane.pending(READER) == 0
 
 

@@ -11,15 +11,14 @@ from eventplane_client.notices import SequenceGap
 from eventplane_client.resequencer import MOST_HELD, Resequencer, number_of
 
 TIMEOUT = 10.0
+S = ("home-1/", "s")
 
 
 @given(st.permutations(range(1, 9)))
 def test_whatever_comes_in_time_comes_in_order(numbers: list[int]) -> None:
     gaps: list[SequenceGap] = []
     order = Resequencer[int](TIMEOUT, gaps.append)
-    out = [
-        each for at, number in enumerate(numbers) for each in order.add("s", number, number, float(at) / 10)
-    ]
+    out = [each for at, number in enumerate(numbers) for each in order.add(S, number, number, float(at) / 10)]
     assert out == sorted(numbers)
     assert gaps == []
     assert order.deadline() is None
@@ -30,7 +29,7 @@ def test_nothing_is_lost_or_invented(arrivals: list[tuple[str, int]]) -> None:
     order = Resequencer[tuple[str, int]](TIMEOUT, lambda _: None)
     out = []
     for at, each in enumerate(arrivals):
-        out += order.add(*each, each, float(at))
+        out += order.add(("", each[0]), each[1], each, float(at))
         out += order.due(float(at))
     while (deadline := order.deadline()) is not None:
         out += order.due(deadline)
@@ -40,40 +39,40 @@ def test_nothing_is_lost_or_invented(arrivals: list[tuple[str, int]]) -> None:
 def test_a_gap_is_told_after_its_time_and_the_late_ones_still_come() -> None:
     gaps: list[SequenceGap] = []
     order = Resequencer[int](TIMEOUT, gaps.append)
-    assert order.add("s", 1, 1, 0.0) == [1]
-    assert order.add("s", 4, 4, 1.0) == []
+    assert order.add(S, 1, 1, 0.0) == [1]
+    assert order.add(S, 4, 4, 1.0) == []
     assert order.due(10.9) == []
     assert order.due(11.0) == [4]
-    assert gaps == [SequenceGap("s", 2, 3)]
-    assert order.add("s", 3, 3, 12.0) == [3]
+    assert gaps == [SequenceGap(*S, 2, 3)]
+    assert order.add(S, 3, 3, 12.0) == [3]
 
 
 def test_a_new_reader_begins_where_the_source_is_and_tells_no_gap() -> None:
     gaps: list[SequenceGap] = []
     order = Resequencer[int](TIMEOUT, gaps.append)
-    assert order.add("s", 70, 70, 0.0) == []
-    assert order.add("s", 69, 69, 1.0) == []
+    assert order.add(S, 70, 70, 0.0) == []
+    assert order.add(S, 69, 69, 1.0) == []
     assert order.due(10.0) == [69, 70]
-    assert order.add("s", 71, 71, 11.0) == [71]
+    assert order.add(S, 71, 71, 11.0) == [71]
     assert gaps == []
 
 
 def test_what_is_given_back_goes_first() -> None:
     order = Resequencer[int](TIMEOUT, lambda _: None)
     for number in (1, 2):
-        order.add("s", number, number, 0.0)
-    order.rewind("s", 1)
-    assert order.add("s", 2, 2, 0.0) == []
-    assert order.add("s", 1, 1, 1.0) == [1, 2]
+        order.add(S, number, number, 0.0)
+    order.rewind(S, 1)
+    assert order.add(S, 2, 2, 0.0) == []
+    assert order.add(S, 1, 1, 1.0) == [1, 2]
 
 
 def test_what_is_held_is_bounded() -> None:
     gaps: list[SequenceGap] = []
     order = Resequencer[int](TIMEOUT, gaps.append)
-    order.add("s", 1, 1, 0.0)
-    out = [each for number in range(3, MOST_HELD + 5) for each in order.add("s", number, number, 0.0)]
+    order.add(S, 1, 1, 0.0)
+    out = [each for number in range(3, MOST_HELD + 5) for each in order.add(S, number, number, 0.0)]
     assert len(out) > MOST_HELD
-    assert gaps == [SequenceGap("s", 2, 2)]
+    assert gaps == [SequenceGap(*S, 2, 2)]
 
 
 @pytest.mark.parametrize(

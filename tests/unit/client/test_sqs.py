@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from eventplane.envelope import write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane_client import ClientSettings, Mode, connect
-from eventplane_client.errors import NothingThereError, RefusedError, UnavailableError
+from eventplane_client.errors import LeaseTooLongError, NothingThereError, RefusedError, UnavailableError
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import MemoryFilter
 from eventplane_client.sqs import SqsTransport
@@ -53,17 +53,31 @@ def sqs(aws: None) -> Any:
     return client
 
 
+def attribute(sqs: Any, url: str, name: str) -> str:
+    return str(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"][name])
+
+
 def find(sqs: Any) -> SqsTransport:
     return SqsTransport.find(READER, "test", sqs, max_receives=5)
 
 
-def test_it_finds_queues_of_both_kinds_and_the_channels_own_limits(sqs: Any) -> None:
+def test_it_finds_queues_of_both_kinds_and_keeps_the_last_receive_for_a_dead_letter(sqs: Any) -> None:
     transport = find(sqs)
-    assert (transport.visibility_s, transport.max_receives) == (77.0, 7)
+    assert (transport.visibility_s, transport.max_receives) == (77.0, 6)
     transport.put(event("a"), 1, durable=True)
     outbox = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-outbox.fifo")["QueueUrl"]
     (message,) = sqs.receive_message(QueueUrl=outbox)["Messages"]
     assert json.loads(message["Body"])["id"] == "a"
+
+
+def test_a_queue_that_delivers_nothing_after_the_lease_is_refused(sqs: Any) -> None:
+    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
+    policy = json.dumps({**json.loads(attribute(sqs, inbox_url, "RedrivePolicy")), "maxReceiveCount": 2})
+    sqs.set_queue_attributes(QueueUrl=inbox_url, Attributes={"RedrivePolicy": policy})
+    with pytest.raises(LeaseTooLongError) as caught:
+        connect(ClientSettings(READER, "sqs:test"))
+    assert (caught.value.lease_s, caught.value.visibility_s, caught.value.receives) == (77.0, 77.0, 1)
+    connect(ClientSettings(READER, "sqs:test", mode=Mode.AT_LEAST_ONCE)).close()
 
 
 def test_a_plane_that_is_not_there_is_named(sqs: Any) -> None:

@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
+from eventplane.sending import without_stamp
 from eventplane.tracing import Hop, context_of, span_id
 from eventplane_client import Client, ClientSettings, Inbox, Mode, connect
 from eventplane_client.aio import AsyncClient
@@ -72,6 +73,11 @@ def event(id: str = "1", **attributes: str) -> Envelope:
     return write_event({"id": id, "source": "/homes/1", "type": "alarm"} | attributes)
 
 
+def unstamped(got: Envelope) -> str:
+    """The event as its sender put it."""
+    return without_stamp(got).json
+
+
 def handle(told: Told, handler: Any, **options: Any) -> None:
     with told.client("reader", **options) as client, client.subscribe({"exact": {"type": "alarm"}}) as inbox:
         with told.client("sender") as sender:
@@ -111,7 +117,9 @@ def test_the_event_names_the_span_that_put_it_and_nothing_else_changes(told: Tol
     handle(told, got.append)
     (name,) = [str(each.attributes["traceparent"]) for each in got]
     assert int(name.split("-")[2], 16) == id_of(told.spans["send sender.outbox"])
-    assert got[0].json == f'{{"traceparent":"{name}",' + event().json[1:]
+    assert unstamped(got[0]) == f'{{"traceparent":"{name}",' + event().json[1:]
+    senders = {name: (span.attributes or {}).get("eventplane.sender") for name, span in told.spans.items()}
+    assert senders == {"send sender.outbox": None, "process reader.inbox": "sender"}
 
 
 def test_the_trace_that_an_event_has_is_never_replaced(told: Told) -> None:
@@ -121,7 +129,7 @@ def test_the_trace_that_an_event_has_is_never_replaced(told: Told) -> None:
         with told.client("sender") as sender, told.tracer.start_as_current_span("something else"):
             sender.put(sent)
         inbox.handle(got.append, idle_s=0)
-    assert [each.json for each in got] == [sent.json]
+    assert [unstamped(each) for each in got] == [sent.json]
     for name in ("send sender.outbox", "process reader.inbox"):
         span = told.spans[name]
         assert span.context is not None
@@ -139,7 +147,7 @@ def test_an_event_with_no_room_for_a_name_goes_as_it_is(told: Told) -> None:
         with told.client("sender") as sender:
             sender.put(largest)
         inbox.handle(got.append, idle_s=0)
-    assert [each.json for each in got] == [largest.json]
+    assert [unstamped(each) for each in got] == [largest.json]
     assert "process reader.inbox" in told.spans
 
 
@@ -260,7 +268,7 @@ def test_without_an_sdk_nothing_is_told_and_no_event_changes() -> None:
         MemoryTransport(plane, "sender").put(sent, 1, durable=True)
     with Inbox(name, transport, filter, telemetry=telemetry) as inbox:
         inbox.handle(got.append, idle_s=0)
-    assert [each.json for each in got] == [event().json]
+    assert [unstamped(each) for each in got] == [event().json]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,8 @@ import boto3
 from moto.sqs.models import sqs_backends
 
 from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.sender import Sender
+from eventplane.sending import stamp_sender
 from eventplane_client import Client, Mode
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_log import DynamoDbLogFilter
@@ -25,11 +28,13 @@ from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
 from tests.dynamodb import create_table
+from tests.unit.queues import create_queue
 
 READER = "alarm-centre"
 SENDER = "family-app"
 MAX_RECEIVES = 3
 VISIBILITY_S = 3_600
+_MOST_RECEIVES = 1_000  # of a redrive policy (Amazon SQS quotas)
 
 _numbers = itertools.count(1)
 
@@ -109,6 +114,9 @@ class World(Protocol):
 
     def pending(self) -> int: ...
 
+    def taken_away(self) -> int:
+        """Messages that the queue has given up, without the client's knowledge."""
+
     def letters(self, least: int = 0) -> list[Envelope]:
         """The dead letters that were put, once there are `least`."""
 
@@ -130,6 +138,7 @@ class MemoryWorld:
         self._memories: dict[str, Memory] = {}
         self._directory = directory
         self._open: list[SqliteFilter] = []
+        self._now = 0.0
         self._plane.subscribe(READER, "contract", None)
 
     def client(
@@ -157,16 +166,20 @@ class MemoryWorld:
         for each in self._open:
             each.close()  # what the system does for a process that ends
         self._open.clear()
+        self._now += 2 * VISIBILITY_S  # the leases of what they had in hand have ended
         self.hurry()
 
     def hurry(self) -> None:
         self._plane.expire()
 
     def deliver(self, body: Envelope | bytes) -> None:
-        self._plane.deliver_raw(READER, body.json.encode() if isinstance(body, Envelope) else body)
+        self._plane.deliver_raw(READER, sent_by(SENDER, body))
 
     def pending(self) -> int:
         return self._plane.pending(READER)
+
+    def taken_away(self) -> int:
+        return 0
 
     def letters(self, least: int = 0) -> list[Envelope]:
         return [each for each in self._plane.events if each.type == "org.eventplane.deadletter.v1"]
@@ -176,14 +189,18 @@ class MemoryWorld:
 
     def _filter(self, participant: str) -> MessageFilter:
         if self._directory is None:
-            return MemoryFilter(self._memories.setdefault(participant, Memory()))
+            memory = self._memories.setdefault(participant, Memory())
+            return MemoryFilter(memory, lease=lambda: VISIBILITY_S, clock=lambda: self._now)
         found = SqliteFilter(self._directory / f"{participant}.db", on_notice=lambda _: None)
         self._open.append(found)
         return found
 
 
 class SqsWorld:
-    """Queues and table as moto plays them; the sender's outbox is the reader's inbox. Steps are calls."""
+    """Queues and table as moto plays them; the sender's outbox is the reader's inbox. Steps are calls.
+
+    Like the plane's, the inbox takes away what is received oftener than its limit: `taken_away`.
+    """
 
     reader = READER
     sender = SENDER
@@ -194,14 +211,17 @@ class SqsWorld:
     ) -> None:
         self._sqs, self._dynamodb = _clients()
         number = next(_numbers)
-        self._names = [f"{name}-{number}" for name in ("inbox", "outbox", "nowhere")]
+        self._names = [f"{name}-{number}" for name in ("inbox", "outbox", "nowhere", "dead")]
         self._table = f"filters-{number}"
         self._make_filter = filter
         self._max_receives = max_receives
         self._now = 1_700_000_000.0
-        attributes = {"VisibilityTimeout": str(VISIBILITY_S)}
-        self._inbox, self._outbox, self._nowhere = (
-            self._sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"] for name in self._names
+        self._inbox, self._outbox, self._nowhere, dead = (
+            create_queue(name, VisibilityTimeout=str(VISIBILITY_S)) for name in self._names
+        )
+        self._sqs.set_queue_attributes(
+            QueueUrl=self._inbox,
+            Attributes={"RedrivePolicy": redrive(self._sqs, dead, min(max_receives + 1, _MOST_RECEIVES))},
         )
         create_filter_table(self._dynamodb, self._table)
 
@@ -229,7 +249,7 @@ class SqsWorld:
             participant,
             transport,
             lambda: self._make_filter(
-                dynamodb, self._table, participant, lease_s=VISIBILITY_S, clock=lambda: self._now
+                dynamodb, self._table, participant, lease=lambda: VISIBILITY_S, clock=lambda: self._now
             ),
             NoSubscriptions("none here"),
             mode=mode,
@@ -238,7 +258,7 @@ class SqsWorld:
         )
 
     def crash(self) -> None:
-        self._now += 2 * VISIBILITY_S  # who had something in hand is known to be gone
+        self._now += 2 * VISIBILITY_S  # the leases of what they had in hand have ended
         self.hurry()
 
     def hurry(self) -> None:
@@ -251,6 +271,9 @@ class SqsWorld:
 
     def pending(self) -> int:
         return len(self._queue()._messages)
+
+    def taken_away(self) -> int:
+        return len(self._queue(3)._messages)
 
     def letters(self, least: int = 0) -> list[Envelope]:
         return [parse_event(each.body) for each in self._queue(1)._messages]
@@ -267,6 +290,20 @@ class SqsWorld:
 def _clients() -> tuple[Any, Any]:
     """Making one takes longer than a test."""
     return boto3.client("sqs"), boto3.client("dynamodb")
+
+
+def sent_by(participant: str, body: Envelope | bytes) -> bytes:
+    """What the plane delivers of an event that `participant` put, unless another sender is stamped on it."""
+    if isinstance(body, bytes):
+        return body
+    stamped = body if str(body.sender) else stamp_sender(body, Sender(service=participant))
+    return stamped.json.encode()
+
+
+def redrive(sqs: Any, dead_letters: str, max_receives: int) -> str:
+    """The redrive policy of a queue that may be received `max_receives` times."""
+    attributes = sqs.get_queue_attributes(QueueUrl=dead_letters, AttributeNames=["QueueArn"])["Attributes"]
+    return json.dumps({"deadLetterTargetArn": attributes["QueueArn"], "maxReceiveCount": max_receives})
 
 
 def create_filter_table(dynamodb: Any, name: str) -> None:

@@ -57,7 +57,7 @@ def test_the_compiled_form_has_them_and_stays_the_same() -> None:
     assert again.routes == contract.routes
     assert contract.canonical.startswith(b'{"event_types":{},"format":5,')
     subscribed, refused = with_subscriptions(
-        contract, [new_subscription("porter", "x", {"exact": {"type": "x"}}, NOW)]
+        contract, [new_subscription("porter", "x", {"exact": {"subject": "x"}}, NOW)]
     )
     assert not refused
     assert {*contract.routes} < {*subscribed.routes}

@@ -10,23 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import load_contract
+from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, ContractError, Place, compile_contract, load_compiled
+from eventplane.contract.interest import with_interest
 from eventplane.contract.subscription import (
     MAX_FILTER_BYTES,
     MAX_NAME,
     MAX_OWN,
     MAX_SUBSCRIPTIONS,
     Subscription,
+    has_costly,
     new_subscription,
     read_subscription,
     subscribed_routes,
     subscription_item,
     with_subscriptions,
+    without_costly,
 )
+from eventplane.limits import MAX_PARTICIPANT_STEPS
 
 CONTRACT = load_contract()
 NOW = "2026-01-01T00:00:00.000Z"
-NEWS = {"exact": {"type": "org.example.news.v1"}}
+NEWS = {"exact": {"type": "org.eventplane.alarm.news.v1"}}
 
 
 def subscription(name: str = "news", participant: str = "family-app", filter: object = NEWS) -> Subscription:
@@ -108,7 +113,7 @@ def test_a_name_is_taken_once() -> None:
 def crowded(services: int) -> Contract:
     """The plane's contract with so many more services in the cloud."""
     document = json.loads(CONTRACT.canonical)
-    service = {"kind": "cloud_service", "description": "One of many."}
+    service = {"kind": "cloud_service", "description": "One of many.", "may_subscribe": {"sql": "TRUE"}}
     document["participants"] |= {f"many{number}": service for number in range(services)}
     return compile_contract(document, "test")
 
@@ -162,3 +167,41 @@ def test_without_the_subscribers_only_their_routes_are_left_out(is_retired: bool
 def test_a_document_that_says_nothing_leads_to_the_own_inbox(document: str) -> None:
     odd = replace(subscription(), document=document)
     assert (odd.properties, odd.destination) == ({}, "family-app.inbox")
+
+
+COSTLY = {"sql": "type = 'org.example.news.v1' AND subject LIKE '%x%'"}
+# Each takes nearly as much as one filter may.
+COSTLIEST = {"sql": "type = 'org.example.news.v1' AND subject LIKE '%" + "x" * 90 + "%'"}
+
+
+def test_all_of_one_participant_together_have_a_bound_and_the_oldest_count() -> None:
+    own = [new_subscription("carers", f"n{at}", COSTLIEST, f"2026-01-01T00:00:0{at}.000Z") for at in range(4)]
+    assert MAX_PARTICIPANT_STEPS < 3 * own[0].steps < 2 * MAX_PARTICIPANT_STEPS
+    derived, refused = with_subscriptions(CONTRACT, [*own, subscription("one", filter=COSTLIEST)])
+    assert {each.name for each in refused} == {"n2", "n3"}
+    assert all("steps for all of one participant" in str(each) for each in refused.values())
+    assert len(derived.routes) == len(CONTRACT.routes) + 3
+
+
+def test_a_contract_without_what_is_costly_keeps_everything_else() -> None:
+    added = [subscription("cheap"), subscription("costly", filter=COSTLY)]
+    announced = [new_announcement("carers", [COSTLY]), new_announcement("alarm-centre", [NEWS])]
+    derived = with_interest(with_subscriptions(CONTRACT, added)[0], announced)[0]
+    lighter = without_costly(derived)
+
+    names = {each.name for each in derived.routes} - {each.name for each in lighter.routes}
+    assert names == {"family-app-subscribes-costly"}
+    interests = {each.destination: each.interest for each in lighter.routes}
+    assert interests["carers.inbox"] is None
+    assert interests["alarm-centre.inbox"] is not None
+    assert (has_costly(derived), has_costly(lighter), has_costly(CONTRACT)) == (True, False, False)
+    assert load_compiled(lighter.canonical).version == lighter.version != derived.version
+
+
+def test_what_all_programs_of_a_participant_announce_together_has_a_bound() -> None:
+    one, other = (new_announcement("carers", [{"sql": f"subject LIKE '%x{at}%'"}]) for at in range(2))
+    many = [new_announcement("carers", [{"sql": f"subject LIKE '%{at:04}%'"}]) for at in range(9)]
+    assert with_interest(CONTRACT, [one, other])[1] == {}
+    derived, refused = with_interest(CONTRACT, [*many, new_announcement("alarm-centre", [NEWS])])
+    assert set(refused) == set(many)
+    assert {each.destination for each in derived.routes if each.interest} == {"alarm-centre.inbox"}

@@ -94,7 +94,7 @@ def test_bodies_that_are_no_events_are_unexpected_and_do_not_stop_the_rest(sqs: 
     with Consumers(sqs, {"care-analytics": url}) as consumers:
         assert consumers.wait_until(lambda: consumers.received_total == len(bad) + 1, TIMEOUT_SECONDS)
 
-    good = {event("1").key}
+    good = {event("1").claim}
     (verdict,) = judge({"care-analytics": good}, consumers.arrived)
     assert verdict.delivered == 1
     assert set(verdict.unexpected) == {(UNREADABLE, sha256(each.encode()).hexdigest()) for each in bad}

@@ -61,7 +61,7 @@ def test_rows_out_of_order_are_played_in_order_with_alerts_among_readings(tmp_pa
 def test_a_reading_keeps_its_value_unit_and_row(tmp_path: Path) -> None:
     [event] = tihm_homes(tihm(tmp_path))[2].events()
 
-    assert event.event.key == ("/homes/tihm-bbbbb/health-service", "physiology-3")
+    assert event.event.claim == ("/homes/tihm-bbbbb/health-service", "physiology-3")
     assert event.event.attributes["subject"] == "/body/temperature"
     assert event.event.data() == {"quantity": "body-temperature", "value": 36.072, "unit": "Cel"}
 

@@ -20,7 +20,7 @@ def test_a_repeated_event_counts_once(contract: Contract) -> None:
 
     assert log.events_sent == len(log.events) == 2
     assert log.urgent_sent == 1
-    assert [each.key for each in log.events] == [ALARM.key, READING.key]
+    assert [each.key for each in log.events] == [ALARM.claim, READING.claim]
 
 
 def test_the_attributes_that_routes_ask_for_are_kept(contract: Contract) -> None:

@@ -7,7 +7,9 @@ import pytest
 from edge.asker import Asker
 from edge.errors import RequestTimeoutError
 from edge.questions.handlers import HandlersAnswer
+from eventplane.conversation.reply import Replier, Reply, Status, write_reply
 from eventplane.envelope import Envelope
+from eventplane.sender import Sender
 from tests.unit.eventplane.conversation.worlds import ask
 
 SECONDS = 30
@@ -34,3 +36,18 @@ def test_what_matters_whoever_waits_does_not_expire(expires: bool) -> None:
     (request,) = home.sent
     assert ("expirytime" in request.attributes) is expires
     assert request.attributes["replydevice"] == "home-7"
+
+
+def test_a_reply_in_the_name_of_another_or_of_one_that_was_not_asked_is_ignored_and_counted() -> None:
+    home = Home()
+
+    def send(event: Envelope, timeout_s: float) -> None:
+        for sender, claimed in (("chime", "lamp"), ("chime", "chime"), ("", "lamp"), ("lamp", "lamp")):
+            reply = write_reply(
+                event, Reply(Replier(claimed), Status.HANDLED, sender), "2026-01-01T00:00:00Z"
+            )
+            home.asker.take(reply.stamped(**Sender(service=sender).attributes).json.encode())
+
+    found = home.asker.request(ask(), SECONDS, send, expires=True)
+    assert {name: reply.answer for name, reply in found.items()} == {"lamp": "lamp"}
+    assert home.asker.ignored_replies == 3

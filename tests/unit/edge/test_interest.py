@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.interest import Interest
-from edge.messages import LinkName
+from edge.messages import LinkName, Reload
 from edge.reports import NotStored
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.contract import Priority
@@ -202,7 +202,7 @@ def test_without_the_contract_s_word_everything_goes_up(tmp_path: Path) -> None:
     device.turn(device.from_cloud(wanted_up(1)))
     device.turn(device.from_service(event("1")))
     assert "1" in [each.id for each in up(device)]
-    device.forwarder.reload(contract(forward="wanted", batching_delay_ms=0))
+    device.turn(Reload(contract(forward="wanted", batching_delay_ms=0)))
     device.turn(after=61.0)
     device.connect(CLOUD)
     device.turn(device.from_service(event("2")))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from edge.collector import Collector
-from edge.contract_file import read_contract
-from edge.errors import SpoolCorruptError
+from edge.downlink.contract_update import ContractInForce, contract_in_force
+from edge.errors import SettingProblem, SpoolCorruptError
 from edge.health.snapshots import Snapshot
 from edge.health.verdict import Thresholds
 from edge.mailbox import Mailbox
@@ -49,9 +49,12 @@ class Service:
             self.mailbox,
             self.collector,
             ServiceManager(environment, 1),
-            MonitorOptions(lambda: read_contract(self.contract_file), Thresholds(60.0, 900.0), 30.0),
+            MonitorOptions(self._read, Thresholds(60.0, 900.0), 30.0),
             lambda: device.time.seconds,
         )
+
+    def _read(self) -> ContractInForce | SettingProblem:
+        return contract_in_force(self.contract_file, self.device.spool, self.device.contract)
 
     def wait(self, *posted: Posted, after: float = 0.0) -> list[Message]:
         """One look into the mailbox, `after` seconds."""

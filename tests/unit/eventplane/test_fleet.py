@@ -16,8 +16,12 @@ from eventplane.fleet import (
     RefusedError,
     State,
     decommissioned,
+    locked_out,
     made,
+    quarantined,
+    reactivated,
     registered,
+    released,
     replaceable,
     retired,
     seen,
@@ -134,3 +138,48 @@ def test_a_name_that_no_device_can_have_is_refused(name: str) -> None:
     with pytest.raises(DeviceNameError) as caught:
         made(name, NOW_MS)
     assert caught.value.name == name
+
+
+QUARANTINED = quarantined(IN_SERVICE, frozenset({"a"}), "it floods", NOW_MS)
+
+
+@pytest.mark.parametrize("application", [by_itself("b", "a"), by_claim("b")])
+def test_a_quarantined_device_gets_no_certificate(application: Application) -> None:
+    assert refusal(QUARANTINED, application) is Refusal.QUARANTINED
+    with pytest.raises(LifeError, match="release it first"):
+        replaceable(QUARANTINED, NOW_MS + DAY_MS, NOW_MS)
+
+
+def test_a_quarantine_is_undone_by_its_release() -> None:
+    again = quarantined(QUARANTINED, frozenset({"b"}), "another reason", NOW_MS + 1)
+    assert (again.reason, again.changed_at_ms, again.suspended) == ("it floods", NOW_MS, {"a", "b"})
+    free = released(again, NOW_MS)
+    assert reactivated(free, free.suspended) == IN_SERVICE
+    assert released(IN_SERVICE, NOW_MS + 1) == IN_SERVICE
+
+
+@pytest.mark.parametrize("state", [State.MADE, State.PROVISIONED])
+def test_a_release_gives_the_state_back(state: State) -> None:
+    device = replace(NEW, state=state)
+    assert released(quarantined(device, frozenset(), "", NOW_MS), NOW_MS).state is state
+
+
+def test_what_a_quarantined_device_connects_with_is_activated_again_only_if_it_is_its_own() -> None:
+    pending = replace(QUARANTINED, pending="b")
+    assert locked_out(pending, "b").suspended == {"a", "b"}
+    assert seen(pending, "b", NOW_MS) == pending
+    assert locked_out(pending, "retired long ago") == pending
+    assert locked_out(IN_SERVICE, "a") == IN_SERVICE
+
+
+def test_a_certificate_that_ended_during_the_quarantine_is_not_activated_again() -> None:
+    replaced = replace(IN_SERVICE, replaced=frozenset({"old"}))
+    device = quarantined(replaced, frozenset({"a", "old"}), "", NOW_MS)
+    assert retired(device, frozenset({"old"})).suspended == {"a"}
+
+
+def test_a_quarantined_device_can_be_decommissioned_with_all_its_certificates() -> None:
+    device = quarantined(IN_SERVICE, frozenset({"a", "by hand"}), "", NOW_MS)
+    assert decommissioned(device, "stolen", NOW_MS).certificates == {"a", "by hand"}
+    with pytest.raises(LifeError):
+        quarantined(decommissioned(device, "", NOW_MS), frozenset(), "", NOW_MS)

@@ -10,7 +10,8 @@ from eventplane.attributes import AttributeValue
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.envelope import Envelope, write_event
 from eventplane.ledger import LedgerRecord
-from eventplane.tracing import Decision, Span, context_of, way
+from eventplane.tracing import Decision, Hop, Span, context_of, span_id, way
+from eventplane.tracing.ids import trace_id
 from eventplane.tracing.way import LONGEST_WAIT_MS
 
 ACCEPTED_MS = 1_767_225_600_000
@@ -137,3 +138,15 @@ def test_clocks_that_disagree_draw_no_span_that_ends_before_it_begins() -> None:
     of = event()
     found = spans(of, replace(record(of), entered_at_ms=ENDED_MS + 60_000))
     assert all(each.start_ms <= each.end_ms <= ENDED_MS for each in found.values())
+
+
+def test_the_device_and_the_cloud_compute_the_same_ids() -> None:
+    here = event(senderservice="voice-service")
+    there = event(senderdevice="h1", senderservice="voice-service")
+    assert trace_id(event()) == trace_id(here) == trace_id(there)
+    assert span_id(event(), Hop.DEVICE) == span_id(here, Hop.DEVICE) == span_id(there, Hop.DEVICE)
+
+
+def test_every_span_names_the_authenticated_sender() -> None:
+    found = spans(event(senderdevice="h1", senderservice="voice-service"))
+    assert {each.attributes["eventplane.sender"] for each in found.values()} == {"h1/voice-service"}

@@ -19,6 +19,7 @@ from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
 from lambdas.common.queue import QueueMessage
 from tests.dynamodb import create_table
+from tests.unit.queues import create_queue
 
 Run = Callable[..., frozenset[str]]
 """Has the router process messages; see the fixture `run`."""
@@ -118,9 +119,8 @@ class Cloud:
 
     def create(self, contract: Contract) -> None:
         for inbox in cloud_destinations(contract):
-            created = self.sqs.create_queue(QueueName=inbox.participant)
-            self.queues[inbox.address] = created["QueueUrl"]
-        self.source = self.sqs.create_queue(QueueName="source")["QueueUrl"]
+            self.queues[inbox.address] = create_queue(inbox.participant)
+        self.source = create_queue("source")
         self.s3.create_bucket(Bucket=BUCKET)
         create_table(self.dynamodb, TABLE, KEY)
         for table, of in {SUBSCRIPTIONS: subscription, INTEREST: interest}.items():

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import base64
+import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from edge.packing import PROBE
 from eventplane.batch import pack
+from eventplane.ingest import parse_frame
+from eventplane.traffic import Quota, Traffic, read_traffic
 from lambdas.archive_writer import service as module
-from lambdas.archive_writer.service import RESERVE_MS, ArchiveWriterService
+from lambdas.archive_writer.service import RESERVE_MS, TELLING_MS, ArchiveWriterService, TrafficReport
 from lambdas.common.archive import Archive
+from lambdas.common.sqs import SqsSender
 from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event, frame, message
 
 GOOD = message("m1", frame(pack([event("1"), event("2")])))
@@ -116,3 +122,56 @@ def test_what_there_is_no_time_for_comes_again_and_is_not_named_in_the_object(
     assert cloud.keys("tap/") == [part]
     writer.process([GOOD, other], remaining_ms=plenty)
     assert len(cloud.keys("tap/")) == 2
+
+
+class Flood:
+    """A device that floods, and an archive writer that tells the queue `monitor`."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self.monitor = cloud.sqs.create_queue(QueueName="monitor")["QueueUrl"]
+        self.messages = [
+            message(f"flood-{at}", frame(pack([event(f"{at}-1"), event(f"{at}-2")]))) for at in range(20)
+        ]
+
+    def write(self, *, s3: Any = None, sqs: Any = None, remaining_ms: Callable[[], int] = plenty) -> int:
+        """The number of messages that come again."""
+        quota = Quota(window_s=60, frames=600, events=60_000, bytes=6_000_000)
+        writer = ArchiveWriterService(
+            archive=Archive(s3 or self.cloud.s3, BUCKET),
+            clock=lambda: NOW_MS,
+            traffic=TrafficReport(SqsSender(sqs or self.cloud.sqs), self.monitor, quota),
+        )
+        return len(writer.process([*self.messages, BAD], remaining_ms=remaining_ms))
+
+    def told(self) -> list[tuple[str, Traffic] | None]:
+        found = self.cloud.sqs.receive_message(QueueUrl=self.monitor, MaxNumberOfMessages=10)
+        return [read_traffic(json.loads(each["Body"])) for each in found.get("Messages", [])]
+
+
+def test_the_monitor_is_told_of_a_device_that_floods(cloud: Cloud) -> None:
+    flood = Flood(cloud)
+    assert flood.write() == 0
+    ((device, traffic),) = [each for each in flood.told() if each]
+    size = sum(len(parse_frame(each.body).payload) for each in flood.messages)
+    assert (device, traffic) == ("home-1", Traffic((NOW_MS - 1_000) // 60_000, 20, 40, size))
+
+
+def test_a_device_that_does_not_flood_costs_nothing(cloud: Cloud) -> None:
+    flood = Flood(cloud)
+    del flood.messages[5:]
+    assert (flood.write(), flood.told()) == (0, [])
+
+
+def test_what_was_not_archived_is_counted_when_it_comes_again(cloud: Cloud) -> None:
+    flood = Flood(cloud)
+    assert flood.write(s3=Unwilling(cloud.s3, "put_object")) == 21
+    assert flood.told() == []
+
+
+def test_a_monitor_that_cannot_be_told_holds_up_no_frame(cloud: Cloud) -> None:
+    flood = Flood(cloud)
+    assert flood.write(sqs=Unwilling(cloud.sqs, "send_message_batch")) == 0
+    left = iter([60_000] * 20)
+    assert flood.write(remaining_ms=lambda: next(left, TELLING_MS - 1)) == 0
+    assert flood.told() == []

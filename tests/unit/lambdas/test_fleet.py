@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from eventplane.fleet import State, decommissioned, made
+from eventplane.fleet import State, decommissioned, made, quarantined
 from eventplane.fleet_registry import KEY, Registry
 from lambdas.certificate_keeper import handler as keeper
 from lambdas.common.settings import SettingsError
@@ -214,6 +214,18 @@ def test_a_decommissioned_device_that_comes_back_is_locked_out(aws: Aws) -> None
     aws.registry.write(decommissioned(made(THING, NOW_MS), "", NOW_MS))
     assert keep(connected(late)) == []
     assert (aws.status(late), aws.attached()) == ("INACTIVE", set())
+
+
+def test_a_quarantined_device_that_connects_is_locked_out_and_can_be_released(aws: Aws) -> None:
+    old, in_flight = aws.certificate(), aws.certificate()
+    device = replace(made(THING, NOW_MS), state=State.PROVISIONED, certificate=old, pending=in_flight)
+    aws.registry.write(quarantined(device, frozenset({old}), "it floods", NOW_MS))
+    assert keep(connected(in_flight)) == []
+    assert (aws.status(in_flight), aws.attached()) == ("INACTIVE", {old, in_flight})
+    after = aws.registry.read(THING)
+    assert after is not None
+    assert (after.state, after.suspended) == (State.QUARANTINED, {old, in_flight})
+    assert hook.handle(asked(), LambdaContext()) == {"allowProvisioning": False}
 
 
 def test_devices_that_the_registry_does_not_know_are_left_alone(aws: Aws) -> None:

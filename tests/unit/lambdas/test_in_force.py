@@ -175,7 +175,7 @@ def test_a_process_that_cannot_read_a_table_has_not_seen_the_contract_in_force(
 ) -> None:
     new = changed(contract, "new")
     table.put(new)
-    subscribe(table, "news", "org.example.news.v1")
+    subscribe(table, "news", "org.eventplane.alarm.news.v1")
     dynamodb = Throttled(table.cloud.dynamodb, throttled)
     in_force = table.in_force(dynamodb, dynamodb, dynamodb)
 
@@ -245,7 +245,7 @@ def test_subscriptions_are_in_force_after_the_interval_under_a_version_of_their_
 ) -> None:
     in_force = table.in_force()
     assert seen(in_force).contract is contract
-    subscribe(table, "news", "org.example.news.v1")
+    subscribe(table, "news", "org.eventplane.alarm.news.v1")
     assert seen(in_force).contract is contract
     derived = table.later(in_force)
     assert derived != contract.version
@@ -257,7 +257,7 @@ def test_subscriptions_are_in_force_after_the_interval_under_a_version_of_their_
 
 def test_subscriptions_go_along_with_a_published_contract(table: Table, contract: Contract) -> None:
     in_force = table.in_force()
-    subscribe(table, "news", "org.example.news.v1")
+    subscribe(table, "news", "org.eventplane.alarm.news.v1")
     table.put(changed(contract, "new"))
     table.later(in_force)
     assert {"new", "family-app-subscribes-news"} <= routes(in_force)
@@ -268,7 +268,7 @@ def test_subscriptions_go_along_with_a_published_contract(table: Table, contract
 
 
 def test_a_subscription_that_is_wrong_takes_no_other_with_it(table: Table) -> None:
-    subscribe(table, "news", "org.example.news.v1")
+    subscribe(table, "news", "org.eventplane.alarm.news.v1")
     subscribe(table, "lost", "org.example.news.v1", participant="nobody")
     broken = {**subscription_key("family-app", "broken"), "filter": {"S": "{"}, "created_at": {"S": "x"}}
     table.cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=broken)
@@ -281,7 +281,7 @@ def test_a_subscription_without_a_queue_takes_no_other_with_it(table: Table, con
     document = json.loads(contract.canonical)
     document["participants"]["nobody"] = {"kind": "cloud_service", "description": "Has no queue."}
     table.put(compile_contract(document, "x"))
-    subscribe(table, "news", "org.example.news.v1")
+    subscribe(table, "news", "org.eventplane.alarm.news.v1")
     subscribe(table, "lost", "org.example.news.v1", participant="nobody")
     found = {each for each in routes(table.in_force()) if "-subscribes-" in each}
     assert found == {"family-app-subscribes-news"}
@@ -298,7 +298,7 @@ def test_while_the_subscriptions_cannot_be_read_the_last_ones_stay(table: Table,
 
     moody = Moody()
     in_force = table.in_force(subscriptions=moody)
-    subscribe(table, "news", "org.example.news.v1")
+    subscribe(table, "news", "org.eventplane.alarm.news.v1")
     derived = table.later(in_force)
     moody.failing = True
     assert table.later(in_force) == derived
@@ -345,7 +345,7 @@ def test_a_renewed_announcement_makes_no_other_version(table: Table) -> None:
 
 def test_interest_goes_along_with_subscriptions_of_the_same_participant(table: Table) -> None:
     announce(table)
-    subscribe(table, "news", "org.example.news.v1")
+    subscribe(table, "news", "org.eventplane.alarm.news.v1")
     routes = seen(table.in_force()).contract.routes
     concerned = {each.name for each in routes if each.interest is not None}
     assert concerned == {"daily-life-to-family", "family-app-subscribes-news"}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from eventplane.batch import pack, unpack
 from eventplane.ingest import parse_frame
+from eventplane.sender import PLANE_CLIENT
 from lambdas.common.redelivery import Redelivery
 from lambdas.common.sqs import SqsSender
 from lambdas.ingest_errors import handler
@@ -117,6 +118,19 @@ def test_what_is_no_failure_is_a_dead_letter_that_takes_the_way_of_all_events(
     data = letter.data()
     assert (data["reason"], data["channel"], data["attempt"]) == ("bad_rule_failure", "device.outbox", 2)
     assert base64.b64decode(data["original_base64"]).decode() == body
+
+
+def test_no_failure_of_a_rule_speaks_for_the_plane(
+    cloud: Cloud, ways_in: dict[str, str], make: Callable[..., IngestErrorsService]
+) -> None:
+    forged = failure(ways_in["ingest"], clientId=PLANE_CLIENT)
+    assert make().process([message("m1", forged)], remaining_ms=plenty) == frozenset()
+    (body,) = received(cloud, ways_in)["ingest"]
+    (item,) = parse_frame(body).items()
+    assert item.event is not None
+    assert item.event.attributes["deadletterreason"] == "bad_rule_failure"
+    assert "sender" in item.event.data()
+    assert item.event.data()["sender"] is None, "nobody vouches for what it says"
 
 
 def test_a_queue_that_refuses_fails_only_its_own(

@@ -12,8 +12,10 @@ from botocore.exceptions import ClientError
 
 from eventplane.batch import pack
 from eventplane.contract import Contract, compile_contract
+from eventplane.contract.subscription import new_subscription, with_subscriptions
 from eventplane.delivery import letter_id
 from lambdas.common.queue import QueueMessage
+from lambdas.router import filter_time
 from lambdas.router.engine import UnknownSourceError, UnsupportedDestinationError, build_engine
 from lambdas.router.planner import Planner
 from lambdas.router.service import PLANNING_MS, RESERVE_MS
@@ -240,3 +242,80 @@ def test_without_the_archive_nothing_is_sent(cloud: Cloud, run: Run) -> None:
     s3 = Unwilling(cloud.s3, "put_object", code="AccessDenied")
     assert run(message("m1", frame(event("1").json.encode())), s3=s3) == {"m1"}
     assert cloud.received("care-analytics.inbox") == []
+
+
+COSTLY = {"sql": f"type = '{READING}' AND subject LIKE '%kitchen%'"}
+CHEAP = {"exact": {"type": READING}}
+
+
+def subscribed(contract: Contract) -> Contract:
+    added = [
+        new_subscription("family-app", name, filter, "2026-01-01T00:00:00.000Z")
+        for name, filter in (("cheap", CHEAP), ("costly", COSTLY))
+    ]
+    return with_subscriptions(contract, added)[0]
+
+
+def test_costly_subscriptions_are_left_out_for_a_message_whose_filters_exceed_their_time(
+    cloud: Cloud,
+    run: Run,
+    contract: Contract,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(filter_time, "MESSAGE_SECONDS", 0.0)
+    plane = subscribed(contract)
+    sent = frame(pack([event("1", subject="in the kitchen"), event("2", ALARM)]))
+    assert run(message("m1", sent), plane=plane) == frozenset()
+
+    # The contract's own routes and the cheap subscription are served.
+    assert {line["route"] for line in cloud.lines("ledger/") if line["id"] == "1"} == {
+        "readings-to-care-analytics",
+        "family-app-subscribes-cheap",
+    }
+    assert len(cloud.received("alarm-centre.inbox")) == 1
+    # The ledger names a contract that the archive has, so that the audit expects just this.
+    (version,) = {line["contract_version"] for line in cloud.lines("ledger/")}
+    assert version not in (plane.version, contract.version)
+    assert f"contracts/{version}.json" in cloud.keys("contracts/")
+    (said,) = (vars(each) for each in caplog.records if each.levelname == "WARNING")
+    assert (said["routes"], said["message_id"]) == (["family-app-subscribes-costly"], "m1")
+
+
+def test_within_their_time_costly_subscriptions_are_served(
+    cloud: Cloud, run: Run, contract: Contract
+) -> None:
+    plane = subscribed(contract)
+    run(message("m1", frame(pack([event("1", subject="in the kitchen"), event("2", ALARM)]))), plane=plane)
+    lines = cloud.lines("ledger/")
+    assert "family-app-subscribes-costly" in {line["route"] for line in lines}
+    assert {line["contract_version"] for line in lines} == {plane.version}
+
+
+def test_a_contract_of_the_operator_alone_has_no_time_limit(
+    cloud: Cloud, run: Run, contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filter_time, "MESSAGE_SECONDS", 0.0)
+    run(message("m1", frame(pack([event("1"), event("2")]))))
+    assert {line["contract_version"] for line in cloud.lines("ledger/")} == {contract.version}
+
+
+def test_a_message_comes_again_where_the_lighter_contract_cannot_be_archived(
+    cloud: Cloud, run: Run, contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Once:
+        """Keeps the contract in force, and no other."""
+
+        def __init__(self) -> None:
+            self.is_first = True
+
+        def put_object(self, *, Key: str, **request: Any) -> Any:  # noqa: N803
+            if Key.startswith("contracts/") and not self.is_first:
+                raise ClientError({"Error": {"Code": "SlowDown"}}, "PutObject")
+            self.is_first = False
+            return cloud.s3.put_object(Key=Key, **request)
+
+    monkeypatch.setattr(filter_time, "MESSAGE_SECONDS", 0.0)
+    sent = frame(pack([event("1"), event("2")]))
+    assert run(message("m1", sent), plane=subscribed(contract), s3=Once()) == {"m1"}
+    assert cloud.lines("ledger/") == []

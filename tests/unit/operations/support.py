@@ -15,9 +15,11 @@ from botocore.exceptions import ClientError
 from eventplane import resource_names
 from eventplane.attributes import AttributeValue
 from eventplane.delivery import Outcome, Refusal, dead_letter, letter_id
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ledger import LedgerRecord, TapRecord, to_line
+from eventplane.sender import PLANE, Sender
 from eventplane.sqs_binding import to_message
+from tests.unit.queues import create_queue
 
 ENVIRONMENT = "test"
 READING = "org.eventplane.health.reading.v1"
@@ -64,7 +66,7 @@ class Plane:
         fifo = {"FifoQueue": "true"} if is_fifo else {}
         for each in (name, resource_names.dead_letter_queue(name)):
             full = resource_names.queue_name(ENVIRONMENT, each, is_fifo=is_fifo)
-            self.urls[each] = self.sqs.create_queue(QueueName=full, Attributes=fifo)["QueueUrl"]
+            self.urls[each] = create_queue(full, **fifo)
 
     def send(self, queue: str, event: Envelope, **more: Any) -> str:
         """Put `event` into a queue as a router does; the message's id."""
@@ -106,11 +108,21 @@ def event(id: str, type: str = READING, **attributes: AttributeValue) -> Envelop
     return write_event({"id": id, "source": "/homes/1/health", "type": type, **attributes}, {"value": 1})
 
 
+HOME = Sender("home-1")
+ROUTER = Sender(service=PLANE)
+
+
 def letter(
-    original: bytes, reason: str = "payload_invalid", channel: str = UPLINK, id: str = "letter-1"
+    original: bytes,
+    reason: str = "payload_invalid",
+    channel: str = UPLINK,
+    id: str = "letter-1",
+    *,
+    sender: Sender | None = HOME,
+    written_by: Sender = ROUTER,
 ) -> Envelope:
-    """A dead-letter event as the cloud's router makes it."""
-    return dead_letter(
+    """A dead-letter event about what `sender` sent, as it arrives from who wrote it: the cloud's router."""
+    unstamped = dead_letter(
         id=id,
         source="/eventplane/cloud/router",
         time="2026-01-01T00:00:00Z",
@@ -118,11 +130,20 @@ def letter(
         channel=channel,
         original=original,
         contract_version="0123456789abcdef",
+        sender=sender,
     )
+    return unstamped.stamped(**written_by.attributes)
 
 
-def letter_of_event(refused: Envelope) -> Envelope:
-    return letter(refused.json.encode(), id=letter_id(*refused.key))
+def letter_of_event(refused: Envelope, sender: Sender = HOME) -> Envelope:
+    """The router's letter of an event that `sender` sent."""
+    return letter(refused.json.encode(), id=letter_id(str(sender), *refused.claim), sender=sender)
+
+
+def device_letter(original: bytes, reason: str, channel: str, id: str) -> Envelope:
+    """A dead-letter event as a forwarder sends it up: the cloud has not stamped it yet."""
+    own = letter(original, reason, channel, id, written_by=Sender(service="device"))
+    return parse_event(own.json.replace("/eventplane/cloud/router", "/devices/home-1/router"))
 
 
 def as_json(body: str) -> dict[str, Any]:
@@ -134,9 +155,11 @@ ACCEPTED_MS = 1_767_225_600_000
 DECIDED_MS = ACCEPTED_MS + 500
 
 
-def tap_line(text: str, index: int = 0) -> str:
-    """An event that IoT Core accepted."""
-    return to_line(TapRecord(ACCEPTED_MS, DECIDED_MS, "home-1", "topic", "m", index, text, None, None))
+def tap_line(text: str, index: int = 0, device: str = "home-1") -> str:
+    """An event that IoT Core accepted from `device`."""
+    return to_line(
+        TapRecord(ACCEPTED_MS, DECIDED_MS, device, "topic", f"m-{device}", index, text, None, None)
+    )
 
 
 def tap_refusal_line(original: bytes, refusal: str, index: int = 0) -> str:
@@ -152,8 +175,10 @@ def ledger_line(
     route: tuple[str, str] | None = None,
     reason: str | None = None,
     contract_version: str = "0123456789abcdef",
+    sender: Sender = HOME,
 ) -> str:
-    """What a router decided on an event, or (None) on what was none; `route` is its name and destination."""
+    """What a router decided on an event of `sender`, or (None) on what was none; `route` is its name and
+    destination."""
     return to_line(
         LedgerRecord(
             decided_at_ms=DECIDED_MS,
@@ -165,6 +190,7 @@ def ledger_line(
             type=decided.type if decided else "",
             priority="normal",
             client_id="home-1",
+            sender=str(sender),
             route=route[0] if route else None,
             destination=route[1] if route else None,
             outcome=outcome,

@@ -12,12 +12,15 @@ from moto.sqs.models import sqs_backends
 
 from eventplane.batch import pack
 from eventplane.delivery import Outcome
-from eventplane.ingest import parse_frame
+from eventplane.ingest import IngestFrame, frame_text, parse_frame
+from eventplane.sender import Sender
 from operations.outgoing import again
 from operations.reading import Reading
 from tests.rule_failure import rule_failure
 from tests.unit.operations.support import (
+    HOME,
     INBOX,
+    ROUTER,
     Killed,
     Plane,
     as_json,
@@ -43,7 +46,10 @@ def test_list_counts_by_queue_and_reason_and_leaves_everything_where_it_is(plane
     assert status == 0
     rows = [line.split() for line in out.splitlines()]
     (row,) = (each for each in rows if each[0] == "care-analytics.inbox")
-    assert (row[1], row[3:]) == ("3", ["s", "receives_exhausted", "3"])  # between them the age, in seconds
+    assert (row[1], row[3:]) == (
+        "3",
+        ["s", "receives_exhausted", "3", "unknown", "3"],
+    )  # between them the age, in seconds
     assert "look inside with --letters" in out
     assert "empty" in rows[-1]
     assert len(plane.received(DLQ)) == 3
@@ -123,7 +129,7 @@ def test_what_a_rule_could_not_hand_over_is_shown_as_that(plane: Plane, run_json
     listed = run_json("dead-letters", "list", "--queue", "ingest")
 
     batch = shown["the rule eventplane_dev_ingest: no; no"]
-    assert (batch["kind"], batch["reason"], batch["client_id"]) == ("rule_failure", "rule_failed", "home-1")
+    assert (batch["kind"], batch["reason"], batch["sender"]) == ("rule_failure", "rule_failed", "home-1/")
     assert [each["id"] for each in batch["events"]] == ["17"]
     connection = shown["the rule connections: it does not say why"]
     assert base64.b64decode(connection["original_base64"]) == line
@@ -296,7 +302,8 @@ def test_a_letters_original_goes_back_to_the_uplinks_queue_as_a_frame(plane: Pla
 
 def test_a_cloud_services_original_goes_back_to_its_outbox(plane: Plane, run: Run) -> None:
     refused = event("17")
-    plane.send("operations-inbox", letter(refused.json.encode(), channel="family-app.outbox"))
+    lost = letter(refused.json.encode(), channel="family-app.outbox", sender=Sender(service="family-app"))
+    plane.send("operations-inbox", lost)
 
     assert run("dead-letters", "redrive", "17", "--letters")[0] == 0
 
@@ -309,7 +316,7 @@ def test_a_cloud_services_original_goes_back_to_its_outbox(plane: Plane, run: Ru
     [
         (letter(b"no event", reason="not_json"), "refused again"),
         (letter(event("1").json.encode(), channel="voice-service.outbox"), "on the device"),
-        (letter(event("1").json.encode(), channel="gone.outbox"), "no queue"),
+        (letter(b"{}", reason="not_in_tap", channel="replay", sender=None), "nobody knows who sent"),
         (letter(b"x" * 70_000, reason="too_large"), "of 70000 bytes"),
     ],
 )
@@ -321,6 +328,138 @@ def test_what_cannot_go_back_stays_and_says_why(plane: Plane, run: Run, lost: An
     assert status == 3
     assert why in out
     assert len(plane.received("operations-inbox")) == 1
+
+
+DEVICE = Sender("home-1", "device")
+FORGED_FRAME = frame_text(
+    IngestFrame(event("1", "org.eventplane.alarm.keyword.v1").json.encode(), "t", "home-2", "p", 1)
+).encode()
+
+
+@pytest.mark.parametrize(
+    "channel", ["carers.outbox", "alarm-centre.inbox", "family-app.inbox", "device.inbox"]
+)
+@pytest.mark.parametrize("author", [DEVICE, Sender("home-1"), Sender(service="family-app")])
+def test_a_forged_letter_leads_to_nobody_elses_queue(
+    plane: Plane, run: Run, channel: str, author: Sender
+) -> None:
+    if channel == "family-app.inbox" and author.service == "family-app":
+        return  # its own
+    forged = letter(event("1").json.encode(), channel=channel, sender=Sender("home-2"), written_by=author)
+    plane.send("operations-inbox", forged)
+
+    status, out, _ = run("dead-letters", "redrive", "--all", "--letters")
+
+    assert status == 3
+    assert f"{author} wrote this letter" in out
+    assert plane.count(channel.replace(".", "-")) == 0
+    assert plane.count("operations-inbox") == 1
+
+
+@pytest.mark.parametrize("author", [ROUTER, DEVICE, Sender(service="family-app")])
+@pytest.mark.parametrize("sender", [None, Sender("home-2")])
+def test_what_no_transport_vouched_for_never_becomes_a_frame(
+    plane: Plane, run: Run, author: Sender, sender: Sender | None
+) -> None:
+    forged = letter(FORGED_FRAME, reason="bad_frame", sender=sender, written_by=author)
+    plane.send("operations-inbox", forged)
+
+    status, out, _ = run("dead-letters", "redrive", "--all", "--letters")
+
+    assert (status, plane.count("ingest")) == (3, 0)
+    assert "nobody knows who sent what is no frame" in out
+
+
+def test_a_devices_letter_leads_to_that_device_whatever_it_says(plane: Plane, run: Run) -> None:
+    lost = letter(
+        event("1").json.encode(), reason="refused_by_cloud", sender=Sender("home-2"), written_by=DEVICE
+    )
+    plane.send("operations-inbox", lost)
+
+    assert run("dead-letters", "redrive", "1", "--letters")[0] == 0
+
+    (sent,) = plane.received("ingest")
+    assert parse_frame(sent["Body"]).client_id == "home-1"
+
+
+def test_the_routers_letter_leads_to_the_true_sender(plane: Plane, run: Run) -> None:
+    plane.send("operations-inbox", letter_of_event(event("1"), Sender("home-2", "voice-service")))
+
+    assert run("dead-letters", "redrive", "1", "--letters")[0] == 0
+
+    (sent,) = plane.received("ingest")
+    assert parse_frame(sent["Body"]).client_id == "home-2"
+
+
+@pytest.mark.parametrize(
+    ("channel", "sender"),
+    [
+        ("device.outbox", Sender(service="family-app")),
+        ("device.outbox", ROUTER),
+        ("family-app.outbox", HOME),
+        ("family-app.outbox", Sender(service="carers")),
+        ("family-app.outbox", None),
+        ("gone.outbox", Sender(service="gone")),
+    ],
+)
+def test_an_original_goes_back_over_its_true_senders_channel_only(
+    plane: Plane, run: Run, channel: str, sender: Sender | None
+) -> None:
+    plane.send("operations-inbox", letter(event("1").json.encode(), channel=channel, sender=sender))
+
+    assert run("dead-letters", "redrive", "--all", "--letters")[0] == 3
+
+    assert plane.count("ingest") == plane.count("family-app-outbox") == 0
+
+
+@pytest.mark.parametrize(
+    ("author", "channel"),
+    [("family-app", "family-app.inbox"), ("family-app", "family-app.outbox"), ("downlink", "device.inbox")],
+)
+def test_a_services_letter_leads_to_its_own_channels(
+    plane: Plane, run: Run, author: str, channel: str
+) -> None:
+    lost = event("1").stamped(**HOME.attributes) if channel.endswith("inbox") else event("1")
+    author_of = Sender(service=author)
+    plane.send(
+        "operations-inbox",
+        letter(lost.json.encode(), "refused", channel, sender=None, written_by=author_of),
+    )
+
+    assert run("dead-letters", "redrive", "1", "--letters")[0] == 0
+
+    (sent,) = plane.received(channel.replace(".", "-"))
+    assert sent["Body"] == lost.json
+
+
+def test_a_letter_without_a_stamp_goes_nowhere(plane: Plane, run: Run) -> None:
+    plane.send("operations-inbox", letter(event("1").json.encode(), written_by=Sender()))
+
+    status, out, _ = run("dead-letters", "redrive", "--all", "--letters")
+
+    assert (status, "nobody knows who sent the original" in out) == (3, True)
+
+
+def test_list_and_show_name_the_senders(plane: Plane, run: Run, run_json: RunJson) -> None:
+    plane.send("operations-inbox", letter_of_event(event("1"), Sender("home-2", "voice-service")))
+    forged = letter(b"{}", channel="carers.outbox", sender=Sender(service="carers"), written_by=DEVICE)
+    plane.send("operations-inbox", forged)
+    plane.send(DLQ, event("2").stamped(**Sender(service="carers").attributes))
+
+    queues = run_json("dead-letters", "list", "--letters")["queues"]
+    (listed,) = [each for each in queues if each["name"].endswith("operations-inbox")]
+    assert listed["senders"] == {"home-2/voice-service": 1, "home-1/carers": 1}
+    assert "home-2/voice-service 1" in run("dead-letters", "list", "--letters")[1]
+    out = run("dead-letters", "show", "1", "--letters")[1]
+    assert "sender      home-2/voice-service" in out
+    assert "written by  eventplane" in out
+    (forged_one,) = [
+        each
+        for each in run_json("dead-letters", "show", "--letters")
+        if each["written_by"] == "home-1/device"
+    ]
+    assert forged_one["sender"] == "home-1/carers", "a device speaks for its own services only"
+    assert run_json("dead-letters", "show", "2")[0]["sender"] == "carers"
 
 
 def test_sqs_itself_moves_a_whole_queue(plane: Plane, run: Run) -> None:

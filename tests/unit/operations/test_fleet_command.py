@@ -11,6 +11,7 @@ import pytest
 from eventplane.downlink import table as desired
 from eventplane.fleet import State, made
 from eventplane.fleet_registry import KEY, Registry
+from operations.fleet.access import DeviceAccess
 from operations.fleet.command import main
 from operations.fleet.disposal import Disposal
 from tests.dynamodb import create_table
@@ -89,6 +90,8 @@ def test_without_credentials_the_remedy_is_said(
     [
         (["show", "home-1"], "nobody knows a device 'home-1'"),
         (["allow-replacement", "home-1"], "nobody knows a device 'home-1'"),
+        (["quarantine", "home-1"], "nobody knows a device 'home-1'"),
+        (["release", "home-1"], "nobody knows a device 'home-1'"),
         (["decommission", "home-1"], "nobody knows a device 'home-1'"),
         (["decommission", "home-1", "--dry-run"], "nobody knows a device 'home-1'"),
         (["register", "claim-1"], "cannot be a device's name"),
@@ -140,12 +143,126 @@ def test_a_device_that_is_decommissioned_is_never_reported_as_away(
     registry.write(made("home-1", 1))
     watched: list[str] = []
 
-    def cut(_: Disposal, thing: str) -> None:
+    def cut(_: DeviceAccess, thing: str, *, with_session: bool) -> None:
+        assert with_session
         key = {"device": {"S": thing}}
         item = dynamodb.get_item(TableName="eventplane-dev-presence", Key=key)["Item"]
         watched.append(item["known"]["S"])
 
-    monkeypatch.setattr(Disposal, "_cut", cut)
+    monkeypatch.setattr(DeviceAccess, "cut", cut)
     monkeypatch.setattr(Disposal, "_retained", lambda *_: [])  # moto plays no retained messages
     assert main(["decommission", "home-1"]) == 0
     assert watched == ['{"is_gone": true}'], "presence has to know it before the connection ends"
+
+
+class Things:
+    """AWS IoT as moto plays it; `cut` has the connections that were ended."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.iot = boto3.client("iot")
+        self.iot.create_policy(policyName="eventplane-dev-quarantine", policyDocument="{}")
+        self.cut: list[str] = []
+
+        def cut(_: DeviceAccess, thing: str, *, with_session: bool) -> None:
+            assert not with_session, "what is queued for a quarantined device has to stay"
+            self.cut.append(thing)
+
+        # moto plays no connections.
+        monkeypatch.setattr(DeviceAccess, "cut", cut)
+
+    def certificate(self, thing: str, status: str = "ACTIVE") -> str:
+        """A certificate that is attached to `thing`."""
+        self.iot.create_thing(thingName=thing)
+        made = self.iot.create_keys_and_certificate(setAsActive=True)
+        self.iot.attach_thing_principal(thingName=thing, principal=made["certificateArn"])
+        self.iot.update_certificate(certificateId=made["certificateId"], newStatus=status)
+        return str(made["certificateId"])
+
+    def is_denied(self, certificate: str) -> bool:
+        arn = self.iot.describe_certificate(certificateId=certificate)["certificateDescription"]
+        return bool(self.iot.list_attached_policies(target=arn["certificateArn"])["policies"])
+
+    def status(self, certificate: str) -> str:
+        found = self.iot.describe_certificate(certificateId=certificate)["certificateDescription"]
+        return str(found["status"])
+
+
+@pytest.fixture
+def things(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Things:
+    return Things(monkeypatch)
+
+
+def test_a_quarantined_device_is_off_until_its_release(
+    registry: Registry, things: Things, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, next_one, replaced = (things.certificate("home-1") for _ in range(3))
+    revoked = things.certificate("home-1", "REVOKED")
+    before = replace(
+        made("home-1", 1),
+        state=State.PROVISIONED,
+        certificate=own,
+        pending=next_one,
+        replaced=frozenset({replaced}),
+    )
+    registry.write(before)
+    for _ in range(2):
+        assert main(["quarantine", "home-1", "--why", "it floods"]) == 0
+        assert [things.status(each) for each in (own, next_one, replaced)] == ["INACTIVE"] * 3
+        assert all(things.is_denied(each) for each in (own, next_one, replaced))
+    assert things.cut == ["home-1", "home-1"]
+    assert main(["show", "home-1", "--json"]) == 0
+    output = capsys.readouterr().out
+    assert f"deactivate certificate {own}" in output
+    shown = json.loads(output[output.index("{") :])
+    assert (shown["state"], shown["reason"]) == ("quarantined", "it floods")
+    assert shown["suspended"] == sorted([own, next_one, replaced])
+
+    for _ in range(2):
+        assert main(["release", "home-1"]) == 0
+        assert [things.status(each) for each in (own, next_one, replaced, revoked)] == [
+            "ACTIVE",
+            "ACTIVE",
+            "INACTIVE",
+            "REVOKED",
+        ]
+    assert not things.is_denied(own)
+    assert not things.is_denied(next_one)
+    after = registry.read("home-1")
+    assert after is not None
+    assert replace(after, changed_at_ms=1, revision=0) == before
+
+
+def test_a_release_that_was_interrupted_is_finished_by_the_next(
+    registry: Registry, things: Things, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = things.certificate("home-1")
+    registry.write(replace(made("home-1", 1), state=State.PROVISIONED, certificate=own))
+    assert main(["quarantine", "home-1"]) == 0
+    with monkeypatch.context() as broken:
+        broken.setattr(DeviceAccess, "_set", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert main(["release", "home-1"]) == 1
+    assert things.status(own) == "INACTIVE"
+    assert main(["release", "home-1"]) == 0
+    assert things.status(own) == "ACTIVE"
+
+
+def test_a_device_that_was_registered_by_hand_is_in_service_after_its_release(
+    registry: Registry, things: Things
+) -> None:
+    own = things.certificate("by-hand")
+    assert main(["quarantine", "by-hand"]) == 0
+    assert things.status(own) == "INACTIVE"
+    assert main(["release", "by-hand"]) == 0
+    device = registry.read("by-hand")
+    assert device is not None
+    assert device.state is State.PROVISIONED, "the claim could take its place"
+    assert things.status(own) == "ACTIVE"
+
+
+@pytest.mark.parametrize("command", ["quarantine", "release"])
+def test_a_decommissioned_device_has_nothing_to_quarantine(
+    registry: Registry, things: Things, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.write(replace(made("home-1", 1), state=State.DECOMMISSIONED))
+    assert main([command, "home-1"]) == 1
+    assert "'home-1' is decommissioned" in capsys.readouterr().err

@@ -47,6 +47,7 @@ def row(id: str, file: str = FILE, route: str = CARE[0]) -> str:
     """A line of the audit's manifest, as Spark writes it."""
     return json.dumps(
         {
+            "sender": "home-1/",
             "source": "/homes/1/health",
             "id": id,
             "type": READING,
@@ -61,7 +62,7 @@ def row(id: str, file: str = FILE, route: str = CARE[0]) -> str:
 
 
 def owed(id: str) -> Owed:
-    return Owed("/homes/1/health", id, CARE[0], "0123456789abcdef", ACCEPTED_MS)
+    return Owed("home-1/", "/homes/1/health", id, CARE[0], "0123456789abcdef", ACCEPTED_MS)
 
 
 def test_what_an_audit_misses_is_ordered_a_file_an_order(
@@ -132,6 +133,13 @@ def test_a_past_window_is_ordered_file_by_file(
     assert run("replay", *WINDOW, *named)[0] == 0
     chosen = {"participant": named[1]} if named[0] == "--participant" else {"route": named[1]}
     assert orders() == [WindowOrder(file, ACCEPTED_MS, ACCEPTED_MS + 1, **chosen)]
+
+
+def test_what_its_sender_may_not_send_is_not_counted(plane: Plane, run: Run) -> None:
+    forged = event("1", "org.eventplane.notice.carer.v1")
+    plane.archive("tap", [tap_line(forged.json)], date=DAY)
+    _, out, _ = run("replay", *WINDOW, "--participant", "carers", "--late-hours", "23", "--dry-run")
+    assert "with 0 deliveries" in out
 
 
 def test_a_subscriber_gets_a_past_window_over_its_own_route(
@@ -209,7 +217,7 @@ def test_trace_shows_a_replay_and_expects_no_more_by_its_contract(
     then = ledger_line(sent, Outcome.DELIVERED, route=CARE, contract_version=contract.version)
     later = ledger_line(sent, Outcome.DELIVERED, route=("new", "new.inbox"), reason="replay")
     plane.archive("ledger", [then, later])
-    document = run_json("trace", sent.source, "17")
+    (document,) = run_json("trace", sent.source, "17")["events"]
     assert document["missing"] == []
     where = [(each["where"], each["what"], each.get("reason")) for each in document["stations"]]
     assert where[1:] == [("router of device.outbox", "delivered", None), ("replay", "delivered", "replay")]

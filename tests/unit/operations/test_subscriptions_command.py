@@ -14,7 +14,7 @@ from botocore.stub import Stubber
 
 from contract import load_contract
 from eventplane.contract import Contract
-from eventplane.contract.subscription import new_subscription, with_subscriptions
+from eventplane.contract.subscription import new_subscription, subscribable, with_subscriptions
 from eventplane.delivery import Outcome
 from eventplane.ledger import LedgerRecord, to_line
 from eventplane_client.signed_http import HttpAnswer
@@ -113,6 +113,10 @@ def derived(filter: object) -> Contract:
     return with_subscriptions(load_contract(), [subscription])[0]
 
 
+def granted(filter: object) -> object:
+    return {"all": [filter, subscribable(load_contract(), "carers")]}
+
+
 def decision(contract: Contract, at_ms: int, route: str | None) -> str:
     record = LedgerRecord(
         decided_at_ms=at_ms,
@@ -153,8 +157,8 @@ def test_which_was_in_force_when(plane: Plane, run: Run) -> None:
     assert (status, err) == (0, "")
     found = json.loads(out)
     assert [(each["filter"], each["first_ms"] - at, each["last_ms"] - at) for each in found] == [
-        (NEWS, 1_000, 2_000),
-        ({"sql": "TRUE"}, 3_000, 3_000),
+        (granted(NEWS), 1_000, 2_000),
+        (granted({"sql": "TRUE"}), 3_000, 3_000),
     ]
     assert [each["delivered"] for each in found] == [1, 1]
     assert [each["contract_version"] for each in found] == [first.version, second.version]

@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 from eventplane.contract import Contract
 from eventplane.delivery import Outcome
 from eventplane.envelope import parse_event
+from eventplane.sender import Sender
 from eventplane.tracing import context_of
 from operations.search import in_tap
 from tests.unit.operations.support import (
+    HOME,
     INBOX,
+    ROUTER,
     Plane,
+    device_letter,
     event,
     ledger_line,
     letter,
@@ -33,6 +37,16 @@ RunJson = Callable[..., Any]
 SOURCE = "/homes/1/health"
 ROUTE = ("readings-to-care-analytics", "care-analytics.inbox")
 TO_OPERATIONS = ("dead-letters-to-operations", "operations.inbox")
+
+
+def one(run_json: RunJson) -> RunJson:
+    """The trace of the only sender."""
+
+    def traced(*arguments: str) -> Any:
+        (event,) = run_json(*arguments)["events"]
+        return event
+
+    return traced
 
 
 def whats(traced: Any) -> list[str]:
@@ -66,7 +80,7 @@ def test_an_event_that_was_not_forwarded_says_so(
     plane.archive("tap", [tap_line(sent.json)])
     plane.archive("ledger", [ledger_line(sent, outcome, route=ROUTE, reason=reason)])
 
-    traced = run_json("trace", SOURCE, "17")
+    traced = one(run_json)("trace", SOURCE, "17")
 
     assert whats(traced) == ["accepted", outcome]
     assert traced["stations"][1]["reason"] == reason
@@ -78,9 +92,11 @@ def test_a_refused_event_has_its_dead_letter(plane: Plane, run_json: RunJson) ->
     dead = letter_of_event(sent)
     plane.archive("tap", [tap_line(sent.json)])
     refused = ledger_line(sent, Outcome.DEAD_LETTERED, reason="payload_invalid")
-    plane.archive("ledger", [refused, ledger_line(dead, Outcome.DELIVERED, route=TO_OPERATIONS)])
+    plane.archive(
+        "ledger", [refused, ledger_line(dead, Outcome.DELIVERED, route=TO_OPERATIONS, sender=ROUTER)]
+    )
 
-    traced = run_json("trace", SOURCE, "17")
+    traced = one(run_json)("trace", SOURCE, "17")
 
     assert whats(traced) == ["accepted", "dead_lettered", "its dead letter delivered"]
     assert traced["stations"][1]["reason"] == "payload_invalid"
@@ -106,10 +122,10 @@ def test_what_was_no_event_is_found_by_the_names_in_its_bytes(plane: Plane, run_
     reasons = ("missing_attribute", "not_utf8")
     refused = [ledger_line(None, Outcome.DEAD_LETTERED, reason=each) for each in reasons]
     dead = [letter(b"", each, id=f"m-1.{index}") for index, each in enumerate(reasons)]
-    sent = [ledger_line(each, Outcome.DELIVERED, route=TO_OPERATIONS) for each in dead]
+    sent = [ledger_line(each, Outcome.DELIVERED, route=TO_OPERATIONS, sender=ROUTER) for each in dead]
     plane.archive("ledger", refused + sent)
 
-    traced = run_json("trace", SOURCE, "17")
+    traced = one(run_json)("trace", SOURCE, "17")
 
     assert whats(traced) == ["accepted, no event", "dead_lettered", "its dead letter delivered"]
     assert traced["stations"][1]["reason"] == "missing_attribute"
@@ -117,16 +133,52 @@ def test_what_was_no_event_is_found_by_the_names_in_its_bytes(plane: Plane, run_
 
 
 def test_a_dead_letter_that_the_device_made_is_found(plane: Plane, run_json: RunJson) -> None:
-    dead = letter(
+    dead = device_letter(
         b'{"source": "/homes/1/health", "id": "17"}', "missing_attribute", "health-service.outbox", "d"
     )
     plane.archive("tap", [tap_line(dead.json)])
-    plane.archive("ledger", [ledger_line(dead, Outcome.DELIVERED, route=TO_OPERATIONS)])
+    device = Sender("home-1", "device")
+    plane.archive("ledger", [ledger_line(dead, Outcome.DELIVERED, route=TO_OPERATIONS, sender=device)])
 
-    traced = run_json("trace", SOURCE, "17")
+    traced = one(run_json)("trace", SOURCE, "17")
 
     assert whats(traced) == ["dead letter of the device", "its dead letter delivered"]
     assert traced["stations"][0]["channel"] == "health-service.outbox"
+
+
+def test_two_senders_of_the_same_names_have_a_trace_each(plane: Plane, run: Run, run_json: RunJson) -> None:
+    true, forged = event("17"), event("17", subject="forged")
+    thief = Sender("home-2")
+    plane.archive("tap", [tap_line(forged.json, device="home-2"), tap_line(true.json)])
+    refused = ledger_line(forged, Outcome.DEAD_LETTERED, reason="sender_not_allowed", sender=thief)
+    dead = letter_of_event(forged, thief)
+    told = ledger_line(dead, Outcome.DELIVERED, route=TO_OPERATIONS, sender=ROUTER)
+    plane.archive("ledger", [refused, told, ledger_line(true, Outcome.DELIVERED, route=ROUTE)])
+    plane.send(f"{INBOX}-dlq", true.stamped(**HOME.attributes))
+
+    status, out, _ = run("trace", SOURCE, "17")
+    assert status == 0
+    assert out.startswith("2 senders have sent events of these names")
+    assert "id 17 of /homes/1/health, sent by home-1/, trace" in out
+    assert "id 17 of /homes/1/health, sent by home-2/, trace" in out
+    traced = run_json("trace", SOURCE, "17")["events"]
+    assert {each["sender"]: whats(each) for each in traced} == {
+        "home-1/": ["accepted", "delivered", "waits since"],
+        "home-2/": ["accepted", "dead_lettered", "its dead letter delivered"],
+    }
+
+
+def test_a_cloud_services_event_is_found_with_its_dead_letter(plane: Plane, run_json: RunJson) -> None:
+    sender = Sender(service="somebody-of-an-older-contract")
+    sent = event("17")
+    lines = [
+        ledger_line(sent, Outcome.DEAD_LETTERED, reason="payload_invalid", sender=sender),
+        ledger_line(letter_of_event(sent, sender), Outcome.DELIVERED, route=TO_OPERATIONS, sender=ROUTER),
+    ]
+    plane.archive("ledger", lines)
+    traced = one(run_json)("trace", SOURCE, "17")
+    assert traced["sender"] == "somebody-of-an-older-contract"
+    assert whats(traced) == ["dead_lettered", "its dead letter delivered"]
 
 
 def test_what_never_reached_the_tap_is_the_devices_side(plane: Plane, run: Run) -> None:
@@ -188,11 +240,11 @@ def test_a_dead_letter_of_one_route_hides_no_other_that_is_missing(
             reason="not_taken",
             contract_version=contract.version,
         ),
-        ledger_line(dead, Outcome.DELIVERED, route=TO_OPERATIONS),
+        ledger_line(dead, Outcome.DELIVERED, route=TO_OPERATIONS, sender=ROUTER),
     ]
     plane.archive("ledger", lines)
 
-    missing = run_json("trace", SOURCE, "17")["missing"]
+    missing = one(run_json)("trace", SOURCE, "17")["missing"]
 
     assert "route readings-to-care-analytics matches it, and no router says what became of it" in missing
     assert not [each for each in missing if "alarms-to-alarm-centre" in each or "dead letter" in each]
@@ -201,11 +253,11 @@ def test_a_dead_letter_of_one_route_hides_no_other_that_is_missing(
 def test_a_message_in_a_dead_letter_queue_is_a_station_and_stays_there(
     plane: Plane, run_json: RunJson
 ) -> None:
-    plane.send(f"{INBOX}-dlq", event("17"))
+    plane.send(f"{INBOX}-dlq", event("17").stamped(**HOME.attributes))
     plane.send(f"{INBOX}-dlq", event("18"))
     plane.send("operations-inbox", letter_of_event(event("17")))
 
-    traced = run_json("trace", SOURCE, "17")
+    traced = one(run_json)("trace", SOURCE, "17")
 
     assert [each["where"] for each in traced["stations"]] == [f"eventplane-test-{INBOX}-dlq"]
     assert len(plane.received(f"{INBOX}-dlq")) == 2
@@ -216,15 +268,15 @@ def test_a_letter_of_what_was_no_event_is_found_by_the_names_in_its_bytes(
 ) -> None:
     plane.send("operations-inbox", letter(b'{"source": "/homes/1/health", "id": "17"}', "missing_attribute"))
 
-    assert whats(run_json("trace", SOURCE, "17", "--live")) == ["waits since"]
+    assert whats(one(run_json)("trace", SOURCE, "17", "--live")) == ["waits since"]
     assert run("dead-letters", "show", "17", "--letters")[0] == 0
 
 
 def test_live_queues_are_looked_into_on_demand_only(plane: Plane, run_json: RunJson) -> None:
     plane.send("operations-inbox", letter_of_event(event("17")))
 
-    assert whats(run_json("trace", SOURCE, "17")) == []
-    (station,) = run_json("trace", SOURCE, "17", "--live")["stations"]
+    assert whats(one(run_json)("trace", SOURCE, "17")) == []
+    (station,) = one(run_json)("trace", SOURCE, "17", "--live")["stations"]
     assert station["where"] == "eventplane-test-operations-inbox"
     assert station["reason"] == "payload_invalid"
 
@@ -235,7 +287,7 @@ def test_only_the_folders_of_the_days_are_read(plane: Plane, run_json: RunJson) 
 
     def found(day: str) -> bool:
         days = ("--from", "2026-03-02", "--to", "2026-03-02")
-        return bool(run_json("trace", SOURCE, day, *days)["stations"])
+        return bool(one(run_json)("trace", SOURCE, day, *days)["stations"])
 
     assert [found(f"2026-03-0{number}") for number in (1, 2, 3)] == [False, True, False]
 
@@ -252,7 +304,7 @@ def test_a_copy_of_the_archive_needs_no_cloud(run_json: RunJson, tmp_path: Path,
     (folder / "one.json.gz").write_bytes(gzip.compress(tap_line(event("17").json).encode()))
 
     days = ("--from", "2026-03-01", "--to", "2026-03-02", "--archive", str(tmp_path))
-    assert whats(run_json("trace", SOURCE, "17", *days)) == ["accepted"]
+    assert whats(one(run_json)("trace", SOURCE, "17", *days)) == ["accepted"]
 
 
 def test_a_damaged_object_hides_no_other(plane: Plane, run: Run) -> None:
@@ -275,7 +327,7 @@ def test_a_batch_that_was_archived_twice_is_one_station(plane: Plane, run_json: 
         plane.archive("tap", [tap_line(event("17").json)], name=name)
         plane.archive("ledger", [ledger_line(event("17"), Outcome.DELIVERED, route=ROUTE)], name=name)
 
-    assert whats(run_json("trace", SOURCE, "17")) == ["accepted", "delivered"]
+    assert whats(one(run_json)("trace", SOURCE, "17")) == ["accepted", "delivered"]
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn"]), min_size=1, max_size=8)
@@ -310,4 +362,4 @@ def test_an_event_s_trace_is_named(
 
     trace_id = "a" * 32 if carried else context_of(sent).trace_id
     assert run("trace", SOURCE, "17")[1].splitlines()[0].endswith(f", trace {trace_id}")
-    assert run_json("trace", SOURCE, "17")["trace_id"] == trace_id
+    assert one(run_json)("trace", SOURCE, "17")["trace_id"] == trace_id

@@ -12,14 +12,16 @@ from edge.downlink.contract_update import (
     CONTRACT_REFUSED,
     CONTRACT_TYPE,
     MOST_BYTES,
+    ContractInForce,
     contract_in_force,
     contract_key,
 )
 from edge.errors import SettingProblem
-from eventplane.contract import Contract, contract_document
+from edge.messages import Reload
+from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.downlink.acknowledgements import Result
 from tests.unit.edge.downlink.descents import command, state
-from tests.unit.edge.fakes import Device, contract
+from tests.unit.edge.fakes import ALARM, Device, contract
 
 KEY = contract_key("test")
 
@@ -45,9 +47,9 @@ def packed(content: bytes) -> str:
 
 
 def in_force(device: Device, file: Path) -> str:
-    found = contract_in_force(file, device.spool, "test")
-    assert isinstance(found, Contract)
-    return found.version
+    found = contract_in_force(file, device.spool)
+    assert isinstance(found, ContractInForce)
+    return found.contract.version
 
 
 @pytest.mark.parametrize("compress", [False, True])
@@ -123,7 +125,7 @@ def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device,
 
 
 def test_without_either_it_says_why(device: Device, tmp_path: Path) -> None:
-    found = contract_in_force(tmp_path / "nowhere.json", device.spool, "test")
+    found = contract_in_force(tmp_path / "nowhere.json", device.spool)
     assert isinstance(found, SettingProblem)
     assert "nowhere.json" in str(found)
 
@@ -131,5 +133,60 @@ def test_without_either_it_says_why(device: Device, tmp_path: Path) -> None:
 def test_a_damaged_spool_gives_no_contract_so_that_the_one_in_force_stays(device: Device, file: Path) -> None:
     device.turn(device.from_cloud(update(1, contract_document(other()))))
     device.spool._db.execute("UPDATE holding SET text = zeroblob(10)")
-    found = contract_in_force(file, device.spool, "test")
+    found = contract_in_force(file, device.spool)
     assert isinstance(found, SettingProblem)
+    assert isinstance(contract_in_force(file, device.spool, contract()), SettingProblem)
+
+
+def silent() -> Contract:
+    """The device's contract without its alarm route."""
+    document = contract_document(contract())
+    del document["routes"]["calls"]
+    return compile_contract(document, "test")
+
+
+def test_one_that_takes_the_alarms_away_is_rejected_with_what_and_the_remedy(
+    device: Device, file: Path
+) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(silent()))))
+    (answer,) = device.acknowledgements()
+    assert (answer.result, answer.reason) == (Result.REJECTED, CONTRACT_REFUSED)
+    assert "routes.calls" in answer.detail
+    assert "need a new image" in answer.detail
+    assert device.contracts_came == 0
+    assert in_force(device, file) == contract().version
+
+
+def test_it_is_measured_by_the_image_and_not_by_what_came_down_before(device: Device, file: Path) -> None:
+    with_more = contract_document(contract())
+    with_more["routes"]["more"] = {"filter": {"exact": {"type": ALARM}}, "to": "display.inbox"}
+    more = compile_contract(with_more, "test")
+    device.turn(device.from_cloud(update(1, with_more)))
+    assert in_force(device, file) == more.version
+    # The route is no part of the image's contract, so that it may go again.
+    device.turn(Reload(more, contract()), device.from_cloud(update(2, contract_document(other()))))
+    assert in_force(device, file) == other().version
+    device.turn(device.from_cloud(update(3, contract_document(silent()))))
+    assert in_force(device, file) == other().version
+
+
+def test_a_stored_one_that_takes_the_alarms_of_a_new_image_away_leaves_it_to_the_file(
+    device: Device, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    image = contract_document(contract())
+    image["routes"]["rings"] = {"filter": {"exact": {"type": ALARM}}, "to": "display.inbox"}
+    new = compile_contract(image, "test")
+    file.write_bytes(new.canonical)
+    found = contract_in_force(file, device.spool)
+    assert isinstance(found, ContractInForce)
+    assert (found.contract.version, found.image.version) == (new.version, new.version)
+    assert "routes.rings" in str(found.refused)
+    assert "routes.rings" in caplog.text
+
+
+def test_while_the_file_is_broken_the_image_is_what_it_was_before(device: Device, file: Path) -> None:
+    device.turn(device.from_cloud(update(1, contract_document(other()))))
+    file.write_bytes(b"{")
+    found = contract_in_force(file, device.spool, contract())
+    assert found == ContractInForce(other(), contract())

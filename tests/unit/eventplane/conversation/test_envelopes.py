@@ -16,6 +16,7 @@ from eventplane.downlink.addressing import addressed
 from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
 from eventplane.hops import sent_on
 from eventplane.limits import MAX_REPLY_BYTES
+from eventplane.sender import Sender
 from tests.unit.eventplane.conversation.worlds import ask
 
 NOW, DEADLINE = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z"
@@ -26,6 +27,11 @@ def request(event: Envelope | None = None, device: str | None = "home-1") -> Env
     return write_request(
         event or ask(), asker="button", device=device, correlation_id="c1", deadline=DEADLINE, now=NOW
     )
+
+
+def sent(reply: Envelope, replier: Replier = LAMP) -> Envelope:
+    """As the plane delivers it, with the sender that it authenticated."""
+    return reply.stamped(**Sender(replier.thing or "", replier.participant).attributes)
 
 
 def test_a_request_is_its_event_with_the_asker_in_front() -> None:
@@ -70,7 +76,7 @@ def test_a_reply_arrives_as_it_was_given(
     answer: object, status: Status, thing: str | None, failure: Failure | None
 ) -> None:
     reply = Reply(Replier("lamp", thing), status, answer, failure)
-    event = parse_event(write_reply(request(), reply, NOW).json)
+    event = parse_event(sent(write_reply(request(), reply, NOW), reply.replier).json)
     assert read_reply(event) == ("c1", reply)
     assert (event.attributes["replyto"], event.attributes["causationid"]) == ("button", "1")
     assert (event.attributes["expirytime"], event.attributes["todevice"]) == (DEADLINE, "home-1")
@@ -87,7 +93,7 @@ def test_the_same_reply_is_the_same_event_and_each_replier_has_its_own() -> None
 
 @pytest.mark.parametrize("answer", [object(), "x" * 200_000, float("nan")])
 def test_an_answer_that_cannot_be_sent_is_told(answer: object) -> None:
-    _, reply = read_reply(write_reply(request(), Reply(LAMP, Status.HANDLED, answer), NOW))
+    _, reply = read_reply(sent(write_reply(request(), Reply(LAMP, Status.HANDLED, answer), NOW)))
     assert reply.status is Status.HANDLED
     assert reply.answer is None
     assert reply.failure is not None
@@ -101,17 +107,17 @@ def test_the_largest_answer_that_is_sent_has_room_for_its_hops_on_the_way_down()
     )
     assert len(largest.json) == MAX_REPLY_BYTES
     assert addressed(sent_on(largest), Downlink.COMMAND, 0).id == largest.id
-    _, reply = read_reply(more)
+    _, reply = read_reply(sent(more))
     assert reply.failure is not None
     assert f"at most {MAX_REPLY_BYTES}" in reply.failure.text
 
 
 def test_an_error_is_cut() -> None:
     long = Reply(LAMP, Status.FAILED, None, Failure.of(ValueError("x" * 10_000)))
-    _, reply = read_reply(write_reply(request(), long, NOW))
+    _, reply = read_reply(sent(write_reply(request(), long, NOW)))
     assert reply.failure == Failure("ValueError", "x" * 500)
     silent = Reply(LAMP, Status.FAILED, None, Failure.of(ValueError()))
-    assert read_reply(write_reply(request(), silent, NOW)) == ("c1", silent)
+    assert read_reply(sent(write_reply(request(), silent, NOW))) == ("c1", silent)
 
 
 def test_who_answers_names_the_device_that_it_was_asked_on() -> None:
@@ -140,15 +146,43 @@ def test_who_answers_names_the_device_that_it_was_asked_on() -> None:
     ],
 )
 def test_what_is_no_reply_is_named(change: dict[str, object]) -> None:
-    event = json.loads(write_reply(request(), Reply(LAMP, Status.HANDLED, 1), NOW).json)
+    event = json.loads(sent(write_reply(request(), Reply(LAMP, Status.HANDLED, 1), NOW)).json)
     for name, value in change.items():
         (event if name in event else event["data"])[name] = value
     with pytest.raises(ReplyError, match="no reply"):
         read_reply(parse_event(json.dumps(event)))
 
 
+@pytest.mark.parametrize(
+    ("claimed", "sender", "counts"),
+    [
+        (LAMP, Sender("", "lamp"), True),
+        (Replier("lamp", "home-7"), Sender("home-7", "lamp"), True),
+        # A device that does not tell its services apart vouches for all of them.
+        (Replier("lamp", "home-7"), Sender("home-7", ""), True),
+        (LAMP, Sender("", "chime"), False),
+        (Replier("lamp", "home-7"), Sender("home-7", "chime"), False),
+        (Replier("lamp", "home-7"), Sender("home-666", "lamp"), False),
+        (Replier("lamp", "home-7"), Sender("", "lamp"), False),
+        (LAMP, Sender("home-666", "lamp"), False),
+        (LAMP, Sender("home-666", ""), False),
+        (LAMP, Sender(), False),
+    ],
+)
+def test_a_reply_counts_only_from_who_it_says_it_is_of(
+    claimed: Replier, sender: Sender, counts: bool
+) -> None:
+    reply = Reply(claimed, Status.HANDLED, 1)
+    event = write_reply(request(), reply, NOW).stamped(**sender.attributes)
+    if counts:
+        assert read_reply(event) == ("c1", reply)
+    else:
+        with pytest.raises(ReplyError, match="in the name of"):
+            read_reply(event)
+
+
 def test_what_a_later_version_adds_is_ignored() -> None:
-    event = json.loads(write_reply(request(), Reply(LAMP, Status.HANDLED, 1), NOW).json)
+    event = json.loads(sent(write_reply(request(), Reply(LAMP, Status.HANDLED, 1), NOW)).json)
     event["data"]["mood"] = "good"
     assert read_reply(parse_event(json.dumps(event))) == ("c1", Reply(LAMP, Status.HANDLED, 1))
 

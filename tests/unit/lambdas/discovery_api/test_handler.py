@@ -157,13 +157,13 @@ def test_a_subscription_is_a_route_and_its_participant_a_receiver(
     call: Call, cloud: Cloud, time: Time
 ) -> None:
     messages = new_subscription(
-        "family-app", "messages", {"suffix": {"type": ".message.v1"}}, "2026-01-01T00:00:00Z"
+        "care-analytics", "messages", {"suffix": {"type": ".message.v1"}}, "2026-01-01T00:00:00Z"
     )
     cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_item(messages))
     time.refresh()
     receivers = call(MESSAGE).body["eventplane"]["receivers"]
     ways = {each["participant"]: each["routes"] for each in receivers}
-    assert ways["/participants/family-app"] == [f"/routes/{messages.route}"]
+    assert ways["/participants/care-analytics"] == [f"/routes/{messages.route}"]
 
 
 def test_while_a_table_does_not_answer_what_it_said_last_stays(call: Call, cloud: Cloud, time: Time) -> None:

@@ -37,6 +37,7 @@ from lambdas.downlink.work import WorkQueue
 from lambdas.presence.state import Line, Sighting
 from lambdas.presence.table import PresenceTable
 from tests.dynamodb import create_table
+from tests.unit.queues import create_queue
 
 START = 1_767_225_600_000
 S = 1_000
@@ -64,7 +65,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.dynamodb, self.sqs = boto3.client("dynamodb"), boto3.client("sqs")
-        self.queues = {name: self.sqs.create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
+        self.queues = {name: create_queue(name) for name in QUEUES}
         create_table(self.dynamodb, "presence", "device")
         create_table(self.dynamodb, "fleet", KEY)
         key, sort, index, due = (

@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from eventplane.presence import BUCKETS, bucket_of, gone_request
+from eventplane.traffic import Traffic, quota_text, traffic_text
 from lambdas.common.settings import SettingsError
 from lambdas.presence import handler
 from lambdas.presence.state import DeviceState, Line
@@ -82,6 +83,34 @@ def test_a_device_is_cut_reported_and_comes_back(world: World) -> None:
     world.sweep(START + 4 * HOUR)
     assert world.words() == ["connected", "notice over"]
     assert (world.sweep(START + 9 * HOUR).devices, indexed(world)) == (0, 0)
+
+
+def test_a_flooding_device_is_named_in_event_log_and_metric(
+    world: World, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    window = START // (5 * MINUTE)
+    for at in range(3):
+        # No batch alone is over the quota of the window.
+        assert world.record(*[traffic_text("home-1", Traffic(window + at, 400, 400, 9_000))] * 3) == set()
+        world.sweep(START + (5 * at + 1) * MINUTE)
+        world.sweep()
+    (event,) = world.sent()
+    assert (event["type"], event["subject"]) == ("org.eventplane.device.flooding.v1", "home-1")
+    assert event["data"] | {"since": ""} == {
+        "device": "home-1",
+        "since": "",
+        "window_s": 300,
+        "frames": 1_200,
+        "events": 1_200,
+        "bytes": 27_000,
+        "exceeded": ["frames"],
+    }
+    logged = [vars(each) for each in caplog.records if each.message == "a device floods"]
+    assert [each["device"] for each in logged] == ["home-1"] * 3, "the alarm stays while it floods"
+    assert capsys.readouterr().out.count('"DeviceFlooding":[1.0]') == 3
+    world.sweep(START + 20 * MINUTE)
+    assert state(world).flood is None
+    assert indexed(world) == 0
 
 
 def test_repeated_messages_cost_no_write(world: World) -> None:
@@ -334,12 +363,13 @@ def test_the_item_of_a_healthy_device_is_one_write_unit(world: World) -> None:
 @pytest.fixture
 def deployed(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """The environment that the stacks give the sweeper."""
-    limits = {name: str(getattr(LIMITS, name)) for name in LIMITS.__slots__}
+    limits = {name: str(getattr(LIMITS, name)) for name in LIMITS.__slots__ if name != "quota"}
     for name, value in {
         "EVENTPLANE_SOURCE": "schedule",
         "EVENTPLANE_SOURCE_QUEUE": "https://queue",
         "EVENTPLANE_PRESENCE_TABLE": TABLE,
         "EVENTPLANE_PRESENCE_LIMITS": json.dumps(limits),
+        "EVENTPLANE_DEVICE_QUOTA": quota_text(LIMITS.quota),
         "EVENTPLANE_OUTBOX_URL": world.outbox,
     }.items():
         monkeypatch.setenv(name, value)
@@ -370,6 +400,8 @@ def test_the_handler_takes_down_and_sweeps(world: World, deployed: pytest.Monkey
         ("EVENTPLANE_SOURCE", "elsewhere"),
         ("EVENTPLANE_OUTBOX_URL", ""),
         ("EVENTPLANE_PRESENCE_TABLE", ""),
+        ("EVENTPLANE_DEVICE_QUOTA", '{"window_s": 0, "frames": 1, "events": 1, "bytes": 1}'),
+        ("EVENTPLANE_DEVICE_QUOTA", "[]"),
         ("EVENTPLANE_PRESENCE_LIMITS", "{}"),
         ("EVENTPLANE_PRESENCE_LIMITS", '{"disconnected_after_s": "soon"}'),
     ],

@@ -9,6 +9,7 @@ import pytest
 
 from eventplane.device_reports import HEARTBEAT, MANIFEST, forwarder_source, thing_of
 from eventplane.envelope import write_event
+from eventplane.traffic import Traffic, traffic_text
 from lambdas.presence.observations import (
     MAX_INTERVAL_S,
     Observation,
@@ -33,6 +34,17 @@ def test_a_connection_and_its_end_are_read() -> None:
 def test_what_the_rules_error_action_kept_is_read_as_well() -> None:
     body = lifecycle(Line.CONNECTED, START)
     assert read_presence(rule_failure(body.encode()), 0) == read_presence(body, 0)
+
+
+def test_what_the_archive_counted_is_read() -> None:
+    counted = Traffic(window=7, frames=3, events=5, bytes=900)
+    assert read_presence(traffic_text("home-1", counted), 0) == Observation("home-1", counted)
+
+
+@pytest.mark.parametrize("traffic", [None, {}, {"window": "soon"}, 7])
+def test_a_count_that_cannot_be_read_is_refused(traffic: Any) -> None:
+    with pytest.raises(UnreadableObservationError):
+        read_presence(json.dumps({"device": "home-1", "traffic": traffic}), 0)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from tests.unit.lambdas.presence.world import (
     beat,
     connected,
     disconnected,
+    sent,
 )
 
 
@@ -48,6 +49,38 @@ def test_a_device_is_reported_when_it_stayed(home: Home) -> None:
         "since": "2026-01-01T00:00:00.000Z",
         "session": "session-0",
     }
+
+
+def test_a_device_within_its_quota_does_not_flood(home: Home) -> None:
+    home.observe(sent(0, 1_000), sent(1, 600), sent(0, 600), sent(2, 999, events=10_000, bytes=1_000_000))
+    assert home.said(START + HOUR) == []
+    assert WATCH.due_ms(home.state) is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "exceeded"),
+    [({"frames": 1_001}, "frames"), ({"events": 10_001}, "events"), ({"bytes": 1_000_001}, "bytes")],
+)
+def test_a_device_floods_by_frames_events_or_bytes(counts: dict[str, int], exceeded: str) -> None:
+    home = Home()
+    home.observe(sent(0, **{"frames": 1, **counts}))
+    (event,) = home.judge(START)
+    assert (event["data"]["exceeded"], event["data"]["since"]) == ([exceeded], "2026-01-01T00:00:00.000Z")
+
+
+def test_a_flood_is_reported_once_until_it_was_over_for_a_window(home: Home) -> None:
+    home.observe(sent(0))
+    assert home.said(START + MINUTE) == ["flooding"]
+    home.observe(sent(0), sent(1))
+    assert home.said(START + 6 * MINUTE) == []
+    home.observe(sent(2, 10))
+    assert home.said(START + 14 * MINUTE) == []
+    assert home.state.flood is not None
+    assert WATCH.due_ms(home.state) == START + 15 * MINUTE
+    assert home.said(START + 15 * MINUTE) == []
+    assert home.state.flood is None
+    home.observe(sent(4))
+    assert home.said(START + 21 * MINUTE) == ["flooding"]
 
 
 def test_who_comes_back_in_time_was_never_away(home: Home) -> None:
@@ -196,6 +229,7 @@ def test_all_events_are_of_the_contract_and_of_their_schemas(home: Home) -> None
     home.observe(disconnected(START + 2 * HOUR, 0))
     home.judge(START + 3 * HOUR)
     home.observe(connected(START + 4 * HOUR, 1), beat(START + 4 * HOUR + MINUTE))
+    home.observe(sent(48))
     home.judge(START + 5 * HOUR)
     contract = load_contract()
     for event in home.events:

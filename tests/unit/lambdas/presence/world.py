@@ -9,6 +9,7 @@ from typing import Any
 
 from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import write_event
+from eventplane.traffic import Quota, Traffic
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.presence.notices import Notices
@@ -30,6 +31,7 @@ LIMITS = Limits(
     quiet_after_heartbeats=3,
     oldest_urgent_s=60,
     oldest_normal_s=900,
+    quota=Quota(window_s=300, frames=1_000, events=10_000, bytes=1_000_000),
 )
 WATCH = Watch(LIMITS, Notices())
 CERTIFICATE = "a" * 64
@@ -75,6 +77,11 @@ def disconnected(at_ms: int, version: int = 0, cause: str = "CONNECTION_LOST") -
 
 def beat(at_ms: int, **figures: float) -> Observation:
     return Observation("home-1", Heartbeat(at_ms, 300.0, **figures))
+
+
+def sent(window: int, frames: int = 1_001, **others: int) -> Observation:
+    """What the archive counted of a device in a window of five minutes, from `START` on."""
+    return Observation("home-1", Traffic(START // (5 * MINUTE) + window, frames, **others))
 
 
 @dataclass

@@ -145,6 +145,28 @@ def test_until_the_contract_in_force_is_seen_every_order_waits(
     assert replay(order) == frozenset()
 
 
+def test_of_two_senders_of_one_name_the_one_that_is_owed_gets_through(
+    cloud: Cloud, contract: Contract, replay: Replay
+) -> None:
+    true, forged = event("1"), event("1", subject="forged")
+    records = [
+        TapRecord(
+            ACCEPTED_MS, ACCEPTED_MS, client, f"devices/{client}/outbox", client, 0, each.json, None, None
+        )
+        for client, each in (("home-2", forged), ("home-1", true), ("home-2", forged))
+    ]
+    write(cloud, map(to_line, records))
+
+    assert replay(owed(contract, true)) == frozenset()
+
+    (received,) = cloud.received("care-analytics.inbox")
+    replayed = parse_event(received["Body"])
+    assert (replayed.key, "subject" in replayed.attributes) == (stamped(true).key, False)
+    nobodys = Owed("home-3/", *true.claim, CARE, contract.version, ACCEPTED_MS)
+    assert replay(OwedOrder(FILE, (nobodys,))) == frozenset()
+    assert [each["deadletterreason"] for each in letters(cloud)] == ["not_in_tap"]
+
+
 def test_what_has_expired_meanwhile_is_recorded_and_not_sent(
     cloud: Cloud, contract: Contract, replay: Replay
 ) -> None:

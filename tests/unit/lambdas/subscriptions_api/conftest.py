@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eventplane.contract import Contract
 from lambdas.subscriptions_api import handler
-from tests.unit.lambdas.support import NOW_MS, SUBSCRIPTIONS, Cloud, LambdaContext
+from tests.unit.lambdas.support import INTEREST, NOW_MS, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
 
 INBOXES = {
     name: f"arn:aws:sqs:us-east-1:000000000000:eventplane-dev-{name}-inbox"
@@ -31,9 +33,14 @@ Call = Callable[..., Answer]
 
 
 @pytest.fixture
-def call(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
+def call(contract: Contract, cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
     """Sends a request to the path of `participant`'s subscriptions, or of the one with `id`."""
+    (tmp_path / "contract.json").write_bytes(contract.canonical)
     for name, value in {
+        "EVENTPLANE_CONTRACTS_TABLE": TABLE,
+        "EVENTPLANE_INTEREST_TABLE": INTEREST,
+        "EVENTPLANE_CONTRACT_REFRESH_S": "30",
+        "LAMBDA_TASK_ROOT": str(tmp_path),
         "EVENTPLANE_SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
         "EVENTPLANE_INBOXES": json.dumps(INBOXES),
         "EVENTPLANE_WEBHOOK_ORIGIN": "eventplane-dev",

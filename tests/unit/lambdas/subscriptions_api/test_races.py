@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from contract import load_contract
 from eventplane.contract.subscription import MAX_OWN, Subscription, new_subscription
 from eventplane.subscription_table import SubscriptionTable
-from lambdas.common.sink_reach import SinkReach
+from lambdas.common.sink_reach import ANYWHERE
 from lambdas.subscriptions_api.errors import ConflictError, NotFoundError, PreconditionError, QuotaError
 from lambdas.subscriptions_api.service import ATTEMPTS, Conditions, SubscriptionService
 from tests.unit.lambdas.subscriptions_api.conftest import INBOXES
@@ -43,8 +44,9 @@ def service(cloud: Cloud) -> Callable[..., SubscriptionService]:
         return SubscriptionService(
             table=Interrupted(cloud, list(others)),
             inboxes=INBOXES,
+            contract=load_contract,
             consent=lambda _url, rate: rate,
-            reach=SinkReach.ANYWHERE,
+            reach=ANYWHERE,
             clock=lambda: NOW_MS,
         )
 

@@ -69,11 +69,11 @@ class World:
 
     def subscribe(self, type: str) -> None:
         name = type.split(".")[2]
-        own = new_subscription("family-app", name, {"exact": {"type": type}}, "2026-01-01T00:00:00Z")
+        own = new_subscription("carers", name, {"exact": {"type": type}}, "2026-01-01T00:00:00Z")
         self.cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_item(own))
 
     def unsubscribe(self, type: str) -> None:
-        key = subscription_key("family-app", type.split(".")[2])
+        key = subscription_key("carers", type.split(".")[2])
         self.cloud.dynamodb.delete_item(TableName=SUBSCRIPTIONS, Key=key)
 
     def publish(self, contract: Contract) -> None:

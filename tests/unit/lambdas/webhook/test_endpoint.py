@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from lambdas.common.clock import system_clock
-from lambdas.webhook.endpoint import MAX_BODY_BYTES, MAX_IDLE_MS, Answer, Endpoint, UnreachableError
+from lambdas.common.sink_reach import ANYWHERE, Scope, SinkReach
+from lambdas.webhook.endpoint import (
+    MAX_BODY_BYTES,
+    MAX_IDLE_MS,
+    Answer,
+    Endpoint,
+    ForbiddenTargetError,
+    UnreachableError,
+)
 from local.ports import free_port
 from tests.endpoint import EndpointServer, Play, answer, drips, says, silence
 from tests.integration.edge.certificates import Authority, Identity
@@ -30,9 +38,13 @@ def talking(
 ) -> Iterator[tuple[EndpointServer, Endpoint]]:
     with (
         EndpointServer(*plays) as server,
-        closing(Endpoint(server.url(), timeout_s=timeout_s, clock=clock)) as endpoint,
+        closing(Endpoint(server.url(), timeout_s=timeout_s, clock=clock, reach=ANYWHERE)) as endpoint,
     ):
         yield server, endpoint
+
+
+def anywhere(url: str, timeout_s: float = LONG_S, tls: ssl.SSLContext | None = None) -> Endpoint:
+    return Endpoint(url, timeout_s=timeout_s, clock=system_clock, reach=ANYWHERE, tls=tls)
 
 
 def post(endpoint: Endpoint) -> Answer:
@@ -180,13 +192,13 @@ def test_a_redirect_is_an_answer_like_any_other() -> None:
 
 
 def test_nobody_there_is_said() -> None:
-    endpoint = Endpoint(f"http://127.0.0.1:{free_port()}/", timeout_s=LONG_S, clock=system_clock)
+    endpoint = anywhere(f"http://127.0.0.1:{free_port()}/")
     with pytest.raises(UnreachableError, match="ConnectionRefusedError"):
         post(endpoint)
 
 
 def test_a_name_without_an_address_is_said() -> None:
-    endpoint = Endpoint("http://nowhere.invalid/", timeout_s=LONG_S, clock=system_clock)
+    endpoint = anywhere("http://nowhere.invalid/")
     with pytest.raises(UnreachableError, match="gaierror"):
         post(endpoint)
 
@@ -209,7 +221,7 @@ def believing(ca: Path) -> ssl.SSLContext:
 def test_tls_with_a_believed_certificate_is_used_and_kept(authority: Authority) -> None:
     with EndpointServer(tls=server_side(authority.issue("good"))) as server:
         tls = believing(authority.ca)
-        with closing(Endpoint(server.url(), timeout_s=LONG_S, clock=system_clock, tls=tls)) as endpoint:
+        with closing(anywhere(server.url(), tls=tls)) as endpoint:
             assert post(endpoint).status == 204
             assert post(endpoint).status == 204
             assert server.connections == 1
@@ -217,7 +229,7 @@ def test_tls_with_a_believed_certificate_is_used_and_kept(authority: Authority) 
 
 
 def refused_certificate(server: EndpointServer, tls: ssl.SSLContext | None, host: str = "127.0.0.1") -> str:
-    endpoint = Endpoint(server.url(host), timeout_s=LONG_S, clock=system_clock, tls=tls)
+    endpoint = anywhere(server.url(host), tls=tls)
     with pytest.raises(UnreachableError) as caught:
         post(endpoint)
     assert not server.received
@@ -243,14 +255,112 @@ def test_an_old_certificate_is_refused(authority: Authority) -> None:
 
 def test_a_handshake_ends_in_time(authority: Authority) -> None:
     with EndpointServer(is_mute=True) as server:
-        endpoint = Endpoint(server.url().replace("http:", "https:"), timeout_s=SHORT_S, clock=system_clock)
+        endpoint = anywhere(server.url().replace("http:", "https:"), SHORT_S)
         with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):
             post(endpoint)
 
 
 def test_plain_http_where_tls_is_wanted_is_refused() -> None:
     with EndpointServer() as server:
-        endpoint = Endpoint(server.url().replace("http:", "https:"), timeout_s=LONG_S, clock=system_clock)
+        endpoint = anywhere(server.url().replace("http:", "https:"))
         with pytest.raises(UnreachableError):
             post(endpoint)
     assert not server.received
+
+
+INTERNET = SinkReach(Scope.INTERNET, frozenset({443, 8443}))
+PUBLIC = "93.184.215.14"
+
+
+class Resolver:
+    """Gives the addresses of each look-up in turn, and sees where sockets connect to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> None:
+        self.answers = list(answers)
+        self.connected: list[str] = []
+        monkeypatch.setattr(socket, "getaddrinfo", self._look_up)
+        monkeypatch.setattr(socket.socket, "connect", self._connect)
+
+    def _look_up(self, _host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        found = self.answers.pop(0)
+        return [
+            (socket.AF_INET6, socket.SOCK_STREAM, 0, "", (each, port, 0, 0))
+            if ":" in each
+            else (socket.AF_INET, socket.SOCK_STREAM, 0, "", (each, port))
+            for each in found
+        ]
+
+    def _connect(self, address: tuple[str, int]) -> None:
+        self.connected.append(address[0])
+        raise ConnectionRefusedError
+
+
+def on_the_internet(url: str = "https://hook.example/in") -> Endpoint:
+    return Endpoint(url, timeout_s=LONG_S, clock=system_clock, reach=INTERNET)
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("10.1.2.3", "private"),
+        ("169.254.169.254", "link-local"),
+        ("100.64.0.1", "carrier-grade NAT"),
+        ("224.0.0.1", "multicast"),
+        ("0.0.0.0", "unspecified"),  # noqa: S104 - it is looked for, not bound
+        ("::1", "loopback"),
+        ("fd00:ec2::254", "private"),
+        ("fe80::1%lo", "link-local"),
+        ("::ffff:10.1.2.3", "IPv4-mapped"),
+        ("64:ff9b::a9fe:a9fe", "NAT64"),
+        ("2002:7f00:1::", "6to4"),
+        ("2001:0:4136:e378::1", "Teredo"),
+    ],
+)
+def test_a_name_that_leads_to_a_private_address_is_never_connected_to(
+    monkeypatch: pytest.MonkeyPatch, address: str, kind: str
+) -> None:
+    resolver = Resolver(monkeypatch, [address])
+    with pytest.raises(ForbiddenTargetError) as refused:
+        post(on_the_internet())
+    assert resolver.connected == []
+    assert kind in refused.value.detail
+    assert "hook.example leads to" in refused.value.detail
+
+
+def test_a_name_that_leads_elsewhere_the_second_time_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = Resolver(monkeypatch, [PUBLIC], ["127.0.0.1"])
+    endpoint = on_the_internet()
+    with pytest.raises(UnreachableError):
+        post(endpoint)
+    with pytest.raises(ForbiddenTargetError):
+        post(endpoint)
+    assert resolver.connected == [PUBLIC]
+
+
+def test_of_several_addresses_only_public_ones_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = Resolver(monkeypatch, ["10.0.0.1", PUBLIC])
+    with pytest.raises(UnreachableError):
+        post(on_the_internet())
+    assert resolver.connected == [PUBLIC]
+
+
+def test_only_listed_ports_are_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = Resolver(monkeypatch, [PUBLIC], [PUBLIC])
+    with pytest.raises(ForbiddenTargetError, match="port 22, not one of: 443, 8443"):
+        post(on_the_internet("https://hook.example:22/"))
+    with pytest.raises(UnreachableError):
+        post(on_the_internet("https://hook.example:8443/"))
+    assert resolver.connected == [PUBLIC]
+
+
+def test_a_listening_endpoint_on_this_machine_gets_no_connection() -> None:
+    with EndpointServer(answer(200)) as server:
+        url = server.url().replace("http:", "https:")
+        reach = SinkReach(Scope.INTERNET, frozenset({server.port}))
+        with (
+            closing(Endpoint(url, timeout_s=LONG_S, clock=system_clock, reach=reach)) as endpoint,
+            pytest.raises(ForbiddenTargetError, match="loopback"),
+        ):
+            post(endpoint)
+        assert server.connections == 0

@@ -48,6 +48,7 @@ def deployed(server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyP
         "LAMBDA_TASK_ROOT": str(tmp_path),
         "EVENTPLANE_SOURCE": SOURCE,
         "EVENTPLANE_WEBHOOK_URL": server.url(),
+        "EVENTPLANE_SINKS": "anywhere",
         "EVENTPLANE_WEBHOOK_SECRET": "webhook",
         "EVENTPLANE_WEBHOOK_ORIGIN": "plane.example",
         "EVENTPLANE_CONCURRENCY": "2",
@@ -111,6 +112,10 @@ def test_the_figures_of_an_invocation_are_in_its_log_and_so_is_what_did_not_arri
         ("EVENTPLANE_WEBHOOK_URL", "", "is not set"),
         ("EVENTPLANE_CONCURRENCY", "many", "is not a whole number from 1"),
         ("EVENTPLANE_CONCURRENCY", "0", "is not a whole number from 1"),
+        ("EVENTPLANE_CONCURRENCY", "9" * 5_000, "is not a whole number from 1"),
+        ("EVENTPLANE_SINKS", "", "is not set"),
+        ("EVENTPLANE_SINK_PORTS", "443,0", "is no list of ports"),
+        ("EVENTPLANE_SINK_PORTS", "9" * 5_000, "is no list of ports"),
         ("EVENTPLANE_SOURCE", "family-app.inbox", "names family-app.inbox, which is no webhook"),
     ],
 )
@@ -127,3 +132,16 @@ def test_a_message_of_a_fifo_queue_knows_its_group() -> None:
     assert [(each.receipt, each.group) for each in read_messages(batch)] == [("handle-m1", None)]
     batch["Records"][0]["attributes"]["MessageGroupId"] = "g"
     assert read_messages(batch)[0].group == "g"
+
+
+@pytest.mark.usefixtures("deployed")
+def test_an_endpoint_that_is_not_on_the_internet_gets_nothing(
+    server: EndpointServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("EVENTPLANE_SINKS", "internet")
+    monkeypatch.setenv("EVENTPLANE_SINK_PORTS", f"443,{server.port}")
+    assert handler.handle(sqs_event(now("1")), Context()) == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
+    assert server.connections == 0
+    (said,) = (each for each in map(vars, caplog.records) if "reason" in each)
+    assert said["reason"] == "endpoint_forbidden"
+    assert "leads to 127.0.0.1, which is not a public address (loopback)" in said["detail"]

@@ -19,6 +19,11 @@ ORIGIN = "eventplane-dev-alarm-centre"
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "120"}, 100, 0, "120 requests a minute"),
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60"}, 100, 1, "`requests_per_minute: 60`"),
         ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60"}, None, 1, "`requests_per_minute: 60`"),
+        # More than a limit says, and more than int() converts.
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60001"}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "9" * 4_301}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "-60"}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "\u00b2"}, 100, 0, "consent\n"),
         ({"webhook_allowed_origin": "somebody.else"}, None, 1, "no consent: HTTP 200"),
         ({"allow": "OPTIONS, POST"}, None, 1, "no consent: HTTP 200"),
     ],

@@ -19,6 +19,7 @@ from lambdas.common.archive import Archive
 from lambdas.common.clock import system_clock
 from lambdas.common.letters import Letters
 from lambdas.common.queue import QueueMessage
+from lambdas.common.sink_reach import ANYWHERE, Scope, SinkReach
 from lambdas.common.sqs import SqsSender
 from lambdas.common.visibility import Visibility
 from lambdas.webhook.delivery import RESERVE_MS, Delivery
@@ -59,7 +60,7 @@ class Hook:
     def change_message_visibility(self, **arguments: Any) -> None:
         self.hidden[arguments["ReceiptHandle"]] = arguments["VisibilityTimeout"]
 
-    def service(self, url: str, **webhook: Any) -> WebhookService:
+    def service(self, url: str, reach: SinkReach = ANYWHERE, **webhook: Any) -> WebhookService:
         contract = contract_with(**webhook)
         channel = contract.channel(SOURCE)
         assert channel.webhook is not None
@@ -71,7 +72,7 @@ class Hook:
             delivery=Delivery(
                 webhook=channel.webhook,
                 origin="plane.example",
-                endpoint=Endpoint(url, timeout_s=channel.webhook.timeout_s, clock=system_clock),
+                endpoint=Endpoint(url, timeout_s=channel.webhook.timeout_s, clock=system_clock, reach=reach),
                 keys=SigningKeys(self.clients.get("secrets", self.secrets), "webhook", clock),
                 pace=Pace(channel.webhook.requests_per_minute, 2, clock),
                 clock=clock,
@@ -383,3 +384,16 @@ def test_a_defect_met_by_one_message_leaves_the_others_alone(
     # Nor does it turn around for ever.
     assert not handed_over(hook, alarm("1", age_s=600))[0]
     assert hook.letters()[0]["reason"] == "defect"
+
+
+def test_a_name_that_leads_inside_is_tried_until_the_end_and_then_a_dead_letter_that_says_so(
+    hook: Hook,
+) -> None:
+    service = hook.service("https://127.0.0.1/", reach=SinkReach(Scope.INTERNET))
+    assert service.process([alarm("1")], invocation_id="i1", remaining_ms=lambda: 60_000) == {"m1"}
+    hook.now_ms += 601_000
+    again = [replace(alarm("1"), attempt=2)]
+    assert service.process(again, invocation_id="i2", remaining_ms=lambda: 60_000) == frozenset()
+    (letter,) = hook.letters()
+    assert letter["reason"] == "endpoint_forbidden"
+    assert "not a public address (loopback)" in letter["detail"]

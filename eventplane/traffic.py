@@ -1,0 +1,139 @@
+"""How much a device sends: counted where its frames are archived, judged by the presence monitor.
+
+The counts travel as messages of the presence monitor's own queue, one for each device that is loud in a batch
+of the archive writer. Quiet devices cost nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from eventplane.errors import EventPlaneError
+
+KINDS: Final = ("frames", "events", "bytes")
+"""What is counted: publishes, the items in them, and the bytes of their payloads as they were sent."""
+
+MAX_SENDERS: Final = 10
+"""Most devices that one batch reports, the loudest first. Ours: one SendMessageBatch takes them, and more at
+a time are not the flood of a device."""
+
+NOTEWORTHY: Final = 0.5
+"""A device is reported at this share of its quota's pace, so that what several batches have of it adds up."""
+
+MIN_SPAN_MS: Final = 1_000
+"""The shortest time a pace is taken over, milliseconds: a device may send a few frames at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a device may send in `window_s` seconds before it counts as flooding."""
+
+    window_s: int
+    frames: int
+    events: int
+    bytes: int
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if getattr(self, each.name) <= 0:
+                raise QuotaError(f"{each.name} is {getattr(self, each.name)}, and must be more than 0")
+
+    @property
+    def window_ms(self) -> int:
+        """The window in milliseconds."""
+        return 1_000 * self.window_s
+
+    def exceeded(self, traffic: Traffic, share: float = 1.0) -> list[str]:
+        """Return the kinds of which `traffic` has more than this `share` of the quota."""
+        return [each for each in KINDS if getattr(traffic, each) > share * getattr(self, each)]
+
+
+class QuotaError(EventPlaneError):
+    """A quota cannot be used. `problem` says why."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"not a quota of devices: {problem}")
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a device sent in the window that is number `window` since 1970."""
+
+    window: int
+    frames: int = 0
+    events: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        """Add what the same window has besides."""
+        sums = {each: getattr(self, each) + getattr(other, each) for each in KINDS}
+        return Traffic(self.window, **sums)
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """One frame of `device`, accepted at `at_ms` (Unix milliseconds): its items and its payload's bytes."""
+
+    device: str
+    at_ms: int
+    events: int
+    bytes: int
+
+
+def loudest(publishes: Iterable[Publish], quota: Quota) -> Iterator[tuple[str, Traffic]]:
+    """Give the devices that sent faster than `NOTEWORTHY` of their quota's pace, with their traffic.
+
+    A device whose frames are in two windows counts in the later one.
+    """
+    by_device: dict[str, list[Publish]] = {}
+    for each in publishes:
+        by_device.setdefault(each.device, []).append(each)
+    found: list[tuple[float, str, Traffic]] = []
+    for device, sent in by_device.items():
+        times = [each.at_ms for each in sent]
+        traffic = Traffic(
+            max(times) // quota.window_ms,
+            len(sent),
+            sum(each.events for each in sent),
+            sum(each.bytes for each in sent),
+        )
+        span_ms = max(max(times) - min(times), MIN_SPAN_MS)
+        if quota.exceeded(traffic, NOTEWORTHY * span_ms / quota.window_ms):
+            most = max(getattr(traffic, each) / getattr(quota, each) for each in KINDS)
+            found.append((most, device, traffic))
+    found.sort(key=lambda each: each[0], reverse=True)
+    return ((device, traffic) for _, device, traffic in found[:MAX_SENDERS])
+
+
+def traffic_text(device: str, traffic: Traffic) -> str:
+    """Return the message body that reports `traffic` of `device`."""
+    return json.dumps({"device": device, "traffic": asdict(traffic)})
+
+
+def read_traffic(members: Mapping[str, Any]) -> tuple[str, Traffic] | None:
+    """Return the device and its traffic in a message's members; None for another message.
+
+    Raises `ValueError`, `TypeError`, `LookupError` for a message that only looks like one.
+    """
+    if "traffic" not in members:
+        return None
+    counts = {each.name: int(members["traffic"][each.name]) for each in fields(Traffic)}
+    return str(members["device"]), Traffic(**counts)
+
+
+def quota_text(quota: Quota) -> str:
+    """Return the setting that `read_quota` reads."""
+    return json.dumps(asdict(quota))
+
+
+def read_quota(text: str) -> Quota:
+    """Return the quota in a setting. Raises `QuotaError`."""
+    try:
+        members = json.loads(text)
+        return Quota(**{each.name: int(members[each.name]) for each in fields(Quota)})
+    except (ValueError, LookupError, TypeError) as error:
+        raise QuotaError(repr(error)) from error

@@ -1,0 +1,122 @@
+"""A device's access to AWS IoT: its certificates and its connection. Every step may be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from eventplane.fleet import Device
+from operations.command import say
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do, in words, and the call that does it."""
+
+    words: str
+    run: Callable[[], None]
+
+
+class DeviceAccess:
+    """Works through boto3 clients of `iot` and `iot-data`. Errors of AWS are raised as botocore does.
+
+    `denying` is the name of the policy that a quarantine attaches.
+    """
+
+    def __init__(self, iot: Any, data: Any, denying: str) -> None:
+        self._denying = denying
+        self._iot = iot
+        self._data = data
+        self._missing = (
+            iot.exceptions.ResourceNotFoundException,
+            data.exceptions.ResourceNotFoundException,
+        )
+
+    def knows(self, thing: str) -> bool:
+        """Return whether AWS IoT has a thing of this name."""
+        try:
+            self._iot.describe_thing(thingName=thing)
+        except self._missing:
+            return False
+        return True
+
+    def attached(self, thing: str) -> frozenset[str]:
+        """Return the ids of the certificates that are attached to the thing."""
+        try:
+            pages = self._iot.get_paginator("list_thing_principals").paginate(thingName=thing)
+            return frozenset(arn.rsplit("/", 1)[-1] for page in pages for arn in page["principals"])
+        except self._missing:
+            return frozenset()
+
+    def active(self, thing: str, known: frozenset[str]) -> frozenset[str]:
+        """Return those of the `known` certificates, and of the attached ones, that open a connection."""
+        return frozenset(each for each in known | self.attached(thing) if self._status(each) == "ACTIVE")
+
+    def suspend(self, device: Device) -> list[Step]:
+        """Return the steps that take the device off: its certificates first, so that it cannot come back."""
+        certificates = sorted(device.suspended)
+        steps = [
+            Step(f"deactivate certificate {each}", partial(self._set, each, "ACTIVE", "INACTIVE"))
+            for each in certificates
+        ]
+        # Its session stays, and with it what the cloud has queued for it.
+        steps.append(
+            Step("cut its connection, if there is one", partial(self.cut, device.thing, with_session=False))
+        )
+        # Where the cut fails, this ends the connection with the device's next word.
+        steps += [
+            Step(f"deny everything to certificate {each}", partial(self._deny, each)) for each in certificates
+        ]
+        return steps
+
+    def resume(self, certificates: frozenset[str]) -> list[Step]:
+        """Return the steps that let the device connect with `certificates` again."""
+        return [
+            step
+            for each in sorted(certificates)
+            for step in (
+                Step(f"deny certificate {each} no more", partial(self._deny_no_more, each)),
+                Step(f"activate certificate {each}", partial(self._set, each, "INACTIVE", "ACTIVE")),
+            )
+        ]
+
+    def cut(self, thing: str, *, with_session: bool) -> None:
+        """End the device's connection now: AWS IoT needs minutes to do so after a certificate's end."""
+        try:
+            self._data.delete_connection(clientId=thing, cleanSession=with_session, preventWillMessage=True)
+        except self._missing:
+            return
+        except ClientError as error:
+            say(f"the connection was not cut ({error}); AWS IoT does so within minutes")
+
+    def _found(self, certificate: str) -> dict[str, Any]:
+        """Return what AWS IoT says of the certificate; nothing of one that is gone."""
+        try:
+            found: dict[str, Any] = self._iot.describe_certificate(certificateId=certificate)
+        except self._missing:
+            return {}
+        description: dict[str, Any] = found["certificateDescription"]
+        return description
+
+    def _status(self, certificate: str) -> str | None:
+        return self._found(certificate).get("status")
+
+    def _deny(self, certificate: str) -> None:
+        if found := self._found(certificate):
+            self._iot.attach_policy(policyName=self._denying, target=found["certificateArn"])
+
+    def _deny_no_more(self, certificate: str) -> None:
+        if found := self._found(certificate):
+            try:
+                self._iot.detach_policy(policyName=self._denying, target=found["certificateArn"])
+            except self._missing:
+                return
+
+    def _set(self, certificate: str, old: str, new: str) -> None:
+        # One that somebody revoked meanwhile stays revoked.
+        if self._status(certificate) == old:
+            self._iot.update_certificate(certificateId=certificate, newStatus=new)

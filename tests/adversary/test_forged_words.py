@@ -1,0 +1,61 @@
+"""Forged words, by everybody who can send: each is refused, and its dead letter names who really sent it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from contract import load_contract
+from eventplane.envelope import Envelope
+from lambdas.router.payload import PayloadCheck
+from tests.adversary.conftest import Attempt
+from tests.adversary.forgeries import FORGERIES, Forgery
+from tests.adversary.world import World
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The events of the forgeries, and when the last of them was sent (`time.monotonic`)."""
+
+    events: Mapping[Forgery, Envelope]
+    at: float
+
+
+@pytest.fixture(scope="module")
+def launched(world: World) -> Launched:
+    """All of them, sent one after the other: none waits for what becomes of the one before."""
+    events = {}
+    for each in FORGERIES:
+        events[each] = each.write()
+        world.attacker(each.by).send(events[each])
+    return Launched(events, time.monotonic())
+
+
+@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda each: f"{each.by}: {each.title}")
+def test_nobody_speaks_for_another(
+    world: World, launched: Launched, attempt: Attempt, forgery: Forgery
+) -> None:
+    event = launched.events[forgery]
+    found = [""]
+
+    def is_reported() -> bool:
+        found[0] = world.problem_of_trace(event, forgery.by, forgery.reason)
+        return not found[0]
+
+    attempt.reported(world.comes(is_reported, launched.at), found[0])
+    got = world.who_got(event)
+    # Without a decision it may still be under way.
+    attempt.refused(not found[0] and not got, f"it came to {got}, or is still under way")
+
+
+@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda each: f"{each.by}: {each.title}")
+def test_only_the_sender_of_a_forgery_is_wrong(forgery: Forgery) -> None:
+    check = PayloadCheck(load_contract()).of_message()
+    assert check(forgery.write()) is None
+
+
+def test_after_all_of_them_the_victim_is_heard(world: World, launched: Launched) -> None:
+    assert world.is_heard(world.calls_for_help())

@@ -1,0 +1,103 @@
+"""Attacks on operators: dead letters that are a trap to redrive, and a device that floods the plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from contract import load_contract
+from eventplane.delivery import DEAD_LETTER_TYPE, Refusal, dead_letter
+from eventplane.envelope import Envelope, write_event
+from eventplane.ingest import IngestFrame, frame_text
+from eventplane.topics import basic_ingest_topic, device_topic
+from local.things import Thing
+from tests.adversary.conftest import Attempt
+from tests.adversary.forgeries import PULSE, SHUT, down
+from tests.adversary.world import ALARM, HELP, READING, THIEF, VICTIM, VOICE, World, new_id
+from tests.integration.downlink import MESSAGE
+from tests.integration.mqtt import TestClient
+
+FRAMES = 700
+"""More publishes than a device may send in a minute (stacks/config.py)."""
+
+Original = Callable[[str], tuple[Envelope, bytes]]
+
+
+def _message(id: str) -> tuple[Envelope, bytes]:
+    event = write_event({"id": id, "source": "/carers", "type": MESSAGE, **down()}, SHUT)
+    return event, event.json.encode()
+
+
+def _alarm(id: str) -> tuple[Envelope, bytes]:
+    event = write_event({"id": id, "source": VOICE, "type": ALARM}, HELP)
+    return event, event.json.encode()
+
+
+def _frame(id: str) -> tuple[Envelope, bytes]:
+    event, payload = _alarm(id)
+    frame = IngestFrame(payload, device_topic(VICTIM, "outbox"), VICTIM, "", 1_772_437_800_000)
+    return event, frame_text(frame).encode()
+
+
+TRAPS: dict[str, tuple[str, str, Original]] = {
+    "a carer's message, from the carers' outbox": ("carers.outbox", "not_json", _message),
+    "an alarm, from the alarm centre's inbox": ("alarm-centre.inbox", "not_taken", _alarm),
+    "a frame of another home, from the devices' outbox": ("device.outbox", "bad_frame", _frame),
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_letter_that_is_a_trap(world: World, attempt: Attempt, trap: str) -> None:
+    """thief/: write a dead letter, for operators to redrive, whose original is"""
+    channel, reason, original = TRAPS[trap]
+    event, content = original(new_id())
+    data = dead_letter(
+        id="1", source="/", time="2026-03-01T08:30:00Z", refusal=Refusal(reason, "the queue was away"),
+        channel=channel, original=content, contract_version=load_contract().version,
+    ).data()  # fmt: skip
+    letter = write_event(
+        {"id": new_id(), "source": f"/devices/{THIEF}/router", "type": DEAD_LETTER_TYPE}, data
+    )
+    world.inboxes.drain()
+    world.thief.send(letter)
+    # It may say that of its own router; nobody reads the inbox meanwhile.
+    assert world.comes(
+        lambda: "operations.inbox" in [each["destination"] for each in world.decisions(letter)]
+    )
+    shown = world.operator("dead-letters", "show", letter.id, "--letters", "--json")
+    done = world.operator("dead-letters", "redrive", letter.id, "--letters")
+    assert world.is_heard(world.calls_for_help())
+    attempt.refused(
+        "1 moved" not in done.stdout and not world.who_got(event), (done.stdout, world.who_got(event))
+    )
+    attempt.reported(THIEF in shown.stdout and world.deciders(letter) == {f"{THIEF}/"}, shown.stdout)
+
+
+def test_a_flood(world: World, attempt: Attempt, intruder: Thing) -> None:
+    """a flooding device: publish 700 times a minute, so that others have to wait"""
+    assert world.operator("fleet", "register", intruder.name).returncode == 0
+    topic = basic_ingest_topic(world.plane.outputs["IngestRule"], intruder.name)
+    source = f"/homes/{intruder.name}/health"
+    flood = [write_event({"id": f"{n}", "source": source, "type": READING}, PULSE) for n in range(FRAMES)]
+    with TestClient.of_thing(intruder) as device:
+        device.publish_all(topic, (each.json.encode() for each in flood))
+        attempt.refused(world.is_heard(world.calls_for_help()), "an alarm was not heard")
+
+        def is_noticed() -> bool:
+            world.sweep()
+            world.inboxes.drain()
+            named = [each for each in world.inboxes.events["operations"] if "flooding" in each.type]
+            return intruder.name in [each.attributes.get("subject") for each in named]
+
+        attempt.reported(world.comes(is_noticed), "operations were not told who floods")
+        done = world.operator("fleet", "quarantine", intruder.name, "--why", "it floods")
+        assert done.returncode == 0, done.stderr
+        attempt.refused(not device.publish(topic, flood[0].json.encode(), 5.0), "its connection goes on")
+    attempt.refused(TestClient.of_thing(intruder).is_refused(), "it came back")
+    attempt.reported(
+        "it floods" in world.operator("fleet", "show", intruder.name).stdout, "no reason is kept"
+    )
+    freed = world.operator("fleet", "release", intruder.name)
+    assert freed.returncode == 0, freed.stderr
+    assert world.comes(lambda: not TestClient.of_thing(intruder).is_refused())

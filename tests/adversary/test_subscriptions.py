@@ -1,0 +1,175 @@
+"""What a participant and an endpoint on the internet try by the Subscriptions API."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from eventplane.envelope import write_event
+from eventplane_client.signed_http import HttpAnswer, SignedHttp
+from tests.adversary.conftest import Attempt
+from tests.adversary.forgeries import PULSE
+from tests.adversary.world import READING, VICTIM, World, new_id
+from tests.endpoint import EndpointServer, answer, silence
+from tests.integration.test_subscriptions_api import api_url, caller, session
+
+BY = "family-app"
+ORIGIN = "eventplane-local"
+CONSENTS = answer(200, webhook_allowed_origin=ORIGIN)
+API = "eventplane-local-subscriptions-api"
+MOTION = "org.eventplane.activity.motion.v1"
+
+
+@pytest.fixture(scope="module")
+def family(world: World) -> SignedHttp:
+    """The Subscriptions API, as the program of the family's app may call it."""
+    return SignedHttp(api_url(world.deployed), session(caller(world.deployed, BY)))
+
+
+def put(api: SignedHttp, name: str, sink: str, participant: str = BY, **given: object) -> HttpAnswer:
+    document = {"protocol": "HTTP", "sink": sink, **given}
+    return api.request("PUT", f"/participants/{participant}/subscriptions/{name}", document)
+
+
+def delete(api: SignedHttp, name: str) -> None:
+    assert api.request("DELETE", f"/participants/{BY}/subscriptions/{name}").status == 200
+
+
+def ids(endpoint: EndpointServer) -> set[str]:
+    """The ids of the events that were posted to an endpoint."""
+    return {json.loads(each.body)["id"] for each in endpoint.received if each.method == "POST"}
+
+
+def test_everything_to_an_endpoint_outside(world: World, attempt: Attempt, family: SignedHttp) -> None:
+    """family-app: subscribe an endpoint on the internet to everything"""
+    home = world.home.services
+    with EndpointServer(CONSENTS) as endpoint:
+        given = put(family, "everything", endpoint.url(), filters=[{"sql": "TRUE"}])
+        assert given.status == 201, given.document
+        try:
+            secret = write_event(
+                {"id": new_id(), "source": f"/homes/{VICTIM}/health", "type": READING}, PULSE
+            )
+            alarms = []
+
+            def is_in_force() -> bool:
+                alarms.append(world.calls_for_help())
+                return bool({each.id for each in alarms} & ids(endpoint))
+
+            assert world.comes(is_in_force)
+            home["health-service"].put(secret)
+            alarm = world.calls_for_help()
+            assert world.comes(
+                lambda: alarm.id in ids(endpoint) and "care-analytics" in world.who_got(secret)
+            )
+            attempt.refused(secret.id not in ids(endpoint), "it got the heart rate of a home")
+            listed = world.operator("subscriptions", "list").stdout
+            attempt.reported(BY in listed and str(endpoint.port) in listed, listed)
+        finally:
+            delete(family, "everything")
+
+
+BOMBS = {
+    "text that doubles forty times": "LENGTH(" + "CONCAT(" * 40 + "subject" + ", subject)" * 40 + ") > 3",
+    "a pattern with two hundred wildcards": "subject LIKE '" + "%a" * 200 + "b'",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_filter_that_costs_too_much(world: World, attempt: Attempt, family: SignedHttp, bomb: str) -> None:
+    """family-app: subscribe with a filter to hold up all routers"""
+    with EndpointServer(CONSENTS) as endpoint:
+        given = put(family, "bomb", endpoint.url(), filters=[{"sql": BOMBS[bomb]}])
+        if given.status == 201:
+            delete(family, "bomb")
+    attempt.refused(given.status == 400, given.document)
+    attempt.reported(bool(given.document.get("problems")), given.document)
+    attempt.refused(world.is_heard(world.calls_for_help()), "an alarm was not heard")
+
+
+SINKS = [
+    "https://127.0.0.1/", "https://169.254.169.254/latest", "https://[::1]/", "https://[::ffff:10.0.0.1]/",
+    "https://[64:ff9b::a9fe:a9fe]/", "https://[2002:7f00:1::]/", "https://224.0.0.1/", "https://[ff02::1]/",
+    "https://example.org:22/", "http://example.org/", "https://localhost/", "https://printer.local/",
+]  # fmt: skip
+
+
+@contextmanager
+def on_the_internet(world: World) -> Iterator[None]:
+    """The API's function as in an account: endpoints have to be on the internet."""
+    client = world.cloud.client("lambda")
+    variables = client.get_function_configuration(FunctionName=API)["Environment"]["Variables"]
+
+    def reach(value: str) -> None:
+        changed = {**variables, "EVENTPLANE_SINKS": value}
+        client.update_function_configuration(FunctionName=API, Environment={"Variables": changed})
+
+    reach("internet")
+    try:
+        yield
+    finally:
+        reach(variables["EVENTPLANE_SINKS"])
+
+
+def test_an_address_inside(world: World, attempt: Attempt, family: SignedHttp) -> None:
+    """family-app: subscribe addresses that are not on the internet, written in a dozen ways"""
+    with on_the_internet(world):
+        given = {sink: put(family, "inside", sink, types=[MOTION]) for sink in SINKS}
+    attempt.refused(
+        {each.status for each in given.values()} == {400},
+        {sink: each.status for sink, each in given.items() if each.status != 400},
+    )
+    attempt.reported(all("sink" in json.dumps(each.document) for each in given.values()), given)
+
+
+def test_an_allowed_rate_of_4300_digits(world: World, attempt: Attempt, family: SignedHttp) -> None:
+    """a hostile endpoint: consent to a rate of 4,300 digits"""
+    with EndpointServer(
+        answer(200, webhook_allowed_origin=ORIGIN, webhook_allowed_rate="9" * 4_300)
+    ) as endpoint:
+        given = put(family, "rate", endpoint.url(), types=[MOTION])
+    attempt.refused(given.status == 400, given.document)
+    attempt.reported("rate" in json.dumps(given.document).lower(), given.document)
+
+
+def test_an_endpoint_that_never_answers(world: World, attempt: Attempt, family: SignedHttp) -> None:
+    """a hostile endpoint: consent, and then hold every request open"""
+    with EndpointServer(CONSENTS, *[silence] * 1_000) as endpoint:
+        given = put(family, "silent", endpoint.url(), filters=[{"sql": "TRUE"}])
+        assert given.status == 201, given.document
+        try:
+            assert world.comes(lambda: bool(world.calls_for_help()) and len(endpoint.received) > 1)
+            attempt.refused(world.is_heard(world.calls_for_help()), "an alarm was not heard")
+        finally:
+            delete(family, "silent")
+        attempt.reported(world.comes(lambda: world.logged("endpoint", f"{endpoint.port}")), "not logged")
+
+
+def test_an_endpoint_that_sends_elsewhere(world: World, attempt: Attempt, family: SignedHttp) -> None:
+    """a hostile endpoint: redirect the events to an address inside"""
+    with (
+        EndpointServer() as inside,
+        EndpointServer(CONSENTS, *[answer(307, location=inside.url())] * 100) as endpoint,
+    ):
+        given = put(family, "elsewhere", endpoint.url(), filters=[{"sql": "TRUE"}])
+        assert given.status == 201, given.document
+        try:
+            assert world.comes(lambda: bool(world.calls_for_help()) and len(endpoint.received) > 1)
+        finally:
+            delete(family, "elsewhere")
+        attempt.reported(world.comes(lambda: world.logged("307")), "not logged")
+        attempt.refused(not inside.received, f"{len(inside.received)} requests came to the address inside")
+
+
+def test_a_subscription_of_another_participant(world: World, attempt: Attempt, family: SignedHttp) -> None:
+    """family-app: subscribe in the carers' name, and unsigned"""
+    given = put(family, "forged", "http://127.0.0.1:9/", "carers", types=[MOTION])
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"{api_url(world.deployed)}/participants/carers/subscriptions")  # noqa: S310
+    attempt.refused((given.status, caught.value.code) == (403, 403), given.document)
+    attempt.reported("family-app-caller" in json.dumps(given.document), given.document)

@@ -1,0 +1,69 @@
+"""After all attacks: the delivery audit of the archive that they left, and of one where a loss is masked."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventplane.envelope import Envelope, write_event
+from local.audits import run_audits
+from local.process import Supervisor
+from tests.adversary.conftest import Attempt
+from tests.adversary.world import ALARM, HELP, THIEF, VICTIM, VOICE, World, new_id
+
+
+@pytest.fixture(scope="module")
+def masked(world: World) -> Envelope:
+    """An alarm of the victim, whose `source` and `id` an event of the thief has too; both were delivered."""
+    event = write_event({"id": new_id(), "source": VOICE, "type": ALARM}, HELP)
+    world.thief.naming("voice-service").send(event)
+    world.home.services["voice-service"].put(event)
+    senders = {f"{THIEF}/voice-service", f"{VICTIM}/voice-service"}
+    assert world.comes(lambda: world.deciders(event) == senders)
+    return event
+
+
+@pytest.fixture(scope="module")
+def reports(world: World, masked: Envelope, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
+    """What the audit says of the archive, and of a copy whose ledger does not have the victim's alarm."""
+    folder = tmp_path_factory.mktemp("audit")
+    whole, broken = folder / "whole", folder / "broken"
+    for each in (whole, broken):
+        world.archive.copy_to(each)
+    for file in (broken / "ledger").rglob("*.gz"):
+        _without(file, VICTIM, masked.id)
+    with Supervisor(folder / "run") as supervisor:
+        yield run_audits(supervisor, {whole: folder / "whole-report", broken: folder / "broken-report"})
+
+
+def _without(file: Path, device: str, id: str) -> None:
+    """Delete the rows about an event of `device` from a ledger file."""
+    lines = gzip.decompress(file.read_bytes()).splitlines()
+    kept = [
+        line for line in lines if not ((row := json.loads(line))["id"] == id and row["client_id"] == device)
+    ]
+    file.write_bytes(gzip.compress(b"\n".join(kept) + b"\n"))
+
+
+def test_what_is_not_delivered_is_explained(reports: list[Any]) -> None:
+    report = reports[0]
+    assert report["totals"]["lost"] == 0, report["totals"]
+
+
+def test_two_senders_of_one_event(reports: list[Any], masked: Envelope, attempt: Attempt) -> None:
+    """thief/: send what another home sends too, with its `source` and `id`"""
+    found = json.dumps(reports[0])
+    attempt.reported(masked.id in found and THIEF in found, "the audit does not name the two senders")
+    attempt.refused(reports[0]["totals"]["duplicates"] == 0, reports[0]["totals"])
+
+
+def test_a_masked_loss(reports: list[Any], masked: Envelope, attempt: Attempt) -> None:
+    """thief/: mask that another home's alarm was lost, by a delivered event with its `source` and `id`"""
+    report = reports[1]
+    attempt.refused(report["verdict"] == "broken", report["verdict"])
+    attempt.reported(report["totals"]["lost"] > 0 and masked.id in json.dumps(report), report["totals"])

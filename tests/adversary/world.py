@@ -1,0 +1,395 @@
+"""The scene of the attacks: the deployed plane, a victim's home, its attackers, and all that anybody sees."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from edge.errors import DeadLetteredError
+from edge.service import ServiceClient
+from eventplane.batch import pack
+from eventplane.contract import Downlink
+from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.downlink.table import from_item, sort_key
+from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
+from eventplane.topics import basic_ingest_topic
+from eventplane_client import Client, ClientSettings, Inbox, connect
+from eventplane_client.errors import NothingThereError
+from local.cloud import CloudEndpoint
+from local.demo.plane import Plane as Deployed
+from local.things import Thing
+from tests.eventually import eventually
+from tests.integration.access import Guarded
+from tests.integration.client.test_in_the_cloud import enter_as
+from tests.integration.downlink import Home, Plane
+from tests.integration.mqtt import TestClient
+
+ROOT = Path(__file__).parents[2]
+VICTIM = "home-7"
+THIEF = "thief"
+PATIENCE_S = 45.0
+"""How long a trace may take to show, on a busy machine; nothing here is about speed."""
+
+ALARM = "org.eventplane.alarm.keyword.v1"
+READING = "org.eventplane.health.reading.v1"
+HELP = {"keyword": "help"}
+VOICE = f"/homes/{VICTIM}/voice"
+"""The `source` by which the victim's home calls for help."""
+
+_NUMBERS = count(1)
+
+
+def new_id() -> str:
+    """An id that no other event of the session has."""
+    return f"attack-{next(_NUMBERS)}"
+
+
+class Attacker(Protocol):
+    """Somebody who sends with credentials that he has; `name` is the sender that the plane should see."""
+
+    @property
+    def name(self) -> str: ...
+
+    def send(self, event: Envelope) -> None:
+        """Send `event` as what it says it is."""
+
+
+@dataclass(frozen=True)
+class StolenDevice:
+    """Whoever holds a device's certificate, connected with it; `service` is whom a frame of his names."""
+
+    thing: Thing
+    line: TestClient
+    rule: str
+    service: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.thing.name}/{self.service}"
+
+    def send(self, event: Envelope) -> None:
+        if self.service:
+            self.publish(pack([event.stamped(senderservice=self.service)]))
+        else:
+            self.publish(event.json.encode())
+
+    def publish(self, payload: bytes) -> None:
+        """Publish whatever bytes to the device's own outbox."""
+        assert self.line.publish(basic_ingest_topic(self.rule, self.thing.name), payload)
+
+    def naming(self, service: str) -> StolenDevice:
+        """The same device, whose frames say that `service` sent the event."""
+        return StolenDevice(self.thing, self.line, self.rule, service)
+
+
+@dataclass(frozen=True)
+class HostileService:
+    """A service on the victim's device, with its own user at the home's broker."""
+
+    client: ServiceClient
+    home: str = VICTIM
+
+    @property
+    def name(self) -> str:
+        return f"{self.home}/{self.client.service}"
+
+    def send(self, event: Envelope) -> None:
+        with suppress(DeadLetteredError):  # the forwarder's receipt says that it refused
+            self.client.put(event, PATIENCE_S)
+
+
+@dataclass(frozen=True)
+class CompromisedProgram:
+    """The program of a cloud service, with the rights of its participant: read its inbox, fill its outbox."""
+
+    name: str
+    cloud: CloudEndpoint
+    outbox: str
+
+    def send(self, event: Envelope) -> None:
+        self.cloud.client("sqs").send_message(QueueUrl=self.outbox, MessageBody=event.json)
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A dead letter in the operators' inbox."""
+
+    event: Envelope
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.event.data()
+        return found
+
+    @property
+    def original(self) -> bytes:
+        return base64.b64decode(self.data["original_base64"])
+
+    @property
+    def original_id(self) -> str:
+        try:
+            return parse_event(self.original).id
+        except EnvelopeError:
+            return ""
+
+    @property
+    def sender(self) -> str:
+        """Who sent the original. What a device says of another device does not count."""
+        said = self.data.get("sender") or {}
+        device = self.event.attributes.get("senderdevice") or said.get("device")
+        service = said.get("service") or ""
+        return f"{device}/{service}" if device else str(service)
+
+
+ALARM_CENTRE = "alarm-centre"
+
+
+class Inboxes:
+    """What came to the cloud services, by service, in order.
+
+    The alarm centre reads by the client library, which hands out each event once; the inboxes of the others
+    are emptied as they are.
+    """
+
+    def __init__(self, deployed: Deployed) -> None:
+        self.events: dict[str, list[Envelope]] = defaultdict(list)
+        self._sqs = deployed.cloud.client("sqs")
+        self._urls = {name: url for name, url in deployed.inboxes.items() if name != ALARM_CENTRE}
+        self._stopping = threading.Event()
+
+    @contextmanager
+    def listening(self, alarm_centre: Client) -> Iterator[None]:
+        """Let the alarm centre read, in a thread, until the end of the block."""
+
+        def listen(inbox: Inbox) -> None:
+            while not self._stopping.is_set():
+                with suppress(NothingThereError):
+                    self.events[ALARM_CENTRE].append(inbox.get(1))
+
+        with alarm_centre.subscribe() as inbox, ThreadPoolExecutor(1) as thread:
+            done = thread.submit(listen, inbox)
+            try:
+                yield
+            finally:
+                self._stopping.set()
+                done.result()
+
+    def drain(self) -> None:
+        """Take over what came since."""
+        for service, url in self._urls.items():
+            while messages := self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
+                for each in messages:
+                    self._sqs.delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
+                    self.events[service].append(parse_event(each["Body"]))
+
+    def letters(self) -> Iterator[Letter]:
+        """The dead letters that operators got."""
+        return (Letter(each) for each in self.events["operations"] if each.type == DEAD_LETTER_TYPE)
+
+
+class ArchiveReader:
+    """The archive's lines by folder, each object read once."""
+
+    def __init__(self, deployed: Deployed) -> None:
+        self._s3 = deployed.cloud.client("s3")
+        self._bucket = deployed.outputs["ArchiveBucket"]
+        self._read: dict[str, list[dict[str, Any]]] = {}
+
+    def rows(self, folder: str) -> Iterator[dict[str, Any]]:
+        """The rows of a folder (`ledger`, `tap`) as of now."""
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=f"{folder}/")
+        for key in [each["Key"] for page in pages for each in page.get("Contents", [])]:
+            if key not in self._read:
+                packed = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
+                self._read[key] = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
+            yield from self._read[key]
+
+    def copy_to(self, folder: Path) -> None:
+        """Copy the whole archive into a folder, as an auditor would."""
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket)
+        for key in [each["Key"] for page in pages for each in page.get("Contents", [])]:
+            file = folder / key
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read())
+
+
+@dataclass
+class World:
+    """The plane, the victim's home and its broker, and who attacks them.
+
+    `log` is what the emulated cloud logs of itself, as IoT Core's own log does; `folder` is for files.
+    """
+
+    deployed: Deployed
+    plane: Plane
+    home: Home
+    guarded: Guarded
+    thief: StolenDevice
+    programs: Mapping[str, CompromisedProgram]
+    service: HostileService
+    log: Path
+    folder: Path
+    inboxes: Inboxes = field(init=False)
+    archive: ArchiveReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.inboxes = Inboxes(self.deployed)
+        self.archive = ArchiveReader(self.deployed)
+
+    @property
+    def cloud(self) -> CloudEndpoint:
+        return self.deployed.cloud
+
+    def attacker(self, name: str) -> Attacker:
+        """The attacker called `name`: `thief/`, `thief/SERVICE`, the hostile service, or a cloud service."""
+        if name == self.service.name:
+            return self.service
+        _, slash, service = name.partition("/")
+        if not slash:
+            return self.programs[name]
+        return self.thief.naming(service) if service else self.thief
+
+    def who_got(self, event: Envelope) -> list[str]:
+        """Everybody who got an event with this id: in the cloud, in the home, on its way down to the home."""
+        self.inboxes.drain()
+        found = [
+            service
+            for service, events in [*self.inboxes.events.items(), *self.home.got.items()]
+            if any((each.source, each.id) == (event.source, event.id) for each in events)
+        ]
+        key, version = (str(event.attributes.get(each, "")) for each in ("statekey", "stateversion"))
+        state = {"sk": {"S": sort_key(Downlink.STATE, key)}, "acknowledged_version": {"N": version}}
+        wanted = [
+            f"the state of {device}"
+            for device in (VICTIM, THIEF)
+            for item in self.desired(device)
+            if event.id in json.dumps(item) or state.items() <= item.items()
+        ]
+        return found + wanted
+
+    def desired(self, device: str) -> list[dict[str, Any]]:
+        """What the plane's table says that `device` should have."""
+        answer = self.cloud.client("dynamodb").query(
+            TableName=self.plane.outputs["DesiredTable"],
+            KeyConditionExpression="thing = :thing",
+            ExpressionAttributeValues={":thing": {"S": device}},
+            ConsistentRead=True,
+        )
+        items: list[dict[str, Any]] = answer["Items"]
+        return items
+
+    def on_its_way(self, event: Envelope) -> Envelope | None:
+        """The event as it waits for the victim's device, None where it does not wait."""
+        items = [item for item in self.desired(VICTIM) if event.id in json.dumps(item)]
+        found = [from_item(item).message for item in items]
+        return next((parse_event(each.text) for each in found if each and each.id == event.id), None)
+
+    @contextmanager
+    def enter_as(self, participant: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+        """The client library with the rights of a participant."""
+        contract = self.folder / "contract.json"
+        contract.write_bytes(self.deployed.contract.canonical)
+        enter_as(self.programs[participant].cloud, monkeypatch)
+        with connect(ClientSettings(participant, "sqs:local", contract=str(contract))) as client:
+            yield client
+
+    def letter(self, event: Envelope) -> Letter | None:
+        """The dead letter about `event`, if one came."""
+        self.inboxes.drain()
+        return next((each for each in self.inboxes.letters() if each.original_id == event.id), None)
+
+    def letter_about(self, payload: bytes) -> Letter | None:
+        """The dead letter about a payload that is no event, if one came."""
+        self.inboxes.drain()
+        digest = hashlib.sha256(payload).hexdigest()
+        return next((each for each in self.inboxes.letters() if each.data["original_sha256"] == digest), None)
+
+    def decisions(self, event: Envelope) -> list[dict[str, Any]]:
+        """What the ledger says of the event, a row for each decision."""
+        return [
+            row
+            for row in self.archive.rows("ledger")
+            if (row["source"], row["id"]) == (event.source, event.id)
+        ]
+
+    def deciders(self, event: Envelope) -> set[str]:
+        """The senders that the ledger names of the event."""
+        return {str(row.get("sender")) for row in self.decisions(event)}
+
+    def accepted_from(self, event: Envelope) -> set[str]:
+        """The clients from which the tap has an event with this id."""
+        found = set()
+        for row in self.archive.rows("tap"):
+            if row["event"] and event.id in row["event"] and json.loads(row["event"])["id"] == event.id:
+                found.add(row["client_id"])
+        return found
+
+    def problem_of_trace(self, event: Envelope, sender: str, reason: str) -> str:
+        """Why `sender` cannot be told from what the plane says of his refused event; '' when he can."""
+        letter = self.letter(event)
+        if letter is None:
+            return "no dead letter came to operations"
+        if (letter.sender, letter.data["reason"]) != (sender, reason):
+            return (
+                f"the dead letter says {letter.data['reason']} of {letter.sender!r}: {letter.data['detail']}"
+            )
+        if sender == self.service.name:
+            return ""  # refused in the home: the cloud's ledger has its letter only
+        rows = self.decisions(event)
+        if [(row.get("sender"), row["outcome"], row["reason"]) for row in rows] != [
+            (sender, "dead_lettered", reason)
+        ]:
+            return f"the ledger says {rows}"
+        device, slash, _ = sender.partition("/")
+        if slash and self.accepted_from(event) != {device}:
+            return f"the tap has it from {self.accepted_from(event)}"
+        return ""
+
+    def calls_for_help(self) -> Envelope:
+        """The victim's voice-service calls for help; return the event once it is in the device's spool."""
+        alarm = write_event({"id": new_id(), "source": VOICE, "type": ALARM}, HELP)
+        self.home.services["voice-service"].put(alarm, PATIENCE_S)
+        return alarm
+
+    def is_heard(self, alarm: Envelope) -> bool:
+        """Whether an alarm of the victim reaches its call-service, the alarm centre and the family."""
+        everybody = {"call-service", "alarm-centre", "family-app"}
+        return self.comes(lambda: everybody <= set(self.who_got(alarm)))
+
+    def comes(self, condition: Callable[[], bool], since: float | None = None) -> bool:
+        """Whether `condition` holds in time, which counts from `since` (`time.monotonic`), else from now."""
+        waited = 0.0 if since is None else time.monotonic() - since
+        return eventually(condition, max(0.0, PATIENCE_S - waited), 0.1)
+
+    def logged(self, *words: str) -> bool:
+        """Whether a line of the emulated cloud's log has all `words`."""
+        return any(all(word in line for word in words) for line in self.log.read_text().splitlines())
+
+    def sweep(self) -> None:
+        """Do by hand what the presence monitor's schedule does each minute."""
+        schedule = self.cloud.client("scheduler").get_schedule(Name="eventplane-local-presence-sweep-0")
+        payload = schedule["Target"]["Input"].encode()
+        self.cloud.client("lambda").invoke(FunctionName="eventplane-local-presence-sweeper", Payload=payload)
+
+    def operator(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the operators' command line."""
+        return subprocess.run(
+            [sys.executable, "-m", "eventplane", *arguments, "--env", "local"],
+            env=self.cloud.environment(), cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip

@@ -1,0 +1,43 @@
+"""A home's broker with the access rules that the device ships: a user and a password for each service."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from contract.acl import FORWARDER, acl
+from contract.loader import load_contract
+from edge.mqtt import Login
+from eventplane.contract import ParticipantKind
+from local.mosquitto import Access, Broker, start_mosquitto
+from local.process import Supervisor
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A broker that asks for a password; `folder` has a password file for each of its users."""
+
+    broker: Broker
+    folder: Path
+
+    def login(self, user: str) -> Login:
+        return Login(user, self.folder / f"{user}.password")
+
+
+def start_guarded(supervisor: Supervisor, name: str, folder: Path) -> Guarded:
+    """Start a broker called `name` whose users are the forwarder and the services of the shipped contract."""
+    contract = load_contract()
+    users = [FORWARDER, *(each.name for each in contract.of_kind(ParticipantKind.DEVICE_SERVICE))]
+    folder.mkdir(parents=True, exist_ok=True)
+    for user in users:
+        file = folder / f"{user}.password"
+        file.touch(0o600)
+        file.write_text(f"secret of {user}\n")
+    access = Access(folder / "passwords", folder / "rules")
+    access.passwords.touch(0o600)
+    access.passwords.write_text("".join(f"{user}:secret of {user}\n" for user in users))
+    subprocess.run(["mosquitto_passwd", "-U", str(access.passwords)], check=True)
+    access.rules.touch(0o600)
+    access.rules.write_text(acl(contract) + "\n")
+    return Guarded(start_mosquitto(supervisor, name, folder / "mosquitto", access), folder)

@@ -1,0 +1,317 @@
+"""No contract that passes the floor's check loses an alarm of the image's contract, whatever was changed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from contract import load_contract
+from edge.intake import Intake, Slot
+from edge.interest import Interest
+from edge.recent import RecentKeys
+from edge.spool import Arrival
+from eventplane.contract import Contract, ContractError, Forward, ParticipantKind, Priority, compile_contract
+from eventplane.contract.floor import floor_problems
+from eventplane.conversation.attributes import REPLY_TYPE
+from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.envelope import write_event
+from eventplane.filters import Any as AnyOf
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+Document = dict[str, Any]
+Change = Callable[[Document], object]
+
+
+def odd_image() -> Contract:
+    """Alarms by type, by family, by their outbox and by their destination; services that say nothing."""
+    service = {"kind": "device_service", "description": "d"}
+    return compile_contract(
+        {
+            "format": 6,
+            "name": "odd",
+            "participants": {
+                "home": {
+                    "kind": "device",
+                    "description": "d",
+                    "sends": ["dev.*"],
+                    "outbox": {"expiry_s": 600},
+                },
+                "button": {
+                    **service,
+                    "sends": ["a.ring", "b.*"],
+                    "outbox": {"expiry_s": 60, "priority": "low"},
+                },
+                "smoke": {**service, "sends": ["s.*", "t.plain"], "outbox": {"priority": "urgent"}},
+                "mute": {**service, "inbox": {"receipts": True}},
+                "siren": {**service, "sends": [], "inbox": {"priority": "urgent"}},
+                "lamp": {
+                    **service,
+                    "sends": [],
+                    "inbox": {"expiry_s": 30, "delivery_guarantee": "best_effort"},
+                },
+                "desk": {"kind": "cloud_service", "description": "d", "sends": []},
+            },
+            "event_types": {
+                "a.ring": {"description": "d", "priority": "urgent"},
+                "t.plain": {"description": "d", "priority": "normal"},
+                "b.low": {"description": "d", "priority": "low"},
+            },
+            "routes": {
+                "rings": {"filter": {"exact": {"type": "a.ring"}}, "to": "siren.inbox"},
+                "loud": {"filter": {"exact": {"loud": "yes"}}, "to": "siren.inbox"},
+                "smoke": {"filter": {"sql": "type LIKE 's.%' AND subject <> 'test'"}, "to": "mute.inbox"},
+                "lights": {"filter": {"suffix": {"type": ".ring"}}, "to": "lamp.inbox"},
+                "up": {"filter": {"not": {"prefix": {"type": "t."}}}, "to": "home.outbox"},
+                "desk": {"filter": {"exact": {"type": "a.ring"}}, "to": "desk.inbox"},
+            },
+        },
+        "odd",
+    )
+
+
+IMAGES = {"shipped": load_contract(), "odd": odd_image()}
+
+SETTINGS: dict[str, list[Any]] = {
+    "delivery_guarantee": ["best_effort", "at_least_once"],
+    "priority": ["urgent", "normal", "low"],
+    "expiry_s": [None, 1, 45, 31_000_000],
+    "when_full": ["refuse", "drop_oldest"],
+    "receipts": [True, False],
+    "forward": ["all", "wanted"],
+    "batching_delay_ms": [0, 300_000],
+}
+
+
+def types_in(document: Document) -> list[str]:
+    named = [each for one in document["participants"].values() for each in (one.get("sends") or [])]
+    exact = [each.replace(".*", ".made-up") for each in named]
+    return sorted({*document["event_types"], *exact})
+
+
+def on_device(document: Document, part: str) -> Document:
+    """The participants, or the routes, of the device's side: the others mean nothing there."""
+    home = {name: one for name, one in document["participants"].items() if one["kind"] != "cloud_service"}
+    if part == "participants":
+        return home
+    return {name: one for name, one in document["routes"].items() if one["to"].partition(".")[0] in home}
+
+
+def filters(document: Document) -> Iterator[Document]:
+    urgent = [name for name, one in document["event_types"].items() if one.get("priority") == "urgent"]
+    for each in (*urgent, "s.made-up"):
+        yield {"exact": {"type": each}}
+        yield {"not": {"exact": {"type": each}}}
+        yield {"prefix": {"type": each.rpartition(".")[0] + "."}}
+    yield from ({"sql": "TRUE"}, {"sql": "FALSE"}, {"exact": {"loud": "yes"}}, {"prefix": {"subject": "x"}})
+
+
+def changes(document: Document) -> Iterator[Change]:
+    """Every single change that an attacker, or an operator, could think of."""
+    yield from changes_of_participants(document)
+    yield from changes_of_types(document)
+    yield from changes_of_routes(document)
+    for part in ("participants", "event_types", "routes"):
+        for name in document[part]:
+            yield lambda it, part=part, name=name: it[part].pop(name, None)
+
+
+def changes_of_participants(document: Document) -> Iterator[Change]:
+    for name, one in on_device(document, "participants").items():
+        yield lambda it, name=name: rename(it, name)
+        for kind in ParticipantKind:
+            yield lambda it, name=name, kind=kind: put(it, ("participants", name, "kind"), kind.value)
+        for sends in (
+            None,
+            [],
+            ["x"],
+            ["a.*"],
+            ["org.eventplane.*"],
+            *([each] for each in one.get("sends") or []),
+        ):
+            yield lambda it, name=name, sends=sends: put(it, ("participants", name, "sends"), sends)
+        yield lambda it, name=name: unask(it, name)
+        for box in ("inbox", "outbox"):
+            for setting, values in SETTINGS.items():
+                for value in values:
+                    yield lambda it, at=("participants", name, box, setting), value=value: put(it, at, value)
+
+
+def changes_of_types(document: Document) -> Iterator[Change]:
+    for name in types_in(document):
+        for priority in ("urgent", "normal", "low", None):
+            yield lambda it, name=name, priority=priority: put_type(it, name, {"priority": priority})
+        yield lambda it, name=name: put_type(it, name, {"downlink": "state"})
+
+
+def changes_of_routes(document: Document) -> Iterator[Change]:
+    channels = [
+        f"{name}.{'outbox' if one['kind'] == 'device' else 'inbox'}"
+        for name, one in on_device(document, "participants").items()
+    ]
+    for name, one in on_device(document, "routes").items():
+        for channel in channels:
+            yield lambda it, at=("routes", name, "to"), channel=channel: put(it, at, channel)
+        yield lambda it, at=("routes", name, "interest"): put(it, at, [])
+        for filter in filters(document):
+            at = ("routes", name, "filter")
+            yield lambda it, at=at, filter=filter: put(it, at, filter)
+            yield lambda it, at=at, both=[one["filter"], filter]: put(it, at, {"all": both})
+            yield lambda it, at=at, both=[one["filter"], filter]: put(it, at, {"any": both})
+
+
+def put(document: Document, path: tuple[str, ...], value: object) -> None:
+    *above, last = path
+    for each in above:
+        if each not in document:
+            return
+        document = document[each]
+    document[last] = value
+
+
+def put_type(document: Document, name: str, settings: Document) -> None:
+    document["event_types"].setdefault(name, {"description": "d"}).update(settings)
+
+
+def rename(document: Document, name: str) -> None:
+    if name not in document["participants"]:
+        return
+    document["participants"]["other"] = document["participants"].pop(name)
+    for each in document["routes"].values():
+        each["to"] = each["to"].replace(f"{name}.", "other.")
+
+
+def unask(document: Document, name: str) -> None:
+    if name in document["participants"]:
+        document["participants"][name].pop("asks", None)
+        drop_replies(document)
+
+
+def drop_replies(document: Document) -> None:
+    document["routes"] = {
+        key: each for key, each in document["routes"].items() if not key.startswith("replies-to-")
+    }
+
+
+def offered(image: Contract, chosen: list[Change]) -> Contract | None:
+    """The contract after the changes; None where it is none, or the device refuses it."""
+    document = copy.deepcopy(json.loads(image.canonical))
+    drop_replies(document)  # the compiler writes them again
+    for each in chosen:
+        each(document)
+    try:
+        contract = compile_contract(document, "offered")
+    except (ContractError, KeyError):
+        return None
+    return None if floor_problems(image, contract) else contract
+
+
+Sent = tuple[str, int]
+"""A sender, and which of `EVENTS` it sends."""
+
+
+def intake_of(contract: Contract) -> Intake:
+    """The device's own decisions under a contract, where the cloud wants as little as it can."""
+    interest = Interest()
+    if contract.device.outbox.forward is Forward.WANTED:
+        interest.wanted_up(contract.device.outbox.address, AnyOf(()))
+    return Intake(contract, "home-1", "e", lambda: NOW, RecentKeys(1), interest)
+
+
+def arrival(contract: Contract, intake: Intake, sent: Sent) -> Arrival | None:
+    """What the device stores of an event; None where it refuses it, or does not know its sender."""
+    service = contract.participants.get(sent[0])
+    if service is None or service.kind is not ParticipantKind.DEVICE_SERVICE:
+        return None
+    verdict = intake.accept(PAYLOADS[sent[1]], service.outbox, Slot(1, 0))
+    return None if verdict.refused else verdict.arrival
+
+
+@cache
+def alarms(name: str) -> dict[Sent, Arrival]:
+    """The calls for help that the device stores under an image's contract."""
+    image, found = IMAGES[name], {}
+    intake = intake_of(image)
+    for service in image.of_kind(ParticipantKind.DEVICE_SERVICE):
+        for number in range(len(PAYLOADS)):
+            stored = arrival(image, intake, (service.name, number))
+            if stored is not None and is_alarm(image, stored):
+                found[service.name, number] = stored
+    return found
+
+
+OF_EVERYBODY = {REPLY_TYPE, DEAD_LETTER_TYPE}
+"""No calls for help."""
+
+TYPES = sorted(
+    {name for each in IMAGES.values() for name in types_in(json.loads(each.canonical))} - OF_EVERYBODY
+    | {"unknown.ring"}
+)
+EVENTS = [
+    {"type": type, **more}
+    for type in TYPES
+    for more in ({}, {"loud": "yes"}, {"subject": "test"}, {"subject": "x/bedroom"})
+]
+
+
+PAYLOADS = [
+    write_event({"id": str(number), "source": "/s", **each}).json.encode()
+    for number, each in enumerate(EVENTS)
+]
+
+
+def is_alarm(contract: Contract, arrival: Arrival) -> bool:
+    urgent = {each.address for each in contract.channels if each.priority is Priority.URGENT}
+    return arrival.rank == Priority.URGENT.rank or bool(urgent & arrival.destinations.keys())
+
+
+def lost(name: str, after: Contract) -> list[str]:
+    """The alarms of the image that fare worse after an update."""
+    intake, losses = intake_of(after), []
+    for sent, before in alarms(name).items():
+        now = arrival(after, intake, sent)
+        if now is None or now.rank > before.rank:
+            losses.append(f"{sent}: {now}")
+            continue
+        for address, expires_ms in before.destinations.items():
+            expires_now = now.destinations.get(address, 0)
+            if expires_now is not None and (expires_ms is None or expires_now < expires_ms):
+                losses.append(f"{sent} to {address}: {now}")
+    return losses
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_each_image_has_alarms_to_lose(name: str) -> None:
+    assert len({address for each in alarms(name).values() for address in each.destinations}) >= 2
+    assert floor_problems(IMAGES[name], IMAGES[name]) == ()
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_no_single_change_that_a_device_takes_loses_an_alarm(name: str) -> None:
+    image = IMAGES[name]
+    every = list(changes(json.loads(image.canonical)))
+    taken = [contract for each in every if (contract := offered(image, [each])) is not None]
+    assert 100 < len(taken) < len(every) - 100
+    for each in {each.version: each for each in taken}.values():
+        assert lost(name, each) == []
+
+
+@given(st.data())
+def test_no_combination_of_changes_that_a_device_takes_loses_an_alarm(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(IMAGES)))
+    image = IMAGES[name]
+    chosen = data.draw(
+        st.lists(st.sampled_from(list(changes(json.loads(image.canonical)))), min_size=2, max_size=4)
+    )
+    contract = offered(image, chosen)
+    assume(contract is not None)
+    assert contract is not None
+    assert lost(name, contract) == []

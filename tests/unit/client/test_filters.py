@@ -1,0 +1,170 @@
+"""The contract of every filter: claims and their leases, whoever remembers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from eventplane_client.dynamodb import DynamoDbFilter
+from eventplane_client.dynamodb_log import DynamoDbLogFilter
+from eventplane_client.memory_filter import Memory, MemoryFilter
+from eventplane_client.ports import MessageFilter, Verdict
+from eventplane_client.sqlite_filter import SqliteFilter
+from tests.unit.client.worlds import READER, create_filter_table
+
+LEASE_S = 30
+SHARED = ("memory", "dynamodb", "dynamodb-log")
+"""Filters of several readers. The file of `sqlite` has one, and its lock is the lease."""
+
+
+def key(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+class Readers:
+    """Readers that share what one kind of filter remembers, and a clock."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        self.now = 1_700_000_000.0
+        self.lease_s: float = LEASE_S
+        self._kind = kind
+        self._file = directory / "state.db"
+        self._memory = Memory()
+        self._alive: list[MessageFilter] = []
+        if kind.startswith("dynamodb"):
+            self._dynamodb: Any = boto3.client("dynamodb")
+            create_filter_table(self._dynamodb, "filters")
+
+    def open(self) -> MessageFilter:
+        """One reader more."""
+        found = self._open()
+        self._alive.append(found)
+        return found
+
+    def kill(self) -> None:
+        """All of them end without a word, and their leases too."""
+        for each in self._alive:
+            each.close()  # what the system does for a process that ends
+        self._alive.clear()
+        self.now += LEASE_S + 1
+
+    def _open(self) -> MessageFilter:
+        def clock() -> float:
+            return self.now
+
+        def lease() -> float:
+            return self.lease_s
+
+        if self._kind == "memory":
+            return MemoryFilter(self._memory, lease=lease, clock=clock)
+        if self._kind == "sqlite":
+            return SqliteFilter(self._file, on_notice=lambda _: None)
+        make = DynamoDbFilter if self._kind == "dynamodb" else DynamoDbLogFilter
+        return make(self._dynamodb, "filters", READER, lease=lease, clock=clock)
+
+
+@pytest.fixture(params=[*SHARED, "sqlite"])
+def readers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Readers]:
+    if request.param.startswith("dynamodb"):
+        request.getfixturevalue("aws")
+    it = Readers(request.param, tmp_path)
+    yield it
+    it.kill()
+
+
+shared = pytest.mark.parametrize("readers", SHARED, indirect=True)
+
+
+def test_an_event_is_new_once_and_done_for_ever(readers: Readers) -> None:
+    reader = readers.open()
+    assert reader.claim([key(1), key(2)]) == [Verdict.NEW] * 2
+    assert reader.claim([key(1)]) == [Verdict.MINE]
+    assert reader.claim([key(1), key(3)], [key(1)]) == [Verdict.DONE, Verdict.NEW]
+    readers.kill()
+    assert readers.open().claim([key(1), key(4)]) == [Verdict.DONE, Verdict.NEW]
+
+
+def test_what_a_killed_reader_had_in_hand_is_in_doubt_and_can_be_taken_over(readers: Readers) -> None:
+    readers.open().claim([key(1)])
+    readers.kill()
+    reader = readers.open()
+    assert reader.claim([key(1), key(2)]) == [Verdict.DOUBT, Verdict.NEW]
+    assert reader.claim([key(1)], force=True) == [Verdict.DOUBT]
+    assert reader.claim([key(1)]) == [Verdict.MINE]
+    readers.kill()
+    assert readers.open().claim([key(1)]) == [Verdict.DOUBT]
+
+
+def test_what_is_given_back_is_new_to_the_next_reader(readers: Readers) -> None:
+    reader = readers.open()
+    reader.claim([key(1), key(2)])
+    reader.release([key(1)])
+    assert reader.claim([key(1)]) == [Verdict.NEW]
+    reader.release([key(1)])
+    readers.kill()
+    assert readers.open().claim([key(1), key(2)]) == [Verdict.NEW, Verdict.DOUBT]
+
+
+def test_what_is_done_cannot_be_given_back(readers: Readers) -> None:
+    reader = readers.open()
+    reader.claim([key(1)])
+    reader.claim([], [key(1)])
+    reader.release([key(1)])
+    assert reader.claim([key(1)]) == [Verdict.DONE]
+
+
+def test_the_epoch_before_is_told_once(readers: Readers) -> None:
+    reader = readers.open()
+    assert [reader.epoch("/homes/1", each) for each in ("one", "one", "two", "two")] == [
+        None,
+        None,
+        "one",
+        None,
+    ]
+    readers.kill()
+    assert readers.open().epoch("/homes/1", "three") == "two"
+
+
+@shared
+def test_a_claim_is_busy_for_others_until_its_lease_ends(readers: Readers) -> None:
+    one, two = readers.open(), readers.open()
+    one.claim([key(1), key(2)])
+    assert two.claim([key(1), key(3)]) == [Verdict.BUSY, Verdict.NEW]
+    assert two.claim([key(1)], force=True) == [Verdict.BUSY]
+    readers.now += LEASE_S - 1
+    one.renew([key(1)])
+    readers.now += LEASE_S - 1
+    assert two.claim([key(1)]) == [Verdict.BUSY]
+    readers.now += LEASE_S
+    assert two.claim([key(1)]) == [Verdict.DOUBT]
+
+
+@shared
+def test_each_claim_has_the_lease_that_its_reader_has_then(readers: Readers) -> None:
+    one, two = readers.open(), readers.open()
+    readers.lease_s = 900
+    one.claim([key(1)])
+    readers.now += 600
+    readers.lease_s = 10
+    assert two.claim([key(1), key(2)]) == [Verdict.BUSY, Verdict.NEW]
+    readers.now += 11
+    assert readers.open().claim([key(2)]) == [Verdict.DOUBT]
+    readers.now += 300
+    assert two.claim([key(1)]) == [Verdict.DOUBT]
+
+
+@shared
+def test_a_reader_can_neither_give_back_nor_renew_what_another_took_over(readers: Readers) -> None:
+    one, two = readers.open(), readers.open()
+    one.claim([key(1)])
+    readers.now += LEASE_S + 1
+    two.claim([key(1)], force=True)
+    one.release([key(1)])
+    one.renew([key(1)])
+    assert readers.open().claim([key(1)]) == [Verdict.BUSY]
+    readers.now += LEASE_S + 1
+    assert readers.open().claim([key(1)]) == [Verdict.DOUBT]

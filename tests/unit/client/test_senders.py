@@ -1,0 +1,153 @@
+"""Who sent an event, as services see it: nobody speaks for another, and nobody is silenced by another."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from contract import load_contract
+from eventplane.conversation.reply import Replier, Reply, Status, write_reply
+from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.envelope import write_event
+from eventplane.sending import SENDER_NOT_ALLOWED
+from eventplane_client import Client, ClientSettings, Sender, cloud_event_of, connect
+from eventplane_client.errors import RefusedError
+from eventplane_client.memory import MemoryPlane, MemoryTransport
+from eventplane_client.memory_filter import MemoryFilter
+from eventplane_client.memory_subscriptions import MemorySubscriptions
+from tests.unit.client.worlds import event
+from tests.unit.eventplane.conversation.worlds import ASK, ask
+
+CONTRACT = load_contract()
+SECONDS = 20.0
+
+
+def client(plane: MemoryPlane, participant: str) -> Client:
+    transport, subscriptions = MemoryTransport(plane, participant), MemorySubscriptions(plane, participant)
+    return Client(participant, transport, MemoryFilter, subscriptions)
+
+
+@pytest.fixture
+def plane() -> MemoryPlane:
+    """With the plane's own contract; the alarm centre receives everything."""
+    plane = MemoryPlane(contract=CONTRACT)
+    plane.subscribe("alarm-centre", "all", None)
+    return plane
+
+
+def test_a_service_sees_who_sent_an_event(plane: MemoryPlane) -> None:
+    with client(plane, "voice-service") as voice, client(plane, "alarm-centre") as centre:
+        voice.put(event("1"))
+        received = centre.subscribe().receive(0)
+        assert received.sender == received.event.sender == Sender("", "voice-service")
+        received.ack()
+
+
+def test_an_alarm_is_not_suppressed_by_who_guesses_its_id(plane: MemoryPlane) -> None:
+    alarm = event("1", source="/homes/1/voice")
+    with client(plane, "alarm-centre") as centre, centre.subscribe() as inbox:
+        plane.enforce(None)  # even where the forger may send such events
+        with client(plane, "family-app") as forger:
+            forger.put(alarm)
+        with client(plane, "voice-service") as voice:
+            voice.put(alarm)
+        assert [inbox.get(0).sender.service for _ in range(2)] == ["family-app", "voice-service"]
+
+
+def test_who_may_not_send_a_type_is_refused_with_a_dead_letter_that_names_it(plane: MemoryPlane) -> None:
+    with client(plane, "family-app") as forger, pytest.raises(RefusedError) as caught:
+        forger.put(event("1"))
+    assert caught.value.reason == SENDER_NOT_ALLOWED
+    (letter,) = plane.events
+    assert (letter.type, str(letter.sender)) == (DEAD_LETTER_TYPE, "eventplane")
+    assert letter.data()["channel"] == "family-app.outbox"
+    assert letter.data()["sender"] == {"device": "", "service": "family-app"}
+    assert "family-app" in letter.data()["detail"]
+
+
+def test_a_sender_that_the_event_names_itself_is_refused(plane: MemoryPlane) -> None:
+    for name in ("senderservice", "senderdevice"):
+        with pytest.raises(RefusedError, match="reserved_attribute"):
+            plane.put(event(name).stamped(**{name: "voice-service"}), "family-app")
+    assert {each.attributes["deadletterreason"] for each in plane.events} == {"reserved_attribute"}
+
+
+@pytest.mark.parametrize("form", ["envelope", "json", "sdk"])
+def test_who_puts_what_it_received_is_its_sender(form: str) -> None:
+    plane = MemoryPlane()
+    plane.subscribe("relay", "all", None)
+    plane.put(event("1"), "voice-service")
+    with client(plane, "relay") as relay, relay.subscribe() as inbox:
+        got = inbox.get(0)
+        assert got.sender == Sender("", "voice-service")
+        plane.unsubscribe("relay", "all")
+        relay.put({"envelope": got, "json": got.json, "sdk": cloud_event_of(got)}[form])
+    again = plane.events[-1]
+    assert (again.claim, again.sender) == (got.claim, Sender("", "relay"))
+
+
+def test_who_puts_what_came_from_a_device_leaves_that_devices_numbers_out() -> None:
+    plane = MemoryPlane()
+    got = write_event(
+        {
+            "senderservice": "voice-service",
+            "senderdevice": "home-1",
+            "deviceepoch": "one",
+            "devicesequence": "000000000007",
+            "routerhops": 1,
+            "id": "2",
+            "source": "/homes/1",
+            "type": "alarm",
+            "sequence": "7",
+        }
+    )
+    with client(plane, "relay") as relay:
+        relay.put(got)
+    (again,) = plane.events
+    assert {*got.attributes} - {*again.attributes} == {"senderdevice", "deviceepoch", "devicesequence"}
+    assert again.sender == Sender("", "relay")
+
+
+def test_a_dead_letter_of_a_reader_is_about_its_own_inbox_and_may_be_sent(plane: MemoryPlane) -> None:
+    plane.max_receives = 1
+    with client(plane, "voice-service") as voice, client(plane, "alarm-centre") as centre:
+        voice.put(event("1"))
+        with centre.subscribe() as inbox:
+            inbox.receive(0).nack("no such room")
+    letter = plane.events[-1]
+    assert (letter.type, str(letter.sender)) == (DEAD_LETTER_TYPE, "alarm-centre")
+    assert letter.data()["channel"] == "alarm-centre.inbox"
+    assert letter.data()["sender"] == {"device": "", "service": "voice-service"}
+
+
+def test_the_settings_name_the_contract_that_is_enforced(tmp_path: Path) -> None:
+    file = tmp_path / "contract.json"
+    file.write_bytes(CONTRACT.canonical)
+    settings = ClientSettings("family-app", "memory:enforced", contract=str(file))
+    with connect(settings) as app, pytest.raises(RefusedError, match=SENDER_NOT_ALLOWED):
+        app.put(event("1"))
+
+
+def test_replies_of_others_and_in_the_name_of_others_are_ignored_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def forge_and_answer() -> None:
+        asked = inbox.receive(SECONDS).event
+        for participant, claimed in ((cook, "porter"), (cook, "cook"), (porter, "porter")):
+            reply = Reply(Replier(claimed), Status.HANDLED, participant.participant)
+            participant.put(write_reply(asked, reply, "2026-01-01T00:00:00Z"))
+
+    desk, porter, cook = (
+        connect(ClientSettings(each, "memory:replies-of-others")) for each in ("desk", "porter", "cook")
+    )
+    with desk, porter, cook, porter.subscribe({"exact": {"type": ASK}}) as inbox:
+        answers = threading.Thread(target=forge_and_answer)
+        answers.start()
+        found = desk.request(ask(), SECONDS)
+        answers.join()
+        assert {name: reply.answer for name, reply in found.items()} == {"porter": "porter"}
+        assert desk.ignored_replies == 2
+    assert "'cook' sent it" in caplog.text
+    assert "cook was not asked" in caplog.text

@@ -1,0 +1,227 @@
+"""The alarm floor: which contracts a device refuses because they take alarms of its image away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from eventplane.contract import Contract, compile_contract
+from eventplane.contract.floor import REMEDY, floor_problems
+from tests.unit.edge.fakes import contract as silent_contract
+
+IMAGE = load_contract()
+KEYWORD = "org.eventplane.alarm.keyword.v1"
+CLINICAL = "org.eventplane.alarm.clinical.v1"
+CALLED = "org.eventplane.call.placed.v1"
+READING = "org.eventplane.health.reading.v1"
+
+Document = dict[str, Any]
+Change = Callable[[Document], object]
+
+
+def document(contract: Contract = IMAGE) -> Document:
+    loaded: Document = json.loads(contract.canonical)
+    return loaded
+
+
+def paths(change: Change, image: Contract = IMAGE) -> list[str]:
+    """The places at which the image's contract, after `change`, takes alarms away."""
+    offered = document(image)
+    change(offered)
+    return [each.path for each in floor_problems(image, compile_contract(offered, "offered"))]
+
+
+def channel(address: str, **settings: Any) -> Change:
+    participant, box = address.split(".")
+    return lambda offered: offered["participants"][participant][box].update(settings)
+
+
+def event_type(name: str, **settings: Any) -> Change:
+    return lambda offered: offered["event_types"].setdefault(name, {"description": "d"}).update(settings)
+
+
+def participant(name: str, **settings: Any) -> Change:
+    return lambda offered: offered["participants"][name].update(settings)
+
+
+def route(name: str, **settings: Any) -> Change:
+    return lambda offered: offered["routes"].setdefault(name, {}).update(settings)
+
+
+def without(part: str, name: str) -> Change:
+    return lambda offered: offered[part].pop(name)
+
+
+def without_participant(name: str) -> Change:
+    def change(offered: Document) -> None:
+        del offered["participants"][name]
+        offered["routes"] = {
+            key: each for key, each in offered["routes"].items() if not each["to"].startswith(f"{name}.")
+        }
+
+    return change
+
+
+def renamed(old: str, new: str) -> Change:
+    def change(offered: Document) -> None:
+        offered["participants"][new] = offered["participants"].pop(old)
+        for each in offered["routes"].values():
+            each["to"] = each["to"].replace(f"{old}.", f"{new}.")
+
+    return change
+
+
+def without_asks(name: str) -> Change:
+    def change(offered: Document) -> None:
+        del offered["participants"][name]["asks"]
+        for each in [each for each in offered["routes"] if each.startswith(f"replies-to-{name}")]:
+            del offered["routes"][each]
+
+    return change
+
+
+NOT_KEYWORD = {"not": {"exact": {"type": KEYWORD}}}
+ALARMS = {"prefix": {"type": "org.eventplane.alarm."}}
+UP, HOME = "everything-to-cloud", "alarms-to-call-service"
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (without("routes", HOME), f"routes.{HOME}"),
+        (without("routes", UP), f"routes.{UP}"),
+        (route(HOME, filter={"all": [ALARMS, NOT_KEYWORD]}), f"routes.{HOME}"),
+        (route(HOME, filter={"exact": {"type": KEYWORD}}), f"routes.{HOME}"),
+        (route(HOME, filter={"all": [ALARMS, {"exact": {"subject": "x"}}]}), f"routes.{HOME}"),
+        (route(HOME, to="climate-service.inbox"), f"routes.{HOME}"),
+        (route(HOME, to="alarm-centre.inbox"), f"routes.{HOME}"),
+        (route(HOME, interest=[]), f"routes.{HOME}.interest"),
+        (route(UP, interest=[NOT_KEYWORD]), f"routes.{UP}"),
+        (route(UP, filter={"all": [{"prefix": {"type": "org."}}, NOT_KEYWORD]}), f"routes.{UP}"),
+        (
+            route(UP, filter={"all": [{"prefix": {"type": "org."}}, {"prefix": {"subject": "a"}}]}),
+            f"routes.{UP}",
+        ),
+        (route(UP, filter={"sql": f"type = '{KEYWORD}' AND subject LIKE '%'"}), f"routes.{UP}"),
+        (without_participant("call-service"), f"routes.{HOME}"),
+        (renamed("call-service", "calls"), f"routes.{HOME}"),
+        (renamed("device", "gadget"), "participants.device"),
+        (without_participant("voice-service"), "participants.voice-service"),
+        (participant("call-service", kind="cloud_service", inbox={}, outbox={}), f"routes.{HOME}"),
+        (
+            channel("call-service.inbox", delivery_guarantee="best_effort"),
+            "participants.call-service.inbox.delivery_guarantee",
+        ),
+        (channel("call-service.inbox", priority="normal"), "participants.call-service.inbox.priority"),
+        (channel("call-service.inbox", expiry_s=1), "participants.call-service.inbox.expiry_s"),
+        (channel("call-service.inbox", receipts=False), "participants.call-service.inbox.receipts"),
+        (
+            channel("voice-service.outbox", delivery_guarantee="best_effort"),
+            "participants.voice-service.outbox.delivery_guarantee",
+        ),
+        (channel("voice-service.outbox", expiry_s=1), "participants.voice-service.outbox.expiry_s"),
+        (
+            channel("voice-service.outbox", when_full="drop_oldest"),
+            "participants.voice-service.outbox.when_full",
+        ),
+        (channel("voice-service.outbox", priority="low"), "participants.voice-service.outbox.priority"),
+        (
+            channel("device.outbox", delivery_guarantee="best_effort"),
+            "participants.device.outbox.delivery_guarantee",
+        ),
+        (channel("device.outbox", expiry_s=1), "participants.device.outbox.expiry_s"),
+        (event_type(KEYWORD, priority="low"), f"event_types.{KEYWORD}.priority"),
+        (event_type(KEYWORD, priority=None), f"event_types.{KEYWORD}.priority"),
+        (without("event_types", CALLED), f"event_types.{CALLED}.priority"),
+        (event_type(KEYWORD, downlink="state"), f"event_types.{KEYWORD}.downlink"),
+        (participant("device", inbox={"downlink": "state"}), f"event_types.{KEYWORD}.downlink"),
+        # Its `asks` still names the type.
+        (participant("voice-service", sends=[]), None),
+        (participant("call-service", sends=[]), "participants.call-service.sends"),
+        (participant("health-service", sends=[READING]), "participants.health-service.sends"),
+        (participant("call-service", sends=None), None),
+        (without_asks("voice-service"), "participants.voice-service.asks"),
+        # What crowds the alarms.
+        (
+            event_type("org.eventplane.climate.reading.v1", priority="urgent"),
+            "event_types.org.eventplane.climate.reading.v1.priority",
+        ),
+        (
+            event_type("org.eventplane.activity.new.v1", priority="urgent"),
+            "event_types.org.eventplane.activity.new.v1.priority",
+        ),
+        (
+            event_type("org.eventplane.device.heartbeat.v1", priority="urgent"),
+            "event_types.org.eventplane.device.heartbeat.v1.priority",
+        ),
+        (
+            channel("climate-service.outbox", priority="urgent"),
+            "participants.climate-service.outbox.priority",
+        ),
+    ],
+)
+def test_what_takes_an_alarm_away_is_named(change: Change, path: str | None) -> None:
+    found = paths(change)
+    assert (path in found) if path else not found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda offered: offered,
+        without("routes", "thresholds-to-health-service"),
+        without("routes", "alarms-to-alarm-centre"),
+        without("event_types", READING),
+        without_participant("climate-service"),
+        route("more", filter=ALARMS, to="climate-service.inbox"),
+        route(HOME, filter={"any": [ALARMS, {"exact": {"type": READING}}]}),
+        route(UP, filter={"prefix": {"type": "org.eventplane."}}),
+        route(UP, filter={"sql": "TRUE"}),
+        route(UP, filter={"any": [ALARMS, {"exact": {"type": CALLED}}]}),
+        channel("device.outbox", forward="wanted", batching_delay_ms=5_000),
+        channel("climate-service.outbox", expiry_s=60, priority="normal", delivery_guarantee="best_effort"),
+        channel("call-service.inbox", retention_s=60),
+        participant("health-service", sends=["org.eventplane.health.*", CLINICAL], description="new"),
+        participant("climate-service", sends=["org.eventplane.*"]),
+        event_type("org.eventplane.alarm.fall.v1", priority="urgent"),
+        event_type("org.eventplane.notice.carer.v1", priority="urgent"),
+        event_type(READING, priority="low"),
+    ],
+)
+def test_everything_else_may_change(change: Change) -> None:
+    assert paths(change) == []
+
+
+def test_services_that_do_not_say_what_they_send_keep_the_right_to_send_alarms() -> None:
+    image = silent_contract()
+    assert paths(participant("call", sends=["org.eventplane.other.v1"]), image) == ["participants.call.sends"]
+    # What one names, the others may not send any more.
+    named = paths(participant("call", sends=["org.eventplane.alarm.v1"]), image)
+    assert named == ["participants.sensor.sends", "participants.display.sends"]
+
+
+def test_an_urgent_outbox_keeps_the_right_to_send_everything() -> None:
+    image = silent_contract(sensor={"outbox": {"priority": "urgent"}})
+    assert set(paths(participant("call", sends=["org.eventplane.new.v1"]), image)) == {
+        "participants.call.sends"
+    }
+    assert set(paths(participant("sensor", sends=["org.eventplane.new.*"]), image)) == {
+        "participants.sensor.sends"
+    }
+
+
+def test_a_problem_says_what_to_do() -> None:
+    (problem,) = floor_problems(
+        IMAGE,
+        compile_contract(
+            document()
+            | {"routes": {name: each for name, each in document()["routes"].items() if name != HOME}},
+            "offered",
+        ),
+    )
+    assert problem.remedy == REMEDY
+    assert "call-service.inbox" in problem.message

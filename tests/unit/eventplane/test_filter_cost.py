@@ -1,0 +1,119 @@
+"""What a filter costs at most, and that one that costs too much is refused wherever filters come in."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from contract import load_contract
+from eventplane.announcement import AnnouncementError, new_announcement
+from eventplane.cesql import parse
+from eventplane.cesql.cost import cost
+from eventplane.cesql.like import matcher
+from eventplane.contract import ContractError, compile_contract
+from eventplane.contract.subscription import new_subscription
+from eventplane.filter_cost import steps
+from eventplane.filters import Any, Exact, Not, Sql
+from eventplane.limits import (
+    MAX_CHEAP_STEPS,
+    MAX_EVENT_BYTES,
+    MAX_FILTER_NESTING,
+    MAX_FILTER_STEPS,
+    MAX_FILTER_TEXT_BYTES,
+)
+
+NOW = "2026-01-01T00:00:00.000Z"
+
+
+def doubled(text: str, times: int) -> str:
+    for _ in range(times):
+        text = f"CONCAT({text},{text})"
+    return text
+
+
+COSTLY = {
+    "nested CONCAT": (f"{doubled('subject', 8)} = 'x'", "can make a text of 25,165,824 bytes"),
+    "UPPER of a long text": ("UPPER(CONCAT(subject, type)) = 'x'", "can make a text of 589,824 bytes"),
+    "many changes of case": (" OR ".join(["LOWER(subject) = 'x'"] * 9), "steps for one event"),
+    "a long pattern": (f"subject LIKE '%{'a' * 4_000}b%'", "steps for one event"),
+    "a pattern with many wildcards": (f"subject LIKE '%{'a_' * 20}b%'", "steps for one event"),
+    "many comparisons with the event": (f"id IN ({', '.join(['subject'] * 200)})", "steps for one event"),
+    "deep": (f"{'TRIM(' * MAX_FILTER_NESTING}id{')' * MAX_FILTER_NESTING} = 'x'", "each other 13 deep"),
+}
+
+
+@pytest.mark.parametrize("case", COSTLY)
+def test_what_costs_too_much_cannot_be_subscribed_announced_or_declared(case: str) -> None:
+    expression, said = COSTLY[case]
+    filter = {"sql": expression}
+    with pytest.raises(ContractError, match=said) as subscribed:
+        new_subscription("family-app", "news", filter, NOW)
+    assert subscribed.value.problems[0].remedy
+    with pytest.raises(AnnouncementError, match=said):
+        new_announcement("family-app", [filter])
+    contract = json.loads(load_contract().canonical)
+    next(iter(contract["routes"].values()))["filter"] = filter
+    with pytest.raises(ContractError, match=said):
+        compile_contract(contract, "test")
+
+
+def test_parts_that_are_cheap_may_be_too_much_together() -> None:
+    part = {"sql": "LOWER(subject) = 'x'"}
+    new_subscription("family-app", "news", {"any": [part] * 5}, NOW)
+    with pytest.raises(ContractError, match="steps for one event") as refused:
+        new_subscription("family-app", "news", {"any": [part, {"not": {"any": [part] * 9}}]}, NOW)
+    assert [each.path for each in refused.value.problems] == ["filter"]
+
+
+def test_ordinary_filters_are_cheap() -> None:
+    ordinary = "type LIKE 'org.example.alarm.%' AND severitynumber >= 17 AND (EXISTS subject OR urgent)"
+    assert cost(parse(ordinary).tree).steps <= MAX_CHEAP_STEPS
+    assert steps(Any((Exact("type", "a"), Not(Exact("type", "b"))))) <= MAX_CHEAP_STEPS
+    for route in load_contract().routes:
+        assert steps(route.filter) <= MAX_CHEAP_STEPS
+
+
+def test_what_people_write_fits() -> None:
+    words = " OR ".join(f"LOWER(subject) LIKE '%{word}%'" for word in ("bath", "kitchen", "bed", "hall"))
+    expressions = [
+        words,
+        "CONCAT(source, '/', subject, '/', type) LIKE '/homes/%/kitchen/%'",
+        "subject LIKE '%20__-__-__T%'",
+        f"type IN ({', '.join(repr(f'org.example.type.v{number}') for number in range(500))})",
+    ]
+    for each in expressions:
+        found = cost(parse(each).tree)
+        assert found.steps <= MAX_FILTER_STEPS
+        assert found.longest <= MAX_FILTER_TEXT_BYTES
+
+
+def test_a_result_of_bounded_length_stays_cheap() -> None:
+    assert cost(parse("UPPER(LEFT(subject, 10)) = 'KITCHEN'").tree).longest == 3 * 4 * 10
+    assert cost(parse("SUBSTRING(subject, 2, 10) = 'x'").tree).longest == 4 * 10
+    assert cost(parse("LEFT(subject, hop) = 'x'").tree).longest == MAX_EVENT_BYTES
+    assert steps(Sql(parse("UPPER(LEFT(subject, 10)) = 'KITCHEN'"))) <= MAX_CHEAP_STEPS
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "holds"),
+    [
+        ("%ab%ba%", "abba", True),
+        ("%ab%ba%", "aba", False),
+        ("ab%ba", "aba", False),
+        ("ab%ba", "abba", True),
+        ("a_%_b", "axb", False),
+        ("a_%_b", "axyb", True),
+        ("%_%_%", "a", False),
+        ("%_%_%", "ab", True),
+        ("%a_c%", "abababc", True),
+        ("_", "", False),
+        ("%", "", True),
+        ("", "", True),
+        ("", "a", False),
+        ("a_c", "a\nc", True),
+        ("%\\%%", "5%", True),
+    ],
+)
+def test_like_compares_the_ends_in_place_and_searches_between(pattern: str, text: str, holds: bool) -> None:
+    assert matcher(pattern)(text) is holds

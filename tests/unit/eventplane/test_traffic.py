@@ -1,0 +1,68 @@
+"""Which devices of a batch are loud."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventplane.traffic import (
+    MAX_SENDERS,
+    Publish,
+    Quota,
+    QuotaError,
+    Traffic,
+    loudest,
+    quota_text,
+    read_quota,
+)
+
+QUOTA = Quota(window_s=100, frames=1_000, events=10_000, bytes=1_000_000)
+START = 100_000_000
+
+
+def sent(device: str, frames: int, over_ms: int, *, events: int = 1, size: int = 100) -> list[Publish]:
+    """Publishes at an even pace."""
+    return [Publish(device, START + over_ms * at // frames, events, size) for at in range(frames)]
+
+
+def test_only_loud_devices_are_reported_however_many_others_there_are() -> None:
+    quiet = [each for number in range(400) for each in sent(f"home-{number}", 4, 1_000)]
+    loud = sent("home-x", 100, 10_000)
+    assert dict(loudest([*quiet, *loud], QUOTA)) == {"home-x": Traffic(START // 100_000, 100, 100, 10_000)}
+
+
+@pytest.mark.parametrize(
+    "publishes",
+    [
+        sent("a", 7, 1_000),
+        sent("a", 1, 1_000, events=60),
+        sent("a", 1, 1_000, size=6_000),
+        sent("a", 600, 100_000),
+    ],
+)
+def test_a_pace_beyond_half_of_the_quota_is_reported(publishes: list[Publish]) -> None:
+    assert [device for device, _ in loudest(publishes, QUOTA)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "publishes",
+    [[], sent("a", 5, 1_000), sent("a", 1, 1_000, events=50, size=5_000), sent("a", 400, 100_000)],
+)
+def test_a_pace_below_it_is_not(publishes: list[Publish]) -> None:
+    assert list(loudest(publishes, QUOTA)) == []
+
+
+def test_of_many_loud_devices_the_loudest_are_reported() -> None:
+    publishes = [each for number in range(30) for each in sent(f"home-{number}", 10 + number, 1_000)]
+    assert [device for device, _ in loudest(publishes, QUOTA)] == [
+        f"home-{number}" for number in range(29, 29 - MAX_SENDERS, -1)
+    ]
+
+
+def test_a_quota_is_read_as_it_was_written() -> None:
+    assert read_quota(quota_text(QUOTA)) == QUOTA
+
+
+@pytest.mark.parametrize("text", ["", "{}", "7", quota_text(QUOTA).replace("1000,", "-1,")])
+def test_a_quota_that_cannot_be_used_is_refused(text: str) -> None:
+    with pytest.raises(QuotaError):
+        read_quota(text)

@@ -1,0 +1,42 @@
+"""`make check` stays fast, and `make check AREA=...` leaves nothing out."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["make", "--dry-run", "--no-print-directory", *arguments]
+    # Not the flags of the make that may run this test.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.parametrize("folder", ["unit", "property"])
+def test_every_property_obeys_the_fast_profile(folder: str) -> None:
+    for path in (ROOT / "tests" / folder).rglob("*.py"):
+        for value in re.findall(r"max_examples=(\w+)", path.read_text()):
+            assert value == "examples", path
+
+
+def test_an_unknown_area_is_refused_with_the_list_of_areas() -> None:
+    refused = make("check", "AREA=edgy")
+    assert refused.returncode != 0
+    assert "AREA=edgy is unknown; name one of: client contract edge" in refused.stderr
+
+
+def test_the_areas_cover_every_package_and_its_unit_tests() -> None:
+    areas = make("check", "AREA=?").stderr.split("one of: ")[1].split(".")[0].split()
+    planned = " ".join(make("check", f"AREA={area}").stdout for area in areas)
+    packages = set(re.findall(r"^mypy (\S+)$", planned.replace(" mypy", "\nmypy"), re.MULTILINE))
+    typed = re.search(r"^files = \[(.*)\]$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert typed is not None
+    assert packages == set(re.findall(r'"(\w+)"', typed[1]))
+    tested = set(re.findall(r"tests/unit/(\w+)", planned))
+    folders = {each.parent.name for each in (ROOT / "tests" / "unit").glob("*/test_*.py")}
+    assert folders - tested == {"benchmarks"}
