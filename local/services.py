@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -123,16 +123,11 @@ def arrived_at_call_services(homes: Iterable[AnswersAlarms]) -> Arrived:
     return Arrived(received, duplicates)
 
 
-def arrived_in_every_home(told: Iterable[Mapping[Key, int]], expected: Set[Key]) -> Arrived:
-    """What a service was `told` in each home, and how often, where every home has to be told the `expected`.
-
-    What one home misses of it has not arrived; whatever else came to one home has.
-    """
+def arrived_in_homes(told: Iterable[Mapping[Key, int]]) -> Arrived:
+    """Return what a service was `told` in each home, and how often; each event is for one home only."""
     homes = [dict(each) for each in told]  # they are still added to
-    keys = [frozenset(each) for each in homes]
-    everywhere = frozenset.intersection(*keys) if keys else frozenset()
-    repeated = sum(count - 1 for each in homes for count in each.values())
-    return Arrived(everywhere | (frozenset().union(*keys) - expected), repeated)
+    keys = frozenset[Key]().union(*homes)
+    return Arrived(keys, sum(count for each in homes for count in each.values()) - len(keys))
 
 
 class HomeServices:

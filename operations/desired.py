@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from eventplane.contract import Downlink
+from eventplane.downlink.addressing import ALL
 from eventplane.downlink.desired import Desired
-from eventplane.downlink.table import SORT_KEY, from_item, key_of, page_request
+from eventplane.downlink.table import (
+    PARTITION_KEY,
+    SORT_KEY,
+    from_item,
+    key_of,
+    page_request,
+    sort_key,
+)
 
 _PAGE: Final = 100
 
@@ -21,6 +30,17 @@ class DesiredItems:
     def of(self, thing: str) -> Iterator[Desired]:
         """All items of a device, by key."""
         return (from_item(each) for each in self._items(thing))
+
+    def under(self, key: str) -> Iterator[Desired]:
+        """Yield the items of all devices under a key, of both kinds. Reads the whole table."""
+        kinds = {f":{kind.name}": {"S": sort_key(kind, key)} for kind in Downlink}
+        pages = self._client.get_paginator("scan").paginate(
+            TableName=self._table,
+            FilterExpression=f"#k <> :all AND #s IN ({', '.join(kinds)})",
+            ExpressionAttributeNames={"#k": PARTITION_KEY, "#s": SORT_KEY},
+            ExpressionAttributeValues={":all": {"S": ALL}, **kinds},
+        )
+        return (from_item(each) for page in pages for each in page["Items"])
 
     def keys(self, thing: str) -> list[str]:
         """The sort keys of all items of a device."""

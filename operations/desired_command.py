@@ -1,33 +1,43 @@
-"""`python -m eventplane desired THING`: what a device shall have, and how far that has come."""
+"""`python -m eventplane desired`: what devices shall have, how far that has come, and resets of keys."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import json
+from collections import Counter
+from typing import Any, Final
 
 from eventplane.downlink.addressing import ALL
 from eventplane.downlink.desired import Desired
+from eventplane.downlink.keys import is_key
+from eventplane.downlink.resets import WORK_QUEUE, fleet_reset, one_reset
 from eventplane.downlink.table import TABLE
-from eventplane.resource_names import resource_name
+from eventplane.resource_names import queue_name, resource_name
 from operations import text
 from operations.cloud import enter
 from operations.command import DONE, INCOMPLETE, answer, answer_json, run, say
 from operations.desired import DesiredItems
 from operations.options import add_environment, add_json
 
+_FLEET: Final = ("kind", "reset", "desired", "acknowledged", "state")
+"""What devices are counted by."""
+
 
 def main(arguments: list[str]) -> int:
-    """The exit status; see `operations.command`."""
-    parser = _parser()
+    """Run the command; return the exit status, see `operations.command`."""
+    commands = {"show": _show_arguments, "reset": _reset_arguments}
+    if arguments and arguments[0] in commands:
+        return commands[arguments[0]](arguments[1:])
+    parser = _parser(epilog="See also: desired show KEY, desired reset KEY (each has --help).")
+    parser.add_argument("thing", metavar="THING")
     options = parser.parse_args(arguments)
     if options.thing == ALL:
         parser.error("name one device")
-    return run(lambda: _desired(options))
+    return run(lambda: _device(options))
 
 
-def _desired(options: argparse.Namespace) -> int:
-    items = DesiredItems(enter().dynamodb, resource_name(options.env, TABLE))
-    found = list(items.of(options.thing))
+def _device(options: argparse.Namespace) -> int:
+    found = list(_items(options).of(options.thing))
     if options.json:
         answer_json([_document(each) for each in found])
     elif found:
@@ -38,8 +48,77 @@ def _desired(options: argparse.Namespace) -> int:
     return DONE if found else INCOMPLETE
 
 
+def _show_arguments(arguments: list[str]) -> int:
+    parser = _parser("show", "Print what devices shall have under a key; without --device, how many of them.")
+    _add_key(parser)
+    parser.add_argument("--device", metavar="THING", help="one device and all that is known of the key there")
+    options = _parsed(parser, arguments)
+    return run(lambda: _show(options))
+
+
+def _show(options: argparse.Namespace) -> int:
+    items = _items(options)
+    if options.device:
+        documents = [_whole(each) for each in items.of(options.device) if each.key == options.key]
+    else:
+        wholes = (_whole(each) for each in items.under(options.key))
+        counts = Counter(tuple(each[name] for name in _FLEET) for each in wholes)
+        documents = [
+            {**dict(zip(_FLEET, values, strict=True)), "devices": count}
+            for values, count in counts.most_common()
+        ]
+    if options.json:
+        answer_json(documents)
+    elif documents:
+        head = list(documents[0])
+        answer(text.table(head, [[_cell(each[name]) for name in head] for each in documents]))
+    else:
+        say(f"nothing was ever desired under {options.key}; see its spelling and the environment")
+    return DONE if documents else INCOMPLETE
+
+
+def _reset_arguments(arguments: list[str]) -> int:
+    parser = _parser(
+        "reset",
+        "Begin the versions of a state's key anew, although devices hold higher ones: versions from 1 on are "
+        "newer then. What devices have under the key stays until the next event, and the key belongs to no "
+        "sender until then.",
+    )
+    _add_key(parser)
+    whom = parser.add_mutually_exclusive_group(required=True)
+    whom.add_argument("--device", metavar="THING", help="one device")
+    whom.add_argument("--all", action="store_true", help="every device that something was desired of")
+    options = _parsed(parser, arguments)
+    if options.device == ALL:
+        parser.error("name one device, or say --all")
+    return run(lambda: _reset(options))
+
+
+def _reset(options: argparse.Namespace) -> int:
+    order = one_reset(options.key, options.device) if options.device else fleet_reset(options.key)
+    sqs = enter().sqs
+    url = sqs.get_queue_url(QueueName=queue_name(options.env, WORK_QUEUE))["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody=json.dumps(order))
+    whom = options.device or "all devices"
+    if options.json:
+        answer_json({"key": options.key, "device": options.device})
+    else:
+        answer(
+            f"the versions of {options.key} begin anew for {whom}; `desired show {options.key}` says for whom"
+        )
+    return DONE
+
+
+def _items(options: argparse.Namespace) -> DesiredItems:
+    return DesiredItems(enter().dynamodb, resource_name(options.env, TABLE))
+
+
 def _row(item: Desired) -> list[str]:
-    return ["-" if value is None else str(value) for value in _document(item).values()]
+    return [_cell(value) for value in _document(item).values()]
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
 
 
 def _document(item: Desired) -> dict[str, Any]:
@@ -57,9 +136,36 @@ def _document(item: Desired) -> dict[str, Any]:
     }
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m eventplane desired", description=__doc__)
-    parser.add_argument("thing")
+def _whole(item: Desired) -> dict[str, Any]:
+    """With the key's owner and reset, and who sent what is desired."""
+    document = _document(item)
+    del document["key"]
+    return {
+        **document,
+        "reset": text.moment(item.reset) if item.reset else None,
+        "owner": item.owner or None,
+        "sender": item.message.sender if item.message else None,
+        "source": item.message.source if item.message else None,
+        "id": item.message.id if item.message else None,
+    }
+
+
+def _parser(
+    name: str = "", description: str | None = __doc__, epilog: str | None = None
+) -> argparse.ArgumentParser:
+    prog = f"python -m eventplane desired {name}".rstrip()
+    parser = argparse.ArgumentParser(prog=prog, description=description, epilog=epilog)
     add_environment(parser)
     add_json(parser)
     return parser
+
+
+def _add_key(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("key", metavar="KEY", help="kind/namespace/name")
+
+
+def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+    options = parser.parse_args(arguments)
+    if not is_key(options.key):
+        parser.error(f"{options.key!r} is no key: kind/namespace/name")
+    return options

@@ -115,13 +115,26 @@ REASONS: Final = {
         "So many commands of one key wait for the device already that there is no room for another.",
         "See with `desired` what waits and whether the device is there; give commands an `expirytime`.",
     ),
+    errors.VERSION_JUMP: Reason(
+        "A state's version is a time more than a day ahead, or a counter that jumps by more than a million: "
+        "hardly anything could be newer.",
+        "Correct the sender. If the key has such a version: `python -m eventplane desired reset KEY`.",
+    ),
+    errors.ADDRESS_NOT_ALLOWED: Reason(
+        "A cloud service addressed devices, a group or all, which its `may_address` does not name.",
+        "Correct the sender, or widen `may_address`, deploy, redrive the letter.",
+    ),
+    errors.KEY_NOT_ALLOWED: Reason(
+        "The key belongs to another sender, or is one that steers the forwarder and not for this type.",
+        "Use another key. If another holds it that must not: `python -m eventplane desired reset KEY`.",
+    ),
     errors.NOT_FOR_A_DEVICE: Reason(
         "What came to a device's inbox has not the plane's attributes.",
         "Find who else may publish to devices' inboxes, and take the permission away.",
     ),
     OLDER: Reason(
         "A device holds a newer state than the cloud knows of: the cloud's table was lost or put back.",
-        "Send the present state with a higher `stateversion`.",
+        "Send the present state with a higher `stateversion`, or `python -m eventplane desired reset KEY`.",
     ),
     DEVICE_GONE: Reason(
         "A command waited for a device that was decommissioned.", "Nothing, unless it was by mistake."

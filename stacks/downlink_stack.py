@@ -7,13 +7,14 @@ from typing import Final
 from aws_cdk import CfnOutput
 from constructs import Construct
 
+from eventplane.downlink.resets import WORK_QUEUE
 from stacks.constructs.desired_table import DesiredTable
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.environment import Environment
 from stacks.plane_stack import PlaneStack
 
-WORK: Final = "downlink-work"
-"""The queue of checks after a transmission, and of devices that have just subscribed."""
+WORK: Final = WORK_QUEUE
+"""The queue of checks after a transmission, of devices that have just subscribed, and of resets."""
 
 
 class DownlinkStack(PlaneStack):

@@ -106,9 +106,11 @@ class Workload:
         random = self._random
         text = json.dumps({"pad": random.choice("abc") * random.randrange(_LARGEST)})
         held = Held(
+            reset=0,
             version=version,
             is_deleted=random.random() < _DELETED,
             order=version,
+            sender="s",
             source="/s",
             id=f"{version}",
         )

@@ -22,6 +22,7 @@ from eventplane.contract import Contract, ContractError, Downlink, Problem, load
 from eventplane.contract.floor import floor_problems
 from eventplane.delivery import Refusal
 from eventplane.device_reports import DEVICE_CONTRACT
+from eventplane.downlink.rights import CONTRACT_KEYS
 from eventplane.downlink.wire import Incoming
 from eventplane.envelope import Envelope, parse_event
 
@@ -35,18 +36,17 @@ CONTRACT_REFUSED: Final = "contract_refused"
 MOST_BYTES: Final = 1024 * 1024
 """Largest contract, uncompressed. Ours: the shipped one has 20 KB; bounds what a payload can unpack to."""
 
-_PREFIX: Final = "contract/device/"
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 def contract_key(name: str) -> str:
     """The key under which the contract called `name` comes."""
-    return _PREFIX + name
+    return CONTRACT_KEYS + name
 
 
 def is_contract_update(incoming: Incoming) -> bool:
     """Whether `incoming` is for the forwarder itself."""
-    return incoming.kind is Downlink.STATE and incoming.key.startswith(_PREFIX)
+    return incoming.kind is Downlink.STATE and incoming.key.startswith(CONTRACT_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,6 @@ def why_refused(incoming: Incoming, image: Contract) -> Refusal | None:
         )
     if incoming.is_deleted:
         return None
-    if incoming.event.type != CONTRACT_TYPE:
-        return Refusal(CONTRACT_REFUSED, f"its type is {incoming.event.type!r:.100}, not {CONTRACT_TYPE}")
     try:
         contract = _read(incoming.event)
     except ContractError as error:

@@ -21,6 +21,7 @@ from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.delivery import Refusal
 from eventplane.downlink.acknowledgements import OLDER, Acknowledgement, rejected, stored
 from eventplane.downlink.reception import Verdict, held, receive
+from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import Incoming
 from eventplane.interest import NO_INTEREST
 from eventplane.receipts import SPOOL_FULL
@@ -54,6 +55,8 @@ class Descent:
         outgoing: Outgoing,
     ) -> None:
         self._contract = contract
+        # By the image's as well: a contract that lost a cloud service must not lock out its successor.
+        self._rights = [DownlinkRights(each) for each in (contract, image)]
         self._image = image
         self._inbox = contract.device.inbox
         self._thing = thing
@@ -109,6 +112,9 @@ class Descent:
     def _refusal(
         self, incoming: Incoming, before: Holding | None, descended: Descended, turn: Turn
     ) -> Refusal | None:
+        refused = [each.entry_refusal(incoming.event, incoming.kind, incoming.key) for each in self._rights]
+        if all(refused):
+            return refused[0]
         if is_contract_update(incoming):
             return why_refused(incoming, self._image)
         if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):

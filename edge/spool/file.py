@@ -13,7 +13,7 @@ from edge.errors import SpoolCorruptError, SpoolError
 from edge.life_clock import LifeClock
 from edge.spool.migration import migrate
 from edge.spool.records import Birth
-from edge.spool.schema import EPOCH_BYTES, FORMAT, SCHEMA
+from edge.spool.schema import EPOCH_BYTES, FORMAT, FROM_FORMAT, SCHEMA
 
 PAGE_BYTES = 512
 """Measured: a commit of one event writes half of what it does with 1024, a bulk the same."""
@@ -73,7 +73,7 @@ def prepare(path: Path, db: sqlite3.Connection, life: LifeClock) -> bool:
         if found == 0 and not tables:
             create(db, Birth("created"), life)
             return True
-        if found not in (1, 2):
+        if found not in (1, *FROM_FORMAT):
             raise SpoolCorruptError(path, f"it has {tables} tables of format {found}")
         migrate(db, found, life)
         return False

@@ -20,13 +20,15 @@ MOST_KEYS = 4096
 """Keys of which the device holds a state, and as many deletions and commands. Ours: a home's settings and
 messages are a few hundred, and 4,096 states of 350 B are 2 MB on the disk."""
 
-_COLUMNS = "kind, key, live, version, deleted, position, source, id, rank, sequence, checksum, text"
+_COLUMNS = (
+    "kind, key, live, reset, version, deleted, position, sender, source, id, rank, sequence, checksum, text"
+)
 _GET = f"SELECT {_COLUMNS} FROM holding WHERE kind = ? AND key = ?"  # noqa: S608
 _ALL = f"SELECT {_COLUMNS} FROM holding ORDER BY number"  # noqa: S608
-_TYPES = (str, str, int, int, int, int, str, str, int, int, int, bytes)
+_TYPES = (str, str, int, int, int, int, int, str, str, str, int, int, int, bytes)
 _LENGTH = "SELECT IFNULL(LENGTH(text), 0) FROM holding WHERE kind = ? AND key = ?"
 # A new number each time: they tell which is the oldest.
-_PUT = f"INSERT OR REPLACE INTO holding ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_PUT = f"INSERT OR REPLACE INTO holding ({_COLUMNS}) VALUES ({', '.join('?' * len(_TYPES))})"  # noqa: S608
 _TRIM = """
 DELETE FROM holding WHERE number IN (
     SELECT number FROM holding WHERE live = 0 ORDER BY number
@@ -90,14 +92,25 @@ def read_holdings(db: sqlite3.Connection) -> Iterator[Holding]:
 def _row(holding: Holding) -> tuple[Any, ...]:
     kind, key, held, rank, sequence, json = holding
     text = json.encode("utf-8")
-    columns = (held.version, held.is_deleted, held.order, held.source, held.id, rank, sequence)
-    return (kind, key, holding.is_live, *columns, zlib.crc32(text), text)
+    versions = (held.reset, held.version, held.is_deleted, held.order)
+    names = (held.sender, held.source, held.id)
+    return (kind, key, holding.is_live, *versions, *names, rank, sequence, zlib.crc32(text), text)
 
 
-def _holding(row: tuple[str, str, int, int, int, int, str, str, int, int, int, bytes]) -> Holding:
-    kind, key, _, version, deleted, order, source, id, rank, sequence, checksum, text = row
+def _holding(
+    row: tuple[str, str, int, int, int, int, int, str, str, str, int, int, int, bytes],
+) -> Holding:
+    kind, key, _, reset, version, deleted, order, sender, source, id, rank, sequence, checksum, text = row
     # One bit in a row's header makes another type of a column, which SQLite gives without a word.
     if tuple(map(type, row)) != _TYPES or zlib.crc32(text) != checksum:
         raise DamagedTextError(None)
-    held = Held(version=version, is_deleted=bool(deleted), order=order, source=source, id=id)
+    held = Held(
+        reset=reset,
+        version=version,
+        is_deleted=bool(deleted),
+        order=order,
+        sender=sender,
+        source=source,
+        id=id,
+    )
     return Holding(kind, key, held, rank, sequence, text.decode("utf-8"))

@@ -1,4 +1,4 @@
-"""From formats 1 and 2 to today's, in the caller's transaction."""
+"""From formats 1, 2 and 3 to today's, in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edge.life_clock import LifeClock
 from edge.spool.deliveries import Deliveries
 from edge.spool.lanes import Lanes
 from edge.spool.records import Arrival, Birth
-from edge.spool.schema import FROM_FORMAT_2, SCHEMA
+from edge.spool.schema import FROM_FORMAT, SCHEMA
 from eventplane.event_keys import KEY_BYTES
 
 _CHUNK = 100
@@ -27,7 +27,7 @@ def migrate(db: sqlite3.Connection, found: int, life: LifeClock) -> None:
     if found == 1:
         _from_format_1(db, life)
     else:
-        for statement in FROM_FORMAT_2:
+        for statement in FROM_FORMAT[found]:
             db.execute(statement)
 
 

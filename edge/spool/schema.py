@@ -1,8 +1,8 @@
-"""The spool's tables, format 3. Every commit writes few pages: that is why there are few tables."""
+"""The spool's tables, format 4. Every commit writes few pages: that is why there are few tables."""
 
 from __future__ import annotations
 
-FORMAT = 3
+FORMAT = 4
 """Version of the tables, kept in SQLite's `user_version`; 0 is an empty file."""
 
 EPOCH_BYTES = 8
@@ -14,8 +14,10 @@ HOLDING_SCHEMA = """
 CREATE TABLE holding (
     number INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT NOT NULL,
     live INTEGER NOT NULL, -- a state that is not deleted
+    reset INTEGER NOT NULL, -- the last one of the key's versions: before it nothing counts
     version INTEGER NOT NULL, deleted INTEGER NOT NULL, position INTEGER NOT NULL,
-    source TEXT NOT NULL, id TEXT NOT NULL, rank INTEGER NOT NULL, sequence INTEGER NOT NULL,
+    sender TEXT NOT NULL, source TEXT NOT NULL, id TEXT NOT NULL,
+    rank INTEGER NOT NULL, sequence INTEGER NOT NULL,
     checksum INTEGER NOT NULL, text BLOB NOT NULL,
     UNIQUE (kind, key)
 );
@@ -54,7 +56,14 @@ CREATE TABLE discard (
 PRAGMA user_version = {FORMAT}
 """.split(";")
 
-FROM_FORMAT_2 = f"{HOLDING_SCHEMA};PRAGMA user_version = {FORMAT}".split(";")
-"""What format 2 lacks."""
+FROM_FORMAT = {
+    2: f"{HOLDING_SCHEMA};PRAGMA user_version = {FORMAT}".split(";"),
+    3: f"""
+ALTER TABLE holding ADD COLUMN reset INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE holding ADD COLUMN sender TEXT NOT NULL DEFAULT '';
+PRAGMA user_version = {FORMAT}
+""".split(";"),
+}
+"""What formats 2 and 3 lack."""
 
 BACKLOG = "SELECT destination, SUM(pending) FROM lane GROUP BY destination"

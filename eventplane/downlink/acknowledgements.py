@@ -21,6 +21,9 @@ OLDER: Final = "older"
 """Why a device rejects what it holds something newer of. It counts only where the cloud lost its table."""
 
 
+_TEXTS: Final = ("key", "uid", "sender", "source", "id", "reason", "detail")
+
+
 class Result(StrEnum):
     """What a device did with an event: it is safe there, or it never will be."""
 
@@ -30,7 +33,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """One answer of a device. `source` and `id` are those of the event that it got."""
+    """One answer of a device. `sender`, `source` and `id` are those of the event that it got."""
 
     kind: Downlink
     key: str
@@ -38,6 +41,7 @@ class Acknowledgement:
     version: int
     order: int
     fence: int
+    sender: str
     source: str
     id: str
     result: Result
@@ -63,6 +67,7 @@ def _answer(incoming: Incoming, result: Result, reason: str = "", detail: str = 
         version=incoming.version,
         order=incoming.order,
         fence=incoming.fence,
+        sender=incoming.sender,
         source=incoming.source,
         id=incoming.id,
         result=result,
@@ -96,6 +101,7 @@ def _to_document(each: Acknowledgement) -> dict[str, Any]:
         # Beyond 53 bits many readers of JSON lose digits.
         "version": str(each.version),
         "fence": str(each.fence),
+        "sender": each.sender,
         "source": each.source,
         "id": each.id,
         "result": each.result.value,
@@ -110,7 +116,7 @@ def _to_document(each: Acknowledgement) -> dict[str, Any]:
 def _from_document(at: int, document: object) -> Acknowledgement:
     if not isinstance(document, Mapping):
         raise AcknowledgementError(f"acknowledged[{at}] is no object")
-    texts = {name: document.get(name, "") for name in ("key", "uid", "source", "id", "reason", "detail")}
+    texts = {name: document.get(name, "") for name in _TEXTS}
     numbers = {name: number(document.get(name, 0)) for name in ("version", "order", "fence")}
     for name, text in texts.items():
         if not isinstance(text, str) or (name in ("source", "id") and not text):

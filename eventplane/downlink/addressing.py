@@ -10,7 +10,14 @@ from eventplane.attributes import AttributeValue
 from eventplane.contract import Downlink
 from eventplane.downlink import errors
 from eventplane.downlink.errors import DownlinkError
-from eventplane.downlink.keys import MAX_VERSION_DIGITS, is_key, is_uid, key_of_source, number
+from eventplane.downlink.keys import (
+    MAX_AHEAD_MS,
+    MAX_VERSION_DIGITS,
+    is_key,
+    is_uid,
+    key_of_sender,
+    number,
+)
 from eventplane.downlink.wire import RESERVED
 from eventplane.envelope import Envelope
 from eventplane.fleet import is_device_name, is_group_name
@@ -28,6 +35,12 @@ class Target:
     thing: str | None = None
     group: str | None = None
 
+    def __str__(self) -> str:
+        """Return it in words for an error's detail."""
+        if self.thing is not None:
+            return f"device {self.thing}"
+        return "all devices" if self.group is None else f"group {self.group}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addressed:
@@ -38,6 +51,8 @@ class Addressed:
         uid: the incarnation of the object; '' where the sender tells none apart.
         version: grows with every change of a key, also over its incarnations.
         is_deleted: a tombstone: the object is gone.
+        sender: who sent it, by the transport (`Envelope.sender`).
+        accepted_at_ms: when the plane accepted it, Unix milliseconds, the same for each copy.
         expires_at_ms: from when on a command is not worth delivering, Unix milliseconds; None: never.
         text: the event as it came.
     """
@@ -48,9 +63,11 @@ class Addressed:
     uid: str
     version: int
     is_deleted: bool
+    sender: str
     source: str
     id: str
     text: str
+    accepted_at_ms: int
     expires_at_ms: int | None = None
 
 
@@ -72,9 +89,11 @@ def addressed(event: Envelope, kind: Downlink, accepted_at_ms: int, expiry_s: in
         uid=_uid(attributes.get("stateuid", "")),
         version=_version(event, kind, accepted_at_ms),
         is_deleted=is_deleted,
+        sender=str(event.sender),
         source=event.source,
         id=event.id,
         text=event.json,
+        accepted_at_ms=accepted_at_ms,
         expires_at_ms=_expiry(event, kind, accepted_at_ms, expiry_s),
     )
 
@@ -116,7 +135,7 @@ def _key(event: Envelope, kind: Downlink) -> str:
     if key is None and kind is Downlink.STATE:
         raise DownlinkError(errors.NO_STATE_KEY, "a state has a `statekey`: kind/namespace/name")
     if key is None:
-        return key_of_source(event.source)
+        return key_of_sender(str(event.sender), event.source)
     if isinstance(key, str) and is_key(key):
         return key
     raise DownlinkError(
@@ -138,6 +157,18 @@ def _uid(uid: AttributeValue) -> str:
 
 
 def _version(event: Envelope, kind: Downlink, accepted_at_ms: int) -> int:
+    version = _named_version(event, kind, accepted_at_ms)
+    if kind is Downlink.STATE and version > accepted_at_ms + MAX_AHEAD_MS:
+        # Nothing newer could be expressed: the key would be lost to everybody.
+        raise DownlinkError(
+            errors.VERSION_JUMP,
+            f"version {version} is a time more than a day ahead; correct the sender's clock or counter. If "
+            "the key has such a version: `python -m eventplane desired reset KEY --device NAME | --all`",
+        )
+    return version
+
+
+def _named_version(event: Envelope, kind: Downlink, accepted_at_ms: int) -> int:
     version, time = event.attributes.get("stateversion"), event.attributes.get("time")
     if version is not None:
         if (read := number(version)) is not None:

@@ -41,8 +41,9 @@ def transmit(item: Desired, now_ms: int, is_present: bool, ended: tuple[Ended, .
 
 def settled(item: Desired, state: State, now_ms: int) -> Desired:
     """`item` with nothing left to send."""
-    # A live state stays as it is; a tombstone, and what remembers commands, has its time.
-    due_at_ms = None if item.is_present else now_ms + KEPT_MS
+    # A live state stays as it is; a tombstone, and what remembers commands, has its time. What was reset is
+    # remembered for good: a device that has heard of the reset takes nothing without it.
+    due_at_ms = None if item.is_present or item.reset else now_ms + KEPT_MS
     return replace(item, state=state, attempts=0, sent=None, due_at_ms=due_at_ms)
 
 

@@ -61,8 +61,8 @@ class State(StrEnum):
     REJECTED = "rejected"
 
 
-Identity = tuple[int, str, str]
-"""Version, `source` and `id`: what an acknowledgement names."""
+Identity = tuple[int, str, str, str]
+"""Version, sender, `source` and `id`: what an acknowledgement names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +75,7 @@ class Message:
     uid: str
     version: int
     is_deleted: bool
+    sender: str
     source: str
     id: str
     text: str
@@ -84,17 +85,17 @@ class Message:
     @property
     def identity(self) -> Identity:
         """What an acknowledgement of it names."""
-        return self.version, self.source, self.id
+        return self.version, self.sender, self.source, self.id
 
     @property
-    def rank(self) -> tuple[int, bool, str, str]:
+    def rank(self) -> tuple[int, bool, str, str, str]:
         """What is greater is newer: by version, a tombstone after what it ends, then by id."""
-        return self.version, self.is_deleted, self.id, self.source
+        return self.version, self.is_deleted, self.id, self.source, self.sender
 
     @property
     def digest(self) -> str:
         """Names the event in the memory of a key's commands: 64 bits."""
-        return hashlib.sha256(f"{self.source}\n{self.id}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{self.sender}\n{self.source}\n{self.id}".encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,9 @@ class Desired:
     """One key of one device. Times are Unix milliseconds.
 
     Args:
+        owner: the sender that the key belongs to, the first one; '' until there was one.
+        reset: number of the last reset of the key's versions (Unix milliseconds), 0 for none. What was
+            accepted before it does not count any more, and a device compares it before the version.
         message: the newest state, tombstones too; of commands the one whose turn it is. None: there is none.
         state, attempts: how far its delivery has come, and its transmissions since the last good news.
         sent: what was transmitted last, unacknowledged; older than `message` where updates came meanwhile.
@@ -118,6 +122,8 @@ class Desired:
     thing: str
     key: str
     kind: Downlink
+    owner: str = ""
+    reset: int = 0
     message: Message | None = None
     state: State = State.IDLE
     attempts: int = 0
@@ -177,6 +183,7 @@ def message_of(wanted: Addressed) -> Message:
         uid=wanted.uid,
         version=wanted.version,
         is_deleted=wanted.is_deleted,
+        sender=wanted.sender,
         source=wanted.source,
         id=wanted.id,
         text=wanted.text,
@@ -191,6 +198,7 @@ def transmission(item: Desired, message: Message) -> str:
         kind=item.kind,
         key=item.key,
         uid=message.uid,
+        reset=item.reset,
         version=message.version,
         is_deleted=message.is_deleted,
         order=message.order,

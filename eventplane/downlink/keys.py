@@ -14,6 +14,15 @@ MAX_KEY_PART: Final = 100
 MAX_VERSION_DIGITS: Final = 18
 """Most digits of a version: such a number is exact in SQLite, in DynamoDB and in 64 bits."""
 
+MAX_AHEAD_MS: Final = 24 * 60 * 60 * 1_000
+"""How far a state's version may be ahead of the clock when it is read as Unix milliseconds: a day. Ours."""
+
+COUNTERS_END: Final = 10**9
+"""From here on a version is no counter but a time, in seconds or milliseconds. Ours."""
+
+MAX_COUNTER_STEP: Final = 1_000_000
+"""How much a version below `COUNTERS_END` may grow at once. Ours."""
+
 _PART: Final = rf"[A-Za-z0-9._~-]{{1,{MAX_KEY_PART}}}"
 _KEY: Final = re.compile(rf"{_PART}/{_PART}/{_PART}")
 _UID: Final = re.compile(_PART)
@@ -37,6 +46,7 @@ def number(value: object) -> int | None:
         return None
 
 
-def key_of_source(source: str) -> str:
-    """The key of commands without one: those of one `source` keep their order."""
-    return f"command/source/{hashlib.sha256(source.encode()).hexdigest()[:32]}"
+def key_of_sender(sender: str, source: str) -> str:
+    """Return the key of commands without one: those of one `sender` and `source` keep their order."""
+    names = f"{sender}\n{source}"
+    return f"command/source/{hashlib.sha256(names.encode()).hexdigest()[:32]}"

@@ -9,16 +9,37 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from eventplane.downlink import errors
 from eventplane.downlink.desired import MAX_DELETES, Desired, Message
+from eventplane.downlink.errors import DownlinkError
+from eventplane.downlink.keys import COUNTERS_END, MAX_COUNTER_STEP
 
 
 def with_newest(item: Desired, message: Message) -> Desired:
-    """`item` after `message` was heard of. The same `item.message` where that is not newer."""
+    """`item` after `message` was heard of. The same `item.message` where that is not newer.
+
+    Raises `DownlinkError` (`version_jump`) where the version is a counter and grows too much at once: nothing
+    newer could be expressed soon.
+    """
+    _check_step(item, message)
     if not message.is_deleted:
         return _live(item, message)
     if message.uid:
         return _guarded(item, message)
     return _replaced(item, message)
+
+
+def _check_step(item: Desired, message: Message) -> None:
+    known = max((version for _, version in item.deletes), default=0)
+    known = max(known, item.message.version if item.message else 0)
+    # Of version 0, also the one after a reset, nobody knows yet whether it counts or tells the time.
+    if 0 < known < COUNTERS_END and message.version > known + MAX_COUNTER_STEP:
+        raise DownlinkError(
+            errors.VERSION_JUMP,
+            f"{item.key}: version {message.version} after {known}; a counter grows by at most "
+            f"{MAX_COUNTER_STEP} at once; correct the sender, or begin anew: "
+            f"`python -m eventplane desired reset {item.key} --device {item.thing} | --all`",
+        )
 
 
 def _live(item: Desired, message: Message) -> Desired:

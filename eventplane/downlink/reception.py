@@ -24,9 +24,11 @@ class Verdict(StrEnum):
 class Held:
     """What a device remembers of a key: the last state, tombstones too, or the last of its commands."""
 
+    reset: int
     version: int
     is_deleted: bool
     order: int
+    sender: str
     source: str
     id: str
 
@@ -34,9 +36,11 @@ class Held:
 def held(incoming: Incoming) -> Held:
     """What to remember of `incoming` once it is applied."""
     return Held(
+        reset=incoming.reset,
         version=incoming.version,
         is_deleted=incoming.is_deleted,
         order=incoming.order,
+        sender=incoming.sender,
         source=incoming.source,
         id=incoming.id,
     )
@@ -45,7 +49,8 @@ def held(incoming: Incoming) -> Held:
 def receive(before: Held | None, incoming: Incoming) -> Verdict:
     """What to do with `incoming`, of whose key and kind the device holds `before`.
 
-    Two states of one version are told apart as in the cloud: the tombstone is newer, then the greater id.
+    What came after a reset of the key's versions is newer than all before it. Two states of one version are
+    told apart as in the cloud: the tombstone is newer, then the greater id.
     """
     if before is None:
         return Verdict.APPLY
@@ -53,8 +58,11 @@ def receive(before: Held | None, incoming: Incoming) -> Verdict:
         if incoming.order == before.order:
             return Verdict.DUPLICATE
         return Verdict.APPLY if incoming.order > before.order else Verdict.OLDER
-    mine = (before.version, before.is_deleted, before.id, before.source)
-    offered = (incoming.version, incoming.is_deleted, incoming.id, incoming.source)
+    mine, offered = _rank(before), _rank(incoming)
     if offered == mine:
         return Verdict.DUPLICATE
     return Verdict.APPLY if offered > mine else Verdict.OLDER
+
+
+def _rank(state: Held | Incoming) -> tuple[int, int, bool, str, str, str]:
+    return state.reset, state.version, state.is_deleted, state.id, state.source, state.sender

@@ -32,9 +32,13 @@ from eventplane.downlink.newest import with_newest
 def desire(item: Desired | None, thing: str, wanted: Addressed, now_ms: int, is_present: bool) -> Step:
     """An event for `thing` came; `item` is what the table has of its key.
 
-    Raises `DownlinkError` (`too_many_commands`).
+    Raises `DownlinkError` (`too_many_commands`, `version_jump`).
     """
-    new = Desired(thing=thing, key=wanted.key, kind=wanted.kind)
+    new = Desired(thing=thing, key=wanted.key, kind=wanted.kind, owner=wanted.sender)
+    if item is not None and wanted.accepted_at_ms < item.reset:
+        return Step(item, is_older=True)
+    if item is not None and not item.owner:
+        item = replace(item, owner=wanted.sender)
     take = _command if wanted.kind is Downlink.COMMAND else _state
     step = take(item or new, message_of(wanted), now_ms, is_present)
     return replace(step, item=item) if step.item == new else step
@@ -46,7 +50,7 @@ def _state(item: Desired, message: Message, now_ms: int, is_present: bool) -> St
         return _accepted(after, now_ms, is_present)
     if after.message is None and after != item:
         return Step(settled(after, State.IDLE, now_ms))
-    if after.message and (after.message.source, after.message.id) == (message.source, message.id):
+    if after.message and after.message.identity[1:] == message.identity[1:]:
         return _healed(after, now_ms, is_present)
     return Step(after, is_older=after == item)
 
@@ -82,7 +86,7 @@ def _healed(item: Desired, now_ms: int, is_present: bool) -> Step:
 def acknowledge(item: Desired, ack: Acknowledgement, epoch: str, now_ms: int, is_present: bool) -> Step:
     """The device, in its `epoch`, answered an event of this key; other answers change nothing."""
     message = item.message
-    named = (ack.version, ack.source, ack.id)
+    named = (ack.version, ack.sender, ack.source, ack.id)
     if message is None or ack.fence != item.fence or ack.order != message.order or item.state is State.IDLE:
         return Step(item)
     is_stored = ack.result is Result.STORED
@@ -155,6 +159,31 @@ def forgot(item: Desired, epoch: str, now_ms: int, is_present: bool) -> Step:
         acknowledged_version=None,
     )
     return transmit(lost, now_ms, is_present)
+
+
+def reset(item: Desired, number: int, now_ms: int, is_present: bool) -> Step:
+    """Begin the versions of a state's key anew, in the reset called `number`: a version from 1 on is newer.
+
+    What the device shall have stays, as version 0, and goes out again, so that the device learns of the
+    reset. The key belongs to nobody until its next event. A reset that is not newer than the last one changes
+    nothing.
+    """
+    if number <= item.reset:
+        return Step(item)
+    anew = replace(
+        item,
+        owner="",
+        reset=number,
+        message=item.message and replace(item.message, version=0),
+        deletes=(),
+        # What the device says of versions before the reset is not about this one.
+        fence=item.fence + 1,
+        attempts=0,
+        sent=None,
+        acknowledged_uid="",
+        acknowledged_version=None,
+    )
+    return transmit(anew, now_ms, is_present)
 
 
 def reconcile(item: Desired, now_ms: int, is_present: bool, is_known: bool) -> Step:

@@ -30,7 +30,8 @@ INDEX_KEY: Final = "work"
 INDEX_SORT_KEY: Final = "due_at_ms"
 
 _PREFIXES: Final = {Downlink.STATE: "s#", Downlink.COMMAND: "c#"}
-_NUMBERS: Final = ("attempts", "last_order", "fence", "revision")
+_NUMBERS: Final = ("reset", "attempts", "last_order", "fence", "revision")
+_TEXTS: Final = ("owner", "acknowledged_uid", "epoch")
 
 Item = Mapping[str, Mapping[str, Any]]
 """An item as DynamoDB's low-level API has it."""
@@ -123,24 +124,22 @@ def to_item(item: Desired) -> dict[str, dict[str, Any]]:
         **key_of(item.thing, sort_key(item.kind, item.key)),
         "state": {"S": item.state.value},
         **{name: {"N": str(getattr(item, name))} for name in _NUMBERS},
+        **{name: {"S": text} for name in _TEXTS if (text := getattr(item, name))},
     }
     if item.message:
         written["message"] = _from_message(item.message)
     if item.sent:
-        version, source, id = item.sent
-        written["sent"] = {"M": {"version": {"N": str(version)}, "source": {"S": source}, "id": {"S": id}}}
+        version, sender, source, id = item.sent
+        names = {"sender": {"S": sender}, "source": {"S": source}, "id": {"S": id}}
+        written["sent"] = {"M": {"version": {"N": str(version)}, **names}}
     if item.waiting:
         written["waiting"] = {"L": [_from_message(each) for each in item.waiting]}
     if item.deletes:
         written["deletes"] = {"M": {uid: {"N": str(version)} for uid, version in item.deletes}}
     if item.recent:
         written["recent"] = {"L": [{"S": each} for each in item.recent]}
-    if item.epoch:
-        written["epoch"] = {"S": item.epoch}
     if item.acknowledged_version is not None:
         written["acknowledged_version"] = {"N": str(item.acknowledged_version)}
-    if item.acknowledged_uid:
-        written["acknowledged_uid"] = {"S": item.acknowledged_uid}
     if item.due_at_ms is not None:
         written[INDEX_KEY] = {"N": str(bucket_of(item.thing))}
         written[INDEX_SORT_KEY] = {"N": str(item.due_at_ms)}
@@ -162,12 +161,16 @@ def from_item(item: Item) -> Desired:
         waiting=tuple(_to_message(each["M"]) for each in item.get("waiting", {}).get("L", ())),
         deletes=tuple(sorted(deletes, key=lambda each: (each[1], each[0]))),
         recent=tuple(each["S"] for each in item.get("recent", {}).get("L", ())),
-        acknowledged_uid=item.get("acknowledged_uid", {}).get("S", ""),
         acknowledged_version=_number(item, "acknowledged_version"),
-        epoch=item.get("epoch", {}).get("S", ""),
         due_at_ms=_number(item, INDEX_SORT_KEY),
-        **{name: int(item[name]["N"]) for name in _NUMBERS},
+        **_plain_members(item),
     )
+
+
+def _plain_members(item: Item) -> dict[str, Any]:
+    """The members of `Desired` that are one number or one text."""
+    numbers = {name: int(item[name]["N"]) for name in _NUMBERS}
+    return numbers | {name: item[name]["S"] for name in _TEXTS if name in item}
 
 
 def _from_message(message: Message) -> dict[str, Any]:
@@ -175,6 +178,7 @@ def _from_message(message: Message) -> dict[str, Any]:
         "uid": {"S": message.uid},
         "version": {"N": str(message.version)},
         "is_deleted": {"BOOL": message.is_deleted},
+        "sender": {"S": message.sender},
         "source": {"S": message.source},
         "id": {"S": message.id},
         "text": {"S": message.text},
@@ -190,6 +194,7 @@ def _to_message(item: Item) -> Message:
         uid=item["uid"]["S"],
         version=int(item["version"]["N"]),
         is_deleted=item["is_deleted"]["BOOL"],
+        sender=item["sender"]["S"],
         source=item["source"]["S"],
         id=item["id"]["S"],
         text=item["text"]["S"],
@@ -199,7 +204,7 @@ def _to_message(item: Item) -> Message:
 
 
 def _to_identity(item: Item) -> Identity:
-    return int(item["version"]["N"]), item["source"]["S"], item["id"]["S"]
+    return int(item["version"]["N"]), item["sender"]["S"], item["source"]["S"], item["id"]["S"]
 
 
 def _number(item: Item, name: str) -> int | None:

@@ -1,18 +1,23 @@
-"""What devices answer: acknowledgements, and that one began a new life with nothing."""
+"""What devices answer: acknowledgements, and that one began a new life with nothing.
+
+The device is the one whose connection brought the answer; what the answer says of itself has to agree.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from eventplane.contract import Contract
 from eventplane.delivery import Refusal, letter_id
-from eventplane.device_reports import STARTED, thing_of
+from eventplane.device_reports import STARTED
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, Result, from_data
 from eventplane.downlink.desired import Step
 from eventplane.downlink.errors import AcknowledgementError
 from eventplane.downlink.sending import acknowledge
 from eventplane.downlink.table import sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights
 from lambdas.common.clock import Clock
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
@@ -31,11 +36,13 @@ class Answers:
     def __init__(
         self,
         *,
+        contract: Contract,
         items: Items,
         work: WorkQueue,
         letters: Letters,
         clock: Clock,
     ) -> None:
+        self._rights = SendingRights(contract)
         self._items = items
         self._work = work
         self._letters = letters
@@ -57,22 +64,31 @@ class Answers:
         event: Envelope | None = None
         try:
             event = parse_event(message.body)
-            thing = thing_of(event.source)
-            if thing is None:
-                raise AcknowledgementError(f"{event.source!r} is no device's forwarder")  # noqa: TRY301
+            if refusal := self._sender_refusal(event):
+                return self._refuse(message, event, refusal)
+            thing = event.sender.device
             if event.type == ACKNOWLEDGED:
                 answers, epoch = from_data(event.data())
                 return self._acknowledge(thing, answers, epoch, remaining_ms)
             if event.type == STARTED:
                 self._work.forget(thing, _epoch(event), None)
         except (AcknowledgementError, EnvelopeError) as error:
-            logger.warning("refused", message_id=message.id, detail=error.detail)
-            id = letter_id(*event.key) if event else message.id
-            refusal = Refusal(BAD_ANSWER, error.detail)
-            return self._letters.write(
-                id, message.body, event, refusal, self._clock(), attempt=message.attempt
-            )
+            return self._refuse(message, event, Refusal(BAD_ANSWER, error.detail))
         return True
+
+    def _sender_refusal(self, event: Envelope) -> Refusal | None:
+        """Why `event` is no report of a device about itself."""
+        sender = event.sender
+        if event.type in DEVICE_REPORTS and sender.device:
+            return self._rights.refusal(event)
+        return Refusal(
+            SENDER_NOT_ALLOWED, f"{str(sender) or 'nobody'} sent {event.type!r:.200}: no device's report"
+        )
+
+    def _refuse(self, message: QueueMessage, event: Envelope | None, refusal: Refusal) -> bool:
+        logger.warning("refused", message_id=message.id, reason=refusal.reason, detail=refusal.detail)
+        id = letter_id(*event.key) if event else message.id
+        return self._letters.write(id, message.body, event, refusal, self._clock(), attempt=message.attempt)
 
     def _acknowledge(
         self,

@@ -1,17 +1,21 @@
-"""What is due now: checks of transmissions, devices that have just subscribed, and those that lost all."""
+"""What is due now: checks of transmissions, devices that subscribed or lost all, an operator's resets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from eventplane.contract import Downlink
 from eventplane.downlink.desired import BACKOFF_MS, Desired, State, Step
-from eventplane.downlink.sending import connected, forgot, missed
+from eventplane.downlink.keys import is_key
+from eventplane.downlink.sending import connected, forgot, missed, reset
+from eventplane.downlink.table import sort_key
 from eventplane.fleet import is_device_name
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
 from lambdas.common.rule_messages import read_rule_message
+from lambdas.downlink.fleet import Fleet
 from lambdas.downlink.items import RESERVE_MS, Items
 from lambdas.downlink.presence import Presence
 from lambdas.downlink.table import DesiredTable
@@ -22,11 +26,19 @@ class Due:
     """Works off the downlink's queue of work; any order, any number of times."""
 
     def __init__(
-        self, *, table: DesiredTable, items: Items, presence: Presence, work: WorkQueue, clock: Clock
+        self,
+        *,
+        table: DesiredTable,
+        items: Items,
+        presence: Presence,
+        fleet: Fleet,
+        work: WorkQueue,
+        clock: Clock,
     ) -> None:
         self._table = table
         self._items = items
         self._presence = presence
+        self._fleet = fleet
         self._work = work
         self._clock = clock
 
@@ -55,6 +67,15 @@ class Due:
                 return self._resend(thing, since_ms, position, remaining_ms)
             case {"forget": {"thing": str(thing), "epoch": str(epoch), "after": str() | None as after}}:
                 return self._forget(thing, epoch, after, remaining_ms)
+            # The time at which it was queued numbers a reset, so that repeating the order changes nothing.
+            case {"reset": {"key": str(key), "thing": str(thing)}} if is_key(key):
+                return not self._fleet.has(thing) or self._reset(
+                    [thing], key, message.sent_at_ms, remaining_ms
+                )
+            case {
+                "reset": {"key": str(key), "number": int() | None as number, "after": str() | None as after}
+            }:
+                return is_key(key) and self._reset_all(key, number or message.sent_at_ms, after, remaining_ms)
         logger.error("no work of ours", message_id=message.id)
         return False
 
@@ -101,6 +122,40 @@ class Due:
             self._items.change(thing, sk, decide)
         if page.position is not None:
             self._work.forget(thing, epoch, page.keys[-1][1])
+        return True
+
+    def _reset_all(self, key: str, number: int, after: str | None, remaining_ms: Callable[[], int]) -> bool:
+        """A page of the fleet."""
+        page = self._fleet.page(None, after)
+        if not self._reset(page.things, key, number, remaining_ms, is_new=False):
+            return False
+        if page.after is not None:
+            self._work.reset(key, number, page.after)
+        return True
+
+    def _reset(
+        self,
+        things: Sequence[str],
+        key: str,
+        number: int,
+        remaining_ms: Callable[[], int],
+        *,
+        is_new: bool = True,
+    ) -> bool:
+        """Begin the versions of a state's key anew; `is_new`: also where the table has lost what it knew."""
+        present = self._presence.present(things)
+        sk = sort_key(Downlink.STATE, key)
+        for thing in things:
+            if remaining_ms() < RESERVE_MS:
+                return False
+
+            def decide(item: Desired | None, now_ms: int, thing: str = thing) -> Step:
+                if item is None and not is_new:
+                    return Step(None)
+                known = item or Desired(thing=thing, key=key, kind=Downlink.STATE)
+                return reset(known, number, now_ms, thing in present)
+
+            self._items.change(thing, sk, decide)
         return True
 
 

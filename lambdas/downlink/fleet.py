@@ -30,8 +30,12 @@ class Fleet:
 
     def has(self, thing: str) -> bool:
         """Whether the device was made, and is not gone."""
+        return self.groups(thing) is not None
+
+    def groups(self, thing: str) -> frozenset[str] | None:
+        """The groups of a device; None where `has` is false."""
         device = self._registry.read(thing)
-        return device is not None and device.state is not State.DECOMMISSIONED
+        return None if device is None or device.state is State.DECOMMISSIONED else device.groups
 
     def page(self, group: str | None, after: str | None) -> Devices:
         """The next devices, of `group` or of all."""

@@ -82,9 +82,11 @@ def service() -> Reading | Reconciler:
         )
     elif settings.source == ANSWERS:
         inbox = contract.participants[DOWNLINK].inbox
-        reader = Answers(items=items, work=work, letters=letters_about(inbox), clock=system_clock)
+        reader = Answers(
+            contract=contract, items=items, work=work, letters=letters_about(inbox), clock=system_clock
+        )
     else:
-        reader = Due(table=table, items=items, presence=presence, work=work, clock=system_clock)
+        reader = Due(table=table, items=items, presence=presence, fleet=fleet, work=work, clock=system_clock)
     return Reading(reader, Redelivery(sqs, settings.source_queue))
 
 

@@ -1,11 +1,14 @@
-"""What shall go down to devices: from the devices' inbox into the table, one item a device."""
+"""What shall go down to devices: from the devices' inbox into the table, one item a device.
+
+Routers have checked already who sends what. It is checked here again, with the address, and for each page of
+devices: whoever got hold of this queue could otherwise command the fleet.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from eventplane.contract import Contract
@@ -14,6 +17,7 @@ from eventplane.downlink import errors
 from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import Desired, Step
 from eventplane.downlink.errors import DownlinkError
+from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.sending import desire
 from eventplane.downlink.table import sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
@@ -55,6 +59,7 @@ class Wanted:
         clock: Clock,
     ) -> None:
         self._contract = contract
+        self._rights = DownlinkRights(contract)
         self._fleet = fleet
         self._presence = presence
         self._items = items
@@ -81,18 +86,25 @@ class Wanted:
             kind = self._contract.downlink(event.type)
             inbox = self._contract.device.inbox
             wanted = addressed(event, kind, wish.accepted_at_ms, inbox.expiry_s)
-            return self._deliver(wish, wanted, remaining_ms)
+            return self._deliver(wish, event, wanted, remaining_ms)
         except (DownlinkError, EnvelopeError) as error:
             return self._refuse(message, wish, event, Refusal(error.reason, error.detail))
 
-    def _deliver(self, wish: _Wish, wanted: Addressed, remaining_ms: Callable[[], int]) -> bool:
+    def _deliver(
+        self, wish: _Wish, event: Envelope, wanted: Addressed, remaining_ms: Callable[[], int]
+    ) -> bool:
         target = wanted.target
+        groups = frozenset[str]()
         if target.thing is not None:
-            if not self._fleet.has(target.thing):
+            found = self._fleet.groups(target.thing)
+            if found is None:
                 raise _unknown(errors.UNKNOWN_DEVICE, target.thing)
-            return self._desire([target.thing], wanted, remaining_ms)
+            groups = found
+        _raise(self._rights.refusal(event, wanted, groups))
+        if target.thing is not None:
+            return self._desire([target.thing], event, wanted, remaining_ms)
         devices = self._fleet.page(target.group, wish.after)
-        if not self._desire(devices.things, wanted, remaining_ms):
+        if not self._desire(devices.things, event, wanted, remaining_ms):
             return False
         rest = replace(wish, after=devices.after, is_found=wish.is_found or bool(devices.things))
         if rest.after is not None:
@@ -102,20 +114,30 @@ class Wanted:
             raise _unknown(errors.UNKNOWN_GROUP, target.group)
         return True
 
-    def _desire(self, things: Sequence[str], wanted: Addressed, remaining_ms: Callable[[], int]) -> bool:
+    def _desire(
+        self, things: Sequence[str], event: Envelope, wanted: Addressed, remaining_ms: Callable[[], int]
+    ) -> bool:
         """Whether all `things` shall have it now; repeated, it changes nothing."""
         present = self._presence.present(things)
         sk = sort_key(wanted.kind, wanted.key)
         for thing in things:
             if remaining_ms() < RESERVE_MS:
                 return False
+
+            def decide(item: Desired | None, now_ms: int, thing: str = thing) -> Step:
+                if item is not None:
+                    item = replace(item, owner=self._rights.owner(item.owner))
+                    _raise(self._rights.key_refusal(event, wanted.key, item.owner))
+                return desire(item, thing, wanted, now_ms, thing in present)
+
             try:
-                step = self._items.change(thing, sk, partial(_decide, thing, wanted, thing in present))
+                step = self._items.change(thing, sk, decide)
             except NotChangedError as error:
                 logger.warning("not desired yet", device=thing, error=str(error))
                 return False
             except DownlinkError as error:
-                # That one device has no room must not keep the others from it.
+                # That one device has no room, or holds what the event cannot follow, must not keep the others
+                # from it.
                 self._items.give_up(thing, wanted.text, Refusal(error.reason, error.detail))
                 continue
             if step.is_older:
@@ -155,8 +177,9 @@ def _continuation(wish: _Wish) -> str:
     return json.dumps({"downlink": rest}, ensure_ascii=False, separators=(",", ":"))
 
 
-def _decide(thing: str, wanted: Addressed, is_present: bool, item: Desired | None, now_ms: int) -> Step:
-    return desire(item, thing, wanted, now_ms, is_present)
+def _raise(refusal: Refusal | None) -> None:
+    if refusal is not None:
+        raise DownlinkError(refusal.reason, refusal.detail)
 
 
 def _unknown(reason: str, name: str) -> DownlinkError:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.downlink.resets import fleet_reset
 from lambdas.common.log import logger
 
 MAX_DELAY_S: Final = 900
@@ -43,6 +44,10 @@ class WorkQueue:
     def forget(self, thing: str, epoch: str, after: str | None) -> None:
         """Go on with a device that began a new life. Raises botocore's errors."""
         self._send({"forget": {"thing": thing, "epoch": epoch, "after": after}}, PACE_S if after else 0)
+
+    def reset(self, key: str, number: int, after: str | None) -> None:
+        """Go on with a reset of a key's versions for all devices. Raises botocore's errors."""
+        self._send(fleet_reset(key, number=number, after=after), PACE_S)
 
     def _send(self, work: dict[str, Any], delay_s: int) -> None:
         body = json.dumps(work, ensure_ascii=False, separators=(",", ":"))

@@ -17,6 +17,7 @@ from eventplane.fleet import is_device_name
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.traffic import Traffic, read_traffic
 from eventplane.whole_numbers import MAX_TIME_MS, whole_number
+from lambdas.common.log import logger
 from lambdas.common.rule_messages import read_rule_message
 from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
 
@@ -101,14 +102,18 @@ def read_presence(body: str, sent_at_ms: int) -> Observation | None:  # noqa: AR
 def read_heartbeat(body: str, sent_at_ms: int) -> Observation | None:
     """A forwarder's heartbeat. That it came is news enough: figures that cannot be read count as none.
 
-    None for other events. Raises `UnreadableObservationError`.
+    None for other events, and for a heartbeat that does not come from the device it is about. Raises
+    `UnreadableObservationError`.
     """
     try:
         event = parse_event(body)
     except EnvelopeError as error:
         raise UnreadableObservationError(f"not an event: {error}") from error
-    device = thing_of(event.source)
-    if event.type != HEARTBEAT or device is None or not is_device_name(device):
+    device = event.sender.device
+    if event.type != HEARTBEAT or not is_device_name(device):
+        return None
+    if thing_of(event.source) != device:
+        logger.warning("a heartbeat in another's name", device=device, event_source=event.source)
         return None
     data = _members(event.data())
     figures = _members(data.get("figures"))

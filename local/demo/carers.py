@@ -1,4 +1,4 @@
-"""What carers tell every home: a message, said once, and a threshold that stays until it is changed."""
+"""What carers tell each home: a message, said once, and a threshold that stays until it is changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from eventplane.contract import Contract, Place
-from eventplane.downlink.addressing import ALL
 from eventplane.envelope import Envelope, write_event
 from eventplane.fleet import made
 from eventplane.fleet_registry import Registry, change
@@ -47,7 +46,8 @@ class Carers:
             change(self._registry, name, lambda found, new=new: found or new)  # type: ignore[misc]
         away = next(iter(homes.values()))
         away.cut_network()
-        events = list(_events())
+        # One by one: by the contract carers may address no more than one home at a time.
+        events = [event for name in homes for event in _events(name)]
         for event in events:
             self._sent.event(event, self._outbox, Place.CLOUD)
             self._send(event.json)
@@ -55,16 +55,16 @@ class Carers:
         return events
 
 
-def _events() -> Iterable[Envelope]:
+def _events(home: str) -> Iterable[Envelope]:
     now = timestamp(utc_now())
-    names = {"source": CARERS_SOURCE, "todevice": ALL, "time": now, "recordedtime": now}
+    names = {"source": CARERS_SOURCE, "todevice": home, "time": now, "recordedtime": now}
     yield write_event(
-        {"id": "good-morning", "type": MESSAGE, **names},
+        {"id": f"good-morning-{home}", "type": MESSAGE, **names},
         {"text": "Good morning. We come at ten today."},
     )
     yield write_event(
         {
-            "id": "pulse-1",
+            "id": f"pulse-1-{home}",
             "type": THRESHOLD,
             "statekey": "threshold/home/pulse",
             **names,

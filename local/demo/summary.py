@@ -36,8 +36,8 @@ def summarise(
     """The document of `summary.json`.
 
     `run` says what was played (homes, input, seed, contract_version), `sent` counts it (events_sent,
-    urgent_sent, malformed_sent; told: to every home), `dead_lettered` of the malformed ones arrived, `audit`
-    is the Spark job's report, `deletion` what it says of a copy with one object deleted
+    urgent_sent, malformed_sent; told: to one home each), `dead_lettered` of the malformed ones arrived,
+    `audit` is the Spark job's report, `deletion` what it says of a copy with one object deleted
     (`local.demo.deletion`), where that was tried; `gave_up_waiting_for` names the waits that ended because
     nothing moved any more: it explains what is missing; `otherwise_wrong` is what only this kind of run
     counts. A run has `passed` when nothing is `wrong` but what is `allowed`: nothing is lost by either count,
@@ -58,7 +58,7 @@ def summarise(
     for kind in FOUND:
         irregular[kind] = sum(row["count"] for row in audit["kinds"] if row["kind"] == kind)
     # A home numbers what comes down like all that it stores; it stays in the home.
-    irregular["numbers missing"] = abs(numbers_missing(audit) - run["homes"] * sent["told"])
+    irregular["numbers missing"] = abs(numbers_missing(audit) - sent["told"])
     is_wrong = {
         "lost": lost,
         "unexpected": unexpected,

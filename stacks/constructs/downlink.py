@@ -64,18 +64,19 @@ class Downlink(Construct):
         self._last_resort = find_queue(self, "LastResort", environment=environment, name=last_resort)
         settings = environment.downlink
         registry = allow_fleet(self, environment=environment, actions=["dynamodb:GetItem"])
+        whole_fleet = allow_fleet(self, environment=environment, actions=["dynamodb:Scan"])
         self._function(
             "Desired",
             settings.reader,
             source=inbox,
             statements=[
                 registry,
-                allow_fleet(self, environment=environment, actions=["dynamodb:Scan"]),
+                whole_fleet,
                 allow_send(environment=environment, queues=[inbox]),
             ],
         )
         self._function("Answers", settings.reader, source=answers)
-        self._function("Due", settings.reader, source=self._work)
+        self._function("Due", settings.reader, source=self._work, statements=[registry, whole_fleet])
         reconciler = self._function(
             "Reconciler",
             settings.reconciler,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -200,6 +201,27 @@ def test_a_retired_service_keeps_its_queues_and_nobody_may_write_its_inbox(
     assert "router-family-app" in json.dumps(retired.documents["routing"])
     assert retired.outputs("routing")["RetiredParticipants"] == "family-app"
     assert "RetiredParticipants" not in dev.outputs("routing")
+
+
+def test_only_routers_and_its_own_reader_write_the_inbox_of_devices(templates: Templates) -> None:
+    """Its reader sends itself the rest of an event for many, which no participant may forge."""
+    name = "-device-inbox"
+    writers = {
+        each.id
+        for each in templates.of("AWS::IAM::Role", "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
+        for statement in statements(each)
+        if any(fnmatchcase("sqs:SendMessage", action) for action in words(statement["Action"]))
+        and any(resource.rstrip('"').endswith((name, "*")) for resource in words(statement["Resource"]))
+    }
+    assert writers
+    foreign = {
+        each for each in writers if not each.startswith(("DownlinkDesiredRole", "Router", "UrgentRouter"))
+    }
+    assert foreign == set()
+    (policies,) = [
+        [json.dumps(each.find("PolicyDocument")) for each in templates.of("AWS::SQS::QueuePolicy")]
+    ]
+    assert not [each for each in policies if "Allow" in each and "DeviceInbox" in each]
 
 
 def test_with_a_retired_downlink_nobody_writes_the_inbox_of_devices(

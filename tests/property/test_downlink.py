@@ -8,19 +8,26 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from eventplane.contract import Downlink
+from contract.loader import load_contract
+from eventplane.contract import Downlink, ParticipantKind, Reach
+from eventplane.conversation.attributes import REPLY_TYPE
+from eventplane.device_reports import DEVICE_CONTRACT
 from eventplane.downlink.acknowledgements import OLDER, Acknowledgement, from_data, rejected, stored, to_data
-from eventplane.downlink.addressing import Addressed
+from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import KEPT_MS, Desired, State, Step
+from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.reception import Held, Verdict, held, receive
-from eventplane.downlink.sending import acknowledge, connected, desire, forgot, missed, reconcile
+from eventplane.downlink.rights import CONTRACT_KEYS, DownlinkRights
+from eventplane.downlink.sending import acknowledge, connected, desire, forgot, missed, reconcile, reset
 from eventplane.downlink.table import from_item, remove_request, write_request
 from eventplane.downlink.wire import Incoming, received
-from eventplane.envelope import parse_event
+from eventplane.envelope import parse_event, write_event
+from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from tests.examples import examples
 from tests.unit.eventplane.downlink.events import KEY, NOW_MS, THING, command, deletion, state
 
@@ -72,6 +79,55 @@ def test_any_order_and_any_repetition_end_in_the_same_state(
     assert (item.message.id if item and item.is_present and item.message else None) == (wanted and wanted.id)
 
 
+CONTRACT = load_contract()
+CLOUD = [each.name for each in CONTRACT.of_kind(ParticipantKind.CLOUD_SERVICE)]
+TYPES = ["org.eventplane.home.message.v1", DEVICE_CONTRACT, UPLINK_INTEREST_TYPE, REPLY_TYPE, "org.example.x"]
+KEYS = [KEY, UPLINK_KEY, f"{CONTRACT_KEYS}care-at-home"]
+reaches = st.sampled_from(Reach) | st.lists(st.sampled_from("ab"), unique=True, min_size=1).map(tuple)
+addresses = st.sampled_from([("todevice", THING), ("todevice", "*"), ("togroup", "a"), ("togroup", "c")])
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(
+    service=st.sampled_from([*CONTRACT.participants, "eventplane", "nobody", ""]),
+    device=st.sampled_from(["", "", THING]),
+    type=st.sampled_from(TYPES),
+    key=st.sampled_from(KEYS),
+    address=addresses,
+    reach=reaches,
+    groups=st.frozensets(st.sampled_from("abc")),
+)
+def test_only_who_may_send_it_to_them_sends_down(
+    service: str,
+    device: str,
+    type: str,
+    key: str,
+    address: tuple[str, str],
+    reach: Reach | tuple[str, ...],
+    groups: frozenset[str],
+) -> None:
+    participants = {name: replace(each, may_address=reach) for name, each in CONTRACT.participants.items()}
+    rights = DownlinkRights(replace(CONTRACT, participants=participants))
+    sender = {"senderdevice": device, "senderservice": service}
+    names = {"id": "1", "source": "/s", "type": type, "statekey": key, "stateversion": "1"}
+    members = {**names, **dict([address]), **{name: each for name, each in sender.items() if each}}
+    event = write_event(members)
+    wanted = addressed(event, Downlink.STATE, NOW_MS)
+    refusal = rights.refusal(event, wanted, groups)
+    is_cloud = not device and service in CLOUD
+    steers = {UPLINK_KEY: UPLINK_INTEREST_TYPE, KEYS[2]: DEVICE_CONTRACT}.get(key, type)
+    # By the contract's text: what two of its participants name is theirs alone.
+    senders = {TYPES[0]: ["carers"], TYPES[1]: ["operations"], TYPES[2]: ["operations"], TYPES[3]: CLOUD}
+    named = {"todevice": groups, "togroup": {address[1]}}[address[0]] if address[1] != "*" else frozenset()
+    reached = (
+        {Reach.EVERYONE: True, Reach.ONE: address == ("todevice", THING)}.get(reach)
+        if isinstance(reach, Reach)
+        else bool(named & set(reach))
+    )
+    is_allowed = is_cloud and steers == type and service in senders.get(type, []) and reached
+    assert (refusal is None) == is_allowed
+
+
 MINUTE, HOUR = 60_000, 3_600_000
 
 
@@ -111,6 +167,7 @@ class World(RuleBasedStateMachine):
         self.rival: Any = None
         self.said: dict[str, list[Addressed]] = {}
         self.uids: dict[str, str] = {}
+        self.versions: dict[str, int] = {}
         self.commands: dict[str, Addressed] = {}
         self.expired: set[str] = set()
         self.device = Device("life-0")
@@ -192,15 +249,49 @@ class World(RuleBasedStateMachine):
     @rule(key=st.sampled_from([KEY, "message/carer/today"]), what=st.sampled_from("ccdrl"))
     def the_sender_says(self, key: str, what: str) -> None:
         self.number += 1
+        version = self.versions[key] = self.versions.get(key, 0) + 1
         uid = self.uids.setdefault(key, "u0" if key == KEY else "")
         if what == "r" and uid:
             uid = self.uids[key] = f"u{self.number}"
         if what == "l" and uid:
             uid = self.said[key][0].uid if self.said.get(key) else uid
-        say = deletion if what in "dl" else state
-        each = replace(say(self.number, uid), key=key)
+        what_else = {"statedelete": True} if what in "dl" else {}
+        each = state(version, uid, f"s{self.number}", **what_else)
+        each = replace(each, key=key, accepted_at_ms=self.now_ms)
         self.said.setdefault(key, []).append(each)
         self.inbox.append(each)
+
+    @rule(key=st.sampled_from([KEY, "message/carer/today"]))
+    def the_operator_resets(self, key: str) -> None:
+        """After that the sender counts from 1, and nothing that it said before comes back."""
+        item = self.read(f"s#{key}")
+        if item is None:
+            return
+        self.now_ms += 1
+        number = self.now_ms
+        self.now_ms += 1
+        self.versions[key] = 0
+        stays = item.message
+        # What devices shall have stays, as a version that every other one follows.
+        self.said[key] = [
+            replace(each, version=0, is_deleted=stays.is_deleted)
+            for each in self.said.get(key, ())
+            if stays is not None and each.id == stays.id
+        ]
+        self.run(
+            f"s#{key}",
+            lambda item: reset(item, number, self.now_ms, self.is_present) if item else Step(None),
+        )
+
+    @rule(key=st.sampled_from([KEY, "message/carer/today"]), version=st.integers(10**7, 10**18 - 1))
+    def somebody_burns(self, key: str, version: int) -> None:
+        """A version that nothing could follow changes nothing."""
+        item = self.read(f"s#{key}")
+        if item is None or item.message is None or item.message.version == 0:
+            return
+        burning = replace(state(1, id="burning"), key=key, version=version, accepted_at_ms=self.now_ms)
+        with pytest.raises(DownlinkError, match="version_jump"):
+            desire(item, THING, burning, self.now_ms, self.is_present)
 
     @rule(
         key=st.sampled_from(["lock/door/front", "lock/door/back"]), lasts_ms=st.sampled_from([None, MINUTE])
@@ -312,7 +403,7 @@ class World(RuleBasedStateMachine):
         self.down.clear()
         self.now_ms += KEPT_MS
         self.the_reconciler_runs()
-        assert all((item := self.read(sk)) and item.is_present for sk in self.table)
+        assert all((item := self.read(sk)) and (item.is_present or item.reset) for sk in self.table)
 
     # What must hold.
 
@@ -322,7 +413,7 @@ class World(RuleBasedStateMachine):
         for key in {(each.kind, each.key) for each in log}:
             mine = [each for each in log if (each.kind, each.key) == key]
             if key[0] is Downlink.STATE:
-                ranks = [(each.version, each.is_deleted) for each in mine]
+                ranks = [(each.reset, each.version, each.is_deleted) for each in mine]
                 assert all(one < other for one, other in pairwise(ranks))
             else:
                 assert len({each.id for each in mine}) == len(mine)

@@ -4,6 +4,7 @@ a home's broker that goes away, and power cuts before and after any commit.
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections import defaultdict
@@ -19,7 +20,7 @@ from edge.messages import LinkName
 from edge.spool import BEFORE_EVERYTHING
 from eventplane.contract import Downlink
 from eventplane.downlink.acknowledgements import Acknowledgement, Result
-from eventplane.downlink.wire import DELETE, KEY, KIND, ORDER, VERSION
+from eventplane.downlink.wire import DELETE, KEY, KIND, ORDER, RESET, VERSION
 from eventplane.envelope import parse_event
 from tests.examples import examples
 from tests.unit.edge.downlink.descents import command, state
@@ -28,6 +29,16 @@ from tests.unit.edge.fakes import Device
 STATES = ("setting/climate/threshold", "setting/light/level")
 COMMANDS = ("command/app/ring", "command/app/say")
 SEVERITIES = (1, 9, 24)
+
+
+RESET_BY = 1_000
+"""A state is numbered by its key's reset and its version, in one number: so many for a reset."""
+
+
+def numbered(number: int, key: str, **attributes: Any) -> str:
+    """The state of that number. The fence, which answers repeat, names the reset."""
+    reset, version = divmod(number, RESET_BY)
+    return state(version, key, reset=reset, fence=reset, **attributes)
 
 
 class PowerCutError(Exception):
@@ -75,7 +86,7 @@ class DeviceMachine(RuleBasedStateMachine):
     def change(self, key: str, deleted: bool, severity: int) -> None:
         way = Downlink.STATE, key
         self.versions[way] += 1
-        text = state(self.versions[way], key, deleted=deleted, severitynumber=severity)
+        text = numbered(self.versions[way], key, deleted=deleted, severitynumber=severity)
         self.desired[way] = text
         self.network.append(text)
 
@@ -89,6 +100,20 @@ class DeviceMachine(RuleBasedStateMachine):
         self.versions[way] += 1
         self.desired[way] = command(self.versions[way], key, severitynumber=severity)
         self.network.append(self.desired[way])
+
+    @rule(
+        key=st.sampled_from(STATES + COMMANDS),
+        sender=st.sampled_from(
+            [{}, {"senderservice": "sensor"}, {"senderdevice": "other", "senderservice": "app"}]
+        ),
+        reset=st.integers(0, 3),
+    )
+    def forge(self, key: str, sender: dict[str, str], reset: int) -> None:
+        """Whoever gets at the device's inbox, and is no cloud service, is refused, however new his is."""
+        text = state(10**9, key, reset=reset) if key in STATES else command(10**9, key)
+        members = json.loads(text)
+        del members["senderservice"]
+        self.network.append(json.dumps(members | sender))
 
     @precondition(lambda self: self.desired)
     @rule(data=st.data())
@@ -121,6 +146,17 @@ class DeviceMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def lose(self, data: st.DataObject) -> None:
         self.network.remove(data.draw(st.sampled_from(self.network)))
+
+    @precondition(lambda self: self.versions)
+    @rule(data=st.data())
+    def start_anew(self, data: st.DataObject) -> None:
+        """An operator resets a state's key: it goes out again, as version 0 of the next reset."""
+        keys = [key for kind, key in self.versions if kind is Downlink.STATE]
+        if keys:
+            way = Downlink.STATE, data.draw(st.sampled_from(sorted(keys)))
+            self.versions[way] = (self.versions[way] // RESET_BY + 1) * RESET_BY
+            self.desired[way] = numbered(self.versions[way], way[1])
+            self.network.append(self.desired[way])
 
     @rule()
     def restart(self) -> None:
@@ -174,7 +210,8 @@ class DeviceMachine(RuleBasedStateMachine):
             if stored:
                 assert holding is not None
                 held = holding.held
-                assert max(stored) <= (held.version if kind is Downlink.STATE else held.order)
+                number = RESET_BY * held.reset + held.version
+                assert max(stored) <= (number if kind is Downlink.STATE else held.order)
 
     def deliver_text(self, text: str) -> None:
         self.device.turn(self.device.from_cloud(text), after=1.0)
@@ -198,15 +235,18 @@ class DeviceMachine(RuleBasedStateMachine):
             for _, topic, payload in wire.published[self.read[id(wire)] :]:
                 if topic.endswith("/display/inbox"):
                     attributes = parse_event(payload).attributes
-                    number = attributes[ORDER if attributes[KIND] == Downlink.COMMAND else VERSION]
-                    self.seen[Downlink(attributes[KIND]), str(attributes[KEY])].append(int(str(number)))
+                    number = RESET_BY * int(str(attributes.get(RESET, 0))) + int(str(attributes[VERSION]))
+                    if attributes[KIND] == Downlink.COMMAND:
+                        number = int(str(attributes[ORDER]))
+                    self.seen[Downlink(attributes[KIND]), str(attributes[KEY])].append(number)
             self.read[id(wire)] = len(wire.published)
 
     def answers(self, kind: Downlink, key: str) -> list[Acknowledgement]:
         return [each for each in self.device.acknowledgements() if (each.kind, each.key) == (kind, key)]
 
     def number_of(self, answer: Acknowledgement) -> int:
-        return answer.version if answer.kind is Downlink.STATE else answer.order
+        by_version = RESET_BY * answer.fence + answer.version
+        return by_version if answer.kind is Downlink.STATE else answer.order
 
 
 DeviceMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)

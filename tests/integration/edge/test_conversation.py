@@ -136,7 +136,7 @@ def test_the_cloud_replies_as_well(home: Home, cloud: CloudBroker) -> None:
         assert reply.attributes["todevice"] == THING
         cloud.send_down(
             stamped(
-                reply.json,
+                reply.stamped(senderservice=name).json,
                 kind=Downlink.COMMAND,
                 key=f"reply/{name}/x",
                 uid="",
@@ -160,7 +160,7 @@ def test_what_the_cloud_asks_goes_up_as_a_reply(home: Home, cloud: CloudBroker) 
     request = ask("down", todevice=THING, replyto="desk", correlationid="c7")
     cloud.send_down(
         stamped(
-            request.json,
+            request.stamped(senderservice="desk").json,
             kind=Downlink.COMMAND,
             key="ask/desk/x",
             uid="",

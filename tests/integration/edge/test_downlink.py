@@ -38,7 +38,15 @@ def plane(**routes: str) -> Contract:
 def down(type_: str, version: int, key: str = KEY, *, order: int = 0, **members: Any) -> str:
     """An event as the cloud sends it; a command has an `order`."""
     return stamped(
-        _write({"id": f"{key}-{version}-{order}", "source": "/app", "type": type_}, members),
+        _write(
+            {
+                "id": f"{key}-{version}-{order}",
+                "source": "/app",
+                "senderservice": "carers",
+                "type": type_,
+            },
+            members,
+        ),
         kind=Downlink.COMMAND if order else Downlink.STATE,
         key=key,
         uid="",
@@ -86,6 +94,7 @@ def test_a_state_is_stored_delivered_answered_and_told_to_who_starts_later(
     state = climate.state(KEY, SECONDS)
     assert state is not None
     assert state.json == newer
+    assert str(state.sender) == "carers"
     assert climate.state("setting/climate/other", SECONDS) is None
     assert home.service("health-service").state(KEY, SECONDS) is None
     send_until_answered(cloud, down(THRESHOLD, 3, data={"c": 23}), KEY, 3)

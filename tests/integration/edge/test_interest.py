@@ -153,7 +153,7 @@ def wanted(version: int, *filters: object, deleted: bool = False) -> str:
         None if deleted else filters, id=f"interest-{version}", time="2026-01-01T00:00:00Z", device="*"
     )
     return stamped(
-        event.json,
+        event.stamped(senderservice="operations").json,
         kind=Downlink.STATE,
         key=UPLINK_KEY,
         uid="",

@@ -50,7 +50,10 @@ def contract(
     display: Boxes | None = None,
     **device_outbox: object,
 ) -> Contract:
-    """A sender, a receiver with receipts and one without; `uplink_prefix` selects what goes to the cloud."""
+    """A sender, a receiver with receipts and one without, and the cloud's sender.
+
+    `uplink_prefix` selects what goes to the cloud.
+    """
     document = {
         "format": 1,
         "name": "test",
@@ -63,6 +66,7 @@ def contract(
             "sensor": {"kind": "device_service", "description": "d", **(sensor or {})},
             "call": {"kind": "device_service", "description": "d", "inbox": {"receipts": True}},
             "display": {"kind": "device_service", "description": "d", **(display or {})},
+            "app": {"kind": "cloud_service", "description": "d"},
         },
         "event_types": {
             ALARM: {"description": "d", "priority": "urgent"},

@@ -33,8 +33,17 @@ def holding(
     kind: str = "state",
     deleted: bool = False,
     sequence: int = 0,
+    reset: int = 0,
 ) -> Holding:
-    held = Held(version=version, is_deleted=deleted, order=0, source="/app", id=f"v{version}")
+    held = Held(
+        reset=reset,
+        version=version,
+        is_deleted=deleted,
+        order=0,
+        sender="app",
+        source="/app",
+        id=f"v{version}",
+    )
     return Holding(kind, key, held, 1, sequence, json)
 
 

@@ -182,7 +182,6 @@ def test_what_the_cloud_wants_holds_after_a_crash_and_until_it_is_deleted(home: 
         wanted_up(2, {"new": {}}),
         wanted_up(2, filters="all"),
         state(2, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, data={"version": 1}),
-        state(2, UPLINK_KEY, type=READING, data={"version": 1, "filters": []}),
     ],
 )
 def test_a_broken_word_of_the_cloud_is_refused_and_the_one_before_stays(home: Device, broken: str) -> None:

@@ -315,6 +315,24 @@ def test_format_2_gets_a_place_for_what_the_cloud_desires(path: Path) -> None:
         assert spool.holding("state", "a/b/c") == holding("a/b/c")
 
 
+def test_what_format_3_held_knows_of_no_reset_and_no_sender(path: Path) -> None:
+    with Spool(path) as spool:
+        fill(spool, 3)
+        spool.commit([], life_ms=0, holdings=[holding("a/b/c", 5), holding("a/b/d", 6, reset=9)])
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for column in ("reset", "sender"):
+            db.execute(f"ALTER TABLE holding DROP COLUMN {column}")
+        db.execute("PRAGMA user_version = 3")
+    with Spool(path) as spool:
+        found = spool.holding("state", "a/b/c")
+        assert found is not None
+        assert (found.held.reset, found.held.version, found.held.sender) == (0, 5, "")
+        assert len(waiting(spool)) == 3
+        spool.commit([], life_ms=0, holdings=[holding("a/b/c", 1, reset=7)])
+    with Spool(path) as spool:
+        assert spool.holding("state", "a/b/c") == holding("a/b/c", 1, reset=7)
+
+
 class TestHoldings:
     def test_a_key_has_its_newest_only_and_each_kind_its_own(self, path: Path) -> None:
         with Spool(path) as spool:
@@ -348,13 +366,15 @@ class TestHoldings:
             with pytest.raises(SpoolCorruptError):
                 spool.holding("state", "a/b/c")
 
-    @pytest.mark.parametrize("column", ["text", "checksum", "version", "deleted", "sequence", "source"])
+    @pytest.mark.parametrize(
+        "column", ["text", "checksum", "reset", "version", "deleted", "sequence", "sender", "source"]
+    )
     def test_what_has_the_type_of_another_column_is_damage(self, path: Path, column: str) -> None:
         with Spool(path) as spool:
             spool.commit([], life_ms=0, holdings=[holding("a/b/c"), holding("a/b/d")])
             spool._db.execute(
                 f"UPDATE holding SET {column} = ? WHERE key = 'a/b/c'",  # noqa: S608
-                (b"" if column == "source" else "no number",),
+                (b"" if column in ("sender", "source") else "no number",),
             )
             with pytest.raises(SpoolCorruptError):
                 spool.holding("state", "a/b/c")

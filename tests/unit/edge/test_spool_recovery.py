@@ -247,10 +247,10 @@ def test_a_state_whose_page_is_damaged_is_lost_and_the_ones_before_it_are_not(pa
 
 def test_a_newer_format_is_never_touched(path: Path) -> None:
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 4")
+    db.execute("PRAGMA user_version = 5")
     db.execute("CREATE TABLE something (else_ TEXT)")
     db.close()
-    with pytest.raises(SpoolError, match="format is 4"):
+    with pytest.raises(SpoolError, match="format is 5"):
         Spool(path)
     assert beside(path, ".damaged") == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import boto3
 import pytest
@@ -18,7 +19,15 @@ TABLE = "eventplane-dev-desired"
 
 
 def message(version: int, *, is_deleted: bool = False) -> Message:
-    return Message(uid="", version=version, is_deleted=is_deleted, source="/s", id=f"{version}", text="{}")
+    return Message(
+        uid="",
+        version=version,
+        is_deleted=is_deleted,
+        sender="s",
+        source="/s",
+        id=f"{version}",
+        text="{}",
+    )
 
 
 @pytest.fixture
@@ -28,7 +37,15 @@ def items(aws: None) -> DesiredItems:
     create_table(client, TABLE, keys.PARTITION_KEY, keys.SORT_KEY)
     state, commands = Downlink.STATE, Downlink.COMMAND
     for each in (
-        Desired(thing="home-1", key="a/b/c", kind=state, message=message(12), acknowledged_version=11),
+        Desired(
+            thing="home-1",
+            key="a/b/c",
+            kind=state,
+            owner="s",
+            reset=1_767_225_600_000,
+            message=message(12),
+            acknowledged_version=11,
+        ),
         Desired(thing="home-1", key="a/b/d", kind=state, message=message(3, is_deleted=True)),
         Desired(
             thing="home-1",
@@ -88,3 +105,76 @@ def test_all_devices_are_no_device(items: DesiredItems, capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         main(["*"])
     assert "one device" in capsys.readouterr().err
+
+
+def test_a_key_of_one_device_is_shown_with_its_reset_and_its_owner(
+    items: DesiredItems, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", "a/b/c", "--device", "home-1", "--json"]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert document["reset"] == "2026-01-01 00:00:00.000"
+    assert (document["owner"], document["sender"], document["id"]) == ("s", "s", "12")
+    assert main(["show", "a/b/c", "--device", "home-2"]) == 0
+    head, row = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert (head[0], row[0]) == ("kind", "state")
+    assert main(["show", "a/b/c", "--device", "home-9"]) == 3
+    assert "a/b/c" in capsys.readouterr().err
+
+
+def test_of_a_key_it_is_shown_how_many_devices_have_it(
+    items: DesiredItems, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = boto3.client("dynamodb")
+    for number in range(3, 8):
+        each = Desired(thing=f"home-{number}", key="a/b/c", kind=Downlink.STATE, message=message(9))
+        client.put_item(**keys.write_request(TABLE, each))
+    # What all were told of the cloud's interest is no device's.
+    client.put_item(TableName=TABLE, Item=keys.key_of("*", "s#a/b/c"))
+    assert main(["show", "a/b/c", "--json"]) == 0
+    most, other = json.loads(capsys.readouterr().out)
+    assert (most["desired"], most["reset"], most["devices"]) == ("9", None, 6)
+    assert (other["desired"], other["acknowledged"], other["devices"]) == ("12", 11, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "order"),
+    [
+        (["--device", "home-1"], {"key": "a/b/c", "thing": "home-1"}),
+        (["--all"], {"key": "a/b/c", "number": None, "after": None}),
+    ],
+)
+def test_a_reset_is_ordered_of_the_downlink(
+    items: DesiredItems,
+    options: list[str],
+    order: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sqs = boto3.client("sqs")
+    url = sqs.create_queue(QueueName="eventplane-dev-downlink-work")["QueueUrl"]
+    assert main(["reset", "a/b/c", *options]) == 0
+    assert "desired show a/b/c" in capsys.readouterr().out
+    (found,) = sqs.receive_message(QueueUrl=url)["Messages"]
+    assert json.loads(found["Body"]) == {"reset": order}
+    assert main(["reset", "a/b/c", *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["key"] == "a/b/c"
+
+
+def test_without_a_downlink_a_reset_says_so(items: DesiredItems, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reset", "a/b/c", "--all"]) == 1
+    assert "with --env" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["reset", "a/b/c"],
+        ["reset", "a/b/c", "--all", "--device", "home-1"],
+        ["reset", "a/b/c", "--device", "*"],
+        ["reset", "no-key", "--all"],
+        ["show", "no-key"],
+        ["show"],
+    ],
+)
+def test_what_is_no_key_or_nobody_s_is_told(items: DesiredItems, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)

@@ -74,7 +74,7 @@ def test_one_device_cannot_be_told_alone(run: Run) -> None:
 def test_it_takes_it_back(plane: Plane, dynamodb: Any, run: Run, contract: Contract) -> None:
     assert run("interest", "--withdraw", "--device", "home-1")[0] == 0
     (event,) = sent(plane)
-    told = addressed(event, contract.downlink(event.type), 0)
+    told = addressed(event, contract.downlink(event.type), 10**13)
     assert (told.is_deleted, told.target.thing) == (True, "home-1")
 
 

@@ -21,10 +21,11 @@ def state(
     type: str = READING,
     id: str = "",
     fence: int = 1,
+    reset: int = 0,
     **attributes: Any,
 ) -> str:
     """Version `version` of a state; its subject leads it to the display."""
-    attributes = {"id": id or f"v{version}", "source": "/app", "type": type, "subject": "show"} | attributes
+    attributes = {**_names(id or f"v{version}", type), **attributes}
     return stamped(
         write_event(attributes, data).json,
         kind=Downlink.STATE,
@@ -34,12 +35,13 @@ def state(
         is_deleted=deleted,
         order=0,
         fence=fence,
+        reset=reset,
     )
 
 
 def command(order: int, key: str = "command/app/ring", *, type: str = READING, **attributes: Any) -> str:
     """The command number `order` of a key."""
-    attributes = {"id": f"c{order}", "source": "/app", "type": type, "subject": "show"} | attributes
+    attributes = {**_names(f"c{order}", type), **attributes}
     return stamped(
         write_event(attributes).json,
         kind=Downlink.COMMAND,
@@ -50,3 +52,7 @@ def command(order: int, key: str = "command/app/ring", *, type: str = READING, *
         order=order,
         fence=1,
     )
+
+
+def _names(id: str, type: str) -> dict[str, Any]:
+    return {"id": id, "source": "/app", "type": type, "subject": "show", "senderservice": "app"}

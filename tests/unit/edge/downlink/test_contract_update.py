@@ -68,7 +68,7 @@ def test_it_is_stored_told_and_stands_before_the_file_also_after_a_crash(
 
 def test_deleting_it_gives_the_file_its_place_back(device: Device, file: Path) -> None:
     device.turn(device.from_cloud(update(1, contract_document(other()))))
-    device.turn(device.from_cloud(state(2, KEY, deleted=True)))
+    device.turn(device.from_cloud(state(2, KEY, type=CONTRACT_TYPE, deleted=True)))
     assert device.contracts_came == 2
     assert in_force(device, file) == contract().version
 
@@ -85,7 +85,6 @@ WRONG_ROUTE = {"x": {"filter": {"exact": {"type": "t"}}, "to": "nobody.inbox"}}
         (update(1, contract_document(other()) | {"routes": WRONG_ROUTE}), "nobody"),
         (update(1, contract_document(other()) | {"name": "another"}), "another"),
         (update(1, contract_document(other()), contract_key("another")), KEY),
-        (update(1, contract_document(other()), type="org.eventplane.other.v1"), CONTRACT_TYPE),
         (packed(b"no gzip"), "no compiled contract"),
         (packed(gzip.compress(b"no contract")), "not JSON"),
         (packed(gzip.compress(other().canonical)[:-9]), "not all"),

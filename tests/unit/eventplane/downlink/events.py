@@ -27,6 +27,7 @@ def event(id: str, data: Any = None, **attributes: Any) -> Envelope:
             "source": "/services/care",
             "type": "org.example.threshold.v1",
             "todevice": THING,
+            "senderservice": "care",
             **attributes,
         },
         data,

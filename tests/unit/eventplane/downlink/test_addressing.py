@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from eventplane.downlink import errors
 from eventplane.downlink.addressing import Addressed, Target, addressed
 from eventplane.downlink.desired import Desired, message_of, transmission
 from eventplane.downlink.errors import DownlinkError
+from eventplane.downlink.keys import MAX_AHEAD_MS
 from eventplane.downlink.wire import RESERVED
 from eventplane.envelope import parse_event, write_event
 from eventplane.fleet import grouped, made
@@ -95,15 +97,37 @@ def test_an_event_without_an_address_is_refused() -> None:
 def test_a_version_is_a_number_or_the_time() -> None:
     assert read(stateversion="007").version == 7
     assert read(stateversion=7).version == 7
-    assert read(stateversion="9" * 18).version == 10**18 - 1
+    assert read(Downlink.COMMAND, stateversion="9" * 18).version == 10**18 - 1
     assert read(stateversion=None, time="1970-01-01T00:00:01.5Z").version == 1_500
     assert read(stateversion=None, time="1969-01-01T00:00:00Z").version == 0
     assert read(Downlink.COMMAND, stateversion=None).version == NOW_MS
 
 
-def test_commands_without_a_key_keep_the_order_of_their_source() -> None:
+@pytest.mark.parametrize(
+    ("attributes", "is_taken"),
+    [
+        ({"stateversion": str(NOW_MS + MAX_AHEAD_MS)}, True),
+        ({"stateversion": str(NOW_MS + MAX_AHEAD_MS + 1)}, False),
+        ({"stateversion": "9" * 18}, False),
+        ({"stateversion": None, "time": "2099-01-01T00:00:00Z"}, False),
+        ({"stateversion": "9" * 18, "statedelete": True}, False),
+    ],
+)
+def test_a_state_s_version_cannot_be_burnt_by_a_time_of_the_future(
+    attributes: dict[str, Any], is_taken: bool
+) -> None:
+    if is_taken:
+        assert read(**attributes).version == NOW_MS + MAX_AHEAD_MS
+        return
+    with pytest.raises(DownlinkError, match="desired reset") as caught:
+        read(**attributes)
+    assert caught.value.reason == errors.VERSION_JUMP
+
+
+def test_commands_without_a_key_keep_the_order_of_their_sender_and_source() -> None:
     one, other = read(Downlink.COMMAND, statekey=None), read(Downlink.COMMAND, statekey=None, source="/x")
     assert one.key == read(Downlink.COMMAND, statekey=None).key != other.key
+    assert one.key != read(Downlink.COMMAND, statekey=None, senderservice="other").key
     assert one.key.startswith("command/source/")
 
 
@@ -127,8 +151,8 @@ def test_the_largest_event_still_fits_with_all_that_is_put_in_front() -> None:
     empty = event("1", "", statekey=f"{part}/{part}/{part}", stateuid="u" * 100, stateversion="9" * 18)
     room = MAX_DOWNLINK_EVENT_BYTES - len(empty.json)
     largest = parse_event(empty.json.replace('"data":""', f'"data":"{"x" * room}"'))
-    wanted = addressed(largest, Downlink.STATE, NOW_MS)
-    item = Desired(thing="home-1", key=wanted.key, kind=wanted.kind, fence=10**17)
+    wanted = replace(addressed(largest, Downlink.STATE, 10**18), version=10**18 - 1)
+    item = Desired(thing="home-1", key=wanted.key, kind=wanted.kind, fence=10**17, reset=10**13)
     text = transmission(item, message_of(wanted))
     # The device numbers it as well.
     assert len(text) + 200 <= MAX_EVENT_BYTES

@@ -39,6 +39,7 @@ messages = st.builds(
     uid=texts,
     version=numbers,
     is_deleted=st.booleans(),
+    sender=texts,
     source=texts,
     id=texts,
     text=texts,
@@ -50,10 +51,12 @@ items = st.builds(
     thing=st.text(min_size=1, max_size=4),
     key=keys,
     kind=st.sampled_from(Downlink),
+    owner=texts,
+    reset=numbers,
     message=st.none() | messages,
     state=st.sampled_from(State),
     attempts=numbers,
-    sent=st.none() | st.tuples(numbers, texts, texts),
+    sent=st.none() | st.tuples(numbers, texts, texts, texts),
     waiting=st.lists(messages, max_size=3).map(tuple),
     deletes=st.dictionaries(parts, numbers).map(
         lambda each: tuple(sorted(each.items(), key=lambda one: (one[1], one[0])))
@@ -141,7 +144,10 @@ def test_what_is_not_the_planes_is_refused_on_the_device(members: dict[str, Any]
 
 
 def test_acknowledgements_travel_together() -> None:
-    first, second = incoming(wanted(state(10**18 - 1, "a"))), incoming(wanted(command("open", 4)))
+    first, second = (
+        replace(incoming(wanted(state(1, "a"))), version=10**18 - 1),
+        incoming(wanted(command("open", 4))),
+    )
     acks = (stored(first), rejected(second, "no_such_door", "x" * 9_999))
     event = write_event({"id": "1", "source": "/s", "type": "t"}, to_data(acks, "life"))
     assert from_data(event.data()) == (acks, "life")
@@ -166,6 +172,7 @@ GOOD = to_data([stored(incoming(wanted(command("open", 4))))], "life")
                 {"key": "a"},
                 {"key": None},
                 {"source": ""},
+                {"sender": 5},
                 {"id": 5},
                 {"version": "-1"},
                 {"version": None},

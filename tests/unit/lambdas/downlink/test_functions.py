@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from eventplane.delivery import DEAD_LETTER_TYPE
-from eventplane.downlink.acknowledgements import rejected, stored
+from eventplane.downlink.acknowledgements import ACKNOWLEDGED, rejected, stored
 from eventplane.downlink.desired import AWAY_MS, KEPT_MS, PARKED_MS, Desired, State, Step
-from eventplane.downlink.keys import key_of_source
+from eventplane.downlink.keys import key_of_sender
 from eventplane.envelope import write_event
 from lambdas.downlink.items import NotChangedError
 from lambdas.downlink.work import PACE_S, PAGE
 from tests.rule_failure import rule_failure
 from tests.unit.lambdas.downlink.world import HOUR, KEY_OF_PULSE, START, S, World, command, group, state
 
-COMMANDS = f"c#{key_of_source('/carers')}"
+COMMANDS = f"c#{key_of_sender('carers', '/carers')}"
 
 
 def test_a_state_goes_out_at_once_and_is_done_when_the_device_has_it(world: World) -> None:
@@ -206,10 +206,11 @@ def test_late_repeated_and_foreign_answers_are_harmless(world: World) -> None:
     assert world.reasons() == []
 
 
-@pytest.mark.parametrize("body", ["?", state(1), '{"specversion":"1.0","id":"1","source":"/x","type":"t"}'])
-def test_an_answer_that_cannot_be_read_is_a_dead_letter(world: World, body: str) -> None:
-    assert world.tell(body) == frozenset()
-    assert world.reasons() == ["bad_acknowledgement"]
+@pytest.mark.parametrize("data", [None, {}, {"epoch": "e"}])
+def test_an_answer_that_cannot_be_read_is_a_dead_letter(world: World, data: object) -> None:
+    assert world.tell("?") == frozenset()
+    assert world.say("home-1", ACKNOWLEDGED, data) == frozenset()
+    assert world.reasons() == ["bad_acknowledgement"] * 2
 
 
 def test_a_device_that_lost_its_state_gets_everything_again(world: World) -> None:

@@ -173,11 +173,19 @@ class World:
 
     def say(self, thing: str, type: str, data: Any) -> frozenset[str]:
         self._numbers += 1
-        attributes = {"id": f"r{self._numbers}", "source": forwarder_source(thing), "type": type}
+        attributes = {
+            "id": f"r{self._numbers}",
+            "source": forwarder_source(thing),
+            "type": type,
+            "senderdevice": thing,
+            "senderservice": self.contract.device.name,
+        }
         return self.tell(write_event(attributes, data).json)
 
     def tell(self, *bodies: str) -> frozenset[str]:
-        answers = Answers(items=self.items, work=self.work, letters=self.letters, clock=self.clock)
+        answers = Answers(
+            contract=self.contract, items=self.items, work=self.work, letters=self.letters, clock=self.clock
+        )
         return answers.process(self._messages(bodies), lambda: 60_000)
 
     def subscribed(self, thing: str) -> None:
@@ -187,7 +195,12 @@ class World:
     def do_work(self, remaining_ms: Callable[[], int] = lambda: 60_000) -> frozenset[str]:
         """Work off the queue of work until it is empty; checks that are too early do nothing."""
         due = Due(
-            table=self.table, items=self.items, presence=self.presence, work=self.work, clock=self.clock
+            table=self.table,
+            items=self.items,
+            presence=self.presence,
+            fleet=self.fleet,
+            work=self.work,
+            clock=self.clock,
         )
         failed: frozenset[str] = frozenset()
         while bodies := self.taken("work"):
@@ -246,6 +259,7 @@ def state(version: int, device: str = "home-1", **attributes: AttributeValue) ->
         {
             "id": f"v{version}",
             "source": "/carers",
+            "senderservice": "carers",
             "type": STATE,
             "todevice": device,
             "statekey": KEY_OF_PULSE,
@@ -258,8 +272,8 @@ def state(version: int, device: str = "home-1", **attributes: AttributeValue) ->
 
 def command(number: int, device: str = "home-1", **attributes: AttributeValue) -> str:
     """A carer's message."""
-    names = {"id": f"c{number}", "source": "/carers", "type": COMMAND, "todevice": device}
-    version = {"stateversion": str(number)}
+    names = {"id": f"c{number}", "source": "/carers", "senderservice": "carers", "type": COMMAND}
+    version = {"todevice": device, "stateversion": str(number)}
     return write_event({**names, **version, **attributes}, {"text": f"message {number}"}).json
 
 

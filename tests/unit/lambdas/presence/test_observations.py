@@ -112,7 +112,8 @@ def test_a_heartbeat_with_senseless_figures_is_a_heartbeat(interval_s: Any) -> N
 
 @pytest.mark.parametrize("data", [None, 7, [], {"interval_s": 300, "figures": 7}])
 def test_a_heartbeat_without_figures_is_a_heartbeat(data: Any) -> None:
-    event = write_event({"id": "1", "source": forwarder_source("a"), "type": HEARTBEAT}, data)
+    names = {"id": "1", "source": forwarder_source("a"), "senderdevice": "a"}
+    event = write_event({**names, "type": HEARTBEAT}, data)
     assert read_heartbeat(event.json, START) is not None
 
 
@@ -123,16 +124,21 @@ def test_nobody_hides_for_years_behind_a_long_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type", "source"),
+    ("type", "source", "device"),
     [
-        (MANIFEST, forwarder_source("home-1")),
-        (HEARTBEAT, "/homes/1"),
-        (HEARTBEAT, "/devices//forwarder"),
-        (HEARTBEAT, "/devices/a%20b/forwarder"),
+        (MANIFEST, forwarder_source("home-1"), "home-1"),
+        (HEARTBEAT, "/homes/1", "home-1"),
+        (HEARTBEAT, "/devices//forwarder", ""),
+        (HEARTBEAT, "/devices/a%20b/forwarder", "a%20b"),
+        # Another's home would seem to be well.
+        (HEARTBEAT, forwarder_source("home-2"), "home-1"),
+        (HEARTBEAT, forwarder_source("home-2"), ""),
     ],
 )
-def test_other_events_are_nobodys_heartbeat(type: str, source: str) -> None:
-    assert read_heartbeat(write_event({"id": "1", "source": source, "type": type}).json, START) is None
+def test_other_events_are_nobodys_heartbeat(type: str, source: str, device: str) -> None:
+    names = {"id": "1", "source": source, "type": type, "senderservice": "device"}
+    event = write_event(names | ({"senderdevice": device} if device else {}))
+    assert read_heartbeat(event.json, START) is None
 
 
 def test_what_is_no_event_is_told() -> None:

@@ -60,6 +60,8 @@ def heartbeat(sequence: int = 1, *, device: str = "home-1", interval_s: Any = 30
     attributes = {
         "id": f"epoch-{sequence}",
         "source": forwarder_source(device),
+        "senderdevice": device,
+        "senderservice": "device",
         "type": HEARTBEAT,
         "deviceepoch": "epoch",
         "devicesequence": f"{sequence:012d}",

@@ -134,17 +134,6 @@ def test_what_is_owed_arrives_marked_and_is_recorded_as_of_then(
     assert expected.items() <= line.items()
 
 
-def test_until_the_contract_in_force_is_seen_every_order_waits(
-    cloud: Cloud, contract: Contract, replay: Replay
-) -> None:
-    lost = event("1", ALARM)
-    tapped(cloud, lost)
-    order = owed(contract, lost, route="daily-life-to-family")
-    assert replay(order, "no order", is_seen=False) == {"m1", "m2"}
-    assert cloud.keys("ledger/") == []
-    assert replay(order) == frozenset()
-
-
 def test_of_two_senders_of_one_name_the_one_that_is_owed_gets_through(
     cloud: Cloud, contract: Contract, replay: Replay
 ) -> None:
@@ -165,6 +154,17 @@ def test_of_two_senders_of_one_name_the_one_that_is_owed_gets_through(
     nobodys = Owed("home-3/", *true.claim, CARE, contract.version, ACCEPTED_MS)
     assert replay(OwedOrder(FILE, (nobodys,))) == frozenset()
     assert [each["deadletterreason"] for each in letters(cloud)] == ["not_in_tap"]
+
+
+def test_until_the_contract_in_force_is_seen_every_order_waits(
+    cloud: Cloud, contract: Contract, replay: Replay
+) -> None:
+    lost = event("1", ALARM)
+    tapped(cloud, lost)
+    order = owed(contract, lost, route="daily-life-to-family")
+    assert replay(order, "no order", is_seen=False) == {"m1", "m2"}
+    assert cloud.keys("ledger/") == []
+    assert replay(order) == frozenset()
 
 
 def test_what_has_expired_meanwhile_is_recorded_and_not_sent(

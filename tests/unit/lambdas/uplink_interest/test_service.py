@@ -87,7 +87,7 @@ class World:
     def wants(self, type: str) -> bool:
         """Whether devices that have the newest of what was sent send `type`."""
         newest = max(
-            self.sent, key=lambda each: addressed(each, self.contract.downlink(each.type), 0).version
+            self.sent, key=lambda each: addressed(each, self.contract.downlink(each.type), 10**13).version
         )
         return read_uplink_interest(newest).matches({"type": type})
 
@@ -111,7 +111,7 @@ def test_all_devices_are_told_once_by_a_state_that_the_plane_takes(world: World)
     assert world.tell()
     assert not world.tell()
     (event,) = world.sent
-    told = addressed(event, world.contract.downlink(event.type), 0)
+    told = addressed(event, world.contract.downlink(event.type), 10**13)
     assert (told.key, told.target.thing, told.target.group) == (UPLINK_KEY, None, None)
     assert PayloadCheck(world.contract).of_message()(event) is None
     assert world.wants("org.eventplane.climate.reading.v1")
@@ -215,7 +215,7 @@ def test_what_does_not_fit_lets_everything_up_and_stays_an_error(
         with pytest.raises(TooManyFiltersError):
             world.tell()
     _, withdrawal = world.sent
-    assert addressed(withdrawal, world.contract.downlink(withdrawal.type), 0).is_deleted
+    assert addressed(withdrawal, world.contract.downlink(withdrawal.type), 10**13).is_deleted
     monkeypatch.undo()
     assert world.tell()
     assert world.wants("org.eventplane.climate.reading.v1")

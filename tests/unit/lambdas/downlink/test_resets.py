@@ -1,0 +1,147 @@
+"""An operator begins the versions of a key anew: for one device or all, in pages, also for who is away."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eventplane.downlink.acknowledgements import stored
+from eventplane.downlink.desired import AWAY_MS, KEPT_MS, State
+from eventplane.downlink.resets import fleet_reset, one_reset
+from lambdas.downlink.work import PACE_S
+from tests.unit.lambdas.downlink.world import HOUR, KEY_OF_PULSE, S, World, state
+
+
+def order(world: World, thing: str | None = "home-1", key: str = KEY_OF_PULSE) -> frozenset[str]:
+    """What `desired reset` puts into the queue, a second after all before."""
+    world.now_ms += S
+    text = json.dumps(one_reset(key, thing) if thing else fleet_reset(key))
+    world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody=text)
+    failed = world.do_work()
+    world.now_ms += S
+    return failed
+
+
+def burnt(world: World, thing: str = "home-1") -> str:
+    """A version far ahead that the cloud took by mistake, as large as it takes them."""
+    text = state(1, thing, id="burnt", stateversion=str(world.now_ms + 24 * HOUR))
+    world.desire(text)
+    return text
+
+
+def test_after_a_reset_lower_versions_count_and_what_came_before_does_not(world: World) -> None:
+    mistake = burnt(world)
+    world.store("home-1")
+    assert world.desire(state(7)) == frozenset()
+    assert world.sent == []
+    assert order(world) == frozenset()
+    ((_, anew),) = world.sent
+    assert (anew.id, anew.version, anew.reset, anew.fence) == ("burnt", 0, world.now_ms - S, 1)
+    world.store("home-1")
+    # The queue redelivers what was taken in before.
+    world.now_ms -= HOUR
+    world.desire(mistake)
+    world.now_ms += HOUR
+    world.desire(state(7))
+    ((_, right),) = world.sent
+    assert (right.version, right.reset) == (7, anew.reset)
+    world.store("home-1")
+    assert (world.item().state, world.item().acknowledged_version) == (State.IDLE, 7)
+
+
+def test_an_answer_from_before_the_reset_confirms_nothing_after_it(world: World) -> None:
+    world.desire(state(7))
+    ((_, before),) = world.sent
+    order(world)
+    world.desire(state(7))
+    world.answer("home-1", stored(before))
+    assert world.item().state is State.SENDING
+    world.store("home-1")
+    world.store("home-1")
+    assert world.item().state is State.IDLE
+
+
+def test_who_is_away_learns_of_it_from_the_reconciler(world: World) -> None:
+    burnt(world, "home-2")
+    order(world, "home-2")
+    world.desire(state(7, "home-2"))
+    assert world.sent == []
+    world.line("home-2", "connected")
+    world.now_ms += AWAY_MS
+    world.reconcile()
+    ((_, right),) = world.sent
+    assert (right.version, right.reset > 0) == (7, True)
+
+
+def test_the_whole_fleet_is_reset_in_pages_and_only_where_there_is_something(world: World) -> None:
+    world.make(*(f"home-{number}" for number in range(3, 251)))
+    world.desire(*(state(1, f"home-{number}", id=f"{number}") for number in (1, 2, 100, 250)))
+    world.store("home-1")
+    world.delays.clear()
+    order(world, None)
+    found = world.dynamodb.scan(TableName="desired")["Items"]
+    assert {each["thing"]["S"] for each in found} == {"home-1", "home-2", "home-100", "home-250"}
+    assert len({each["reset"]["N"] for each in found}) == 1
+    assert world.delays.count(PACE_S) >= 2
+
+
+def test_an_order_that_comes_again_changes_nothing(world: World) -> None:
+    world.desire(state(1))
+    world.now_ms += S
+    text = json.dumps(one_reset(KEY_OF_PULSE, "home-1"))
+    for _ in range(2):
+        world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody=text)
+        world.do_work()
+        world.store("home-1")
+        before = world.item()
+    assert (before.fence, world.item(), world.sent) == (1, before, [])
+
+
+def test_without_time_the_order_comes_again(world: World) -> None:
+    world.desire(state(1))
+    world.taken("work")
+    for text in (one_reset(KEY_OF_PULSE, "home-1"), fleet_reset(KEY_OF_PULSE)):
+        world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody=json.dumps(text))
+    calls = iter([60_000, 1] * 2)
+    assert world.do_work(lambda: next(calls, 1)) == {"m0", "m1"}
+    assert world.item().reset == 0
+
+
+def test_of_a_lost_table_a_single_device_is_reset_all_the_same(world: World) -> None:
+    """The device may hold a version that the table does not know any more."""
+    order(world)
+    world.desire(state(1))
+    assert [incoming.reset > 0 for _, incoming in world.sent] == [True]
+    order(world, "nobody")
+    assert world.count() == 1
+
+
+def test_what_was_reset_is_remembered_also_when_it_is_deleted(world: World) -> None:
+    """A device that has heard of the reset takes nothing that does not name it."""
+    world.desire(state(1))
+    order(world)
+    world.desire(state(2, statedelete=True))
+    world.store("home-1")
+    world.store("home-1")
+    assert world.item().state is State.IDLE
+    world.now_ms += KEPT_MS
+    world.reconcile()
+    world.desire(state(3))
+    assert [(incoming.version, incoming.reset > 0) for _, incoming in world.sent] == [(3, True)]
+
+
+def test_a_reset_frees_the_key_for_another_sender(world: World) -> None:
+    world.desire(state(1))
+    assert world.item().owner == "carers"
+    order(world)
+    assert world.item().owner == ""
+    world.desire(state(2))
+    assert world.item().owner == "carers"
+
+
+@pytest.mark.parametrize("work", [one_reset("no-key", "home-1"), fleet_reset("no-key")])
+def test_a_reset_of_what_is_no_key_is_none(world: World, work: dict[str, object]) -> None:
+    world.sqs.send_message(QueueUrl=world.queues["work"], MessageBody=json.dumps(work))
+    assert world.do_work() == {"m0"}
+    assert world.count() == 0
