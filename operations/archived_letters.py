@@ -12,7 +12,7 @@ from typing import Final
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
 from eventplane.envelope import Envelope, EnvelopeError, EventKey
 from eventplane.ledger import LEDGER, TAP
-from eventplane.sender import Sender, sender_in_frame
+from eventplane.sender import THE_PLANE, Sender, sender_in_frame
 from operations.archive import Days, Record, json_object
 from operations.letters import Kind, Letter, letter_of
 from operations.names import event_in_tap, sender_in_tap
