@@ -27,6 +27,9 @@ EventKey = tuple[str, str, str]
 RESERVED_ATTRIBUTE: Final = "reserved_attribute"
 """Why an event is refused: it carries an attribute that only the plane sets."""
 
+TOO_LARGE: Final = "too_large"
+"""Why an event is refused: with what the plane adds it is larger than `MAX_EVENT_BYTES`."""
+
 _DATA_MEMBERS = frozenset({"data", "data_base64"})
 
 
@@ -125,7 +128,7 @@ def parse_event(raw: bytes | str) -> Envelope:
     """The envelope of one event in JSON format. Raises `EnvelopeError`."""
     size = len(raw) if isinstance(raw, bytes) else _utf8_size(raw)
     if size > MAX_EVENT_BYTES:
-        raise EnvelopeError("too_large", f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
+        raise EnvelopeError(TOO_LARGE, f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
     try:
         text = strict_json.decode_text(raw) if isinstance(raw, bytes) else raw
         members = strict_json.loads(text)

@@ -25,6 +25,7 @@ from glue_jobs.delivery_audit.handovers import handover_witness
 from glue_jobs.delivery_audit.ledger import ledger_witness, uses
 from glue_jobs.delivery_audit.storage import Storage, join
 from glue_jobs.delivery_audit.tap import tap_witness
+from glue_jobs.delivery_audit.two_senders import two_senders
 from glue_jobs.delivery_audit.watermark import Watermark
 from glue_jobs.delivery_audit.window import Window
 from glue_jobs.delivery_audit.witness import cases
@@ -81,7 +82,7 @@ def audited(
         found = evidence.evidence(judged, window, watermark).unionByName(devices.findings(fleet))
         if (overtaken := ordering.overtaken(judged, history)) is not None:
             found = found.unionByName(evidence.of_order(overtaken))
-        found = found.unionByName(evidence.of_two_senders(judged))
+        found = found.unionByName(two_senders(judged))
         yield Audit(
             window=window,
             watermark=watermark,

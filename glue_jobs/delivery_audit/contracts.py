@@ -16,25 +16,29 @@ from eventplane.ledger import CONTRACTS
 from glue_jobs.delivery_audit.errors import AlteredContractError, NoContractError
 from glue_jobs.delivery_audit.storage import Storage, join
 
-STRETCH_MS: Final = 5 * 60 * 1_000
-"""The stretches of time in which uses of a contract are collected, milliseconds. Ours."""
+INTERVAL_MS: Final = 5 * 60 * 1_000
+"""The intervals in which uses of a contract are collected, milliseconds. Ours."""
 
 STALE_AFTER: Final = 3
-"""After how many stretches beside its successor a contract's use is stale. Ours: routers look every 30 s, and a
-deployment replaces all of them within minutes."""
+"""After how many intervals beside its successor a contract's use is stale. Ours: routers look every 30 s, and
+a deployment replaces all of them within minutes."""
 
 LOOK_BACK: Final = 36
-"""For how many stretches before a decision its successor's use is looked for: three hours. Ours."""
+"""For how many intervals before a decision its successor's use is looked for: three hours. Ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Routers decided by contract `version` within `stretch` (of `STRETCH_MS`, from the epoch on), at first at
-    `first_ms`, Unix milliseconds."""
+    """Routers decided by contract `version` in an interval, first at `first_ms`, Unix milliseconds.
+
+    `interval` is its number, counted in `INTERVAL_MS` from the Unix epoch on. `is_in_force` is false where
+    the contract had come with a router's code, which had not yet seen the one in force.
+    """
 
     version: str
-    stretch: int
+    interval: int
     first_ms: int
+    is_in_force: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class ContractHistory:
 
     uses: tuple[Use, ...]
     stale: frozenset[tuple[str, int]] = frozenset()
-    """The versions, and the stretches of time, in which they were used beside a successor for too long."""
+    """Versions with the intervals in which they were used though a successor had long been in force."""
 
     @property
     def contracts(self) -> tuple[Contract, ...]:
@@ -81,8 +85,8 @@ class ContractHistory:
         """Whether a decision was made by a contract whose successor had long been in force."""
         if not self.stale:
             return sf.lit(False)
-        stretch = sf.floor(decided_at_ms / STRETCH_MS).cast("string")
-        return sf.concat_ws(" ", version, stretch).isin([f"{name} {at}" for name, at in sorted(self.stale)])
+        interval = sf.floor(decided_at_ms / INTERVAL_MS).cast("string")
+        return sf.concat_ws(" ", version, interval).isin([f"{name} {at}" for name, at in sorted(self.stale)])
 
     def has_check(self, version: Column, event_type: Column, *checks: SchemaCheck) -> Column:
         """Whether one of `checks` is what the contract `version` has for the payloads of `event_type`."""
@@ -117,27 +121,39 @@ def archived(storage: Storage, uri: str) -> dict[str, str]:
 
 
 def stale_uses(usages: Iterable[Usage]) -> frozenset[tuple[str, int]]:
-    """Return the versions and stretches in which a version was used though a later one had long been in force.
+    """Return versions with the intervals in which they were used though a later one had long been in force.
 
-    Long: for `STALE_AFTER` stretches at least, and it went on to be used, so that it was not withdrawn meanwhile.
+    Long: at least `STALE_AFTER` intervals. The later one must be used before, meanwhile and afterwards, so
+    that it was not withdrawn in between: after a rollback the earlier contract is the right one.
     """
-    stretches: defaultdict[str, set[int]] = defaultdict(set)
-    first_ms: dict[str, int] = {}
+    intervals: defaultdict[str, set[int]] = defaultdict(set)
     for each in usages:
-        stretches[each.version].add(each.stretch)
-        first_ms[each.version] = min(first_ms.get(each.version, each.first_ms), each.first_ms)
+        if each.is_in_force:
+            intervals[each.version].add(each.interval)
+    first_ms = _first_uses(usages)
 
     def is_stale(version: str, at: int) -> bool:
+        before = range(at - LOOK_BACK, at - STALE_AFTER + 1)
+        meanwhile = range(at - STALE_AFTER + 1, at + 1)
+        afterwards = range(at + 1, at + STALE_AFTER + 1)
         return any(
-            not stretches[later].isdisjoint(range(at - LOOK_BACK, at - STALE_AFTER + 1))
-            and not stretches[later].isdisjoint(range(at + 1, at + STALE_AFTER + 1))
-            for later in stretches
+            not any(intervals[later].isdisjoint(each) for each in (before, meanwhile, afterwards))
+            for later in intervals
             if first_ms[later] > first_ms[version]
         )
 
     return frozenset(
-        (version, at) for version in stretches for at in stretches[version] if is_stale(version, at)
+        (version, at) for version in intervals for at in intervals[version] if is_stale(version, at)
     )
+
+
+def _first_uses(usages: Iterable[Usage]) -> dict[str, int]:
+    """When each version was first used while it was in force, Unix milliseconds."""
+    first_ms: dict[str, int] = {}
+    for each in usages:
+        if each.is_in_force:
+            first_ms[each.version] = min(first_ms.get(each.version, each.first_ms), each.first_ms)
+    return first_ms
 
 
 def load_history(uri: str, texts: Mapping[str, str], usages: Iterable[Usage]) -> ContractHistory:
@@ -146,10 +162,10 @@ def load_history(uri: str, texts: Mapping[str, str], usages: Iterable[Usage]) ->
     Raises `NoContractError`, `AlteredContractError`, and `ContractError` for one that is damaged.
     """
     usages = list(usages)
-    first_used_ms: dict[str, int] = {}
-    for each in usages:
-        first_used_ms[each.version] = min(first_used_ms.get(each.version, each.first_ms), each.first_ms)
+    first_used_ms = _first_uses(usages)
     used = sorted(first_used_ms, key=lambda version: (first_used_ms[version], version))
+    # Without a first use, so that it is never the one in force.
+    used += sorted({each.version for each in usages} - first_used_ms.keys())
     if not texts:
         raise NoContractError(join(uri, CONTRACTS), used)
     versions = [version for version in used if version in texts] or list(texts)[-1:]

@@ -98,9 +98,9 @@ def deliveries(cases: DataFrame, history: ContractHistory, watermark: Watermark)
             "decided_at_ms"
         ),
         sf.when(sf.col("died"), _letters(leads)).alias("letters"),
-        _decided("found", "is_forbidden").alias("is_forbidden"),
-        _decided("found", "is_skewed").alias("is_skewed"),
-        _decided("found", "is_stale").alias("is_stale"),
+        _is_any("is_forbidden").alias("is_forbidden"),
+        _is_any("is_stale").alias("is_stale"),
+        sf.array_max(sf.transform("found", lambda each: each["clock_skew_ms"])).alias("clock_skew_ms"),
         once(_is_unconfirmed(watermark)).alias("is_unconfirmed"),
         once(recorded_items()).alias("items"),
         once(strangers()).alias("strangers"),
@@ -134,19 +134,18 @@ def _letters(leads: Column) -> Column:
     return sf.filter(sf.array(reason(sf.col("route")), of_all), lambda each: each.isNotNull())
 
 
-def _decided(decisions: str, what: str) -> Column:
-    """Whether one of `decisions` is so."""
-    return sf.coalesce(sf.exists(decisions, lambda each: each[what]), sf.lit(False))
+def _is_any(what: str) -> Column:
+    """Whether one of the route's decisions is so."""
+    return sf.coalesce(sf.exists("found", lambda each: each[what]), sf.lit(False))
 
 
 def _is_unconfirmed(watermark: Watermark) -> Column:
-    """Whether a router decided by the contract that came with its code, and none by the one in force after it."""
-    bundled = sf.filter("decisions", lambda each: each["basis"] == str(Basis.BUNDLED))
-    last_ms = sf.array_max(sf.transform(bundled, lambda each: each["decided_at_ms"]))
+    """Whether a router decided before it saw the contract in force, and none by that one since."""
+    last_ms = sf.array_max(sf.transform("early", lambda each: each["decided_at_ms"]))
     confirmed = sf.exists(
         "decisions", lambda each: (each["basis"] == str(Basis.IN_FORCE)) & (each["decided_at_ms"] >= last_ms)
     )
-    return (sf.size(bundled) > 0) & ~confirmed & ~watermark.is_open(last_ms)
+    return (sf.size("early") > 0) & ~confirmed & ~watermark.is_open(last_ms)
 
 
 def _opens_inbox() -> Column:

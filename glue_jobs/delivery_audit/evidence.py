@@ -39,16 +39,6 @@ def of_order(overtaken: DataFrame) -> DataFrame:
     return overtaken.select(sf.inline(sf.array(told))).select(*FINDING.names)
 
 
-def of_two_senders(deliveries: DataFrame) -> DataFrame:
-    """One `source` and `id` from more than one sender: a finding for each of them, which names the others."""
-    events = deliveries.where("within and leads and source is not null and sender is not null")
-    claimed = events.groupBy("source", "id").agg(sf.sort_array(sf.collect_set("sender")).alias("senders"))
-    several = claimed.where(sf.size("senders") > 1)
-    told = finding(Kind.TWO_SENDERS, Hop.DEVICE_CLOUD, text(sf.concat_ws(", ", "senders")))
-    rows = events.join(several, ["source", "id"], "inner")
-    return rows.select(sf.inline(sf.array(told))).select(*FINDING.names)
-
-
 def _on_the_way(watermark: Watermark) -> list[Case]:
     """Copies and latecomers."""
     copies, delivered = sf.col("copies"), sf.col("delivered")
@@ -83,12 +73,14 @@ def _router() -> list[Case]:
     unknown = finding(Kind.FORGED, Hop.ROUTER, sf.lit("the tap has no such event"))
     sent = text(sf.col("sender"), " to ", sf.col("destination"))
     version = text("by contract ", sf.col("contract_version"))
-    clock = text("decided at ", sf.col("delivered_at_ms"), ", entered at ", sf.col("entered_at_ms"))
+    skew_ms = sf.col("clock_skew_ms")
+    side = sf.when(skew_ms > 0, sf.lit("ahead")).otherwise(sf.lit("behind"))
+    clock = text("the router's clock is at least ", sf.abs(skew_ms), " ms ", side)
     return [
         _one(sf.col("is_forbidden"), finding(Kind.NOT_ALLOWED, Hop.ROUTER, sent)),
         _one(sf.col("is_stale"), finding(Kind.STALE_CONTRACT, Hop.ROUTER, version)),
         _one(sf.col("is_unconfirmed"), finding(Kind.UNCONFIRMED, Hop.ROUTER, version)),
-        _one(sf.col("is_skewed"), finding(Kind.CLOCK_SKEW, Hop.ROUTER, clock)),
+        _one(skew_ms.isNotNull(), finding(Kind.CLOCK_SKEW, Hop.ROUTER, clock)),
         _one(verdict == Verdict.LOST, finding(Kind.LOST, Hop.ROUTER, claimed)),
         _one(strayed, stray),
         _one((verdict == Verdict.MISROUTED) & ~strayed, wrong),

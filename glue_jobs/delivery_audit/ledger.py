@@ -7,12 +7,12 @@ from pyspark.sql import functions as sf
 
 from eventplane.contract import Channel, Place, SchemaCheck
 from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Outcome
-from eventplane.envelope import RESERVED_ATTRIBUTE
+from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.hops import HOP_LIMIT
 from eventplane.ledger import Basis
 from eventplane.sending import SENDER_NOT_ALLOWED
 from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS, LONGEST_DECISION_MS
-from glue_jobs.delivery_audit.contracts import STRETCH_MS, ContractHistory, Usage
+from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory, Usage
 from glue_jobs.delivery_audit.quarantine import any_missing, fault
 from glue_jobs.delivery_audit.route_filters import EVERY_ROUTE, NO_ROUTE
 from glue_jobs.delivery_audit.schema import CORRUPT, LEDGER_ROW
@@ -28,7 +28,7 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
     """The ledger's rows of the window as `witness` columns. A row belongs to the day of entry.
 
     A `decision` begins with when it was made; `is_refusable` says whether the contract allows the refusal
-    that it may speak of. The delivery of a dead letter `vouches` for the event that the letter is about.
+    that it may speak of. The delivery of a dead letter that the cloud wrote `vouches` for its event.
     """
     outcome = sf.col("outcome")
     faults = fault(
@@ -60,8 +60,8 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
         "client_id",
         sf.coalesce("basis", sf.lit(str(Basis.IN_FORCE))).alias("basis"),
         _by_queue_clock_ms().alias("by_queue_clock_ms"),
-        _is_skewed().alias("is_skewed"),
-        history.is_stale(sf.col("contract_version"), sf.col("decided_at_ms")).alias("is_stale"),
+        _clock_skew_ms().alias("clock_skew_ms"),
+        _is_stale(history).alias("is_stale"),
         _is_forbidden(history).alias("is_forbidden"),
         sf.col("entered_by").isin(history.uplinks).alias("from_device"),
         _is_refusable(history).alias("is_refusable"),
@@ -79,7 +79,7 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
         source=sf.when(good & ~is_item, sf.col("source")),
         id=sf.when(good & ~is_item, sf.col("id")),
         decision=sf.when(good, decision),
-        letter=good & (sf.col("type") == DEAD_LETTER_TYPE) & (outcome == Outcome.DELIVERED),
+        letter=good & _is_letter_of_the_cloud() & (outcome == Outcome.DELIVERED),
     )
     # One row more for a letter: under the name of the event that it is about.
     letter = sf.struct(
@@ -97,6 +97,16 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
     return said.select("within", sf.inline(both))
 
 
+def _is_letter_of_the_cloud() -> Column:
+    # A device can write a letter about any event, and so hide a loss.
+    return (sf.col("type") == DEAD_LETTER_TYPE) & ~sf.coalesce("sender", sf.lit("")).contains("/")
+
+
+def _is_stale(history: ContractHistory) -> Column:
+    is_early = sf.col("basis").eqNullSafe(str(Basis.BUNDLED))
+    return history.is_stale(sf.col("contract_version"), sf.col("decided_at_ms")) & ~is_early
+
+
 def _is_unlawful(history: ContractHistory) -> Column:
     """Whether the row's contract does not let the row's sender send the event."""
     row = (sf.col(each) for each in ("contract_version", "sender", "type", "source"))
@@ -105,42 +115,48 @@ def _is_unlawful(history: ContractHistory) -> Column:
 
 def _is_forbidden(history: ContractHistory) -> Column:
     """Whether the row is a delivery that the contract forbids: by its sender, or down from a device."""
+    return (sf.col("outcome") == Outcome.DELIVERED) & (_is_unlawful(history) | _is_device_to_devices(history))
+
+
+def _is_device_to_devices(history: ContractHistory) -> Column:
+    """Whether the row's route leads from a device down to devices, which no contract can allow."""
     down = sorted({each.device.inbox.address for each in history.contracts})
-    from_device_down = sf.col("sender").contains("/") & sf.col("destination").isin(*down)
-    forbidden = _is_unlawful(history) | sf.coalesce(from_device_down, sf.lit(False))
-    return (sf.col("outcome") == Outcome.DELIVERED) & forbidden
+    return sf.coalesce(sf.col("sender").contains("/") & sf.col("destination").isin(*down), sf.lit(False))
 
 
 def _by_queue_clock_ms() -> Column:
-    """When the row was decided at the latest, by the queue's clock; null where only the router's own is known.
+    """When the row was decided at the latest, by the queue's clock; null where only the router's is known.
 
-    The first receive of a message is the router's only if nobody received it before.
+    The queue tells of the first receive alone, so a later one is not bounded by it.
     """
     latest = sf.col("received_at_ms") + sf.lit(LONGEST_DECISION_MS)
-    return sf.when(sf.col("attempt") == 1, latest)
-
-
-def _is_skewed() -> Column:
-    """Whether the router's clock disagrees with those of IoT Core and the queue."""
-    decided = sf.col("decided_at_ms")
-    early = decided < sf.greatest("entered_at_ms", "received_at_ms") - sf.lit(CLOCK_SLACK_MS)
-    late = decided > _by_queue_clock_ms() + sf.lit(CLOCK_SLACK_MS)
     is_replay = sf.col("reason").eqNullSafe(REPLAY)
-    return sf.coalesce(early, sf.lit(False)) | sf.coalesce(late & ~is_replay, sf.lit(False))
+    return sf.when((sf.col("attempt") == 1) & ~is_replay, latest)
+
+
+def _clock_skew_ms() -> Column:
+    """How far the router's clock is at least ahead of IoT Core's and the queue's, milliseconds.
+
+    Negative where it is behind, null where they agree as far as can be told.
+    """
+    ahead_ms = sf.col("decided_at_ms") - _by_queue_clock_ms()
+    behind_ms = sf.greatest("entered_at_ms", "received_at_ms") - sf.col("decided_at_ms")
+    return sf.when(ahead_ms > 0, ahead_ms).when(behind_ms > CLOCK_SLACK_MS, -behind_ms)
 
 
 def uses(raw: DataFrame) -> list[Usage]:
-    """Return by which contract version routers decided, in which `STRETCH_MS` stretches of time.
+    """Return by which contract versions routers decided, and in which intervals of time.
 
-    Only these two members are read, so a row that is bad elsewhere may be among them.
+    Only three members are read, so a row that is bad elsewhere may be among them.
     """
     readable = sf.col("contract_version").isNotNull() & is_time(sf.col("decided_at_ms"))
-    stretch = sf.floor(sf.col("decided_at_ms") / STRETCH_MS)
-    found = raw.where(readable).groupBy("contract_version", stretch.alias("stretch"))
-    first = sf.min("decided_at_ms").alias("first_ms")
-    return [
-        Usage(row["contract_version"], row["stretch"], row["first_ms"]) for row in found.agg(first).collect()
-    ]
+    found = raw.where(readable).groupBy(
+        sf.col("contract_version").alias("version"),
+        sf.floor(sf.col("decided_at_ms") / INTERVAL_MS).alias("interval"),
+        (~sf.col("basis").eqNullSafe(str(Basis.BUNDLED))).alias("is_in_force"),
+    )
+    rows = found.agg(sf.min("decided_at_ms").alias("first_ms")).collect()
+    return [Usage(**row.asDict()) for row in rows]
 
 
 def _route_taken(history: ContractHistory) -> Column:
@@ -183,21 +199,21 @@ def _strictest(*channels: Channel) -> int | None:
 
 
 def _is_refusable(history: ContractHistory) -> Column:
-    """Whether the row's contract allows to refuse the event on all its routes, as the row may say.
+    """Whether the row's contract allows the refusal of the event that the row may speak of.
 
-    Then it has the payloads of its type checked, or the event went round in circles, or its sender may not send
-    it: nothing else allows it.
+    Then it has the payloads of its type checked, or the event went round in circles, or its sender may not
+    send it, or makes it too large by its name, or the event names a sender itself: nothing else allows it.
     """
     type_ = sf.col("type")
     row = sf.col("contract_version"), type_
     invalid = history.has_check(*row, SchemaCheck.KNOWN, SchemaCheck.STRICT)
     unknown = history.has_check(*row, SchemaCheck.STRICT)
     reason = sf.col("reason")
-    # Whether an event came round so often, the tap knows: `deliveries` asks it.
-    looped = reason == HOP_LIMIT
-    # The tap knows as well whether the event names a sender itself.
-    forged = reason == RESERVED_ATTRIBUTE
+    # Of these the tap knows whether it is so: `verdicts` asks it.
+    by_event = reason.isin(HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE)
+    # What a dead letter of a service is about is not in the ledger.
     not_allowed = (reason == SENDER_NOT_ALLOWED) & (_is_unlawful(history) | (type_ == DEAD_LETTER_TYPE))
     invalid_payload = ((reason == PAYLOAD_INVALID) & invalid) | ((reason == UNKNOWN_DATASCHEMA) & unknown)
-    allowed = invalid_payload | looped | forged | not_allowed
-    return sf.col("route").isNotNull() | sf.coalesce(allowed, sf.lit(False))
+    allowed = invalid_payload | by_event | not_allowed
+    on_route = ~reason.eqNullSafe(SENDER_NOT_ALLOWED) | _is_device_to_devices(history)
+    return sf.coalesce(sf.when(sf.col("route").isNotNull(), on_route).otherwise(allowed), sf.lit(False))

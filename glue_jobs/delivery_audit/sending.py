@@ -1,4 +1,4 @@
-"""The sending rights of `eventplane.sending` as Spark columns, so that the audit decides by itself who may send what."""
+"""The sending rights of `eventplane.sending` as Spark columns, by which the audit judges deliveries."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ def may_send(
 def _may_send(contract: Contract, sender: Column, type: Column, source: Column) -> Column:
     participants = contract.participants.values()
     on_device = [each for each in participants if each.kind in _DEVICE_SIDE]
-    in_cloud = [each for each in participants if each.kind not in _DEVICE_SIDE]
     is_declared = _any(_named(each, type) for each in participants)
 
     def allowed(*senders: Participant) -> Column:
         return _type_allowed(senders, type, is_declared)
 
-    device, service = sf.substring_index(sender, "/", 1), sf.substring_index(sender, "/", -1)
+    device = sf.substring_index(sender, "/", 1)
+    # All behind the first slash: a device can write another into the service that it names.
+    service = sf.substr(sender, sf.length(device) + 2, sf.length(sender))
     services = [(each.name, allowed(each)) for each in on_device]
     from_device = _case(service, [("", allowed(*on_device)), *services], sf.lit(False))
     itself = service.isin("", contract.device.name)
@@ -51,7 +52,7 @@ def _may_send(contract: Contract, sender: Column, type: Column, source: Column) 
         .when((type == DEAD_LETTER_TYPE) & itself, source == _source(router_source(_THING), device))
         .otherwise(sf.lit(True))
     )
-    from_cloud = _case(sender, [(each.name, allowed(each)) for each in in_cloud], sf.lit(False))
+    from_cloud = _case(sender, [(each.name, allowed(each)) for each in participants], sf.lit(False))
     return sf.when(sender == PLANE, sf.lit(True)).otherwise(
         sf.when(sender.contains("/"), from_device & claims).otherwise(from_cloud)
     )

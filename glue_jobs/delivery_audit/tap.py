@@ -9,6 +9,7 @@ from pyspark.sql import functions as sf
 
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.hops import ROUTER_HOPS
+from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.delivery_audit.attributes import Attributes, with_attributes
@@ -80,6 +81,7 @@ def tap_witness(raw: DataFrame, history: ContractHistory, window: Window) -> Dat
         _expires_at_ms(texts["expirytime"]).alias("expires_at_ms"),
         texts[ROUTER_HOPS].cast("int").alias("hops"),
         texts[SENDER_DEVICE].isNotNull().alias("names_sender"),
+        (sf.octet_length("event") > MAX_SENT_EVENT_BYTES).alias("is_too_large"),
         sf.when(texts["type"].isin(*REPORTS), sf.col("event")).alias("report"),
         _routes(history, _as_routed(attributes)).alias("routes"),
     )
@@ -135,14 +137,11 @@ def _routes(history: ContractHistory, attributes: Attributes) -> Column:
 
 def _as_routed(attributes: Attributes) -> Attributes:
     """The attributes as the router sees them: with the device, which is in the frame and not in the event."""
-    device = sf.when(sf.col("client_id") != PLANE_CLIENT, sf.col("client_id"))
-    service = sf.when(sf.col("client_id") == PLANE_CLIENT, sf.lit(PLANE)).otherwise(
-        attributes.texts[SENDER_SERVICE]
-    )
-    return replace(
-        attributes,
-        texts=attributes.texts.withField(SENDER_DEVICE, device).withField(SENDER_SERVICE, service),
-    )
+    is_plane = sf.col("client_id") == PLANE_CLIENT
+    device = sf.when(~is_plane, sf.col("client_id"))
+    service = sf.when(is_plane, sf.lit(PLANE)).otherwise(attributes.texts[SENDER_SERVICE])
+    texts = attributes.texts.withField(SENDER_DEVICE, device).withField(SENDER_SERVICE, service)
+    return replace(attributes, texts=texts)
 
 
 def _sequence(digits: Column) -> Column:

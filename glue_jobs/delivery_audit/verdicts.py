@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import reduce
+from operator import and_
 from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
-from eventplane.envelope import RESERVED_ATTRIBUTE
+from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.expiry import BY_CHANNEL
 from eventplane.hops import HOP_LIMIT
 from eventplane.limits import MAX_HOPS
@@ -108,13 +110,15 @@ def _rightly_expired() -> Column:
 
 
 def _rightly_ended(outcome: Outcome) -> Column:
-    """Whether a router recorded the outcome, for a loop only if the event really came round so often, and for a
-    reserved attribute only if the event has it."""
-    came_round = sf.coalesce(sf.col("first.hops"), sf.lit(0)) >= MAX_HOPS
-    names_sender = sf.coalesce(sf.col("first.names_sender"), sf.lit(False))
+    """Whether a router recorded the outcome, and the event in the tap is as the reason says."""
+    shown = {
+        HOP_LIMIT: sf.coalesce(sf.col("first.hops"), sf.lit(0)) >= MAX_HOPS,
+        RESERVED_ATTRIBUTE: sf.coalesce(sf.col("first.names_sender"), sf.lit(False)),
+        TOO_LARGE: sf.coalesce(sf.col("first.is_too_large"), sf.lit(False)),
+    }
 
     def holds(each: Column) -> Column:
-        looped, forged = (each["reason"].eqNullSafe(why) for why in (HOP_LIMIT, RESERVED_ATTRIBUTE))
-        return (each["outcome"] == outcome) & (~looped | came_round) & (~forged | names_sender)
+        borne_out = (~each["reason"].eqNullSafe(reason) | is_so for reason, is_so in shown.items())
+        return reduce(and_, borne_out, each["outcome"] == outcome)
 
     return sf.exists("found", holds)

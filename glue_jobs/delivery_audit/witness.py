@@ -1,7 +1,7 @@
 """The rows of tap, ledger and handovers in one form, so that one shuffle brings together what each says.
 
-A row speaks of a `name`, the digest of the event's sender, source and id. A dead letter's id is that digest of the
-event it is about (`eventplane.delivery.letter_id`), so the letter's own record can vouch for the event.
+A row speaks of a `name`, the digest of the event's sender, source and id. A dead letter's id is that digest
+of the event it is about (`eventplane.delivery.letter_id`), so its own record can vouch for the event.
 """
 
 from __future__ import annotations

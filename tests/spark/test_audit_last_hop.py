@@ -43,6 +43,7 @@ def handover(event: Envelope, outcome: Outcome = Outcome.DELIVERED, status: int 
         status=status,
         attempt=1,
         message_id="m",
+        sender="home-1/",
     )
 
 
