@@ -13,7 +13,7 @@ def two_senders(deliveries: DataFrame) -> DataFrame:
     """Return a finding for each event whose `source` and `id` another sender has used too."""
     events = deliveries.where("within and leads and source is not null and sender is not null")
     events = events.withColumn("claim", sf.xxhash64("source", "id"))
-    # Hashes are shuffled in place of texts. Claims may share one, so the few that are left are compared as texts.
+    # Hashes are shuffled in place of texts. Claims may share one: what is left is compared as texts.
     sender = sf.xxhash64("sender")
     by_claim = events.groupBy("claim").agg(sf.min(sender).alias("least"), sf.max(sender).alias("most"))
     suspects = events.join(sf.broadcast(by_claim.where("least <> most")), "claim", "left_semi")
