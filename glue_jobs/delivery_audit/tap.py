@@ -102,7 +102,7 @@ def tap_witness(raw: DataFrame, history: ContractHistory, window: Window) -> Dat
         name=sf.when(refused, item_name("client_id", "refusal", "accepted_at_ms")).otherwise(
             name_of(sender, texts["source"], texts["id"])
         ),
-        sender=sender,
+        sender=sf.when(good & ~refused, sender),
         source=texts["source"],
         id=texts["id"],
         copy=sf.when(good & ~refused, copy),

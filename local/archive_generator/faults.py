@@ -277,9 +277,11 @@ def _forged_report(case: Case) -> list[Truth]:
         router_message=f"{first.router_message}-forged",
     )
     forged = right_case(_changed(report, id=f"forged-{case.event.id}"), passage, case.routing)
+    _refuse(forged, SENDER_NOT_ALLOWED)
     case.tap += forged.tap
     case.ledger += forged.ledger
-    return [fact(forged, Kind.FORGED, Hop.DEVICE_CLOUD)]
+    refused = fact(forged, Kind.DEAD_LETTERED, Hop.ROUTER, detail=SENDER_NOT_ALLOWED)
+    return [fact(forged, Kind.FORGED, Hop.DEVICE_CLOUD), refused]
 
 
 def _forged_copy(case: Case) -> list[Truth]:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -31,8 +31,8 @@ START_MS: Final = 1_772_323_200_000
 OVERTAKEN_MS: Final = 3_500_000
 """When in an hour the overtaken is delivered, milliseconds: before the next hour's news."""
 STALE_MS: Final = 2_700_000
-"""How long a contract is in force until a decision by the one before is stale beyond doubt, and how much of an
-hour has enough behind it to show that it was not withdrawn, milliseconds."""
+"""How long a contract is in force until a decision by the one before is stale beyond doubt, and how much of
+an hour has enough behind it to show that it was not withdrawn, milliseconds."""
 SKEWS_MS: Final = {1: 2 * HOUR_MS, 2: -3 * HOUR_MS}
 """How far wrong clocks are, by what is wrong with the device (`Generator._trouble`)."""
 NEW_EPOCH, LOST_MANIFEST, DISCARDS = 3, 4, 5
@@ -183,10 +183,10 @@ class Generator:
 
     def _plant(self, case: Case) -> bool:
         """Plant the next fault that fits into `case` and write it; False where none does."""
-        fault = next((each for each in self._faults if each.fits(case)), None)
+        # The first waits until it fits; meanwhile the second may go before it.
+        fault = next((each for each in islice(self._faults, 2) if each.fits(case)), None)
         if fault is None:
             return False
-        # To the end: what seldom fits is planted as soon as it does.
         self._faults.remove(fault)
         self._faults.append(fault)
         self._since_fault = 0
