@@ -49,6 +49,7 @@ METHODS: Final = {
 
 _ALL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _JSON: Final = "application/json"
+_RETRY: Final = {"Retry-After": "5"}
 
 app = APIGatewayHttpResolver()
 
@@ -68,13 +69,17 @@ def service() -> SubscriptionService:
 
 
 def _contract() -> Callable[[], Contract]:
-    """What tells the contract in force; raises what `load_contract` raises of the one with the code."""
+    """What tells the contract in force, or raises `errors.UnavailableError` while that has not been seen.
+
+    Raises what `load_contract` raises of the one with the code.
+    """
     in_force = contract_in_force(read_contract_settings(os.environ), client("dynamodb"), _InForce)
 
     def contract() -> Contract:
-        engine = in_force.engine()
-        # Routers decide again by the one in force, so the contract at hand is good enough until it is seen.
-        return (engine.engine if isinstance(engine, Unseen) else engine).contract
+        found = in_force.engine()
+        if isinstance(found, Unseen):
+            raise errors.UnavailableError("the contract in force is not known yet; try again")
+        return found.contract
 
     return contract
 
@@ -180,14 +185,14 @@ def no_key_method(participant: str, id: str) -> Response[str]:  # noqa: ARG001
 def refused(error: errors.ApiError) -> Response[str]:
     """A request that was not done."""
     logger.info("refused", problem=error.word, detail=error.detail)
-    return _problem(error)
+    return _problem(error, _RETRY if isinstance(error, errors.UnavailableError) else None)
 
 
 @app.exception_handler([ClientError, BotoCoreError])  # type: ignore[untyped-decorator]
 def unavailable(error: ClientError | BotoCoreError) -> Response[str]:
     """The table does not answer; a writer may find that it was written all the same."""
     logger.error("the table of subscriptions does not answer", error=str(error))
-    return _problem(errors.UnavailableError("the table does not answer; try again"), {"Retry-After": "5"})
+    return _problem(errors.UnavailableError("the table does not answer; try again"), _RETRY)
 
 
 @app.not_found

@@ -34,7 +34,7 @@ EXAMPLE = ROOT / "docs" / "examples" / "call_for_help.py"
 SECONDS = 60
 LOT = 12
 KILLS = 5
-NEWS = {"exact": {"type": "org.eventplane.device.news.v1"}}
+NEWS = {"exact": {"type": "org.eventplane.activity.news.v1"}}
 _NUMBERS = count(1)
 
 

@@ -177,7 +177,7 @@ def test_no_subscription_takes_what_its_participant_may_not_subscribe_to(
 
 def test_the_filter_says_what_it_became() -> None:
     mine = new_subscription("family-app", "mine", {"sql": "TRUE"}, NOW)
-    assert granted_filter(CONTRACT, mine) == {"all": [{"sql": "TRUE"}, subscribable(CONTRACT, "family-app")]}
+    assert granted_filter(CONTRACT, mine) == {"all": [subscribable(CONTRACT, "family-app"), {"sql": "TRUE"}]}
 
 
 def test_the_warnings() -> None:

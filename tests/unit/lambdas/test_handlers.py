@@ -15,6 +15,7 @@ from eventplane.contract.publication import KEY
 from lambdas.archive_writer import handler as archive_writer
 from lambdas.common.backoff import FIRST_S, LONGEST_S
 from lambdas.common.contracts import CONTRACT_FILE
+from lambdas.common.metrics import metrics
 from lambdas.common.settings import SettingsError
 from lambdas.replay import handler as replay
 from lambdas.router import handler as router
@@ -60,6 +61,7 @@ def deployed(
         "POWERTOOLS_SERVICE_NAME": "function",
     }.items():
         monkeypatch.setenv(name, value)
+    metrics.clear_metrics()
     for handler in HANDLERS:
         handler.service.cache_clear()
         monkeypatch.setattr(handler, "system_clock", lambda: NOW_MS)

@@ -175,7 +175,7 @@ def test_a_process_that_cannot_read_a_table_has_not_seen_the_contract_in_force(
 ) -> None:
     new = changed(contract, "new")
     table.put(new)
-    subscribe(table, "news", "org.example.news.v1")
+    subscribe(table, "news", "org.eventplane.alarm.news.v1")
     dynamodb = Throttled(table.cloud.dynamodb, throttled)
     in_force = table.in_force(dynamodb, dynamodb, dynamodb)
 

@@ -23,7 +23,8 @@ def test_the_wait_grows_up_to_its_limit_and_is_never_the_same_for_all() -> None:
 @pytest.mark.parametrize("max_receives", [5, 50, 1_000])
 def test_an_outage_of_an_hour_makes_no_dead_letters(max_receives: int) -> None:
     shortest = [outage_wait_s(each, lambda: 0.0, max_receives) for each in range(1, max_receives + 1)]
-    assert sum(shortest) >= 3_600
+    # Fifty, as an outbox has by default, bridge far more.
+    assert sum(shortest) >= 3_600 * (1 if max_receives < 50 else 4)
 
 
 def test_after_an_outage_messages_wait_for_less_time_than_it_took() -> None:
@@ -32,8 +33,6 @@ def test_after_an_outage_messages_wait_for_less_time_than_it_took() -> None:
         wait = outage_wait_s(attempt, lambda: 1.0, 50)
         assert wait <= FIRST_S + away_s
         away_s += outage_wait_s(attempt, lambda: 0.0, 50)
-    # Fifty receives, as an outbox has by default, bridge hours.
-    assert away_s > 4 * 3_600
 
 
 class Recorder:

@@ -103,17 +103,17 @@ def test_what_is_due_on_a_route_that_is_not_known_yet_waits_and_arrives_there(
 ) -> None:
     router = cold(throttled)
     if throttled == TABLE:
-        router.tables.put(changed(plane, "new", type=NEW))
+        router.tables.put(changed(plane, "new", "carers.inbox", NEW))
     else:
-        subscribe(router.tables, "news", NEW)
+        subscribe(router.tables, "news", NEW, "carers")
     sent = queued("m1", event("1", NEW))
 
     assert router.route(sent) == {"m1"}
-    assert (router.decisions(), cloud.received("family-app.inbox")) == ([], [])
+    assert (router.decisions(), cloud.received("carers.inbox")) == ([], [])
     router.end_the_throttling()
     assert router.route(replace(sent, attempt=2)) == frozenset()
-    assert len(cloud.received("family-app.inbox")) == 1
-    assert router.decisions() == [("1", "family-app.inbox", "delivered", "in_force")]
+    assert len(cloud.received("carers.inbox")) == 1
+    assert router.decisions() == [("1", "carers.inbox", "delivered", "in_force")]
 
 
 def test_an_alarm_goes_at_once_and_again_by_the_contract_in_force(
