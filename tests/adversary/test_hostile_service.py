@@ -32,7 +32,14 @@ def connect(world: World) -> Iterator[Callable[..., Line]]:
         login = world.guarded.login(USER)
         line = Line(
             world.home.broker.port,
-            **{"login": login, "client_id": new_id(), "subscriptions": (), "keepalive_s": 600} | changes,
+            **{
+                "login": login,
+                "client_id": new_id(),
+                "subscriptions": (),
+                "keepalive_s": 600,
+                "clean_session": True,
+            }
+            | changes,
         )
         made.append(line)
         line.next(Connected)
