@@ -29,18 +29,9 @@ def connect(world: World) -> Iterator[Callable[..., Line]]:
     made: list[Line] = []
 
     def connect(**changes: Any) -> Line:
-        login = world.guarded.login(USER)
-        line = Line(
-            world.home.broker.port,
-            **{
-                "login": login,
-                "client_id": new_id(),
-                "subscriptions": (),
-                "keepalive_s": 600,
-                "clean_session": True,
-            }
-            | changes,
-        )
+        usual = {"login": world.guarded.login(USER), "subscriptions": (), "keepalive_s": 600}
+        # The broker knows a connection by its user: without a session nothing is left for the next one.
+        line = Line(world.home.broker.port, **usual | {"clean_session": True} | changes)
         made.append(line)
         line.next(Connected)
         return line
