@@ -155,16 +155,18 @@ def from_item(item: Item) -> Desired:
         thing=item[PARTITION_KEY]["S"],
         key=sk.removeprefix(_PREFIXES[kind]),
         kind=kind,
+        owner=_text(item, "owner"),
         message=_to_message(item["message"]["M"]) if "message" in item else None,
         state=State(item["state"]["S"]),
         sent=_to_identity(item["sent"]["M"]) if "sent" in item else None,
         waiting=tuple(_to_message(each["M"]) for each in item.get("waiting", {}).get("L", ())),
         deletes=tuple(sorted(deletes, key=lambda each: (each[1], each[0]))),
         recent=tuple(each["S"] for each in item.get("recent", {}).get("L", ())),
+        acknowledged_uid=_text(item, "acknowledged_uid"),
+        epoch=_text(item, "epoch"),
         acknowledged_version=_number(item, "acknowledged_version"),
         due_at_ms=_number(item, INDEX_SORT_KEY),
         **{name: int(item[name]["N"]) for name in _NUMBERS},
-        **{name: item[name]["S"] for name in _TEXTS if name in item},
     )
 
 
@@ -200,6 +202,10 @@ def _to_message(item: Item) -> Message:
 
 def _to_identity(item: Item) -> Identity:
     return int(item["version"]["N"]), item["sender"]["S"], item["source"]["S"], item["id"]["S"]
+
+
+def _text(item: Item, name: str) -> str:
+    return str(item[name]["S"]) if name in item else ""
 
 
 def _number(item: Item, name: str) -> int | None:

@@ -82,7 +82,7 @@ class Answers:
         if event.type in DEVICE_REPORTS and sender.device:
             return self._rights.refusal(event)
         return Refusal(
-            SENDER_NOT_ALLOWED, f"{sender or 'nobody'} sent {event.type!r:.200}: no device's report"
+            SENDER_NOT_ALLOWED, f"{str(sender) or 'nobody'} sent {event.type!r:.200}: no device's report"
         )
 
     def _refuse(self, message: QueueMessage, event: Envelope | None, refusal: Refusal) -> bool:
