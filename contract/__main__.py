@@ -1,10 +1,11 @@
-"""`python -m contract [compile | diagram | catalogue | diff OTHER | acl | publish]`: check, show, use it."""
+"""`python -m contract [compile | diagram | catalogue | diff OTHER | floor IMAGE | acl | publish]`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
+from typing import Final
 
 from contract.acl import acl
 from contract.diagram import diagram
@@ -58,12 +59,22 @@ def _acl(contract: Contract, _: argparse.Namespace) -> str:
     return acl(contract)
 
 
+def _floor(contract: Contract, options: argparse.Namespace) -> str:
+    from contract.publish import check_floor
+
+    image = load_any(options.image)
+    check_floor(image, contract)
+    return f"devices with the contract {image.version} take {contract.version}: it keeps all their alarms"
+
+
 def _publish(contract: Contract, options: argparse.Namespace) -> str:
     # Only here: the other commands need no AWS.
     import boto3
 
-    from contract.publish import Publisher, find_deployment
+    from contract.publish import Publisher, check_floor, find_deployment
 
+    for each in options.image:
+        check_floor(load_any(each), contract)
     publisher = Publisher(find_deployment(options.env, boto3.client), boto3.client("dynamodb"))
     if options.withdraw:
         publisher.withdraw()
@@ -72,7 +83,14 @@ def _publish(contract: Contract, options: argparse.Namespace) -> str:
         publisher.check(contract)
         return f"{options.env}: {contract.version} can be published"
     publisher.publish(contract)
-    return f"{options.env}: {contract.version} is in force; the routers follow within their refresh interval"
+    done = f"{options.env}: {contract.version} is in force; the routers follow within their refresh interval"
+    return done if options.image else f"{done}\n{_NO_IMAGE}"
+
+
+_NO_IMAGE: Final = (
+    "it was not compared with the contract of any device's image (--image FILE); "
+    "devices refuse one that takes their alarms away"
+)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,14 +107,27 @@ def _parser() -> argparse.ArgumentParser:
     comparing = commands.add_parser("diff", help="show what changed against another version")
     comparing.add_argument("other", type=Path, help="the earlier version: YAML, or compiled (.json)")
     comparing.set_defaults(run=_diff)
+    comparing_image = commands.add_parser("floor", help="check that devices with an image would take it")
+    comparing_image.add_argument(
+        "image", type=Path, help="the contract in the image: YAML, or compiled (.json)"
+    )
+    comparing_image.set_defaults(run=_floor)
     allowing = commands.add_parser("acl", help="write an access file for the home's Mosquitto")
     allowing.set_defaults(run=_acl)
     publishing = commands.add_parser("publish", help="put it into force without a deployment")
     publishing.add_argument("--env", required=True, metavar="NAME", help="the environment that is deployed")
+    publishing.add_argument(
+        "--image",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="refuse what takes alarms away from devices with this contract in their image; may be repeated",
+    )
     publishing.add_argument("--dry-run", action="store_true", help="only check it against what is deployed")
     publishing.add_argument("--withdraw", action="store_true", help="go back to the deployed contract")
     publishing.set_defaults(run=_publish)
-    for each in (compiling, drawing, listing, comparing, allowing, publishing):
+    for each in (compiling, drawing, listing, comparing, comparing_image, allowing, publishing):
         each.add_argument(
             "--contract", type=Path, default=CONTRACT_FILE, metavar="FILE", help="instead of the plane's own"
         )

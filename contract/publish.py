@@ -7,14 +7,15 @@ PutItem and DeleteItem on the table. Nobody in the plane has the last two.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.contract import Contract, Route, Transport
+from eventplane.contract import Contract, Problem, Route, Transport
+from eventplane.contract.floor import floor_problems
 from eventplane.contract.publication import (
     Head,
     cloud_destinations,
@@ -76,6 +77,22 @@ class TooLargeError(PublishError):
     def __init__(self, size: int) -> None:
         super().__init__(f"{size} bytes compressed, an item takes {MAX_ITEM_BYTES}; deploy it with the code")
         self.size = size
+
+
+class AlarmFloorError(PublishError):
+    """Devices would refuse the contract: `problems` say which alarms of their image it takes away."""
+
+    def __init__(self, image: str, problems: Sequence[Problem]) -> None:
+        lines = "".join(f"\n  {each}" for each in problems)
+        super().__init__(f"devices with the contract {image} refuse it, for their alarms:{lines}")
+        self.image = image
+        self.problems = tuple(problems)
+
+
+def check_floor(image: Contract, contract: Contract) -> None:
+    """Raise `AlarmFloorError` where devices whose image has the contract `image` would refuse `contract`."""
+    if problems := floor_problems(image, contract):
+        raise AlarmFloorError(image.version, problems)
 
 
 class ConflictError(PublishError):

@@ -66,17 +66,20 @@ def dead_letter(
 ) -> Envelope:
     """The dead letter of `original`, which `sender` sent over `channel`, as a CloudEvent of its own.
 
+    Without a `sender` it is the one that the `event` is stamped with.
+
     Where the original is an `event` that belongs to a trace, the letter belongs to it too.
 
     `id` must be the same when the same refusal happens again, so that a repetition is a duplicate. An
     original beyond `MAX_ORIGINAL_BYTES` is cut; its full size and SHA-256 are kept. A detail beyond
     `MAX_DETAIL_CHARACTERS` is cut as well.
     """
+    named = sender or (event.sender if event else Sender())
     data: dict[str, Any] = {
         "reason": refusal.reason,
         "detail": refusal.detail[:MAX_DETAIL_CHARACTERS],
         "channel": channel,
-        "sender": {"device": sender.device, "service": sender.service} if sender else None,
+        "sender": {"device": named.device, "service": named.service} if named != Sender() else None,
         "route": route,
         "attempt": attempt,
         "contract_version": contract_version,

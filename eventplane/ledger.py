@@ -47,7 +47,8 @@ class Basis(StrEnum):
 
     IN_FORCE = "in_force"
     BUNDLED = "bundled"
-    """The one that came with its code: it had not yet seen the one in force, and the event was urgent."""
+    """What it had at hand: the contract that came with its code, or the published one without what was
+    subscribed. It had not yet seen the one in force, by which such an urgent event is decided again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,10 @@ from eventplane.timestamps import timestamp_of_ms
 REPLAY: Final = "replay"
 """What the queue is called, and the reason of a ledger record that was made by sending an event again."""
 
+MAX_RECEIVES: Final = 5
+"""Deliveries of an order that are tried before the queue's dead-letter queue. Ours: an order that fails may
+have sent its events each time."""
+
 REPLAYED_TIME: Final = "replayedtime"
 """The attribute that marks a copy: when it was sent again, RFC 3339."""
 

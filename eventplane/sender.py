@@ -45,6 +45,10 @@ class Sender:
         return {name: value for name, value in named.items() if value}
 
 
+THE_PLANE: Final = Sender(service=PLANE)
+"""The sender of what the cloud's routers write themselves."""
+
+
 def sender_of(attributes: Mapping[str, object]) -> Sender:
     """Return the sender that an event's stamped `attributes` name."""
     return Sender(str(attributes.get(SENDER_DEVICE, "")), str(attributes.get(SENDER_SERVICE, "")))
@@ -53,5 +57,5 @@ def sender_of(attributes: Mapping[str, object]) -> Sender:
 def sender_in_frame(client_id: str, attributes: Mapping[str, object]) -> Sender:
     """Return the sender of an event in a frame of `client_id`: the device, and the service it vouches for."""
     if client_id == PLANE_CLIENT:
-        return Sender(service=PLANE)
+        return THE_PLANE
     return Sender(client_id, str(attributes.get(SENDER_SERVICE, "")))

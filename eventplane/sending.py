@@ -23,7 +23,7 @@ from eventplane.envelope import Envelope, reserved
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.own_services import DOWNLINK
 from eventplane.presence import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
-from eventplane.sender import PLANE, SENDER_ATTRIBUTES, SENDER_DEVICE, Sender
+from eventplane.sender import SENDER_ATTRIBUTES, SENDER_DEVICE, THE_PLANE, Sender
 from eventplane.uplink_interest import UPLINK_INTEREST_TYPE
 
 SENDER_NOT_ALLOWED: Final = "sender_not_allowed"
@@ -102,7 +102,7 @@ class SendingRights:
 
     def _type_problem(self, sender: Sender, type: str) -> str | None:
         """Why nobody of this role may send `type`, whatever the event says besides."""
-        if sender == Sender(service=PLANE):
+        if sender == THE_PLANE:
             return None
         senders = self._participants(sender)
         if not senders:
@@ -142,7 +142,7 @@ class SendingRights:
         """Why this event speaks for another, though the sender may send its type."""
         if event.type in DEVICE_REPORTS:
             return self._claims(sender, event, forwarder_source(sender.device))
-        if event.type != DEAD_LETTER_TYPE or sender == Sender(service=PLANE):
+        if event.type != DEAD_LETTER_TYPE or sender == THE_PLANE:
             return None
         participant = self._contract.participants.get(sender.service, self._contract.device)
         if participant.kind is ParticipantKind.DEVICE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import quote
 
 from eventplane.contract import Problem
@@ -15,6 +16,9 @@ from eventplane_client.errors import (
 )
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
 from eventplane_client.subscription import checked_filter
+
+_GRANTED: Final = "effectivefilter"
+"""What answers say of the contract's `may_subscribe`; it is no part of the subscription."""
 
 
 class ApiSubscriptions:
@@ -31,6 +35,8 @@ class ApiSubscriptions:
         answer = self._request("PUT", name, wanted, if_none_match="*")
         if answer.status == 412:
             known = self._request("GET", name).document
+            if isinstance(known, dict):
+                known.pop(_GRANTED, None)
             if canonical_bytes(known) != canonical_bytes({"id": name, **wanted}):
                 raise AlreadySubscribedError(self._participant, name)
             return

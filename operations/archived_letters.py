@@ -12,7 +12,7 @@ from typing import Final
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
 from eventplane.envelope import Envelope, EnvelopeError, EventKey
 from eventplane.ledger import LEDGER, TAP
-from eventplane.sender import PLANE, Sender, sender_in_frame
+from eventplane.sender import THE_PLANE, Sender, sender_in_frame
 from operations.archive import Days, Record, json_object
 from operations.letters import Kind, Letter, letter_of
 from operations.names import event_in_tap, sender_in_tap
@@ -93,7 +93,7 @@ def _letter(decision: Record, id: str, event: Envelope | None, original: bytes |
         contract_version=decision["contract_version"],
         sender=_sender(decision.get("sender", "")),
         # The ledger is the plane's own.
-        written_by=Sender(service=PLANE),
+        written_by=THE_PLANE,
         events=(event,) if event else (),
         original=original or b"",
         original_bytes=None if original is None else len(original),

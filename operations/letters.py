@@ -15,7 +15,7 @@ from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.filters import Sql
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.rule_failure import original_of
-from eventplane.sender import PLANE, Sender, sender_of
+from eventplane.sender import THE_PLANE, Sender, sender_of
 from eventplane.whole_numbers import whole_number
 from operations.names import Claim, names_in
 from operations.reading import Message
@@ -166,7 +166,7 @@ def _sender_by(author: Sender, data: Mapping[str, Any], original: bytes) -> Send
     if author.device:
         # A device knows of its own services only.
         return Sender(author.device, told.service)
-    if author == Sender(service=PLANE):
+    if author == THE_PLANE:
         return told if told != Sender() else None
     # A service's letter is about what lay in its inbox, with its sender, or about what it sent itself.
     stamped = [sender_of(each.attributes) for each in _event_in(original)]

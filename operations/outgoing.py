@@ -17,7 +17,7 @@ from eventplane.ingest import IngestFrame, frame_text
 from eventplane.limits import MAX_SQS_ATTRIBUTES
 from eventplane.own_services import DOWNLINK
 from eventplane.resource_names import FIFO_SUFFIX
-from eventplane.sender import PLANE, Sender
+from eventplane.sender import THE_PLANE, Sender
 from eventplane.sqs_binding import DATA_TYPE, to_message
 from eventplane.topics import device_topic
 from operations.letters import Letter
@@ -119,11 +119,11 @@ def _foreign(letter: Letter, contract: Contract) -> str | None:
     if author is None or sender is None:
         return "nobody knows who sent the original; have it sent again"
     uplink = contract.device.outbox.address
-    if sender.device and (author.device or author == Sender(service=PLANE)):
+    if sender.device and (author.device or author == THE_PLANE):
         if channel == uplink:
             return None
         return _on_device(channel, contract) or _not_over(author, sender, channel, uplink)
-    if author == Sender(service=PLANE):
+    if author == THE_PLANE:
         participant = contract.participants.get(sender.service)
         outbox = participant.outbox.address if participant else "no channel"
         return None if channel == outbox else _not_over(author, sender, channel, outbox)

@@ -10,7 +10,7 @@ from constructs import Construct
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Priority
 from eventplane.own_services import DOWNLINK, SUBSCRIBERS
-from eventplane.replay import REPLAY
+from eventplane.replay import MAX_RECEIVES, REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue
 from stacks.constructs.durable_queue import DurableQueue
 from stacks.constructs.queue_pair import QueuePair
@@ -42,7 +42,12 @@ class MessagingStack(PlaneStack):
         if DOWNLINK in contract.participants:
             self._queue("DeviceInbox", contract.device.inbox, environment.downlink.reader)
         replay = DurableQueue(
-            self, "Replay", environment=environment, name=REPLAY, visibility=environment.replay.visibility
+            self,
+            "Replay",
+            environment=environment,
+            name=REPLAY,
+            visibility=environment.replay.visibility,
+            max_receives=MAX_RECEIVES,
         )
         self._output("Replay", replay)
         for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):

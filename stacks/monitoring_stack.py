@@ -46,7 +46,7 @@ class MonitoringStack(PlaneStack):
                 of_figures(_folder(each), str(each.function_name), environment) for each in found
             ),
             (watch.of_schedule(each.function_name) for each in schedules if each.is_enabled),
-            chain.from_iterable(map(watch.of_rule, rules)),
+            chain.from_iterable(watch.of_rule(each, environment) for each in rules),
             [watch.of_ingest_errors(queue_name(environment, INGEST_ERRORS))],
             watch.of_audit(environment),
             watch.of_compaction(environment),

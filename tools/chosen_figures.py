@@ -30,6 +30,11 @@ _CHOSEN: Final = (
         "{urgent_cloud_faults_p50:,.0f} ms",
     ),
     (
+        "chaos/attack",
+        "attacks on the deployed plane with real credentials",
+        "{tried:,.0f} tried, {refused:,.0f} refused, {reported:,.0f} reported with the true sender",
+    ),
+    (
         "bench/crash",
         "power cuts under the spool",
         "{power cuts:,.0f} cuts, {cuts that lost or revived an event:,.0f} lost or revived an event",

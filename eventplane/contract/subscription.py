@@ -194,7 +194,8 @@ def granted_filter(contract: Contract, subscription: Subscription) -> dict[str, 
         )
         granted: dict[str, Any] = {}
     else:
-        granted = wanted if wanted == allowed else {"all": [wanted, allowed]}
+        # The right first: what is not allowed costs no more than that.
+        granted = wanted if wanted == allowed else {"all": [allowed, wanted]}
         # Also the depth: one level more than what each of the two was checked with.
         whole = read_filter(granted, "filter", problems)
         own = read_filter(wanted, "filter", problems)

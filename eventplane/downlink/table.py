@@ -155,19 +155,22 @@ def from_item(item: Item) -> Desired:
         thing=item[PARTITION_KEY]["S"],
         key=sk.removeprefix(_PREFIXES[kind]),
         kind=kind,
-        owner=_text(item, "owner"),
         message=_to_message(item["message"]["M"]) if "message" in item else None,
         state=State(item["state"]["S"]),
         sent=_to_identity(item["sent"]["M"]) if "sent" in item else None,
         waiting=tuple(_to_message(each["M"]) for each in item.get("waiting", {}).get("L", ())),
         deletes=tuple(sorted(deletes, key=lambda each: (each[1], each[0]))),
         recent=tuple(each["S"] for each in item.get("recent", {}).get("L", ())),
-        acknowledged_uid=_text(item, "acknowledged_uid"),
-        epoch=_text(item, "epoch"),
         acknowledged_version=_number(item, "acknowledged_version"),
         due_at_ms=_number(item, INDEX_SORT_KEY),
-        **{name: int(item[name]["N"]) for name in _NUMBERS},
+        **_plain_members(item),
     )
+
+
+def _plain_members(item: Item) -> dict[str, Any]:
+    """The members of `Desired` that are one number or one text."""
+    numbers = {name: int(item[name]["N"]) for name in _NUMBERS}
+    return numbers | {name: item[name]["S"] for name in _TEXTS if name in item}
 
 
 def _from_message(message: Message) -> dict[str, Any]:
@@ -202,10 +205,6 @@ def _to_message(item: Item) -> Message:
 
 def _to_identity(item: Item) -> Identity:
     return int(item["version"]["N"]), item["sender"]["S"], item["source"]["S"], item["id"]["S"]
-
-
-def _text(item: Item, name: str) -> str:
-    return str(item[name]["S"]) if name in item else ""
 
 
 def _number(item: Item, name: str) -> int | None:

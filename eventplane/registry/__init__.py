@@ -15,6 +15,7 @@ from eventplane.registry.errors import (
     NotFoundError,
     RegistryError,
     TooLargeError,
+    UnavailableError,
 )
 from eventplane.registry.flows import Flow, Way, flows
 from eventplane.registry.view import look_up
@@ -31,6 +32,7 @@ __all__ = [
     "RegistryError",
     "Resource",
     "TooLargeError",
+    "UnavailableError",
     "Way",
     "build_registry",
     "export",

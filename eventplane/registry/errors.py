@@ -84,6 +84,16 @@ class BadFlagError(RegistryError):
         self.flag = flag
 
 
+class UnavailableError(RegistryError):
+    """The contract in force is not known yet, because the tables that it is read from do not answer."""
+
+    status = 503
+    type = f"{_SPECIFICATION}/spec.md#server_error"
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(subject, "The contract in force is not known yet; ask again in a moment.")
+
+
 class TooLargeError(RegistryError):
     """What was asked for does not fit into one answer."""
 

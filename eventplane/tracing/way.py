@@ -127,6 +127,7 @@ class _Draw:
             "messaging.message.id": record.message_id,
             "messaging.destination.name": record.entered_by,
             "eventplane.attempt": record.attempt,
+            # Of an event that was refused as it came, only the record knows who sent it.
             "eventplane.sender": record.sender,
         }
         id, name = span_id(self.event, Hop.INGEST), f"{Hop.INGEST} {record.entered_by}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 FIRST_S: Final = 2
 """Longest wait after the first failure, seconds. Ours: most faults of AWS are over by then."""
@@ -17,13 +17,34 @@ LONGEST_S: Final = 900
 """Longest wait of all, seconds. Ours: what waited for an outage to end is on its way a quarter of an hour
 later."""
 
-_SETTLED: Final = 10  # failures after which the wait is the longest anyway
+OUTAGE_FACTOR: Final = 1.4
+"""What the longest wait grows by while something is away that all messages need. Ours: they go on after less
+time than it was away."""
+
+LAST_RECEIVES: Final = 4
+"""Receives before the dead-letter queue after which a message waits `LONGEST_S` in any case: together they
+bridge an hour, however few receives a channel has."""
+
+Wait: TypeAlias = Callable[[int, Callable[[], float]], int]
+"""Gives the seconds to wait after the failure of an attempt, as `wait_s` does."""
+
+_SETTLED: Final = 30  # failures after which the wait is the longest anyway
 
 
-def wait_s(attempt: int, random: Callable[[], float]) -> int:
+def wait_s(attempt: int, random: Callable[[], float], factor: float = FACTOR) -> int:
     """Seconds to wait after the failure of `attempt` (from 1); `random` gives numbers from 0 up to 1.
 
     Between half of the longest wait and all of it: messages that failed together do not come together again.
     """
-    longest: int = min(LONGEST_S, FIRST_S * FACTOR ** min(attempt - 1, _SETTLED))
+    longest = min(LONGEST_S, FIRST_S * factor ** min(attempt - 1, _SETTLED))
     return math.ceil(longest * (1 + random()) / 2)
+
+
+def outage_wait_s(attempt: int, random: Callable[[], float], max_receives: int) -> int:
+    """Seconds to wait after `attempt` while something is away that all messages need, as `wait_s` counts.
+
+    A message that goes to its dead-letter queue after `max_receives` survives an outage of an hour.
+    """
+    if attempt > max_receives - LAST_RECEIVES:
+        return LONGEST_S
+    return wait_s(attempt, random, OUTAGE_FACTOR)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypedDict
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.backoff import wait_s
+from lambdas.common.backoff import Wait, wait_s
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
 
@@ -35,12 +35,19 @@ def partial_response(messages: Sequence[QueueMessage], failed: Collection[str]) 
 
 
 class Redelivery:
-    """Answers for the queue at `queue_url` through a boto3 SQS client."""
+    """Answers for the queue at `queue_url` through a boto3 SQS client; messages come again after `wait`."""
 
-    def __init__(self, client: Any, queue_url: str, chance: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self,
+        client: Any,
+        queue_url: str,
+        chance: Callable[[], float] = random.random,
+        wait: Wait = wait_s,
+    ) -> None:
         self._client = client
         self._queue_url = queue_url
         self._chance = chance
+        self._wait = wait
 
     def answer(
         self, messages: Sequence[QueueMessage], failed: Collection[str], remaining_ms: Callable[[], int]
@@ -62,7 +69,7 @@ class Redelivery:
             {
                 "Id": str(at),
                 "ReceiptHandle": message.receipt,
-                "VisibilityTimeout": wait_s(message.attempt, self._chance),
+                "VisibilityTimeout": self._wait(message.attempt, self._chance),
             }
             for at, message in enumerate(batch)
         ]

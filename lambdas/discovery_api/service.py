@@ -15,12 +15,17 @@ from eventplane.registry import (
     Registry,
     RegistryError,
     TooLargeError,
+    UnavailableError,
     build_registry,
     look_up,
 )
 from lambdas.common.entity_tags import if_none_match_names, tag_of
+from lambdas.router.in_force import Unseen
 
 METHODS: Final = ("GET", "HEAD")
+
+RETRY_AFTER_S: Final = 2
+"""When to ask again while the contract in force is not known, seconds. Ours: the next look is due by then."""
 
 MAX_BODY_BYTES: Final = 5_900_000
 """Largest body: Lambda answers with 6 MB at most, headers included (Lambda quotas, synchronous payload)."""
@@ -62,9 +67,9 @@ class Response:
 
 
 class DiscoveryService:
-    """Answers by what `in_force` says at each request."""
+    """Answers by what `in_force` says at each request; until that has been seen, with 503."""
 
-    def __init__(self, in_force: Callable[[], InForceRegistry]) -> None:
+    def __init__(self, in_force: Callable[[], InForceRegistry | Unseen[InForceRegistry]]) -> None:
         self._in_force = in_force
 
     def answer(self, request: Request) -> Response:
@@ -75,12 +80,17 @@ class DiscoveryService:
             headers = {"Content-Type": PROBLEM}
             if isinstance(error, MethodNotAllowedError):
                 headers["Allow"] = ", ".join(METHODS)
+            if isinstance(error, UnavailableError):
+                headers["Retry-After"] = str(RETRY_AFTER_S)
             return Response(error.status, headers, _json(error.document(request.base + request.path)))
 
     def _found(self, request: Request) -> Response:
         if request.method not in METHODS:
             raise MethodNotAllowedError(request.path, request.method)
-        found = look_up(self._in_force().registry, request.path, request.query, request.base)
+        in_force = self._in_force()
+        if isinstance(in_force, Unseen):
+            raise UnavailableError(request.path)
+        found = look_up(in_force.registry, request.path, request.query, request.base)
         body = _json(found.body)
         octets = body.encode("utf-8", "surrogatepass")
         if len(octets) > MAX_BODY_BYTES:

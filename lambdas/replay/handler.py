@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from eventplane.replay import MAX_RECEIVES
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
@@ -21,7 +22,7 @@ from lambdas.replay.service import ReplayService
 from lambdas.replay.tap_file import TapFiles
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.settings import read_settings
-from lambdas.router.wiring import engine_in_force
+from lambdas.router.wiring import engine_in_force, wait_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def service() -> Wired:
         archive=Archive(s3, bucket),
         clock=system_clock,
     )
-    return Wired(replay, Redelivery(sqs, settings.source_queue))
+    return Wired(replay, Redelivery(sqs, settings.source_queue, wait=wait_by(in_force, MAX_RECEIVES)))
 
 
 @logger.inject_lambda_context

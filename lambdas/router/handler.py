@@ -19,7 +19,7 @@ from lambdas.router.dispatch import Dispatch
 from lambdas.router.drawing import drawing_of
 from lambdas.router.service import RouterService
 from lambdas.router.settings import read_settings
-from lambdas.router.wiring import engine_in_force
+from lambdas.router.wiring import engine_in_force, wait_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ def service() -> Wired:
         clock=system_clock,
         drawing=drawing_of(settings.tracing),
     )
-    return Wired(router, Redelivery(sqs, settings.source_queue))
+    max_receives = in_force.bundled.channel(settings.source).max_receives
+    return Wired(router, Redelivery(sqs, settings.source_queue, wait=wait_by(in_force, max_receives)))
 
 
 @logger.inject_lambda_context

@@ -6,7 +6,8 @@ With it go the routes that participants added and what they announced that they 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -21,6 +22,14 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.subscription_table import SubscriptionTable
 
+RETRY_MS: Final = 1_000
+"""Shortest time between two looks while a table has not been read yet, milliseconds. Ours: whatever waits
+goes on soon after the table is back, and a table that is throttled is not asked for every batch."""
+
+CONTRACTS: Final = "contracts"
+SUBSCRIPTIONS: Final = "subscriptions"
+INTEREST: Final = "interest"
+
 
 class MadeOfContract(Protocol):
     """What a function goes by, a router's engine for one, and the contract that it is made of."""
@@ -32,6 +41,17 @@ class MadeOfContract(Protocol):
 Engine = TypeVar("Engine", bound=MadeOfContract)
 
 
+@dataclass(frozen=True, slots=True)
+class Unseen(Generic[Engine]):
+    """The contract in force has not been seen since the process started; `engine` is made of what is at hand.
+
+    That is the contract that came with the code, or the published one without what participants subscribed:
+    routes may be missing, so that what it does not deliver is not done.
+    """
+
+    engine: Engine
+
+
 class InForce(Generic[Engine]):
     """Keeps the engine of the contract in force, at most `refresh_ms` older than the tables.
 
@@ -39,6 +59,8 @@ class InForce(Generic[Engine]):
     where that is due to what was added, the contract without it.
     `queues` are the inboxes that it can lead to; None where nobody writes to them.
     While a table cannot be read, what it said last stays as well, announcements for as long as they hold.
+    Until contracts and subscriptions have been read once, the engine is `Unseen`. Announcements are no part
+    of that: without them, more is delivered.
     """
 
     def __init__(
@@ -69,24 +91,53 @@ class InForce(Generic[Engine]):
         self._clock = clock
         self._checked_ms: int | None = None
         self._refused: set[str] = set()
+        self._unseen = {CONTRACTS, SUBSCRIPTIONS}
 
-    def engine(self) -> Engine:
+    @property
+    def is_seen(self) -> bool:
+        """Whether all that events can be due by has been read at least once."""
+        return not self._unseen
+
+    @property
+    def bundled(self) -> Contract:
+        """The contract that came with the code."""
+        return self._bundled.contract
+
+    def engine(self) -> Engine | Unseen[Engine]:
         """The engine to route the next messages by; it stays the same while they are worked on."""
         now_ms = self._clock()
-        if self._checked_ms is None or now_ms - self._checked_ms >= self._refresh_ms:
+        if self._is_due(now_ms):
             # Also after a failure: a table that is down is not asked for every message.
             self._checked_ms = now_ms
-            self._look("contracts", self._refresh)
-            self._look("subscriptions", self._refresh_subscriptions)
-            self._look("interest", self._refresh_interest)
+            self._look_at_all()
             # What is only renewed changes nothing: a lease is no part of a version.
             self._announced = frozenset(
                 each.announcement for each in self._leased if 1_000 * each.until_s > now_ms
             )
             self._derive()
-        return self._engine
+        return self._engine if self.is_seen else Unseen(self._engine)
 
-    def _look(self, table: str, refresh: Callable[[], None]) -> None:
+    def _is_due(self, now_ms: int) -> bool:
+        if self._checked_ms is None:
+            return True
+        interval_ms = self._refresh_ms if self.is_seen else min(RETRY_MS, self._refresh_ms)
+        # A clock that was put back does not postpone the next look.
+        return not 0 <= now_ms - self._checked_ms < interval_ms
+
+    def _look_at_all(self) -> None:
+        for table, refresh in (
+            (CONTRACTS, self._refresh),
+            (SUBSCRIPTIONS, self._refresh_subscriptions),
+            (INTEREST, self._refresh_interest),
+        ):
+            if self._look(table, refresh):
+                self._unseen.discard(table)
+            elif not self.is_seen:
+                # Urgent events wait meanwhile: a table that hangs takes seconds of the function's time.
+                return
+
+    def _look(self, table: str, refresh: Callable[[], None]) -> bool:
+        """Whether the table could be read."""
         try:
             refresh()
         except (ClientError, BotoCoreError, LookupError, TypeError) as error:
@@ -96,6 +147,8 @@ class InForce(Generic[Engine]):
                 error=str(error),
             )
             count(Metric.CONTRACT_UNCHECKED)
+            return False
+        return True
 
     def _refresh_subscriptions(self) -> None:
         self._subscribed = self._subscriptions.all()

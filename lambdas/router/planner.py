@@ -14,10 +14,10 @@ from eventplane.expiry import why_expired
 from eventplane.hops import HOP_LIMIT, hops_of, sent_on
 from eventplane.ingest import Accepted, parse_frame
 from eventplane.interest import NO_INTEREST
-from eventplane.ledger import LedgerRecord
+from eventplane.ledger import Basis, LedgerRecord
 from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
 from eventplane.router import Router
-from eventplane.sender import PLANE, Sender, sender_in_frame
+from eventplane.sender import THE_PLANE, Sender, sender_in_frame
 from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights, stamp_sender, without_stamp
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.queue import QueueMessage
@@ -53,7 +53,7 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """How something came in: the queue message and its attempt, when it was accepted and first received (Unix
-    milliseconds), from which client, and who sent it."""
+    milliseconds), from which client, who sent it, and on what basis it is decided."""
 
     message_id: str
     attempt: int
@@ -61,6 +61,7 @@ class _Entry:
     received_at_ms: int | None
     client_id: str | None
     sender: Sender
+    basis: Basis = Basis.IN_FORCE
 
 
 class Planner:
@@ -109,6 +110,7 @@ class Planner:
                 record.received_at_ms,
                 record.client_id,
                 original.sender,
+                record.basis,
             )
             letter = self._letter(
                 entry,
@@ -120,14 +122,13 @@ class Planner:
                 original,
                 record.route,
             )
-            yield from self._routed(entry, letter, letter, now_ms, since_ms=now_ms)
+            yield from self._letter_steps(entry, letter, now_ms)
 
     def letter(self, message: QueueMessage, letter: Envelope, now_ms: int) -> Iterator[Step]:
         """The steps of a dead `letter` that somebody else wrote about what `message` asks for."""
-        plane = Sender(service=PLANE)
-        entry = _Entry(message.id, message.attempt, now_ms, message.received_at_ms, None, plane)
-        stamped = letter if letter.sender == plane else letter.stamped(**plane.attributes)
-        return self._routed(entry, stamped, stamped, now_ms, since_ms=now_ms)
+        entry = _Entry(message.id, message.attempt, now_ms, message.received_at_ms, None, THE_PLANE)
+        stamped = letter if letter.sender == THE_PLANE else stamp_sender(letter, THE_PLANE)
+        return self._letter_steps(entry, stamped, now_ms)
 
     def _open(self, message: QueueMessage) -> tuple[_Entry, Iterator[Accepted]]:
         entry = _Entry(
@@ -203,6 +204,10 @@ class Planner:
             else:
                 yield Step(record(route, Outcome.DELIVERED, None), event, outgoing)
 
+    def _letter_steps(self, entry: _Entry, letter: Envelope, now_ms: int) -> Iterator[Step]:
+        """Route a dead letter of the plane's own, like any event."""
+        return self._routed(replace(entry, sender=THE_PLANE), letter, letter, now_ms, since_ms=now_ms)
+
     def _refused(self, entry: _Entry, item: Accepted, refusal: Refusal, now_ms: int) -> Iterator[Step]:
         """The original is never tried again: it becomes a dead letter, which is routed like any event."""
         priority = self._priority(item.event)
@@ -215,7 +220,7 @@ class Planner:
         if item.event:
             id = letter_id(str(entry.sender), item.event.source, item.event.id)
         letter = self._letter(entry, id, item.original, refusal, now_ms, item.event)
-        yield from self._routed(entry, letter, letter, now_ms, since_ms=now_ms)
+        yield from self._letter_steps(entry, letter, now_ms)
 
     def _letter(
         self,
@@ -240,7 +245,7 @@ class Planner:
             event=event,
             sender=entry.sender,
         )
-        return letter.stamped(**Sender(service=PLANE).attributes)
+        return stamp_sender(letter, THE_PLANE)
 
     def _priority(self, event: Envelope | None) -> Priority:
         return self._contract.priority(event, self._channel) if event else self._channel.priority
@@ -274,4 +279,5 @@ class Planner:
             message_id=entry.message_id,
             sender=str(entry.sender),
             received_at_ms=entry.received_at_ms,
+            basis=entry.basis,
         )

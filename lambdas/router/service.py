@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.contract import Contract
-from eventplane.ledger import LEDGER, to_line
+from eventplane.contract import Contract, Priority
+from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.ledger import LEDGER, Basis, to_line
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import QueueMessage
+from lambdas.common.queue_clock import QueueClock
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.drawing import Drawing
 from lambdas.router.engine import Engine
 from lambdas.router.filter_time import MESSAGE_SECONDS as FILTER_SECONDS
 from lambdas.router.filter_time import SlowFiltersError
+from lambdas.router.in_force import Unseen
 from lambdas.router.payload import MESSAGE_SECONDS as PAYLOAD_SECONDS
 from lambdas.router.planner import Step
 from lambdas.router.report import report
@@ -31,14 +35,22 @@ RESERVE_MS: Final = 2 * WORST_CALL_MS
 PLANNING_MS: Final = RESERVE_MS + int(1_000 * (PAYLOAD_SECONDS + FILTER_SECONDS))
 """No message is planned with less time left, milliseconds: it covers its slowest payloads and filters."""
 
+UNSEEN_RECEIVES: Final = 3
+"""Receives of a message at which its urgent events are sent without the contract in force. Ours: Lambda may
+have throttled the first of them, and a receiver gets at most so many copies more."""
+
 
 class RouterService:
-    """Routes what comes over one channel. Keeps nothing between two calls but the contract in force."""
+    """Routes what comes over one channel. Keeps nothing between two calls but the contract in force.
+
+    While that has not been seen, every message comes again; its urgent events are sent at once all the same,
+    by the contract at hand, and later once more by the one in force.
+    """
 
     def __init__(
         self,
         *,
-        engine: Callable[[], Engine],
+        engine: Callable[[], Engine | Unseen[Engine]],
         dispatch: Dispatch,
         archive: Archive,
         clock: Clock,
@@ -48,6 +60,7 @@ class RouterService:
         self._dispatch = dispatch
         self._archive = archive
         self._clock = clock
+        self._queue_clock = QueueClock(clock)
         self._drawing = drawing
 
     def process(
@@ -58,19 +71,16 @@ class RouterService:
         What was sent of a message that comes again will be sent a second time, and the ledger has both.
         """
         began_ms = self._clock()
+        self._compare_clocks(messages)
         engine = self._engine()
-        if not self._file(engine.contract):
+        if isinstance(engine, Unseen):
+            count(Metric.CONTRACT_UNSEEN, len(messages))
+            facts = self._route_urgent(engine.engine, messages, remaining_ms)
+            failed = {message.id for message in messages}
+        elif self._file(engine.contract):
+            facts, failed = self._route(engine, messages, remaining_ms)
+        else:
             return frozenset(message.id for message in messages)
-        facts: list[Step] = []
-        failed: set[str] = set()
-        for wave in waves(messages, failed):
-            steps = self._plan(engine, wave, failed, remaining_ms)
-            done, unsent = self._dispatch.send(
-                engine, steps, self._clock(), lambda: remaining_ms() >= RESERVE_MS
-            )
-            failed |= unsent
-            # A message that comes again is decided again: until then only what was really sent is a fact.
-            facts += [step for step in done if step.event or step.record.message_id not in failed]
         if not self._write(facts, invocation_id):
             return frozenset(message.id for message in messages)
         ended_ms = self._clock()
@@ -78,6 +88,49 @@ class RouterService:
         if self._drawing:
             self._drawing.draw(facts, began_ms=began_ms, ended_ms=ended_ms, remaining_ms=remaining_ms)
         return frozenset(failed)
+
+    def _compare_clocks(self, messages: Sequence[QueueMessage]) -> None:
+        self._queue_clock.observe(messages)
+        if skew_ms := self._queue_clock.skew_ms:
+            logger.warning("decided by the queue's clock, which this machine's is not at", skew_ms=skew_ms)
+            count(Metric.CLOCK_SKEW)
+
+    def _route(
+        self, engine: Engine, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]
+    ) -> tuple[list[Step], set[str]]:
+        """Plan and send; the facts, and the ids of messages that have to come again."""
+        facts: list[Step] = []
+        failed: set[str] = set()
+        for wave in waves(messages, failed):
+            steps = self._plan(engine, wave, failed, remaining_ms)
+            done, unsent = self._send(engine, steps, remaining_ms)
+            failed |= unsent
+            # A message that comes again is decided again: until then only what was really sent is a fact.
+            facts += [step for step in done if step.event or step.record.message_id not in failed]
+        return facts, failed
+
+    def _route_urgent(
+        self, engine: Engine, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]
+    ) -> list[Step]:
+        """Send the urgent events of `messages`, which all come again; what was sent.
+
+        In a FIFO queue nothing is sent, because it would be out of order.
+        """
+        early = [each for each in messages if each.group is None and each.attempt <= UNSEEN_RECEIVES]
+        urgent = [
+            replace(step, record=replace(step.record, basis=Basis.BUNDLED))
+            for step in self._plan(engine, early, set(), remaining_ms)
+            if _is_urgent(step)
+        ]
+        if not urgent or not self._file(engine.contract):
+            return []
+        done, _ = self._send(engine, urgent, remaining_ms)
+        return [step for step in done if step.event]
+
+    def _send(
+        self, engine: Engine, steps: Iterable[Step], remaining_ms: Callable[[], int]
+    ) -> tuple[list[Step], set[str]]:
+        return self._dispatch.send(engine, steps, self._queue_clock(), lambda: remaining_ms() >= RESERVE_MS)
 
     def _plan(
         self,
@@ -87,7 +140,7 @@ class RouterService:
         remaining_ms: Callable[[], int],
     ) -> list[Step]:
         """The steps of `messages`; those that could not be planned go to `failed`."""
-        now_ms = self._clock()
+        now_ms = self._queue_clock()
         steps: list[Step] = []
         for message in messages:
             if remaining_ms() < PLANNING_MS:
@@ -134,8 +187,14 @@ class RouterService:
             return True
         try:
             lines = (to_line(step.record) for step in facts)
-            self._archive.put_lines(LEDGER, invocation_id, self._clock(), lines)
+            self._archive.put_lines(LEDGER, invocation_id, self._queue_clock(), lines)
         except (ClientError, BotoCoreError):
             logger.exception("the ledger could not be written; every message comes again")
             return False
         return True
+
+
+def _is_urgent(step: Step) -> bool:
+    """Whether the step delivers an urgent event; a dead letter is only as right as the contract at hand."""
+    record = step.record
+    return step.event is not None and record.priority == Priority.URGENT and record.type != DEAD_LETTER_TYPE

@@ -7,6 +7,7 @@ from typing import Any
 
 from eventplane.contract import Contract
 from eventplane.contract_table import ContractTable
+from lambdas.common.backoff import Wait, outage_wait_s, wait_s
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import load_contract
 from lambdas.common.interest_table import InterestTable
@@ -47,3 +48,15 @@ def engine_in_force(settings: RouterSettings, dynamodb: Any) -> InForce[engine.E
         return engine.build_engine(contract, settings.source, settings.queues)
 
     return contract_in_force(settings.contract, dynamodb, build, settings.queues)
+
+
+def wait_by(in_force: InForce[Engine], max_receives: int) -> Wait:
+    """How long a message waits that comes again: as through an outage until the contract in force is seen.
+
+    `max_receives` are those of its queue.
+    """
+
+    def wait(attempt: int, random: Callable[[], float]) -> int:
+        return wait_s(attempt, random) if in_force.is_seen else outage_wait_s(attempt, random, max_receives)
+
+    return wait

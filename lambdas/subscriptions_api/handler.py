@@ -27,6 +27,7 @@ from lambdas.common.queue import Context
 from lambdas.common.subscriber_keys import subscription_key
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.router.contract_settings import read_contract_settings
+from lambdas.router.in_force import Unseen
 from lambdas.router.wiring import contract_in_force
 from lambdas.subscriptions_api import errors
 from lambdas.subscriptions_api.consent import Consents
@@ -48,6 +49,7 @@ METHODS: Final = {
 
 _ALL_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _JSON: Final = "application/json"
+_RETRY: Final = {"Retry-After": "5"}
 
 app = APIGatewayHttpResolver()
 
@@ -67,9 +69,19 @@ def service() -> SubscriptionService:
 
 
 def _contract() -> Callable[[], Contract]:
-    """What tells the contract in force; raises what `load_contract` raises of the one with the code."""
+    """What tells the contract in force, or raises `errors.UnavailableError` while that has not been seen.
+
+    Raises what `load_contract` raises of the one with the code.
+    """
     in_force = contract_in_force(read_contract_settings(os.environ), client("dynamodb"), _InForce)
-    return lambda: in_force.engine().contract
+
+    def contract() -> Contract:
+        found = in_force.engine()
+        if isinstance(found, Unseen):
+            raise errors.UnavailableError("the contract in force is not known yet; try again")
+        return found.contract
+
+    return contract
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +185,14 @@ def no_key_method(participant: str, id: str) -> Response[str]:  # noqa: ARG001
 def refused(error: errors.ApiError) -> Response[str]:
     """A request that was not done."""
     logger.info("refused", problem=error.word, detail=error.detail)
-    return _problem(error)
+    return _problem(error, _RETRY if isinstance(error, errors.UnavailableError) else None)
 
 
 @app.exception_handler([ClientError, BotoCoreError])  # type: ignore[untyped-decorator]
 def unavailable(error: ClientError | BotoCoreError) -> Response[str]:
     """The table does not answer; a writer may find that it was written all the same."""
     logger.error("the table of subscriptions does not answer", error=str(error))
-    return _problem(errors.UnavailableError("the table does not answer; try again"), {"Retry-After": "5"})
+    return _problem(errors.UnavailableError("the table does not answer; try again"), _RETRY)
 
 
 @app.not_found

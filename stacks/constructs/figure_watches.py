@@ -34,6 +34,12 @@ def of_figures(folder: str, function: str, environment: Environment) -> Iterator
             remedy="A table that routes come from does not answer; what was read last stays.",
         )
         yield Watch(
+            name=f"{function}-contract-unseen",
+            metric=figure(function, "ContractUnseen"),
+            remedy="A process has not seen the contract in force: its messages wait, urgent events went out "
+            "by the contract that came with the code. Restore the tables within an hour.",
+        )
+        yield Watch(
             name=f"{function}-subscription-refused",
             metric=figure(function, "SubscriptionRefused"),
             remedy="What a participant subscribed or announced cannot be used; the log says why.",

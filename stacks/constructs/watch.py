@@ -37,7 +37,7 @@ class Watch:
     """
 
     name: str
-    metric: cloudwatch.Metric
+    metric: cloudwatch.Metric | cloudwatch.MathExpression
     remedy: str
     threshold: float = 0
     periods: int = 1
@@ -93,15 +93,24 @@ def of_schedule(name: str) -> Watch:
     )
 
 
-def of_rule(name: str) -> Iterator[Watch]:
+def of_rule(name: str, environment: Environment) -> Iterator[Watch]:
     """Of the IoT rule called `name`; what fails in an action comes to a queue that is watched."""
     remedies = {
         "RuleNotFound": "Devices publish to a rule that is gone: what they send is lost. Deploy it again.",
-        "RuleMessageThrottled": "IoT Core's quota of rule evaluations is used up. Raise it.",
+        "RuleMessageThrottled": "IoT Core's quota of rule evaluations is used up: what it acknowledged "
+        "meanwhile is lost. Raise the quota, and look for gaps in the audit.",
         "ParseError": "The rule's SQL cannot read a payload. It should take every one as base64.",
     }
     for metric, remedy in remedies.items():
         yield Watch(name=f"{name}-{metric}", metric=rule_metric(name, metric), remedy=remedy)
+    # The emulator has no alarms on queries.
+    if not environment.is_emulated:
+        yield Watch(
+            name=f"{name}-ErrorActionFailure",
+            metric=_error_action_failures(name),
+            remedy="An action of the rule failed and its error action as well: what IoT Core acknowledged "
+            "is lost. See the key, policies and roles of all its queues; look for gaps in the audit.",
+        )
 
 
 def of_ingest_errors(queue_name: str) -> Watch:
@@ -166,6 +175,19 @@ def rule_metric(name: str, metric: str) -> cloudwatch.Metric:
         dimensions_map={"RuleName": name},
         statistic="Sum",
         period=_FIVE_MINUTES,
+    )
+
+
+def _error_action_failures(rule: str) -> cloudwatch.MathExpression:
+    """How often the error action of a rule failed, over five minutes.
+
+    A query, because the metric has a second dimension, whose values are not documented.
+    """
+    return cloudwatch.MathExpression(
+        expression=f"SELECT SUM(ErrorActionFailure) FROM \"AWS/IoT\" WHERE RuleName = '{rule}'",  # noqa: S608 - no SQL
+        period=_FIVE_MINUTES,
+        using_metrics={},
+        label="ErrorActionFailure",
     )
 
 

@@ -108,7 +108,7 @@ def test_the_highest_version(world: World, attempt: Attempt) -> None:
     first = world.plane.send("Carers", THRESHOLD, new_id(), LOW, **down(VICTIM, key))
     assert world.comes(lambda: world.plane.is_stored(VICTIM, key, 1)), first.id
     event = world.plane.send("Carers", THRESHOLD, new_id(), LOW, **down(VICTIM, key, MOST))
-    refused_by_letter(world, attempt, event, "carers", "version_too_far")
+    refused_by_letter(world, attempt, event, "carers", "version_jump")
     world.plane.send("Carers", THRESHOLD, new_id(), LOW, **down(VICTIM, key, "2"))
     attempt.refused(
         world.comes(lambda: world.plane.is_stored(VICTIM, key, 2)), "the next version is not taken"

@@ -68,7 +68,7 @@ def test_everything_to_an_endpoint_outside(world: World, attempt: Attempt, famil
                 lambda: alarm.id in ids(endpoint) and "care-analytics" in world.who_got(secret)
             )
             attempt.refused(secret.id not in ids(endpoint), "it got the heart rate of a home")
-            listed = world.operator("subscriptions", "list").stdout
+            listed = world.operator("subscriptions", "list", BY, "--url", api_url(world.deployed)).stdout
             attempt.reported(BY in listed and str(endpoint.port) in listed, listed)
         finally:
             delete(family, "everything")
@@ -147,7 +147,9 @@ def test_an_endpoint_that_never_answers(world: World, attempt: Attempt, family: 
             attempt.refused(world.is_heard(world.calls_for_help()), "an alarm was not heard")
         finally:
             delete(family, "silent")
-        attempt.reported(world.comes(lambda: world.logged("endpoint", f"{endpoint.port}")), "not logged")
+        attempt.reported(
+            world.comes(lambda: world.logged("family-app-subscribes-silent", "no answer")), "not logged"
+        )
 
 
 def test_an_endpoint_that_sends_elsewhere(world: World, attempt: Attempt, family: SignedHttp) -> None:
@@ -162,7 +164,9 @@ def test_an_endpoint_that_sends_elsewhere(world: World, attempt: Attempt, family
             assert world.comes(lambda: bool(world.calls_for_help()) and len(endpoint.received) > 1)
         finally:
             delete(family, "elsewhere")
-        attempt.reported(world.comes(lambda: world.logged("307")), "not logged")
+        attempt.reported(
+            world.comes(lambda: world.logged("family-app-subscribes-elsewhere", "307")), "not logged"
+        )
         attempt.refused(not inside.received, f"{len(inside.received)} requests came to the address inside")
 
 
@@ -171,5 +175,6 @@ def test_a_subscription_of_another_participant(world: World, attempt: Attempt, f
     given = put(family, "forged", "http://127.0.0.1:9/", "carers", types=[MOTION])
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{api_url(world.deployed)}/participants/carers/subscriptions")  # noqa: S310
+    caught.value.close()
     attempt.refused((given.status, caught.value.code) == (403, 403), given.document)
     attempt.reported("family-app-caller" in json.dumps(given.document), given.document)

@@ -35,10 +35,26 @@ DEAD_ENDS = ("ingest-errors", "presence-dlq", "connections-dlq", "downlink-work-
 
 def alarms(templates: Templates) -> dict[tuple[str, str], Resource]:
     """By metric and by the name of what has it."""
-    return {(each.find("MetricName"), watched(each)): each for each in templates.of(ALARM)}
+    return {(metric(each), watched(each)): each for each in templates.of(ALARM)}
+
+
+def metric(alarm: Resource) -> str:
+    return str(alarm.find("MetricName") or queried(alarm)["metric"])
+
+
+def queried(alarm: Resource) -> dict[str, str]:
+    """What a query asks of AWS IoT."""
+    (query,) = alarm.find("Metrics")
+    asks = r"SELECT SUM\((?P<metric>\w+)\) FROM \"AWS/IoT\" WHERE RuleName = '(?P<rule>\w+)'"
+    found = re.fullmatch(asks, query["Expression"])
+    assert found
+    assert (query["ReturnData"], query["Period"]) == (True, 300)
+    return found.groupdict()
 
 
 def watched(alarm: Resource) -> str:
+    if alarm.find("Metrics"):
+        return queried(alarm)["rule"]
     own = {each["Name"]: each["Value"] for each in alarm.find("Dimensions") or []}
     return str(own.get("service") or next(iter(own.values()), alarm.find("Namespace")))
 
@@ -68,7 +84,7 @@ def is_urgent(name: str, contract: Contract) -> bool:
     return own in urgent | {"ingest-urgent"}
 
 
-def test_every_function_and_rule_has_its_alarms(templates: Templates) -> None:
+def test_every_function_and_rule_has_its_alarms(templates: Templates, local: Templates) -> None:
     found = alarms(templates)
     for function in templates.of("AWS::Lambda::Function"):
         assert {
@@ -78,6 +94,8 @@ def test_every_function_and_rule_has_its_alarms(templates: Templates) -> None:
     for rule in templates.of("AWS::IoT::TopicRule"):
         for metric in ("RuleNotFound", "RuleMessageThrottled"):
             assert (metric, rule.find("RuleName")) in found
+        is_told = ("ErrorActionFailure", rule.find("RuleName")) in found
+        assert is_told == (templates is not local), "the emulator has no alarms on queries"
         errors = json.dumps(rule.find("TopicRulePayload", "ErrorAction"))
         assert any(errors.count(name) == 1 for name in DEAD_ENDS)
     assert any(metric == "NumberOfMessagesSent" and "ingest-errors" in name for metric, name in found)
@@ -124,7 +142,7 @@ def test_the_functions_own_figures_are_watched_by_the_names_they_have(templates:
     assert by_function["provisioning-hook"] == by_function["certificate-keeper"] == 1
     assert by_function["presence-sweeper"] == 1
     routers = [name for name in by_function if name.startswith("router-")]
-    assert {by_function[name] for name in routers} == {4}
+    assert {by_function[name] for name in routers} == {5}
     assert {"router-device", "router-device-urgent"} <= set(routers)
 
 
@@ -176,7 +194,7 @@ def test_no_verdict_is_no_good_news_where_the_audit_starts_by_itself(
     dev: Templates, local: Templates
 ) -> None:
     for templates, silence in ((dev, "breaching"), (local, "notBreaching")):
-        verdicts = [each for each in templates.of(ALARM) if each.find("Namespace").endswith("/audit")]
+        verdicts = [each for each in templates.of(ALARM) if str(each.find("Namespace")).endswith("/audit")]
         assert [each.find("TreatMissingData") for each in verdicts] == [silence] * 2
     triggers = {each.find("Name"): each.find("Schedule") for each in dev.of("AWS::Glue::Trigger")}
     assert set(triggers) == {"eventplane-dev-delivery-audit", "eventplane-dev-compaction"}

@@ -112,7 +112,7 @@ def received(sqs: Any, plane: Plane) -> str:
 
 
 def test_a_poisoned_message_is_found_explained_and_sent_back(
-    emulator: CloudEndpoint, plane: Plane, publish: Callable[[bytes], None], run: Run
+    emulator: CloudEndpoint, plane: Plane, thing: Thing, publish: Callable[[bytes], None], run: Run
 ) -> None:
     sqs = emulator.client("sqs")
     event = reading_event()
@@ -127,14 +127,15 @@ def test_a_poisoned_message_is_found_explained_and_sent_back(
 
     assert "receives_exhausted 1" in listed.stdout, listed.stderr
     assert [(each["kind"], each["route"]) for each in shown] == [("event", "readings-to-care-analytics")]
+    assert [each["sender"] for each in shown] == [f"{thing.name}/"]
     assert tried.stdout == "care-analytics.inbox: 1 would move, nothing was changed\n", tried.stderr
     assert sent.stdout == "care-analytics.inbox: 1 moved\n", sent.stderr
-    assert received(sqs, plane) == event.json
+    assert received(sqs, plane) == event.stamped(senderdevice=thing.name).json
     assert run("dead-letters", "show", event.id).returncode == 3
 
 
 def test_killed_between_send_and_delete_nothing_is_lost(
-    emulator: CloudEndpoint, plane: Plane, publish: Callable[[bytes], None], run: Run
+    emulator: CloudEndpoint, plane: Plane, thing: Thing, publish: Callable[[bytes], None], run: Run
 ) -> None:
     sqs = emulator.client("sqs")
     event = reading_event()
@@ -144,9 +145,11 @@ def test_killed_between_send_and_delete_nothing_is_lost(
 
     assert run(*back, python=("-c", KILLED_BETWEEN)).returncode == -9
 
-    assert received(sqs, plane) == event.json
+    assert received(sqs, plane) == event.stamped(senderdevice=thing.name).json
     assert eventually(lambda: run(*back).returncode == 0, PATIENCE_SECONDS)
-    assert received(sqs, plane) == event.json  # a duplicate, which at-least-once allows
+    assert (
+        received(sqs, plane) == event.stamped(senderdevice=thing.name).json
+    )  # a duplicate, which at-least-once allows
 
 
 def test_every_station_of_an_event_is_found(

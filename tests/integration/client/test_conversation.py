@@ -63,8 +63,8 @@ def message(home: Home) -> Envelope:
 def test_the_cloud_asks_a_home_and_who_subscribed_in_the_cloud(
     plane: demo.Plane, home: Home, monkeypatch: pytest.MonkeyPatch, contract_file: str
 ) -> None:
-    family = enter(plane, "family-app", monkeypatch)
-    with enter(plane, "carers", monkeypatch, contract_file) as carers, family:
+    analytics = enter(plane, "care-analytics", monkeypatch)
+    with enter(plane, "carers", monkeypatch, contract_file) as carers, analytics:
         asked = message(home)
         voice = Replier("voice-service", home.name)
         # Its handler in the home returns nothing.
@@ -80,7 +80,7 @@ def test_the_cloud_asks_a_home_and_who_subscribed_in_the_cloud(
             carers.put(told)
             return eventually(lambda: told.id in came, 5)
 
-        inbox = family.subscribe({"exact": {"type": MESSAGE}}, name="messages")
+        inbox = analytics.subscribe({"exact": {"type": MESSAGE}}, name="messages")
         with answering(inbox, partial(_answer, came)):
             assert eventually(is_in_force, SECONDS)
 
@@ -92,11 +92,11 @@ def test_the_cloud_asks_a_home_and_who_subscribed_in_the_cloud(
                     return False  # another instance of the router, which has not looked yet
                 return found == {
                     "voice-service": Reply(voice, Status.HANDLED),
-                    "family-app": Reply(Replier("family-app"), Status.HANDLED, [asked.id]),
+                    "care-analytics": Reply(Replier("care-analytics"), Status.HANDLED, [asked.id]),
                 }
 
             assert eventually(everybody_replies, SECONDS)
-        family.unsubscribe("messages")
+        analytics.unsubscribe("messages")
 
 
 def _answer(came: set[str], event: Envelope) -> list[str]:

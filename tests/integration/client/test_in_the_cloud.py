@@ -17,11 +17,13 @@ from pathlib import Path
 import boto3
 import pytest
 
-from eventplane.delivery import Outcome
+from eventplane.delivery import Outcome, Refusal
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
-from eventplane_client import ClientSettings, Mode, connect
+from eventplane_client import ClientSettings, Mode, Sender, connect
 from eventplane_client.errors import NothingThereError, UnavailableError
+from eventplane_client.letters import letter as dead_letter
+from eventplane_client.ports import Message
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane, deploy_plane
 from local.process import Supervisor
@@ -32,7 +34,7 @@ EXAMPLE = ROOT / "docs" / "examples" / "call_for_help.py"
 SECONDS = 60
 LOT = 12
 KILLS = 5
-NEWS = {"exact": {"type": "org.example.news.v1"}}
+NEWS = {"exact": {"type": "org.eventplane.activity.news.v1"}}
 _NUMBERS = count(1)
 
 
@@ -234,8 +236,9 @@ def test_a_participants_program_may_not_read_or_route_for_another(
 def test_it_sends_over_its_outbox(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     enter_as(program_of(plane, "operations"), monkeypatch)
     settings = ClientSettings("operations", "sqs:local", mode=Mode.AT_LEAST_ONCE)
-    letter = write_event(
-        {"id": f"l{next(_NUMBERS)}", "source": "/operations/test", "type": "org.eventplane.device.test.v1"}
+    unread = alarm()
+    letter = dead_letter(
+        "operations", Message(unread.json.encode(), 1, None), unread, Refusal("test", "unread")
     )
     with connect(settings) as operations, operations.subscribe() as inbox:
         operations.put(letter)
@@ -243,6 +246,6 @@ def test_it_sends_over_its_outbox(plane: Plane, monkeypatch: pytest.MonkeyPatch)
         def arrives() -> bool:
             received = inbox.receive(10)
             received.ack()
-            return received.event.key == letter.key
+            return received.event.claim == letter.claim and received.sender == Sender("", "operations")
 
         assert eventually(arrives, SECONDS)

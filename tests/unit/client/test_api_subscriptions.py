@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
+from contract import load_contract
+from eventplane.contract import interest
+from eventplane.contract.publication import KEY
 from eventplane.contract.subscription import MAX_OWN, PARTITION, SORT, new_subscription
 from eventplane.subscription_table import SubscriptionTable
 from eventplane_client.api_subscriptions import ApiSubscriptions
@@ -37,10 +41,17 @@ class NoNetwork:
 
 
 @pytest.fixture
-def table(aws: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[SubscriptionTable]:
+def table(aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SubscriptionTable]:
     client = boto3.client("dynamodb")
     create_table(client, "subscriptions", PARTITION, SORT)
+    create_table(client, "contracts", KEY)
+    create_table(client, "interest", PARTITION, interest.SORT)
+    (tmp_path / "contract.json").write_bytes(load_contract().canonical)
     for name, value in {
+        "EVENTPLANE_CONTRACTS_TABLE": "contracts",
+        "EVENTPLANE_INTEREST_TABLE": "interest",
+        "EVENTPLANE_CONTRACT_REFRESH_S": "30",
+        "LAMBDA_TASK_ROOT": str(tmp_path),
         "EVENTPLANE_SUBSCRIPTIONS_TABLE": "subscriptions",
         "EVENTPLANE_INBOXES": json.dumps(INBOXES),
         "EVENTPLANE_WEBHOOK_ORIGIN": "eventplane-dev",

@@ -22,6 +22,7 @@ from eventplane.contract import (
     load_compiled,
 )
 from eventplane.contract.canonical import FORMAT
+from eventplane.filters import Prefix
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
 GOLDEN_VERSION = "d17fe94bbe13b478"
@@ -33,6 +34,8 @@ GOLDEN_4 = Path(__file__).parent / "golden" / "format-4.json"
 GOLDEN_4_VERSION = "adffaf63b554f751"
 GOLDEN_5 = Path(__file__).parent / "golden" / "format-5.json"
 GOLDEN_5_VERSION = "22046cd16ad10196"
+GOLDEN_6 = Path(__file__).parent / "golden" / "format-6.json"
+GOLDEN_6_VERSION = "31a641cacc622cb3"
 
 
 def test_a_contract_of_format_1_is_readable_for_ever() -> None:
@@ -91,6 +94,15 @@ def test_a_contract_of_format_5_is_readable_for_ever() -> None:
     assert contract.canonical == raw
     assert contract.participants["bell"].asks == ("org.example.ring.v1",)
     assert "replies-to-bell" in {each.name for each in contract.routes}
+
+
+def test_a_contract_of_format_6_is_readable_for_ever() -> None:
+    raw = GOLDEN_6.read_bytes()
+    contract = load_compiled(raw)
+    assert contract.version == GOLDEN_6_VERSION == hashlib.sha256(raw).hexdigest()[:16]
+    assert contract.canonical == raw
+    assert contract.participants["desk"].may_address == ("north", "south")
+    assert contract.participants["desk"].may_subscribe == Prefix("type", "org.example.")
 
 
 def test_a_file_of_format_1_is_read_and_compiled_to_todays_form(tmp_path: Path) -> None:

@@ -228,3 +228,20 @@ def test_a_broken_contract_does_not_come_so_far(tmp_path: Path, capsys: pytest.C
     (tmp_path / "broken.yaml").write_text("format: 2\n")
     assert main(["publish", "--env", "nowhere", "--contract", str(tmp_path / "broken.yaml")]) == 1
     assert "problem(s)" in capsys.readouterr().err
+
+
+def test_what_takes_alarms_away_from_an_image_is_refused_with_the_remedy(
+    contract: Contract, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(contract.canonical)
+    del document["routes"]["alarms-to-call-service"]
+    image, silent = tmp_path / "image.json", tmp_path / "silent.json"
+    image.write_bytes(contract.canonical)
+    silent.write_bytes(compile_contract(document, "silent").canonical)
+    publish = ["publish", "--env", "nowhere", "--contract", str(silent), "--image", str(image)]
+    for command in (publish, ["floor", str(image), "--contract", str(silent)]):
+        assert main(command) == 1
+        told = capsys.readouterr().err
+        assert "routes.alarms-to-call-service" in told
+        assert "devices need a new image" in told
+    assert main(["floor", str(silent), "--contract", str(image)]) == 0

@@ -41,6 +41,7 @@ def record(of: Envelope, outcome: Outcome = Outcome.DELIVERED, route: str | None
         reason=None if outcome is Outcome.DELIVERED else "why",
         attempt=2,
         message_id="m1",
+        sender=str(of.sender),
     )
 
 

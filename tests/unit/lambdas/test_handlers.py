@@ -6,15 +6,22 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import Mock
 
 import pytest
 
 from eventplane.contract import Contract
+from eventplane.contract.publication import KEY
 from lambdas.archive_writer import handler as archive_writer
+from lambdas.common.backoff import FIRST_S, LONGEST_S
 from lambdas.common.contracts import CONTRACT_FILE
+from lambdas.common.metrics import metrics
 from lambdas.common.settings import SettingsError
 from lambdas.replay import handler as replay
 from lambdas.router import handler as router
+from lambdas.router import wiring
+from lambdas.router.in_force import RETRY_MS
+from tests.dynamodb import create_table
 from tests.otlp import otlp_receiver
 from tests.unit.lambdas.support import (
     BUCKET,
@@ -25,6 +32,7 @@ from tests.unit.lambdas.support import (
     Cloud,
     LambdaContext,
     event,
+    figures,
     frame,
     message,
     sqs_event,
@@ -53,6 +61,7 @@ def deployed(
         "POWERTOOLS_SERVICE_NAME": "function",
     }.items():
         monkeypatch.setenv(name, value)
+    metrics.clear_metrics()
     for handler in HANDLERS:
         handler.service.cache_clear()
         monkeypatch.setattr(handler, "system_clock", lambda: NOW_MS)
@@ -125,6 +134,30 @@ def test_the_figures_of_an_invocation_are_in_its_log_and_so_is_what_did_not_arri
         "traceparent": TRACE,
         "message_id": "m2",
     }
+
+
+@pytest.mark.parametrize("handler", [router, replay])
+def test_a_batch_waits_for_the_contract_in_force_and_not_longer(
+    cloud: Cloud, handler: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = NOW_MS
+    monkeypatch.setattr(wiring, "system_clock", lambda: now_ms)
+    cloud.dynamodb.delete_table(TableName=TABLE)
+    wait_s = Mock(return_value={})
+    sqs = Mock(change_message_visibility_batch=wait_s)
+    monkeypatch.setattr(handler.service().redelivery, "_client", sqs)
+    # The last receives of both queues, and an early one.
+    batch = sqs_event(message("m1", "?", attempt=50), message("m2", "?", attempt=1))
+
+    failed = handler.handle(batch, LambdaContext())["batchItemFailures"]
+    assert [each["itemIdentifier"] for each in failed] == ["m1", "m2"]
+    last, first = (each["VisibilityTimeout"] for each in wait_s.call_args.kwargs["Entries"])
+    assert (last, first <= FIRST_S) == (LONGEST_S, True)
+    assert figures(capsys.readouterr().out)["ContractUnseen"] == 2
+
+    create_table(cloud.dynamodb, TABLE, KEY)
+    now_ms += RETRY_MS
+    assert handler.handle(batch, LambdaContext()) == {"batchItemFailures": []}
 
 
 @pytest.mark.parametrize("handler", HANDLERS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -22,62 +21,13 @@ from eventplane.contract.publication import (
     read_contract,
     read_head,
 )
-from eventplane.contract.subscription import new_subscription, subscription_item, subscription_key
+from eventplane.contract.subscription import subscription_key
 from eventplane.contract_table import ContractTable
 from lambdas.common.interest_table import InterestTable
-from lambdas.common.subscription_table import SubscriptionTable
-from lambdas.router.engine import build_engine
-from lambdas.router.in_force import InForce
+from lambdas.router.engine import Engine
+from lambdas.router.in_force import RETRY_MS, InForce
+from tests.unit.lambdas.publishing import INTERVAL_MS, Table, Throttled, changed, seen, subscribe, unseen
 from tests.unit.lambdas.support import INTEREST, SUBSCRIPTIONS, TABLE, Cloud, Unwilling
-
-INTERVAL_MS = 30_000
-SOURCE = "device.outbox"
-
-
-def changed(contract: Contract, name: str, to: str = "family-app.inbox") -> Contract:
-    document = json.loads(contract.canonical)
-    document["routes"][name] = {"filter": {"exact": {"type": name}}, "to": to}
-    return compile_contract(document, name)
-
-
-@dataclass
-class Table:
-    """Publishes without the checks that the command makes."""
-
-    cloud: Cloud
-    base: Contract
-    previous: str | None = None
-    now_ms: int = 0
-    refuse: list[bool] = field(default_factory=list)
-
-    def put(self, contract: Contract) -> None:
-        self.cloud.dynamodb.put_item(TableName=TABLE, Item=contract_item(contract))
-        self.name(contract.version)
-
-    def name(self, version: str) -> None:
-        head = Head(self.base.version, version, self.previous, "2026-01-01T00:00:00Z")
-        self.cloud.dynamodb.put_item(TableName=TABLE, Item=head_item(head))
-        self.previous = version
-
-    def withdraw(self) -> None:
-        self.cloud.dynamodb.delete_item(TableName=TABLE, Key=head_key(self.base.version))
-
-    def in_force(self, client: Any = None, subscriptions: Any = None, interest: Any = None) -> InForce:
-        return InForce(
-            bundled=self.base,
-            build=lambda contract: build_engine(contract, SOURCE, self.cloud.queues),
-            table=ContractTable(client or self.cloud.dynamodb, TABLE),
-            subscriptions=SubscriptionTable(subscriptions or self.cloud.dynamodb, SUBSCRIPTIONS),
-            interest=InterestTable(interest or self.cloud.dynamodb, INTEREST),
-            refresh_ms=INTERVAL_MS,
-            clock=lambda: self.now_ms,
-            queues=self.cloud.queues,
-        )
-
-    def later(self, in_force: InForce) -> str:
-        """The version in force after the next look at the table."""
-        self.now_ms += INTERVAL_MS
-        return in_force.engine().contract.version
 
 
 @pytest.fixture
@@ -86,27 +36,27 @@ def table(cloud: Cloud, contract: Contract) -> Table:
 
 
 def test_without_a_publication_it_is_the_bundled_one(table: Table, contract: Contract) -> None:
-    assert table.in_force().engine().contract is contract
+    assert seen(table.in_force()).contract is contract
 
 
 def test_a_published_one_is_followed_within_the_interval_and_withdrawn_again(
     table: Table, contract: Contract
 ) -> None:
     in_force = table.in_force()
-    in_force.engine()
+    seen(in_force)
     new = changed(contract, "new")
     table.put(new)
     table.now_ms += INTERVAL_MS - 1
-    assert in_force.engine().contract == contract
+    assert seen(in_force).contract == contract
     table.now_ms += 1
-    assert in_force.engine().contract == new
+    assert seen(in_force).contract == new
     table.withdraw()
     assert table.later(in_force) == contract.version
 
 
 def test_one_for_another_deployment_is_none_of_ours(cloud: Cloud, table: Table, contract: Contract) -> None:
     Table(cloud, changed(contract, "other-base")).put(changed(contract, "new"))
-    assert table.in_force().engine().contract == contract
+    assert seen(table.in_force()).contract == contract
 
 
 def missing(table: Table, contract: Contract) -> None:
@@ -155,7 +105,7 @@ def test_a_broken_one_never_replaces_a_good_one(
     assert table.later(in_force) == good.version
     # Also in a process that starts now, and for the next good one it is no hindrance.
     fresh = table.in_force()
-    assert fresh.engine().contract == good
+    assert seen(fresh).contract == good
     table.put(changed(contract, "better"))
     assert table.later(fresh) == table.later(in_force) == changed(contract, "better").version
 
@@ -165,7 +115,7 @@ def test_without_an_earlier_publication_it_is_the_bundled_one(
     table: Table, contract: Contract, break_it: Callable[[Table, Contract], None]
 ) -> None:
     break_it(table, contract)
-    assert table.in_force().engine().contract == contract
+    assert seen(table.in_force()).contract == contract
 
 
 def test_a_broken_one_is_read_once_and_counted_at_every_look(
@@ -201,25 +151,82 @@ def test_one_that_is_published_again_is_in_force_at_the_next_look(
     assert table.later(in_force) == new.version
 
 
-@pytest.mark.parametrize("method", ["get_item"])
-def test_while_the_table_cannot_be_read_the_last_one_stays(
-    table: Table, contract: Contract, method: str, monkeypatch: pytest.MonkeyPatch
+def test_once_seen_the_last_one_stays_while_the_table_cannot_be_read(
+    table: Table, contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[str] = []
     monkeypatch.setattr("lambdas.router.in_force.count", counted.append)
-    unwilling = Unwilling(table.cloud.dynamodb, method, code="ProvisionedThroughputExceededException")
-    in_force = table.in_force(unwilling)
-    assert in_force.engine().contract == contract
-    assert in_force.engine().contract == contract  # it is not asked again before the interval is over
-    assert counted == ["ContractUnchecked"]
-    table.put(changed(contract, "new"))
-    in_force._table._client = table.cloud.dynamodb  # type: ignore[attr-defined]
-    assert table.later(in_force) == changed(contract, "new").version
+    dynamodb = Throttled(table.cloud.dynamodb)
+    in_force = table.in_force(dynamodb)
+    good = changed(contract, "good")
+    table.put(good)
+    assert seen(in_force).contract == good
+    dynamodb.tables = {TABLE}
+    assert table.later(in_force) == good.version
+    table.now_ms += RETRY_MS
+    assert seen(in_force).contract == good
+    # What is down is not asked again before the interval is over.
+    assert (counted, dynamodb.asked.count(TABLE)) == (["ContractUnchecked"], 3)
 
 
-def test_a_head_that_is_none_changes_nothing(table: Table, contract: Contract) -> None:
+@pytest.mark.parametrize("throttled", [TABLE, SUBSCRIPTIONS])
+def test_a_process_that_cannot_read_a_table_has_not_seen_the_contract_in_force(
+    table: Table, contract: Contract, throttled: str
+) -> None:
+    new = changed(contract, "new")
+    table.put(new)
+    subscribe(table, "news", "org.eventplane.alarm.news.v1")
+    dynamodb = Throttled(table.cloud.dynamodb, throttled)
+    in_force = table.in_force(dynamodb, dynamodb, dynamodb)
+
+    # What is known already is better than what came with the code.
+    assert unseen(in_force).contract.version == (contract if throttled == TABLE else new).version
+    assert not in_force.is_seen
+    dynamodb.tables.clear()
+    table.now_ms += RETRY_MS
+    assert {"new", "family-app-subscribes-news"} <= routes(in_force)
+    assert in_force.is_seen
+
+
+def test_the_next_look_for_what_is_unseen_waits_for_a_second_not_for_the_interval(table: Table) -> None:
+    dynamodb = Throttled(table.cloud.dynamodb, TABLE)
+    in_force = table.in_force(dynamodb, dynamodb, dynamodb)
+    for _ in range(5):
+        unseen(in_force)
+    table.now_ms += RETRY_MS - 1
+    unseen(in_force)
+    # The first table that fails ends the look: each takes seconds where nobody answers.
+    assert dynamodb.asked == [TABLE]
+    table.now_ms += 1
+    unseen(in_force)
+    assert dynamodb.asked == [TABLE] * 2
+
+
+def test_a_clock_that_is_put_back_does_not_postpone_the_next_look(table: Table) -> None:
+    dynamodb = Throttled(table.cloud.dynamodb, TABLE)
+    in_force = table.in_force(dynamodb)
+    table.now_ms = 600_000
+    unseen(in_force)
+    dynamodb.tables.clear()
+    table.now_ms = 0
+    seen(in_force)
+
+
+def test_interest_need_not_be_known_because_without_it_more_is_delivered(
+    table: Table, contract: Contract
+) -> None:
+    assert seen(table.in_force(interest=Throttled(table.cloud.dynamodb, INTEREST))).contract == contract
+
+
+def test_a_head_that_is_none_changes_nothing_and_a_new_process_waits_for_one(
+    table: Table, contract: Contract
+) -> None:
+    in_force = table.in_force()
+    assert seen(in_force).contract == contract
     table.cloud.dynamodb.put_item(TableName=TABLE, Item=head_key(contract.version))
-    assert table.in_force().engine().contract == contract
+    assert table.later(in_force) == contract.version
+    # It may have named any contract.
+    assert unseen(table.in_force()).contract == contract
 
 
 def test_what_is_written_is_what_is_read(contract: Contract) -> None:
@@ -229,26 +236,21 @@ def test_what_is_written_is_what_is_read(contract: Contract) -> None:
         assert read_head("b" * 16, head_item(head)) == head
 
 
-def subscribe(table: Table, name: str, type: str, participant: str = "family-app") -> None:
-    subscription = new_subscription(participant, name, {"exact": {"type": type}}, "2026-01-01T00:00:00Z")
-    table.cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_item(subscription))
-
-
-def routes(in_force: InForce) -> set[str]:
-    return {each.name for each in in_force.engine().contract.routes}
+def routes(in_force: InForce[Engine]) -> set[str]:
+    return {each.name for each in seen(in_force).contract.routes}
 
 
 def test_subscriptions_are_in_force_after_the_interval_under_a_version_of_their_own(
     table: Table, contract: Contract
 ) -> None:
     in_force = table.in_force()
-    assert in_force.engine().contract is contract
+    assert seen(in_force).contract is contract
     subscribe(table, "news", "org.eventplane.alarm.news.v1")
-    assert in_force.engine().contract is contract
+    assert seen(in_force).contract is contract
     derived = table.later(in_force)
     assert derived != contract.version
     assert routes(in_force) == {*(each.name for each in contract.routes), "family-app-subscribes-news"}
-    assert table.in_force().engine().contract.version == derived  # every router comes to the same
+    assert seen(table.in_force()).contract.version == derived  # every router comes to the same
     table.cloud.dynamodb.delete_item(TableName=SUBSCRIPTIONS, Key=subscription_key("family-app", "news"))
     assert table.later(in_force) == contract.version
 
@@ -313,9 +315,9 @@ def announce(table: Table, participant: str = "family-app", until_s: int = 10_00
     table.cloud.dynamodb.put_item(TableName=INTEREST, Item=interest_item(leased, by))
 
 
-def interested(in_force: InForce) -> set[str]:
+def interested(in_force: InForce[Engine]) -> set[str]:
     """The inboxes whose readers' interest is known."""
-    routes = in_force.engine().contract.routes
+    routes = seen(in_force).contract.routes
     return {each.destination for each in routes if each.interest is not None}
 
 
@@ -323,12 +325,12 @@ def test_announced_interest_is_in_force_after_the_interval_and_unknown_again_whe
     table: Table, contract: Contract
 ) -> None:
     in_force = table.in_force()
-    assert in_force.engine().contract is contract
+    assert seen(in_force).contract is contract
     announce(table, until_s=2 * INTERVAL_MS // 1_000)
     derived = table.later(in_force)
     assert derived != contract.version
     assert interested(in_force) == {"family-app.inbox"}
-    assert table.in_force().engine().contract.version == derived  # every router comes to the same
+    assert seen(table.in_force()).contract.version == derived  # every router comes to the same
     assert table.later(in_force) == contract.version
 
 
@@ -344,7 +346,7 @@ def test_a_renewed_announcement_makes_no_other_version(table: Table) -> None:
 def test_interest_goes_along_with_subscriptions_of_the_same_participant(table: Table) -> None:
     announce(table)
     subscribe(table, "news", "org.eventplane.alarm.news.v1")
-    routes = table.in_force().engine().contract.routes
+    routes = seen(table.in_force()).contract.routes
     concerned = {each.name for each in routes if each.interest is not None}
     assert concerned == {"daily-life-to-family", "family-app-subscribes-news"}
 
@@ -366,7 +368,7 @@ def test_while_the_interest_cannot_be_read_what_was_announced_holds_for_its_leas
     announce(table, until_s=2 * INTERVAL_MS // 1_000)
     derived = table.later(willing)
     willing._interest = InterestTable(failing, INTEREST)
-    assert willing.engine().contract.version == derived
+    assert seen(willing).contract.version == derived
     assert table.later(willing) == contract.version
     (warned,) = (vars(each) for each in caplog.records if each.levelname == "WARNING")
     assert "(Throttling) when calling the get_paginator" in warned["error"]

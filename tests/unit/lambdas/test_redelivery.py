@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.backoff import FACTOR, FIRST_S, LONGEST_S, wait_s
+from lambdas.common.backoff import FACTOR, FIRST_S, LONGEST_S, outage_wait_s, wait_s
 from lambdas.common.queue import QueueMessage, read_messages
 from lambdas.common.redelivery import Redelivery
 from tests.unit.lambdas.support import Cloud, Unwilling, message, sqs_event
@@ -18,6 +18,21 @@ def test_the_wait_grows_up_to_its_limit_and_is_never_the_same_for_all() -> None:
     assert longest == [FIRST_S, FIRST_S * FACTOR, FIRST_S * FACTOR**2, FIRST_S * FACTOR**3, *[LONGEST_S] * 3]
     assert [wait_s(attempt, lambda: 0.0) for attempt in (1, 2, 9)] == [1, 5, 450]
     assert wait_s(1_000, lambda: 0.5) == 675
+
+
+@pytest.mark.parametrize("max_receives", [5, 50, 1_000])
+def test_an_outage_of_an_hour_makes_no_dead_letters(max_receives: int) -> None:
+    shortest = [outage_wait_s(each, lambda: 0.0, max_receives) for each in range(1, max_receives + 1)]
+    # Fifty, as an outbox has by default, bridge far more.
+    assert sum(shortest) >= 3_600 * (1 if max_receives < 50 else 4)
+
+
+def test_after_an_outage_messages_wait_for_less_time_than_it_took() -> None:
+    away_s = 0
+    for attempt in range(1, 47):
+        wait = outage_wait_s(attempt, lambda: 1.0, 50)
+        assert wait <= FIRST_S + away_s
+        away_s += outage_wait_s(attempt, lambda: 0.0, 50)
 
 
 class Recorder:

@@ -250,7 +250,7 @@ CHEAP = {"exact": {"type": READING}}
 
 def subscribed(contract: Contract) -> Contract:
     added = [
-        new_subscription("family-app", name, filter, "2026-01-01T00:00:00.000Z")
+        new_subscription("care-analytics", name, filter, "2026-01-01T00:00:00.000Z")
         for name, filter in (("cheap", CHEAP), ("costly", COSTLY))
     ]
     return with_subscriptions(contract, added)[0]
@@ -271,7 +271,7 @@ def test_costly_subscriptions_are_left_out_for_a_message_whose_filters_exceed_th
     # The contract's own routes and the cheap subscription are served.
     assert {line["route"] for line in cloud.lines("ledger/") if line["id"] == "1"} == {
         "readings-to-care-analytics",
-        "family-app-subscribes-cheap",
+        "care-analytics-subscribes-cheap",
     }
     assert len(cloud.received("alarm-centre.inbox")) == 1
     # The ledger names a contract that the archive has, so that the audit expects just this.
@@ -279,7 +279,7 @@ def test_costly_subscriptions_are_left_out_for_a_message_whose_filters_exceed_th
     assert version not in (plane.version, contract.version)
     assert f"contracts/{version}.json" in cloud.keys("contracts/")
     (said,) = (vars(each) for each in caplog.records if each.levelname == "WARNING")
-    assert (said["routes"], said["message_id"]) == (["family-app-subscribes-costly"], "m1")
+    assert (said["routes"], said["message_id"]) == (["care-analytics-subscribes-costly"], "m1")
 
 
 def test_within_their_time_costly_subscriptions_are_served(
@@ -288,7 +288,7 @@ def test_within_their_time_costly_subscriptions_are_served(
     plane = subscribed(contract)
     run(message("m1", frame(pack([event("1", subject="in the kitchen"), event("2", ALARM)]))), plane=plane)
     lines = cloud.lines("ledger/")
-    assert "family-app-subscribes-costly" in {line["route"] for line in lines}
+    assert "care-analytics-subscribes-costly" in {line["route"] for line in lines}
     assert {line["contract_version"] for line in lines} == {plane.version}
 
 

@@ -17,7 +17,7 @@ from eventplane.attributes import AttributeValue
 from eventplane.delivery import Outcome, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ledger import LedgerRecord, TapRecord, to_line
-from eventplane.sender import PLANE, Sender
+from eventplane.sender import THE_PLANE, Sender
 from eventplane.sqs_binding import to_message
 from tests.unit.queues import create_queue
 
@@ -109,7 +109,7 @@ def event(id: str, type: str = READING, **attributes: AttributeValue) -> Envelop
 
 
 HOME = Sender("home-1")
-ROUTER = Sender(service=PLANE)
+ROUTER = THE_PLANE
 
 
 def letter(

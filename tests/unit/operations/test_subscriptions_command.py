@@ -114,7 +114,7 @@ def derived(filter: object) -> Contract:
 
 
 def granted(filter: object) -> object:
-    return {"all": [filter, subscribable(load_contract(), "carers")]}
+    return {"all": [subscribable(load_contract(), "carers"), filter]}
 
 
 def decision(contract: Contract, at_ms: int, route: str | None) -> str:

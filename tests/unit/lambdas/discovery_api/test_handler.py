@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import Contract, compile_contract, subscription
 from eventplane.contract.publication import Head, contract_item, head_item
 from eventplane.contract.subscription import new_subscription, subscription_item
 from lambdas.discovery_api import handler, service
 from lambdas.discovery_api.service import DiscoveryService, InForceRegistry, Request
 from lambdas.router import wiring
+from tests.dynamodb import create_table
 from tests.unit.lambdas.support import INTEREST, NOW_MS, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
 
 HOST = "abc.execute-api.eu-central-1.amazonaws.com"
@@ -155,14 +156,14 @@ def test_a_published_contract_is_in_force_and_what_changed_has_another_tag(
 def test_a_subscription_is_a_route_and_its_participant_a_receiver(
     call: Call, cloud: Cloud, time: Time
 ) -> None:
-    subscription = new_subscription(
+    messages = new_subscription(
         "care-analytics", "messages", {"suffix": {"type": ".message.v1"}}, "2026-01-01T00:00:00Z"
     )
-    cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_item(subscription))
+    cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_item(messages))
     time.refresh()
     receivers = call(MESSAGE).body["eventplane"]["receivers"]
     ways = {each["participant"]: each["routes"] for each in receivers}
-    assert ways["/participants/care-analytics"] == [f"/routes/{subscription.route}"]
+    assert ways["/participants/care-analytics"] == [f"/routes/{messages.route}"]
 
 
 def test_while_a_table_does_not_answer_what_it_said_last_stays(call: Call, cloud: Cloud, time: Time) -> None:
@@ -171,6 +172,18 @@ def test_while_a_table_does_not_answer_what_it_said_last_stays(call: Call, cloud
     cloud.dynamodb.delete_table(TableName=SUBSCRIPTIONS)
     time.refresh()
     assert call("/routes").text == before
+
+
+def test_a_process_that_could_not_read_the_tables_yet_asks_to_come_again(
+    call: Call, cloud: Cloud, time: Time
+) -> None:
+    cloud.dynamodb.delete_table(TableName=SUBSCRIPTIONS)
+    answer = call("/routes")
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
+    assert answer.body["type"].endswith("/spec.md#server_error")
+    create_table(cloud.dynamodb, SUBSCRIPTIONS, subscription.PARTITION, subscription.SORT)
+    time.now_ms += 2_000
+    assert call("/routes").status == 200
 
 
 def test_a_collection_is_read_page_by_page(call: Call, contract: Contract) -> None:

@@ -23,6 +23,7 @@ from lambdas.replay.service import ReplayService
 from lambdas.replay.tap_file import TapFiles
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
+from lambdas.router.in_force import Unseen
 from tests.unit.lambdas.support import (
     ALARM,
     BUCKET,
@@ -56,12 +57,13 @@ def replay(contract: Contract, cloud: Cloud) -> Replay:
         sqs: Any = None,
         s3: Any = None,
         remaining_ms: Callable[[], int] = lambda: 900_000,
+        is_seen: bool = True,
     ) -> frozenset[str]:
         inboxes = cloud.queues if queues is None else queues
         engine = build_engine(plane or contract, "device.outbox", inboxes)
         s3 = s3 or cloud.s3
         service = ReplayService(
-            engine=lambda: engine,
+            engine=lambda: engine if is_seen else Unseen(engine),
             orders=Orders(TapFiles(s3, BUCKET), Planners(s3, BUCKET, "device.outbox")),
             dispatch=Dispatch(SqsSender(sqs or cloud.sqs), inboxes),
             inboxes=inboxes,
@@ -152,6 +154,17 @@ def test_of_two_senders_of_one_name_the_one_that_is_owed_gets_through(
     nobodys = Owed("home-3/", *true.claim, CARE, contract.version, ACCEPTED_MS)
     assert replay(OwedOrder(FILE, (nobodys,))) == frozenset()
     assert [each["deadletterreason"] for each in letters(cloud)] == ["not_in_tap"]
+
+
+def test_until_the_contract_in_force_is_seen_every_order_waits(
+    cloud: Cloud, contract: Contract, replay: Replay
+) -> None:
+    lost = event("1", ALARM)
+    tapped(cloud, lost)
+    order = owed(contract, lost, route="daily-life-to-family")
+    assert replay(order, "no order", is_seen=False) == {"m1", "m2"}
+    assert cloud.keys("ledger/") == []
+    assert replay(order) == frozenset()
 
 
 def test_what_has_expired_meanwhile_is_recorded_and_not_sent(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -21,10 +22,13 @@ from eventplane.envelope import write_event
 from eventplane.filters import DIALECTS, to_document
 from eventplane.router import Router
 from eventplane.subscription_table import SubscriptionTable
+from lambdas.router.contract_settings import read_contract_settings
+from lambdas.router.wiring import contract_in_force
 from lambdas.subscriptions_api import handler
 from tests import endpoint
+from tests.unit.lambdas.publishing import Throttled
 from tests.unit.lambdas.subscriptions_api.conftest import INBOXES, Call, send
-from tests.unit.lambdas.support import SUBSCRIPTIONS, Cloud, Unwilling, figures
+from tests.unit.lambdas.support import SUBSCRIPTIONS, TABLE, Cloud, Unwilling, figures
 
 NEWS = {"exact": {"type": "org.example.news.v1"}}
 WANTED = {"filters": [NEWS], "protocol": "SQS", "sink": INBOXES["carers"]}
@@ -34,7 +38,7 @@ ALARMS = {"prefix": {"type": "org.eventplane.alarm."}}
 
 def within(filter: object, participant: str = "carers") -> object:
     """The filter of a subscription of `participant` to `filter`."""
-    return {"all": [filter, subscribable(load_contract(), participant)]}
+    return {"all": [subscribable(load_contract(), participant), filter]}
 
 
 def table(cloud: Cloud) -> SubscriptionTable:
@@ -236,6 +240,20 @@ def test_a_table_that_does_not_answer_is_said(
     answer = call("GET", "news")
     assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
     assert answer.body["detail"] == "the table does not answer; try again"
+
+
+def test_nothing_is_granted_by_a_contract_that_may_not_be_in_force(
+    call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that came with the code may allow what was published since does not."""
+    throttled = Throttled(cloud.dynamodb, TABLE)
+    settings = read_contract_settings(os.environ)
+    in_force = contract_in_force(settings, throttled, handler._InForce)
+    monkeypatch.setattr(handler, "contract_in_force", lambda *_: in_force)
+    answer = call("PUT", "news", WANTED)
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+    assert answer.body["detail"] == "the contract in force is not known yet; try again"
+    assert table(cloud).all() == frozenset()
 
 
 def test_the_body_of_an_error_is_a_problem_with_its_words(call: Call) -> None:
