@@ -82,7 +82,7 @@ def acknowledgement(world: World, key: str, source: str) -> Envelope:
     message = item.message
     ack = Acknowledgement(
         kind=Downlink.COMMAND, key=key, uid=message.uid, version=message.version, order=message.order,
-        fence=item.fence, source=message.source, id=message.id, result=Result.STORED,
+        sender=message.sender, fence=item.fence, source=message.source, id=message.id, result=Result.STORED,
     )  # fmt: skip
     return write_event(
         {"id": new_id(), "source": source, "type": ACKNOWLEDGED}, to_data([ack], item.epoch or "e")

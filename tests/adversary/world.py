@@ -100,18 +100,21 @@ class StolenDevice:
 
 @dataclass(frozen=True)
 class HostileService:
-    """A service on the victim's device, with its own user at the home's broker."""
+    """A service on the victim's device, with its own user at the home's broker, which `guarded` has."""
 
-    client: ServiceClient
-    home: str = VICTIM
+    service: str
+    guarded: Guarded
 
     @property
     def name(self) -> str:
-        return f"{self.home}/{self.client.service}"
+        return f"{VICTIM}/{self.service}"
 
     def send(self, event: Envelope) -> None:
-        with suppress(DeadLetteredError):  # the forwarder's receipt says that it refused
-            self.client.put(event, PATIENCE_S)
+        port, login = self.guarded.broker.port, self.guarded.login(self.service)
+        # The forwarder's receipt says that it refused.
+        with ServiceClient(self.service, port=port, login=login) as client, suppress(DeadLetteredError):
+            # As bytes: of an event the client leaves out what only the plane may write.
+            client.put(event.json.encode(), PATIENCE_S)
 
 
 @dataclass(frozen=True)
@@ -390,6 +393,7 @@ class World:
     def operator(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the operators' command line."""
         return subprocess.run(
-            [sys.executable, "-m", "eventplane", *arguments, "--env", "local"],
-            env=self.cloud.environment(), cwd=ROOT, capture_output=True, text=True, check=False,
+            [sys.executable, "-m", "eventplane", *arguments],
+            env={**self.cloud.environment(), "EVENTPLANE_ENV": "local"},
+            cwd=ROOT, capture_output=True, text=True, check=False,
         )  # fmt: skip
