@@ -152,7 +152,8 @@ def test_one_event_for_all_reaches_every_home_and_the_unknown_ones_are_letters(
     # By the contract carers may address one home at a time.
     key = f"threshold/all/{home.name}"
     plane.threshold("*", 5, key)
-    wait_for(lambda: any(each["reason"] == "address_not_allowed" for each in plane.letters_about(key)))
+    refused = "carers addressed all devices"
+    wait_for(lambda: any(each["reason"] == "address_not_allowed" for each in plane.letters_about(refused)))
     assert plane.item(home.name, key) is None
     plane.threshold("nobody", 1, f"threshold/nobody/{home.name}")
     wait_for(lambda: any(each["reason"] == "unknown_device" for each in plane.letters_about("nobody")))
@@ -166,7 +167,7 @@ def test_a_version_that_was_too_great_by_mistake_is_followed_by_any_after_a_rese
     plane.threshold(home.name, mistake, key)
     wait_for(lambda: plane.is_stored(home.name, key, mistake))
     plane.threshold(home.name, 10**18 - 1, key)
-    wait_for(lambda: any(each["reason"] == "version_jump" for each in plane.letters_about(key)))
+    wait_for(lambda: any(each["reason"] == "version_jump" for each in plane.letters_about(str(10**18 - 1))))
 
     home.link.cut()
     command(plane, "desired", "reset", key, "--device", home.name)
