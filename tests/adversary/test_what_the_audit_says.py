@@ -68,7 +68,10 @@ def test_every_attack_is_accounted_for(reports: list[Any]) -> None:
 def test_two_senders_of_one_event(reports: list[Any], masked: Envelope, attempt: Attempt) -> None:
     """thief/: send what another home sends too, with its `source` and `id`"""
     found = findings(reports[0], "two_senders", masked)
-    attempt.reported({each["device"] for each in found} == {THIEF, VICTIM}, reports[0]["kinds"])
+    named = {each["detail"] for each in found}
+    attempt.reported(
+        named == {f"{VICTIM}/voice-service, {THIEF}/voice-service"}, (named, reports[0]["kinds"])
+    )
     attempt.refused(not findings(reports[0], "duplicate", masked), "they count as copies of one event")
 
 

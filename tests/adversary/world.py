@@ -299,8 +299,8 @@ class World:
 
     def on_its_way(self, event: Envelope) -> Envelope | None:
         """The event as it waits for the victim's device, None where it does not wait."""
-        items = [item for item in self.desired(VICTIM) if event.id in json.dumps(item)]
-        found = [from_item(item).message for item in items]
+        items = [from_item(item) for item in self.desired(VICTIM)]
+        found = [each for item in items for each in (item.message, *item.waiting)]
         return next((parse_event(each.text) for each in found if each and each.id == event.id), None)
 
     @contextmanager
