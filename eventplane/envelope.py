@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii
-from typing import Any
+from typing import Any, Final
 
 from eventplane import strict_json
 from eventplane.attributes import KNOWN, REQUIRED, AttributeValue, name_problem, value_problem
@@ -24,6 +24,12 @@ from eventplane.sender import Sender, sender_of
 
 EventKey = tuple[str, str, str]
 """The identity of an event: sender, `source`, `id`."""
+
+RESERVED_ATTRIBUTE: Final = "reserved_attribute"
+"""Why an event is refused: it carries an attribute that only the plane sets."""
+
+TOO_LARGE: Final = "too_large"
+"""Why an event is refused: with what the plane adds it is larger than `MAX_EVENT_BYTES`."""
 
 _DATA_MEMBERS = frozenset({"data", "data_base64"})
 
@@ -115,7 +121,7 @@ class Envelope:
 def reserved(name: str) -> EnvelopeError:
     """Return the error for an event that carries the attribute `name`, which only the plane sets."""
     return EnvelopeError(
-        "reserved_attribute", f"only the plane sets the attribute {name!r}; send the event without it"
+        RESERVED_ATTRIBUTE, f"only the plane sets the attribute {name!r}; send the event without it"
     )
 
 
@@ -123,7 +129,7 @@ def parse_event(raw: bytes | str) -> Envelope:
     """The envelope of one event in JSON format. Raises `EnvelopeError`."""
     size = len(raw) if isinstance(raw, bytes) else _utf8_size(raw)
     if size > MAX_EVENT_BYTES:
-        raise EnvelopeError("too_large", f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
+        raise EnvelopeError(TOO_LARGE, f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
     try:
         text = strict_json.decode_text(raw) if isinstance(raw, bytes) else raw
         members = strict_json.loads(text)
