@@ -12,6 +12,7 @@ import binascii
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring_ascii
 from typing import Any, Final
 
 from eventplane import strict_json
@@ -100,7 +101,7 @@ class Envelope:
                 raise reserved(name)
         text = self.json
         for name, value in reversed(extensions.items()):
-            text = _with_attribute(text, name, json.dumps(value))
+            text = _with_attribute(text, name, encode_basestring_ascii(value))
         return Envelope({**self.attributes, **extensions}, text)
 
     @property
@@ -151,7 +152,8 @@ def write_event(attributes: Mapping[str, AttributeValue], data: Any = None) -> E
 def _with_attribute(text: str, name: str, value: str) -> str:
     # An unset attribute may stand there as null, and a name that stands twice is no event. One that is not
     # written, nor spelt with escapes, does not stand there: no need to look at every member.
-    if f'"{name}"' in text or "\\u" in text:
+    # Most texts have no backslash, and one character is found thirty times as fast as two.
+    if f'"{name}"' in text or ("\\" in text and "\\u" in text):
         return with_member(text, name, value)
     return f'{{"{name}":{value},{text.lstrip()[1:]}'
 

@@ -67,7 +67,13 @@ def items(first: int, end: int) -> Iterator[dict[str, dict[str, Any]]]:
     """Of states that their devices have stored."""
     for number in range(first, end):
         message = Message(
-            uid="", version=1, is_deleted=False, source="/carers", id=f"idle-{number}", text="{}"
+            uid="",
+            version=1,
+            is_deleted=False,
+            sender="carers",
+            source="/carers",
+            id=f"idle-{number}",
+            text="{}",
         )
         thing, key = f"idle-{number // _KEYS_A_DEVICE}", f"threshold/bench/{number % _KEYS_A_DEVICE}"
         yield to_item(

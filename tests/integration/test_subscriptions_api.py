@@ -38,7 +38,7 @@ from tests.integration.test_webhook import verify
 
 SECONDS = 60
 DOCUMENT = Path(__file__).parents[2] / "docs" / "subscriptions-api.openapi.yaml"
-NEWS = "org.example.subscribed-news.v1"
+NEWS = "org.eventplane.activity.subscribed-news.v1"
 _NUMBERS = count(1)
 
 

@@ -16,6 +16,8 @@ from eventplane.downlink import wire
 from eventplane.envelope import Envelope, parse_event
 from eventplane.hops import ROUTER_HOPS, sent_on
 from eventplane.replay import REPLAYED_TIME, marked
+from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE, Sender
+from eventplane.sending import stamp_sender
 from eventplane_client.otel import OpenTelemetry
 
 NOW = "2026-01-01T00:00:00Z"
@@ -28,7 +30,7 @@ def asked(event: Envelope) -> Envelope:
 def sent_down(event: Envelope) -> Envelope:
     kind = wire.Downlink.COMMAND
     text = wire.stamped(
-        event.json, kind=kind, key="a/b/c", uid="u", version=1, is_deleted=True, order=1, fence=1
+        event.json, kind=kind, key="a/b/c", uid="u", version=1, is_deleted=True, order=1, fence=1, reset=1
     )
     return parse_event(text)
 
@@ -40,6 +42,8 @@ def traced(event: Envelope) -> Envelope:
 
 WRITERS: dict[Callable[[Envelope], Envelope], tuple[str, ...]] = {
     lambda event: stamp(event, "e1", 7): (EPOCH, SEQUENCE),
+    lambda event: stamp_sender(event, Sender("home-1")): (SENDER_DEVICE,),
+    lambda event: stamp_sender(event, Sender(service="desk")): (SENDER_SERVICE,),
     lambda event: event.stamped(recordedtime=NOW): ("recordedtime",),
     asked: (
         attributes.REPLY_TO,
