@@ -32,7 +32,7 @@ class Usage:
     """Routers decided by contract `version` in an interval, first at `first_ms`, Unix milliseconds.
 
     `interval` is its number, counted in `INTERVAL_MS` from the Unix epoch on. `is_in_force` is false where
-    the contract had come with a router's code, which had not yet seen the one in force.
+    the contract had come with a router's code, which had not yet seen the one in force, and for a replay.
     """
 
     version: str

@@ -103,8 +103,13 @@ def _is_letter_of_the_cloud() -> Column:
 
 
 def _is_stale(history: ContractHistory) -> Column:
+    return history.is_stale(sf.col("contract_version"), sf.col("decided_at_ms")) & _is_by_contract_in_force()
+
+
+def _is_by_contract_in_force() -> Column:
+    # A replay decides by the contract of then, and a router that has just started by what it has.
     is_early = sf.col("basis").eqNullSafe(str(Basis.BUNDLED))
-    return history.is_stale(sf.col("contract_version"), sf.col("decided_at_ms")) & ~is_early
+    return ~is_early & ~sf.col("reason").eqNullSafe(REPLAY)
 
 
 def _is_unlawful(history: ContractHistory) -> Column:
@@ -147,13 +152,13 @@ def _clock_skew_ms() -> Column:
 def uses(raw: DataFrame) -> list[Usage]:
     """Return by which contract versions routers decided, and in which intervals of time.
 
-    Only three members are read, so a row that is bad elsewhere may be among them.
+    Few members are read, so a row that is bad elsewhere may be among them.
     """
     readable = sf.col("contract_version").isNotNull() & is_time(sf.col("decided_at_ms"))
     found = raw.where(readable).groupBy(
         sf.col("contract_version").alias("version"),
         sf.floor(sf.col("decided_at_ms") / INTERVAL_MS).alias("interval"),
-        (~sf.col("basis").eqNullSafe(str(Basis.BUNDLED))).alias("is_in_force"),
+        _is_by_contract_in_force().alias("is_in_force"),
     )
     rows = found.agg(sf.min("decided_at_ms").alias("first_ms")).collect()
     return [Usage(**row.asDict()) for row in rows]

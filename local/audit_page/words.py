@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-BROKEN: Final = ("lost", "misrouted", "unrouted_delivered", "reordered", "forged", "missing_manifest")
+BROKEN: Final = (
+    *("lost", "misrouted", "unrouted_delivered", "reordered", "forged"),
+    *("not_allowed", "stale_contract", "unconfirmed", "missing_manifest"),
+)
 """The kinds of findings that break a promise of the plane; `glue_jobs.delivery_audit.findings.BROKEN`."""
 
 HOPS: Final = {
@@ -22,6 +25,9 @@ _COUNTED: Final = {
     "unrouted_delivered": "delivered without a route",
     "reordered": "out of order",
     "forged": "forged",
+    "not_allowed": "delivered without the right to send it",
+    "stale_contract": "decided by an old contract",
+    "unconfirmed": "never decided by the contract in force",
     "missing_manifest": "manifests missing",
 }
 _CALLED: Final = {"client_id": "device", "skew_ms": "clock ahead", "max_ms": "longest"}

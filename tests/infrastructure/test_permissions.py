@@ -31,7 +31,7 @@ FOLDERS = {
     "Subscribers": {"handovers/*"},
     "Erasure": {
         *("tap/*", "ledger/*", "handovers/*", "quarantine/*"),
-        *("compacted/*", "audit/*", "erasures/*"),
+        *("compacted/*", "audit/*", "erasures/*", "contracts/*"),
     },
 }
 """The only wildcards: objects of the archive and devices, whose names nobody knows beforehand, by who uses
