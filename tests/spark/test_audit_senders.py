@@ -18,6 +18,7 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
 from eventplane.device_reports import DEVICE_CONTRACT, MANIFEST, forwarder_source, router_source
 from eventplane.envelope import write_event
 from eventplane.ledger import Basis
+from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.presence import MONITOR, NOTICE
 from eventplane.sender import PLANE, Sender
 from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights
@@ -106,11 +107,19 @@ def test_only_allowed_deliveries_and_refusals_are_believed(archive: SmallArchive
     archive.refuse_event(
         archive.event(ALARM, "home-6", senderservice="voice"), "reserved_attribute", "home-6"
     )
+    large, small = (
+        archive.event(ALARM, home, senderservice="voice", data="x" * size)
+        for home, size in (("home-7", MAX_SENT_EVENT_BYTES - 100), ("home-8", 1_000))
+    )
+    archive.refuse_event(large, "too_large", "home-7")
+    archive.refuse_event(small, "too_large", "home-8")
     assert kinds(audit()) == [
         ("dead_lettered", "home-3", "alarms"),
         ("dead_lettered", "home-5", "alarms"),
+        ("dead_lettered", "home-7", "alarms"),
         ("lost", "home-4", "alarms"),
         ("lost", "home-6", "alarms"),
+        ("lost", "home-8", "alarms"),
         ("not_allowed", "home-2", "alarms"),
     ]
 
@@ -196,6 +205,9 @@ def test_a_contract_beside_its_successor_is_stale_after_a_while(archive: SmallAr
         archive.contract = old
         if minute in (10, 40):
             archive.send(ALARM, "home-2", at_ms=NOON_MS + minute * MINUTE_MS, senderservice="voice")
+        if minute == 45:  # a replay decides by the contract of then
+            archive.send(ALARM, "home-3", at_ms=NOON_MS + minute * MINUTE_MS, senderservice="voice")
+            archive.ledger[-1] = replace(archive.ledger[-1], reason="replay")
     (stale,) = audit()["findings"]
     assert (stale["kind"], stale["device"], stale["contract_version"], stale["at_ms"]) == (
         "stale_contract",
