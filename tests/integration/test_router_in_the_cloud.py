@@ -17,6 +17,7 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import Head, contract_item, head_item
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.sender import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic
 from local.chaos.functions import kill_functions
 from local.cloud import CloudEndpoint
@@ -27,6 +28,7 @@ from tests.integration import inboxes
 from tests.integration.mqtt import TestClient
 
 SECONDS = 30
+DEVICE = "a"
 NUMBERS = count(1)
 ROOT = Path(__file__).parents[2]
 
@@ -37,18 +39,25 @@ def event(type: str) -> Envelope:
 
 def enter(plane: Plane, sent: Envelope) -> None:
     """As the ingest rule does it."""
-    frame = IngestFrame(sent.json.encode(), "devices/a/outbox", "a", "", time.time_ns() // 1_000_000)
+    frame = IngestFrame(
+        sent.json.encode(), f"devices/{DEVICE}/outbox", DEVICE, "", time.time_ns() // 1_000_000
+    )
     plane.cloud.client("sqs").send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=frame_text(frame))
 
 
-def arrives(plane: Plane, service: str, sent: Envelope, within_s: float = SECONDS) -> bool:
-    """Whether `sent` comes to the inbox of `service`."""
-    return inboxes.arrives(plane.cloud, plane.inboxes[service], sent.json, within_s)
+def arrives(
+    plane: Plane, service: str, sent: Envelope, within_s: float = SECONDS, device: str = DEVICE
+) -> bool:
+    """Whether `sent` comes to the inbox of `service`, as an event of `device`."""
+    came = sent.stamped(**{SENDER_DEVICE: device})
+    return inboxes.arrives(plane.cloud, plane.inboxes[service], came.json, within_s)
 
 
 def with_route(contract: Contract, type: str, to: str, **participants: Any) -> Contract:
+    """`contract` with a route for events of `type`, which the activity service may send."""
     document = json.loads(contract.canonical)
     document["participants"].update(participants)
+    document["participants"]["activity-service"]["sends"].append(type)
     document["routes"][f"new-to-{to.partition('.')[0]}"] = {"filter": {"exact": {"type": type}}, "to": to}
     return compile_contract(document, type)
 
@@ -158,7 +167,7 @@ def test_what_the_rule_cannot_hand_over_arrives_all_the_same(
         assert device.publish(topic, alarm.json.encode())
         # The rule tries once: only its error action knows of the event now.
         assert eventually(lambda: said(emulator, "ingest-errors", "a rule failed", thing.name), SECONDS)
-    assert arrives(plane, "family-app", alarm, 60)
+    assert arrives(plane, "family-app", alarm, 60, thing.name)
 
 
 def test_what_is_no_failure_of_a_rule_is_a_dead_letter(plane: Plane) -> None:
