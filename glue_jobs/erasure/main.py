@@ -16,7 +16,7 @@ from eventplane.ledger import CONTRACTS
 from glue_jobs.common.archives import open_archive
 from glue_jobs.common.objects import Objects
 from glue_jobs.common.session import job_session
-from glue_jobs.erasure.errors import LeftOverError
+from glue_jobs.erasure.errors import LeftOverError, TooWideError
 from glue_jobs.erasure.person import Person
 from glue_jobs.erasure.progress import Progress
 from glue_jobs.erasure.rewriting import clear_staging, rewrite

@@ -36,8 +36,8 @@ _BASE64: Final = r"[A-Za-z0-9+/]{16,}={0,2}"
 class Person:
     """All whose events come from `source` or beneath it, and all that names them or the device `client`.
 
-    A name counts as a whole word: home-1 is in `home-1.1772366400000.disconnected` and `/devices/home-1/router`,
-    and not in home-17 or home-1-annex. Raises `TooWideError`.
+    A name counts as a whole word: home-1 is in `home-1.1772366400000.disconnected` and in
+    `/devices/home-1/router`, and not in home-17 or home-1-annex. Raises `TooWideError`.
     """
 
     source: str

@@ -27,7 +27,7 @@ _DAY: Final = re.compile(r".*?/date=[^/]+")
 
 
 def naming(spark: SparkSession, objects: Objects, person: Person, now: datetime) -> list[str]:
-    """Return the objects that name `person`, in order; those of hours that are still written to are left out."""
+    """Return the objects that name `person`, in order, but for hours that are still written to."""
     found = []
     by_day: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for name in _names(objects, now):
@@ -35,13 +35,17 @@ def naming(spark: SparkSession, objects: Objects, person: Person, now: datetime)
         if suffix:
             day = _DAY.match(name)
             by_day[suffix, day[0] if day else name].append(name)
-        elif person.is_named_in((objects.read(name) or b"").decode("utf-8", "replace")):
+        if person.is_named_in(name if suffix else f"{name} {_document(objects, name)}"):
             found.append(name)
     for (suffix, _), names in by_day.items():
         texts = _texts(spark, suffix, [f"{objects.uri}/{name}" for name in names])
         hits = texts.where(person.is_named(sf.col("text"))).select("file").distinct().collect()
         found += [name for name in names if any(hit["file"].endswith(f"/{name}") for hit in hits)]
-    return sorted(found)
+    return sorted(set(found))
+
+
+def _document(objects: Objects, name: str) -> str:
+    return (objects.read(name) or b"").decode("utf-8", "replace")
 
 
 def _texts(spark: SparkSession, suffix: str, uris: list[str]) -> DataFrame:
