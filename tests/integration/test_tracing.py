@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,6 +16,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
+from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.envelope import Envelope, write_event
 from eventplane.tracing import context_of
 from eventplane_client import ClientSettings, connect
@@ -71,13 +73,21 @@ def told_by(receiver: Receiver, service: str) -> Iterator[OpenTelemetry]:
         provider.shutdown()
 
 
-def alarm(source: str) -> Envelope:
+def alarm(source: str, type: str, data: Any) -> Envelope:
     attributes = {"id": uuid4().hex, "source": source, "time": datetime.now(UTC).isoformat()}
-    return write_event({**attributes, "type": "org.eventplane.alarm.keyword.v1"}, {"keyword": "help"})
+    return write_event({**attributes, "type": type}, data)
 
 
 def answer(to: Envelope) -> Envelope:
-    return write_event({"id": f"answer-{to.id}", "source": "/alarm-centre", "type": "org.example.answer.v1"})
+    """A reply: all that the contract lets the alarm centre send."""
+    data = {
+        "participant": "alarm-centre",
+        "thing": None,
+        "status": "handled",
+        "answer": None,
+        "failure": None,
+    }
+    return write_event({"id": f"answer-{to.id}", "source": "/alarm-centre", "type": REPLY_TYPE}, data)
 
 
 def handle_in_the_cloud(sent: Envelope, told: OpenTelemetry) -> None:
@@ -137,7 +147,8 @@ class Way:
 
         A router waits for its collector for a second, which a busy machine may need for itself.
         """
-        traced, plain = alarm("/homes/traced/voice"), alarm("/homes/traced/health")
+        traced = alarm("/homes/traced/voice", "org.eventplane.alarm.keyword.v1", {"keyword": "help"})
+        plain = alarm("/homes/traced/health", "org.eventplane.alarm.clinical.v1", {"alert": "no pulse"})
         with connect(self._voice, telemetry=of_voice) as voice:
             voice.put(traced, SECONDS)
         handle_in_the_cloud(traced, of_centre)

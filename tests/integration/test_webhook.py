@@ -15,6 +15,7 @@ import pytest
 
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.sender import SENDER_DEVICE
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
 from local.deploy import ROOT, deploy
@@ -103,7 +104,7 @@ def test_an_event_arrives_exactly_and_signed_after_the_endpoint_s_failure(plane:
 
     assert eventually(lambda: len(plane.endpoint.received) == 2, SECONDS)
     failed, taken = plane.endpoint.received
-    assert failed.body == taken.body == event.json.encode()
+    assert failed.body == taken.body == event.stamped(**{SENDER_DEVICE: plane.thing.name}).json.encode()
     assert failed.headers["webhook-id"] == taken.headers["webhook-id"]
     assert taken.headers["content-type"] == "application/cloudevents+json"
     for request in (failed, taken):

@@ -55,7 +55,7 @@ def test_events_reach_the_cloud_numbered_and_in_their_own_words(home: Home, clou
 def test_a_plain_publisher_needs_no_client_of_ours(home: Home, cloud: CloudBroker) -> None:
     wait_for(lambda: "local broker connected" in home.log())
     with TestClient("sensor", "127.0.0.1", home.broker.port) as sensor:
-        assert sensor.publish("eventplane/activity-service/outbox", event(1).json.encode())
+        assert sensor.publish("eventplane/health-service/outbox", event(1).json.encode())
     wait_for(lambda: cloud.has({"e1"}))
 
 

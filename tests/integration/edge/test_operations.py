@@ -226,7 +226,7 @@ def test_sighup_takes_a_new_contract_and_refuses_a_broken_one(
     assert metric(home, "eventplane_reloads_total") == 1
     info = next(line for line in get(home, "/metrics")[1].splitlines() if line.startswith("eventplane_info"))
     assert f'contract="{old}"' not in info
-    put(home.service("activity-service"), 2)
+    put(home.service("health-service"), 2)
     wait_for(lambda: cloud.has({"e1"}))
 
 
