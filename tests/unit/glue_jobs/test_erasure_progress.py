@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -50,6 +51,11 @@ def test_what_was_noted_outlives_an_interruption_and_is_counted_once(tmp_path: P
         (r'{"event":"{\"source\":\"//home-1/bell\"}"}', True),
         ('{"client_id":"home-1"}', True),
         (r'{"event":"{\"device\":\"home-1\"}"}', True),
+        ("home-1.1772366400000.3.disconnected", True),
+        ('{"subject":"/devices/home-1/router"}', True),
+        (base64.b64encode(b'{"sender":"home-1/voice"}').decode(), True),
+        (base64.b64encode(b'{"sender":"home-17/voice"}').decode(), False),
+        ("home-17 home-1-annex my-home-1 home-1_2", False),
         ('{"source":"//home-10/bell","client_id":"home-10"}', False),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from glue_jobs.common.folder_objects import FolderObjects
-from glue_jobs.common.hours import Days, Hour, hours_of
+from glue_jobs.common.hours import Days, Hour, hour_of, hours_of
 from glue_jobs.compaction.main import read_arguments
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -17,6 +17,20 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 def test_an_hour_closes_half_an_hour_after_its_end() -> None:
     assert not Hour(NOON).is_closed(NOON + timedelta(minutes=89, seconds=59))
     assert Hour(NOON).is_closed(NOON + timedelta(minutes=90))
+
+
+@pytest.mark.parametrize(
+    ("name", "hour"),
+    [
+        ("tap/date=2026-03-01/hour=12/a.json.gz", Hour(NOON)),
+        ("compacted/tap/date=2026-03-01/hour=12/run=ab/part-0.parquet", Hour(NOON)),
+        ("audit/findings/date=2026-03-01/part-0.parquet", None),
+        ("tap/date=2026-13-01/hour=12/a.json.gz", None),
+        ("audit/report.json", None),
+    ],
+)
+def test_an_object_lies_in_an_hour_or_in_none(name: str, hour: Hour | None) -> None:
+    assert hour_of(name) == hour
 
 
 def test_hours_come_in_order_and_strangers_not_at_all(tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ def test_what_is_written_is_read_and_listed(objects: Objects) -> None:
         ("tap/date=2/c", 3),
     ]
     assert objects.folders("tap") == ["date=1", "date=2"]
+    assert objects.folders("") == ["tap", "tapes"]
+    assert len(objects.beneath("")) == 4
     assert objects.read("tap/date=1/b") == b"22"
     assert objects.read("tap/none") is None
     assert objects.beneath("none") == []
