@@ -15,8 +15,8 @@ import pytest
 
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event, write_event
-from eventplane.topics import basic_ingest_topic
 from eventplane.sender import SENDER_DEVICE
+from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
 from local.deploy import ROOT, deploy
 from local.process import Supervisor
