@@ -15,11 +15,14 @@ from benchmarks.results import FOLDER, RUNS, Figure, seconds, together, write
 from eventplane.contract import Place, Route
 from eventplane.envelope import parse_event
 from eventplane.router import Router
+from eventplane.sender import sender_in_frame
+from eventplane.sending import SendingRights, stamp_sender
 
 ROUTES = (5, 10, 100, 1_000, 10_000)
 AIM_EVENTS_PER_S = 200_000
 AIM_ROUTES = 1_000
 AIM_COST_RATIO = 1.2
+AIM_CHECKS_RATIO = 1.05
 AIM_COMPILE_S = 0.5
 AIM_IMPORT_MS = 30.0
 MATCHES = 5
@@ -46,6 +49,7 @@ def main() -> None:
     """Measure, write, print."""
     figures = [
         *_routing(),
+        _checks(),
         cesql.evaluation("three_terms"),
         _compilation(),
         *(_peak_memory(routes) for routes in (10, 1_000, 10_000)),
@@ -93,6 +97,36 @@ def _routing() -> list[Figure]:
             f"to {(costs[10] - parsing) * 1e6:.1f} us; the event takes the same five routes",
         ),
     ]
+
+
+def _checks() -> Figure:
+    """What it costs to stamp the sender, and to check that it may send this."""
+    raw = [workload.event(number) for number in range(workload.EVENTS)]
+    contract = workload.contract(AIM_ROUTES)
+    router, rights = Router(contract, Place.CLOUD), SendingRights(contract)
+
+    def checked(text: bytes) -> tuple[Route, ...]:
+        event = parse_event(text)
+        stamped = stamp_sender(event, sender_in_frame("home-1", event.attributes))
+        if rights.refusal(stamped):
+            raise SystemExit("the workload's device must be allowed to send its events")
+        return router.route(stamped)
+
+    def unchecked(text: bytes) -> tuple[Route, ...]:
+        return router.route(parse_event(text))
+
+    with_checks, without = together([partial(_all, raw, checked), partial(_all, raw, unchecked)])
+    return Figure(
+        "sender_checks",
+        with_checks / without,
+        "ratio",
+        AIM_CHECKS_RATIO,
+        higher_is_better=False,
+        note=f"parse + stamp + rights + route of {AIM_ROUTES:,} routes; "
+        f"{(with_checks - without) / len(raw) * 1e6:.1f} us an event more than parse + route. "
+        "The rights are one look-up; the stamp copies attributes and text, "
+        "which only a parse that stamps at once could save",
+    )
 
 
 def _routers(raw: bytes, routes: int) -> tuple[Callable[[bytes], object], Callable[[bytes], object]]:

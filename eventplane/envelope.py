@@ -12,7 +12,8 @@ import binascii
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from json.encoder import encode_basestring_ascii
+from typing import Any, Final
 
 from eventplane import strict_json
 from eventplane.attributes import KNOWN, REQUIRED, AttributeValue, name_problem, value_problem
@@ -23,6 +24,12 @@ from eventplane.sender import Sender, sender_of
 
 EventKey = tuple[str, str, str]
 """The identity of an event: sender, `source`, `id`."""
+
+RESERVED_ATTRIBUTE: Final = "reserved_attribute"
+"""Why an event is refused: it carries an attribute that only the plane sets."""
+
+TOO_LARGE: Final = "too_large"
+"""Why an event is refused: with what the plane adds it is larger than `MAX_EVENT_BYTES`."""
 
 _DATA_MEMBERS = frozenset({"data", "data_base64"})
 
@@ -94,7 +101,7 @@ class Envelope:
                 raise reserved(name)
         text = self.json
         for name, value in reversed(extensions.items()):
-            text = _with_attribute(text, name, json.dumps(value))
+            text = _with_attribute(text, name, encode_basestring_ascii(value))
         return Envelope({**self.attributes, **extensions}, text)
 
     @property
@@ -114,7 +121,7 @@ class Envelope:
 def reserved(name: str) -> EnvelopeError:
     """Return the error for an event that carries the attribute `name`, which only the plane sets."""
     return EnvelopeError(
-        "reserved_attribute", f"only the plane sets the attribute {name!r}; send the event without it"
+        RESERVED_ATTRIBUTE, f"only the plane sets the attribute {name!r}; send the event without it"
     )
 
 
@@ -122,7 +129,7 @@ def parse_event(raw: bytes | str) -> Envelope:
     """The envelope of one event in JSON format. Raises `EnvelopeError`."""
     size = len(raw) if isinstance(raw, bytes) else _utf8_size(raw)
     if size > MAX_EVENT_BYTES:
-        raise EnvelopeError("too_large", f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
+        raise EnvelopeError(TOO_LARGE, f"{size} bytes; an event has at most {MAX_EVENT_BYTES}")
     try:
         text = strict_json.decode_text(raw) if isinstance(raw, bytes) else raw
         members = strict_json.loads(text)
@@ -145,7 +152,8 @@ def write_event(attributes: Mapping[str, AttributeValue], data: Any = None) -> E
 def _with_attribute(text: str, name: str, value: str) -> str:
     # An unset attribute may stand there as null, and a name that stands twice is no event. One that is not
     # written, nor spelt with escapes, does not stand there: no need to look at every member.
-    if f'"{name}"' in text or "\\u" in text:
+    # Most texts have no backslash, and one character is found thirty times as fast as two.
+    if f'"{name}"' in text or ("\\" in text and "\\u" in text):
         return with_member(text, name, value)
     return f'{{"{name}":{value},{text.lstrip()[1:]}'
 

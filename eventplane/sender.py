@@ -7,8 +7,7 @@ lay in, and the cloud's router the device whose connection brought a frame. No p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 SENDER_DEVICE: Final = "senderdevice"
 """The thing name of the sending device: the MQTT client id, which the IoT policy binds to the certificate."""
@@ -27,8 +26,7 @@ PLANE_CLIENT: Final = "/eventplane/cloud/ingest-errors"
 a thing's name has no slash."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(NamedTuple):
     """`device` and `service` as far as the transport knows them; '' where it does not."""
 
     device: str = ""

@@ -23,7 +23,7 @@ from eventplane.envelope import Envelope, reserved
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.own_services import DOWNLINK
 from eventplane.presence import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
-from eventplane.sender import SENDER_ATTRIBUTES, SENDER_DEVICE, THE_PLANE, Sender
+from eventplane.sender import SENDER_ATTRIBUTES, SENDER_DEVICE, SENDER_SERVICE, THE_PLANE, Sender
 from eventplane.uplink_interest import UPLINK_INTEREST_TYPE
 
 SENDER_NOT_ALLOWED: Final = "sender_not_allowed"
@@ -43,6 +43,9 @@ OWNERS: Final = {
 
 MAX_REMEMBERED: Final = 4_096
 """Most decisions that are remembered, a participant and a type each. Ours: a contract has some hundreds."""
+
+_SPOKEN_FOR: Final = DEVICE_REPORTS | {DEAD_LETTER_TYPE}
+"""The types whose source or data say in whose name they are."""
 
 _DEVICE_SIDE: Final = (ParticipantKind.DEVICE, ParticipantKind.DEVICE_SERVICE)
 
@@ -79,22 +82,22 @@ class SendingRights:
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
-        self._remembered: dict[tuple[bool, str, str], str | None] = {}
+        self._remembered: dict[tuple[bool, object, object], str | None] = {}
 
     def refusal(self, event: Envelope) -> Refusal | None:
         """Return why the sender of a stamped `event` may not send it; None if it may."""
-        sender = event.sender
-        known = (bool(sender.device), sender.service, event.type)
-        try:
-            problem = self._remembered[known]
-        except KeyError:
+        attributes = event.attributes
+        known = SENDER_DEVICE in attributes, attributes.get(SENDER_SERVICE), attributes["type"]
+        if known not in self._remembered:
             if len(self._remembered) >= MAX_REMEMBERED:
                 self._remembered.clear()
-            problem = self._remembered[known] = self._type_problem(sender, event.type)
-        problem = problem or self._name_problem(sender, event)
+            self._remembered[known] = self._type_problem(event.sender, event.type)
+        problem = self._remembered[known]
+        if problem is None and event.type in _SPOKEN_FOR:
+            problem = self._name_problem(event.sender, event)
         if problem is None:
             return None
-        return Refusal(SENDER_NOT_ALLOWED, f"{sender} sent {event.type!r:.200}: {problem}")
+        return Refusal(SENDER_NOT_ALLOWED, f"{event.sender} sent {event.type!r:.200}: {problem}")
 
     def may_send(self, sender: Sender, type: str) -> bool:
         """Return whether `sender` may send events of `type` at all, whatever they say besides."""

@@ -22,7 +22,7 @@ SAMPLES: Final = 5
 """Keys that are shown of what was missed or invented."""
 
 _OF_A_STORE: Final = (Kind.MISSING_MANIFEST, Kind.EPOCH_CHANGE)
-_OF_AN_EVENT: Final = (Kind.FORGED, Kind.DEAD_LETTERED)
+_OF_AN_EVENT: Final = (Kind.FORGED, Kind.DEAD_LETTERED, Kind.UNCONFIRMED)
 _MARK: Final = re.compile(r"malformed-\d{6}")
 
 
@@ -79,7 +79,7 @@ def key(row: Row) -> Key:
         mark = _MARK.search(str(row.get("detail")))
         return str(kind), None, row.get("archive_file"), mark[0] if mark else row.get("detail")
     place: Key = (str(kind), None if hop is None else str(hop))
-    if kind == Kind.CLOCK_SKEW:
+    if kind == Kind.CLOCK_SKEW and hop == Hop.DEVICE_CLOUD:
         return *place, row.get("device")
     if kind in _OF_A_STORE:
         return *place, row.get("device"), row.get("epoch")

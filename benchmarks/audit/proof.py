@@ -32,8 +32,10 @@ AS_OF = ("--AS_OF", "2026-04-01T00:00:00Z")
 PLANTED: Final = frozenset(
     f"{kind} {hop}"
     for hop, kinds in {
-        "device_cloud": "lost duplicate expired dropped late forged missing_manifest epoch_change clock_skew",
-        "router": "lost misrouted unrouted_delivered duplicate reordered expired dead_lettered late forged",
+        "device_cloud": "lost duplicate expired dropped late forged two_senders missing_manifest "
+        "epoch_change clock_skew",
+        "router": "lost misrouted unrouted_delivered duplicate reordered expired dead_lettered late forged "
+        "not_allowed unconfirmed stale_contract clock_skew",
         "inbox_consumer": "lost duplicate dead_lettered",
         "-": "quarantined",
     }.items()

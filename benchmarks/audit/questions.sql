@@ -8,7 +8,7 @@ FROM read_json('$archive/ledger/*/*/*.json.gz', format = 'newline_delimited', ig
     columns = {decided_at_ms: 'BIGINT', entered_at_ms: 'BIGINT', entered_by: 'VARCHAR',
         contract_version: 'VARCHAR', source: 'VARCHAR', id: 'VARCHAR', type: 'VARCHAR', priority: 'VARCHAR',
         client_id: 'VARCHAR', route: 'VARCHAR', destination: 'VARCHAR', outcome: 'VARCHAR', reason: 'VARCHAR',
-        attempt: 'BIGINT', message_id: 'VARCHAR'})
+        attempt: 'BIGINT', message_id: 'VARCHAR', sender: 'VARCHAR'})
 WHERE decided_at_ms BETWEEN 0 AND $last_ms AND entered_at_ms BETWEEN 0 AND $last_ms
     AND outcome IN ('delivered', 'dead_lettered', 'expired', 'dropped', 'unrouted') AND entered_by IS NOT NULL
     AND contract_version IS NOT NULL AND source IS NOT NULL AND id IS NOT NULL;
@@ -20,6 +20,7 @@ WITH rows AS (
         event->>'$$.subject' AS subject, event->>'$$.recordedtime' AS recordedtime,
         event->>'$$.expirytime' AS expirytime, event->>'$$.deviceepoch' AS epoch,
         try_cast(event->>'$$.devicesequence' AS BIGINT) AS sequence,
+        client_id || '/' || coalesce(event->>'$$.senderservice', '') AS sender,
         CASE WHEN contains(event, 'org.eventplane.device.manifest.v1') THEN event->'$$.data.statements' END AS stated
     FROM read_json('$archive/tap/*/*/*.json.gz', format = 'newline_delimited', ignore_errors = true, filename = true,
         columns = {accepted_at_ms: 'BIGINT', archived_at_ms: 'BIGINT', client_id: 'VARCHAR', topic: 'VARCHAR',
@@ -32,35 +33,35 @@ SELECT *, MAP {$routes} AS routes FROM rows;
 
 -- events
 CREATE TABLE events AS
-SELECT source, id, count(DISTINCT (message_id, "index")) AS copies, min(accepted_at_ms) AS accepted_at_ms,
+SELECT sender, source, id, count(DISTINCT (message_id, "index")) AS copies, min(accepted_at_ms) AS accepted_at_ms,
     arg_min(client_id, accepted_at_ms) AS client_id, arg_min(epoch, accepted_at_ms) AS epoch,
     arg_min(sequence, accepted_at_ms) AS sequence, arg_min(recordedtime, accepted_at_ms) AS recordedtime,
     arg_min(expirytime, accepted_at_ms) AS expirytime, arg_min(routes, accepted_at_ms) AS routes,
     arg_min(filename, accepted_at_ms) AS file
-FROM tap WHERE source IS NOT NULL AND id IS NOT NULL AND type IS NOT NULL GROUP BY source, id;
+FROM tap WHERE source IS NOT NULL AND id IS NOT NULL AND type IS NOT NULL GROUP BY sender, source, id;
 
 -- deliveries
 CREATE TABLE deliveries AS
 WITH decided AS (
-    SELECT source, id, coalesce(route, '-') AS route, count(*) FILTER (outcome = 'delivered') AS delivered,
+    SELECT sender, source, id, coalesce(route, '-') AS route, count(*) FILTER (outcome = 'delivered') AS delivered,
         min(outcome) AS outcome, min(decided_at_ms) AS decided_at_ms, min(entered_at_ms) AS entered_at_ms,
         min(priority) AS priority,
         min(destination) AS destination, min(filename) AS ledger_file
     FROM ledger WHERE id <> '' GROUP BY ALL
 ),
-versions AS (SELECT source, id, min(contract_version) AS version FROM ledger GROUP BY ALL),
+versions AS (SELECT sender, source, id, min(contract_version) AS version FROM ledger GROUP BY ALL),
 expected AS (
     SELECT e.* EXCLUDE (routes), unnest(e.routes[coalesce(v.version, '$first')]) AS route
-    FROM events e LEFT JOIN versions v USING (source, id)
+    FROM events e LEFT JOIN versions v USING (sender, source, id)
 )
 SELECT *, CASE WHEN copies IS NULL THEN 'misrouted' WHEN outcome IS NULL THEN 'lost' ELSE outcome END AS verdict
-FROM expected FULL JOIN decided USING (source, id, route);
+FROM expected FULL JOIN decided USING (sender, source, id, route);
 
 -- handovers
 CREATE TABLE handovers AS
-SELECT channel, source, id, min(outcome) AS outcome, count(*) AS copies
+SELECT channel, sender, source, id, min(outcome) AS outcome, count(*) AS copies
 FROM read_json('$archive/handovers/*/*/*.json.gz', format = 'newline_delimited', ignore_errors = true,
-    columns = {channel: 'VARCHAR', source: 'VARCHAR', id: 'VARCHAR', outcome: 'VARCHAR'})
+    columns = {channel: 'VARCHAR', sender: 'VARCHAR', source: 'VARCHAR', id: 'VARCHAR', outcome: 'VARCHAR'})
 GROUP BY ALL;
 
 -- findings
@@ -73,7 +74,7 @@ COPY (
 COPY (
     SELECT d.source, d.id, d.destination, d.delivered, h.outcome, h.copies
     FROM deliveries d
-    LEFT JOIN handovers h ON d.source = h.source AND d.id = h.id AND d.destination = h.channel
+    LEFT JOIN handovers h ON d.sender = h.sender AND d.source = h.source AND d.id = h.id AND d.destination = h.channel
     WHERE d.delivered > 0 AND d.destination IN ($webhooks)
         AND (coalesce(h.outcome, '') <> 'delivered' OR h.copies > d.delivered)
 ) TO '$output/consumers.parquet' (FORMAT parquet);

@@ -32,5 +32,5 @@ def _arrival(spool: Spool, sequence: int, number: int, size: int, uplink: str) -
     text = event(number, size).decode()
     # Checking a million events that were made well would take longer than all the rest.
     stamped = stamp(Envelope({}, text), spool.epoch, sequence)
-    key = key_digest(("/homes/1/health-service", str(number)))
+    key = key_digest(("health-service", "/homes/1/health-service", str(number)))
     return Arrival(sequence, Priority.NORMAL.rank, stamped.json, {uplink: None}, key)

@@ -41,7 +41,9 @@ class BucketObjects:
         return f"s3://{self._bucket}"
 
     def beneath(self, folder: str) -> list[Stored]:
-        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=f"{folder}/")
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=_prefix(folder)
+        )
         return [
             Stored(each["Key"], each["Size"], each["ETag"])
             for page in pages
@@ -50,7 +52,7 @@ class BucketObjects:
 
     def folders(self, folder: str) -> list[str]:
         pages = self._s3.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=f"{folder}/", Delimiter="/"
+            Bucket=self._bucket, Prefix=_prefix(folder), Delimiter="/"
         )
         found = (each["Prefix"] for page in pages for each in page.get("CommonPrefixes", []))
         return [each.rstrip("/").rpartition("/")[2] for each in found]
@@ -118,6 +120,10 @@ class BucketObjects:
             )
             if answer.get("Errors"):
                 raise RefusedDeletionError({"Error": answer["Errors"][0]}, "DeleteObjects")
+
+
+def _prefix(folder: str) -> str:
+    return f"{folder}/" if folder else ""
 
 
 def _code(error: ClientError) -> str:

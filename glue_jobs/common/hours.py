@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 
 from eventplane.archive_layout import COMPACTED, COMPACTIONS, PUBLISHED
 from glue_jobs.common.objects import Objects
@@ -70,6 +71,16 @@ def hours_of(objects: Objects, folder: str, days: Days) -> Iterator[Hour]:
         for hour_folder in objects.folders(f"{folder}/{day_folder}"):
             if hour := _HOUR.fullmatch(hour_folder):
                 yield Hour(datetime(day.year, day.month, day.day, int(hour[1]), tzinfo=UTC))
+
+
+def hour_of(name: str) -> Hour | None:
+    """The hour in whose folder the object `name` lies, None where that is none."""
+    parts = name.split("/")
+    for day_folder, hour_folder in pairwise(parts):
+        day, hour = _day(day_folder), _HOUR.fullmatch(hour_folder)
+        if day and hour:
+            return Hour(datetime(day.year, day.month, day.day, int(hour[1]), tzinfo=UTC))
+    return None
 
 
 def _day(folder: str) -> date | None:

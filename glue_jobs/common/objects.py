@@ -30,7 +30,7 @@ class Objects(Protocol):
         """What lies anywhere beneath `folder`, in the order of names."""
 
     def folders(self, folder: str) -> list[str]:
-        """The names of the folders right beneath `folder`, in order."""
+        """The names of the folders right beneath `folder` ('' for the root), in order."""
 
     def read(self, name: str) -> bytes | None:
         """An object's content; None when there is none."""

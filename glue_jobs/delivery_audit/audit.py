@@ -22,9 +22,10 @@ from glue_jobs.delivery_audit.device import Scope
 from glue_jobs.delivery_audit.errors import EmptyWindowError
 from glue_jobs.delivery_audit.figures import Figures
 from glue_jobs.delivery_audit.handovers import handover_witness
-from glue_jobs.delivery_audit.ledger import first_uses, ledger_witness
+from glue_jobs.delivery_audit.ledger import ledger_witness, uses
 from glue_jobs.delivery_audit.storage import Storage, join
 from glue_jobs.delivery_audit.tap import tap_witness
+from glue_jobs.delivery_audit.two_senders import two_senders
 from glue_jobs.delivery_audit.watermark import Watermark
 from glue_jobs.delivery_audit.window import Window
 from glue_jobs.delivery_audit.witness import cases
@@ -61,8 +62,8 @@ def audited(
     ledger = source.ledger(window)
     texts = contracts.archived(storage, uri)
     # A single contract is in force all the time; else the ledger is asked.
-    uses = first_uses(ledger) if len(texts) != 1 else {}
-    history = contracts.load_history(uri, texts, uses)
+    usages = uses(ledger) if len(texts) != 1 else []
+    history = contracts.load_history(uri, texts, usages)
     try:
         together = cases(
             tap_witness(source.tap(window), history, window),
@@ -81,6 +82,7 @@ def audited(
         found = evidence.evidence(judged, window, watermark).unionByName(devices.findings(fleet))
         if (overtaken := ordering.overtaken(judged, history)) is not None:
             found = found.unionByName(evidence.of_order(overtaken))
+        found = found.unionByName(two_senders(judged))
         yield Audit(
             window=window,
             watermark=watermark,

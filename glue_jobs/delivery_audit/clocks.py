@@ -13,6 +13,14 @@ TOLERANCE_MS: Final = 10_000
 """How far a clock may seem off without being called so, milliseconds. Ours: more than a normal event waits on
 its way up (a batch's delay, a busy line), less than what would turn the order of a person's day."""
 
+LONGEST_DECISION_MS: Final = 180_000
+"""Longest from a message's first receive to a decision at that receive, milliseconds. For so long the
+routers' queues hide a message (`stacks.function_size`); then it is received a second time."""
+
+CLOCK_SLACK_MS: Final = 5_000
+"""How far a router's clock may be behind those of IoT Core and the queue, milliseconds. Ours: AWS keeps its
+clocks within far less."""
+
 MIN_SAMPLES: Final = 20
 """Fewest events that can show a clock to be behind. Ours: a few late events look the same."""
 

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from eventplane.delivery import Outcome
+from eventplane.ledger import Basis
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.expectations import with_expectations
 from glue_jobs.delivery_audit.handovers import consumption, strangers
@@ -56,6 +57,7 @@ def deliveries(cases: DataFrame, history: ContractHistory, watermark: Watermark)
             day_of(sf.array_min(sf.transform("decisions", lambda each: each["entered_at_ms"]))),
             "bad.date",
         ).alias("date"),
+        "sender",
         "source",
         "id",
         sf.coalesce(first["type"], sf.get("decisions", sf.lit(0))["type"]).alias("type"),
@@ -96,6 +98,10 @@ def deliveries(cases: DataFrame, history: ContractHistory, watermark: Watermark)
             "decided_at_ms"
         ),
         sf.when(sf.col("died"), _letters(leads)).alias("letters"),
+        _is_any("is_forbidden").alias("is_forbidden"),
+        _is_any("is_stale").alias("is_stale"),
+        sf.array_max(sf.transform("found", lambda each: each["clock_skew_ms"])).alias("clock_skew_ms"),
+        once(_is_unconfirmed(watermark)).alias("is_unconfirmed"),
         once(recorded_items()).alias("items"),
         once(strangers()).alias("strangers"),
         "bad",
@@ -126,6 +132,20 @@ def _letters(leads: Column) -> Column:
 
     of_all = sf.when(leads & sf.col("source").isNotNull(), reason(sf.lit(EVERY_ROUTE)))
     return sf.filter(sf.array(reason(sf.col("route")), of_all), lambda each: each.isNotNull())
+
+
+def _is_any(what: str) -> Column:
+    """Whether one of the route's decisions is so."""
+    return sf.coalesce(sf.exists("found", lambda each: each[what]), sf.lit(False))
+
+
+def _is_unconfirmed(watermark: Watermark) -> Column:
+    """Whether a router decided before it saw the contract in force, and none by that one since."""
+    last_ms = sf.array_max(sf.transform("early", lambda each: each["decided_at_ms"]))
+    confirmed = sf.exists(
+        "decisions", lambda each: (each["basis"] == str(Basis.IN_FORCE)) & (each["decided_at_ms"] >= last_ms)
+    )
+    return (sf.size("early") > 0) & ~confirmed & ~watermark.is_open(last_ms)
 
 
 def _opens_inbox() -> Column:

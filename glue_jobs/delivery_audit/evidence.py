@@ -71,7 +71,16 @@ def _router() -> list[Case]:
     stray = finding(Kind.UNROUTED_DELIVERED, Hop.ROUTER, text("to ", sf.col("destination")))
     wrong = finding(Kind.MISROUTED, Hop.ROUTER, text("recorded as ", outcome))
     unknown = finding(Kind.FORGED, Hop.ROUTER, sf.lit("the tap has no such event"))
+    sent = text(sf.col("sender"), " to ", sf.col("destination"))
+    version = text("by contract ", sf.col("contract_version"))
+    skew_ms = sf.col("clock_skew_ms")
+    side = sf.when(skew_ms > 0, sf.lit("ahead")).otherwise(sf.lit("behind"))
+    clock = text("the router's clock is at least ", sf.abs(skew_ms), " ms ", side)
     return [
+        _one(sf.col("is_forbidden"), finding(Kind.NOT_ALLOWED, Hop.ROUTER, sent)),
+        _one(sf.col("is_stale"), finding(Kind.STALE_CONTRACT, Hop.ROUTER, version)),
+        _one(sf.col("is_unconfirmed"), finding(Kind.UNCONFIRMED, Hop.ROUTER, version)),
+        _one(skew_ms.isNotNull(), finding(Kind.CLOCK_SKEW, Hop.ROUTER, clock)),
         _one(verdict == Verdict.LOST, finding(Kind.LOST, Hop.ROUTER, claimed)),
         _one(strayed, stray),
         _one((verdict == Verdict.MISROUTED) & ~strayed, wrong),

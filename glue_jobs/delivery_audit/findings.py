@@ -23,7 +23,15 @@ class Kind(StrEnum):
     REORDERED = "reordered"
     FORGED = "forged"
     """Recorded as what the devices' side of the archive does not bear out."""
+    NOT_ALLOWED = "not_allowed"
+    """Delivered, though its sender may not send it."""
+    STALE_CONTRACT = "stale_contract"
+    """Decided by a contract whose successor had long been in force."""
+    UNCONFIRMED = "unconfirmed"
+    """Decided by the contract that came with a router's code, and never by the one in force."""
     MISSING_MANIFEST = "missing_manifest"
+    TWO_SENDERS = "two_senders"
+    """One `source` and `id` from two senders: two events, of which one may imitate the other."""
     DUPLICATE = "duplicate"
     EXPIRED = "expired"
     DROPPED = "dropped"
@@ -39,6 +47,9 @@ BROKEN = (
     Kind.UNROUTED_DELIVERED,
     Kind.REORDERED,
     Kind.FORGED,
+    Kind.NOT_ALLOWED,
+    Kind.STALE_CONTRACT,
+    Kind.UNCONFIRMED,
     Kind.MISSING_MANIFEST,
 )
 """What breaks a promise of the plane. The other kinds are allowed, and worth knowing."""

@@ -7,11 +7,17 @@ from pyspark.sql import functions as sf
 
 from eventplane.contract import Channel, Place, SchemaCheck
 from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Outcome
+from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.hops import HOP_LIMIT
-from glue_jobs.delivery_audit.contracts import ContractHistory
+from eventplane.ledger import Basis
+from eventplane.sending import SENDER_NOT_ALLOWED
+from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS, LONGEST_DECISION_MS
+from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory, Usage
 from glue_jobs.delivery_audit.quarantine import any_missing, fault
 from glue_jobs.delivery_audit.route_filters import EVERY_ROUTE, NO_ROUTE
 from glue_jobs.delivery_audit.schema import CORRUPT, LEDGER_ROW
+from glue_jobs.delivery_audit.sending import may_send
+from glue_jobs.delivery_audit.verdicts import REPLAY
 from glue_jobs.delivery_audit.window import Window, day_of, is_time
 from glue_jobs.delivery_audit.witness import item_name, name_of, witness
 
@@ -22,7 +28,7 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
     """The ledger's rows of the window as `witness` columns. A row belongs to the day of entry.
 
     A `decision` begins with when it was made; `is_refusable` says whether the contract allows the refusal
-    that it may speak of. The delivery of a dead letter `vouches` for the event that the letter is about.
+    that it may speak of. The delivery of a dead letter that the cloud wrote `vouches` for its event.
     """
     outcome = sf.col("outcome")
     faults = fault(
@@ -52,6 +58,11 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
         "file",
         "type",
         "client_id",
+        sf.coalesce("basis", sf.lit(str(Basis.IN_FORCE))).alias("basis"),
+        _by_queue_clock_ms().alias("by_queue_clock_ms"),
+        _clock_skew_ms().alias("clock_skew_ms"),
+        _is_stale(history).alias("is_stale"),
+        _is_forbidden(history).alias("is_forbidden"),
         sf.col("entered_by").isin(history.uplinks).alias("from_device"),
         _is_refusable(history).alias("is_refusable"),
         sf.when(is_item, sf.struct("message_id", "attempt")).alias("item"),
@@ -62,39 +73,90 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
         members=_MEMBERS,
         within=sf.lit(True),
         name=sf.when(is_item, item_name("client_id", "reason", "entered_at_ms")).otherwise(
-            name_of(sf.col("source"), sf.col("id"))
+            name_of(sf.col("sender"), sf.col("source"), sf.col("id"))
         ),
+        sender=sf.when(good & ~is_item, sf.col("sender")),
         source=sf.when(good & ~is_item, sf.col("source")),
         id=sf.when(good & ~is_item, sf.col("id")),
         decision=sf.when(good, decision),
-        letter=good & (sf.col("type") == DEAD_LETTER_TYPE) & (outcome == Outcome.DELIVERED),
+        letter=good & _is_letter_of_the_cloud() & (outcome == Outcome.DELIVERED),
     )
     # One row more for a letter: under the name of the event that it is about.
     letter = sf.struct(
         sf.col("id").alias("name"),
         *(
             sf.lit(None).cast(said.schema[each].dataType).alias(each)
-            for each in ("source", "id", "decision", "bad")
+            for each in ("sender", "source", "id", "decision", "bad")
         ),
         sf.lit(True).alias("vouches"),
     )
     itself = sf.struct(
-        "name", "source", "id", "decision", "bad", sf.lit(None).cast("boolean").alias("vouches")
+        "name", "sender", "source", "id", "decision", "bad", sf.lit(None).cast("boolean").alias("vouches")
     )
     both = sf.when(sf.col("letter"), sf.array(itself, letter)).otherwise(sf.array(itself))
     return said.select("within", sf.inline(both))
 
 
-def first_uses(raw: DataFrame) -> dict[str, int]:
-    """When each contract version was first used, Unix milliseconds, by the rows of the ledger.
+def _is_letter_of_the_cloud() -> Column:
+    # A device can write a letter about any event, and so hide a loss.
+    return (sf.col("type") == DEAD_LETTER_TYPE) & ~sf.coalesce("sender", sf.lit("")).contains("/")
 
-    Only these two members are read, so one of a row that is bad elsewhere may be among them.
+
+def _is_stale(history: ContractHistory) -> Column:
+    is_early = sf.col("basis").eqNullSafe(str(Basis.BUNDLED))
+    return history.is_stale(sf.col("contract_version"), sf.col("decided_at_ms")) & ~is_early
+
+
+def _is_unlawful(history: ContractHistory) -> Column:
+    """Whether the row's contract does not let the row's sender send the event."""
+    row = (sf.col(each) for each in ("contract_version", "sender", "type", "source"))
+    return sf.coalesce(~may_send(history, *row), sf.lit(False))
+
+
+def _is_forbidden(history: ContractHistory) -> Column:
+    """Whether the row is a delivery that the contract forbids: by its sender, or down from a device."""
+    return (sf.col("outcome") == Outcome.DELIVERED) & (_is_unlawful(history) | _is_device_to_devices(history))
+
+
+def _is_device_to_devices(history: ContractHistory) -> Column:
+    """Whether the row's route leads from a device down to devices, which no contract can allow."""
+    down = sorted({each.device.inbox.address for each in history.contracts})
+    return sf.coalesce(sf.col("sender").contains("/") & sf.col("destination").isin(*down), sf.lit(False))
+
+
+def _by_queue_clock_ms() -> Column:
+    """When the row was decided at the latest, by the queue's clock; null where only the router's is known.
+
+    The queue tells of the first receive alone, so a later one is not bounded by it.
+    """
+    latest = sf.col("received_at_ms") + sf.lit(LONGEST_DECISION_MS)
+    is_replay = sf.col("reason").eqNullSafe(REPLAY)
+    return sf.when((sf.col("attempt") == 1) & ~is_replay, latest)
+
+
+def _clock_skew_ms() -> Column:
+    """How far the router's clock is at least ahead of IoT Core's and the queue's, milliseconds.
+
+    Negative where it is behind, null where they agree as far as can be told.
+    """
+    ahead_ms = sf.col("decided_at_ms") - _by_queue_clock_ms()
+    behind_ms = sf.greatest("entered_at_ms", "received_at_ms") - sf.col("decided_at_ms")
+    return sf.when(ahead_ms > 0, ahead_ms).when(behind_ms > CLOCK_SLACK_MS, -behind_ms)
+
+
+def uses(raw: DataFrame) -> list[Usage]:
+    """Return by which contract versions routers decided, and in which intervals of time.
+
+    Only three members are read, so a row that is bad elsewhere may be among them.
     """
     readable = sf.col("contract_version").isNotNull() & is_time(sf.col("decided_at_ms"))
-    uses = (
-        raw.where(readable).groupBy("contract_version").agg(sf.min("decided_at_ms").alias("first")).collect()
+    found = raw.where(readable).groupBy(
+        sf.col("contract_version").alias("version"),
+        sf.floor(sf.col("decided_at_ms") / INTERVAL_MS).alias("interval"),
+        (~sf.col("basis").eqNullSafe(str(Basis.BUNDLED))).alias("is_in_force"),
     )
-    return {row["contract_version"]: row["first"] for row in uses}
+    rows = found.agg(sf.min("decided_at_ms").alias("first_ms")).collect()
+    return [Usage(**row.asDict()) for row in rows]
 
 
 def _route_taken(history: ContractHistory) -> Column:
@@ -137,15 +199,21 @@ def _strictest(*channels: Channel) -> int | None:
 
 
 def _is_refusable(history: ContractHistory) -> Column:
-    """Whether the row's contract allows to refuse the event on all its routes, as the row may say.
+    """Whether the row's contract allows the refusal of the event that the row may speak of.
 
-    Then it has the payloads of its type checked, or the event went round in circles: nothing else allows it.
+    Then it has the payloads of its type checked, or the event went round in circles, or its sender may not
+    send it, or makes it too large by its name, or the event names a sender itself: nothing else allows it.
     """
-    row = sf.col("contract_version"), sf.col("type")
+    type_ = sf.col("type")
+    row = sf.col("contract_version"), type_
     invalid = history.has_check(*row, SchemaCheck.KNOWN, SchemaCheck.STRICT)
     unknown = history.has_check(*row, SchemaCheck.STRICT)
     reason = sf.col("reason")
-    # Whether an event came round so often, the tap knows: `deliveries` asks it.
-    looped = reason == HOP_LIMIT
-    allowed = ((reason == PAYLOAD_INVALID) & invalid) | ((reason == UNKNOWN_DATASCHEMA) & unknown) | looped
-    return sf.col("route").isNotNull() | sf.coalesce(allowed, sf.lit(False))
+    # Of these the tap knows whether it is so: `verdicts` asks it.
+    by_event = reason.isin(HOP_LIMIT, RESERVED_ATTRIBUTE, TOO_LARGE)
+    # What a dead letter of a service is about is not in the ledger.
+    not_allowed = (reason == SENDER_NOT_ALLOWED) & (_is_unlawful(history) | (type_ == DEAD_LETTER_TYPE))
+    invalid_payload = ((reason == PAYLOAD_INVALID) & invalid) | ((reason == UNKNOWN_DATASCHEMA) & unknown)
+    allowed = invalid_payload | by_event | not_allowed
+    on_route = ~reason.eqNullSafe(SENDER_NOT_ALLOWED) | _is_device_to_devices(history)
+    return sf.coalesce(sf.when(sf.col("route").isNotNull(), on_route).otherwise(allowed), sf.lit(False))

@@ -55,6 +55,7 @@ def replay_manifest(audit: Audit) -> DataFrame | None:
     lost = audit.deliveries.where((sf.col("verdict") == Verdict.LOST) & (sf.col("route") != NO_ROUTE))
     return lost.where(sf.col("tap_file").isNotNull()).select(
         "date",
+        "sender",
         "source",
         "id",
         "type",

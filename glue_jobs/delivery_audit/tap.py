@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
 from eventplane.hops import ROUTER_HOPS
+from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.sender import PLANE, PLANE_CLIENT, SENDER_DEVICE, SENDER_SERVICE
 from glue_jobs.delivery_audit.attributes import Attributes, with_attributes
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.quarantine import any_missing, fault
@@ -27,6 +31,8 @@ READ_ATTRIBUTES = (
     "partitionkey",
     "severitynumber",
     ROUTER_HOPS,
+    SENDER_SERVICE,
+    SENDER_DEVICE,
 )
 """What the audit itself wants to know of an event, besides what the filters look at."""
 
@@ -74,9 +80,12 @@ def tap_witness(raw: DataFrame, history: ContractHistory, window: Window) -> Dat
         _unix_ms(texts["recordedtime"]).alias("recorded_at_ms"),
         _expires_at_ms(texts["expirytime"]).alias("expires_at_ms"),
         texts[ROUTER_HOPS].cast("int").alias("hops"),
+        texts[SENDER_DEVICE].isNotNull().alias("names_sender"),
+        (sf.octet_length("event") > MAX_SENT_EVENT_BYTES).alias("is_too_large"),
         sf.when(texts["type"].isin(*REPORTS), sf.col("event")).alias("report"),
-        _routes(history, attributes).alias("routes"),
+        _routes(history, _as_routed(attributes)).alias("routes"),
     )
+    sender = sender_in_frame(sf.col("client_id"), texts[SENDER_SERVICE])
     item = sf.struct(
         "index",
         sf.sha2("original_base64", 256).alias("digest"),
@@ -91,13 +100,20 @@ def tap_witness(raw: DataFrame, history: ContractHistory, window: Window) -> Dat
         members=_MEMBERS,
         within=within,
         name=sf.when(refused, item_name("client_id", "refusal", "accepted_at_ms")).otherwise(
-            name_of(texts["source"], texts["id"])
+            name_of(sender, texts["source"], texts["id"])
         ),
+        sender=sf.when(good & ~refused, sender),
         source=texts["source"],
         id=texts["id"],
         copy=sf.when(good & ~refused, copy),
         item=sf.when(good & refused, item),
     )
+
+
+def sender_in_frame(client_id: Column, service: Column) -> Column:
+    """The sender of an event in the tap, as `eventplane.sender.sender_in_frame` has it."""
+    from_device = sf.concat(client_id, sf.lit("/"), sf.coalesce(service, sf.lit("")))
+    return sf.when(client_id == PLANE_CLIENT, sf.lit(PLANE)).otherwise(from_device)
 
 
 def _fault(texts: Column) -> Column:
@@ -117,6 +133,15 @@ def _fault(texts: Column) -> Column:
 
 def _routes(history: ContractHistory, attributes: Attributes) -> Column:
     return sf.array(*(cloud_routes(each, attributes) for each in history.contracts))
+
+
+def _as_routed(attributes: Attributes) -> Attributes:
+    """The attributes as the router sees them: with the device, which is in the frame and not in the event."""
+    is_plane = sf.col("client_id") == PLANE_CLIENT
+    device = sf.when(~is_plane, sf.col("client_id"))
+    service = sf.when(is_plane, sf.lit(PLANE)).otherwise(attributes.texts[SENDER_SERVICE])
+    texts = attributes.texts.withField(SENDER_DEVICE, device).withField(SENDER_SERVICE, service)
+    return replace(attributes, texts=texts)
 
 
 def _sequence(digits: Column) -> Column:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import reduce
+from operator import and_
 from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.expiry import BY_CHANNEL
 from eventplane.hops import HOP_LIMIT
 from eventplane.limits import MAX_HOPS
@@ -95,8 +98,10 @@ def _rightly_expired() -> Column:
     """Whether a router recorded the event as expired and it had: what can be known is not taken on trust."""
 
     def holds(each: Column) -> Column:
-        by_itself = each["decided_at_ms"] >= sf.col("first.expires_at_ms")
-        age_ms = each["decided_at_ms"] - sf.col("first.accepted_at_ms")
+        # A router whose clock is ahead expires what the queue's clock would have let pass.
+        decided_at_ms = sf.least(each["decided_at_ms"], each["by_queue_clock_ms"])
+        by_itself = decided_at_ms >= sf.col("first.expires_at_ms")
+        age_ms = decided_at_ms - sf.col("first.accepted_at_ms")
         by_channel = (each["reason"] == BY_CHANNEL) & (age_ms >= each["worth_ms"])
         either = sf.coalesce(by_itself, sf.lit(False)) | sf.coalesce(by_channel, sf.lit(False))
         return (each["outcome"] == Outcome.EXPIRED) & either
@@ -105,9 +110,15 @@ def _rightly_expired() -> Column:
 
 
 def _rightly_ended(outcome: Outcome) -> Column:
-    """Whether a router recorded the outcome, and for a loop only if the event really came round so often."""
-    came_round = sf.coalesce(sf.col("first.hops"), sf.lit(0)) >= MAX_HOPS
-    return sf.exists(
-        "found",
-        lambda each: (each["outcome"] == outcome) & (~each["reason"].eqNullSafe(HOP_LIMIT) | came_round),
-    )
+    """Whether a router recorded the outcome, and the event in the tap is as the reason says."""
+    shown = {
+        HOP_LIMIT: sf.coalesce(sf.col("first.hops"), sf.lit(0)) >= MAX_HOPS,
+        RESERVED_ATTRIBUTE: sf.coalesce(sf.col("first.names_sender"), sf.lit(False)),
+        TOO_LARGE: sf.coalesce(sf.col("first.is_too_large"), sf.lit(False)),
+    }
+
+    def holds(each: Column) -> Column:
+        borne_out = (~each["reason"].eqNullSafe(reason) | is_so for reason, is_so in shown.items())
+        return reduce(and_, borne_out, each["outcome"] == outcome)
+
+    return sf.exists("found", holds)

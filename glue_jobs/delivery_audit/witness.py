@@ -1,7 +1,7 @@
 """The rows of tap, ledger and handovers in one form, so that one shuffle brings together what each says.
 
-A row speaks of a `name`, the digest of the event's source and id. A dead letter's id is that digest of the
-event it is about (`eventplane.delivery.letter_id`), so the letter's own record can vouch for the event.
+A row speaks of a `name`, the digest of the event's sender, source and id. A dead letter's id is that digest
+of the event it is about (`eventplane.delivery.letter_id`), so its own record can vouch for the event.
 """
 
 from __future__ import annotations
@@ -15,16 +15,29 @@ from pyspark.sql import functions as sf
 from eventplane.delivery import LETTER_ID_DIGITS
 from glue_jobs.delivery_audit.quarantine import line
 
-WITNESS = ("name", "within", "source", "id", "copy", "item", "decision", "handover", "vouches", "bad")
+WITNESS = (
+    "name",
+    "within",
+    "sender",
+    "source",
+    "id",
+    "copy",
+    "item",
+    "decision",
+    "handover",
+    "vouches",
+    "bad",
+)
 """`within` tells rows of the window from those beside it. One of `copy` to `bad` has a value, the others are
 null; `bad` is a row that cannot be read."""
 
 CASE = ["name", "within"]
 
 
-def name_of(source: Column, id: Column) -> Column:
-    """The name of an event."""
-    return sf.substring(sf.sha2(sf.concat_ws("\n", source, id), 256), 1, LETTER_ID_DIGITS)
+def name_of(sender: Column, source: Column, id: Column) -> Column:
+    """The name of an event: `letter_id` of the same three."""
+    text = sf.concat_ws("\n", sf.coalesce(sender, sf.lit("")), source, id)
+    return sf.substring(sf.sha2(text, 256), 1, LETTER_ID_DIGITS)
 
 
 def item_name(*members: str) -> Column:
@@ -60,6 +73,7 @@ def cases(*archives: DataFrame) -> DataFrame:
     rows = reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), archives)
     together = rows.repartition("name").groupBy(*CASE)
     return together.agg(
+        sf.max("sender").alias("sender"),
         sf.max("source").alias("source"),
         sf.max("id").alias("id"),
         sf.collect_list("copy").alias("copies"),

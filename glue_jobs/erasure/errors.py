@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eventplane.errors import EventPlaneError
+
+_SHOWN = 5
 
 
 class TooWideError(EventPlaneError):
-    """The `source` would take in more than one person's events."""
+    """The `value` of `option` would take in more than one person's events."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, option: str, value: str) -> None:
         super().__init__(
-            f"--SOURCE {source!r} is too short to be one person's; give the whole beginning of the sources, "
-            "such as //home-17/"
+            f"{option} {value!r} is not one person's: it is too short, or a name of the contract; give the "
+            "whole beginning of the sources, such as //home-17/, and the device's whole client id"
         )
-        self.source = source
+        self.option = option
+        self.value = value
 
 
 class LeftOverError(EventPlaneError):
-    """After the erasure there are still `rows` of the person."""
+    """After the erasure the objects `names` still name the person."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
+        shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
         super().__init__(
-            f"{rows} rows are there again after they were removed: something writes them; end it (a restore, "
-            "a copy), and run the erasure again"
+            f"{len(names)} objects still name the person: {shown}; if something writes them (a restore, a "
+            "copy), end it and run the erasure again; else delete them by hand, with all versions"
         )
-        self.rows = rows
+        self.names = tuple(names)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -16,28 +18,40 @@ from pyspark.sql import functions as sf
 from glue_jobs.erasure.errors import TooWideError
 
 _SHORTEST: Final = 4
-_BORDERS: Final = ("/", "#", "?", ":")
+_BORDERS: Final = "/#?:"
 """What may follow the prefix, so that //home-1 is not //home-10."""
 
 _SOURCE: Final = "source"
-_CLIENTS: Final = ("client_id", "device")
-_TEXTS: Final = ("line_text", "text", "body", "detail")
+_TEXTS: Final = (
+    *("id", "sender", "client_id", "device", "topic", "event", "original_base64"),
+    *("line_text", "text", "body", "detail"),
+)
+"""The columns in which a row can name a person."""
+
+_WORD: Final = r"[\w-]"
+_BASE64: Final = r"[A-Za-z0-9+/]{16,}={0,2}"
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """All whose events come from `source` or beneath it, and all of the device `client` where it is given.
+    """All whose events come from `source` or beneath it, and all that names them or the device `client`.
 
-    The device also leads to what bears no source: refused items, and the letters that routers wrote about its
-    events. Raises `TooWideError`.
+    A name counts as a whole word: home-1 is in `home-1.1772366400000.disconnected` and in
+    `/devices/home-1/router`, and not in home-17 or home-1-annex. Raises `TooWideError`.
     """
 
     source: str
     client: str | None = None
 
     def __post_init__(self) -> None:
-        if len(self.source.strip("/:")) < _SHORTEST:
-            raise TooWideError(self.source)
+        for option, value in (("--SOURCE", self.source), ("--CLIENT", self.client)):
+            if value is not None and len(value.strip(_BORDERS)) < _SHORTEST:
+                raise TooWideError(option, value)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the person and the device are called."""
+        return tuple(dict.fromkeys(each.strip(_BORDERS) for each in (self.source, self.client) if each))
 
     @property
     def pseudonym(self) -> str:
@@ -45,29 +59,41 @@ class Person:
         return hashlib.sha256(json.dumps([self.source, self.client]).encode()).hexdigest()[:32]
 
     def is_in(self, columns: Collection[str]) -> Column:
-        """Whether a row that has `columns` is the person's; of mere text, whether it names the person."""
-        tests = [sf.lit(False)]
+        """Whether a row that has `columns` is the person's, or names the person."""
+        tests = [self.is_named(sf.col(name)) for name in _TEXTS if name in columns]
         if _SOURCE in columns:
             source = sf.col(_SOURCE)
             tests += [source == self.source, *(source.startswith(each) for each in self._beginnings)]
-        if self.client is not None:
-            tests += [sf.col(name) == self.client for name in _CLIENTS if name in columns]
-        texts = [sf.col(name) for name in _TEXTS if name in columns]
-        tests += [text.contains(word) for text in texts for word in self._words]
-        return reduce(or_, (sf.coalesce(each, sf.lit(False)) for each in tests))
+        return reduce(or_, (sf.coalesce(each, sf.lit(False)) for each in tests), sf.lit(False))
+
+    def is_named(self, text: Column) -> Column:
+        """Whether `text` names the person, in base64 too."""
+        pattern = f"(?U){self._pattern}"
+        encoded = sf.regexp_extract_all(text, sf.lit(f"({_BASE64})"))
+        decoded = sf.transform(encoded, lambda each: sf.try_to_binary(each, sf.lit("base64")).cast("string"))
+        return text.rlike(pattern) | sf.exists(
+            decoded, lambda each: sf.coalesce(each.rlike(pattern), sf.lit(False))
+        )
 
     def is_named_in(self, text: str) -> bool:
-        """Whether `text` names the person."""
-        return any(word in text for word in self._words)
+        """Whether `text` names the person, in base64 too."""
+        name = re.compile(self._pattern)
+        return any(name.search(each) for each in (text, *_decoded(text)))
 
     @property
     def _beginnings(self) -> tuple[str, ...]:
-        if self.source.endswith(_BORDERS):
+        if self.source.endswith(tuple(_BORDERS)):
             return (self.source,)
         return tuple(self.source + border for border in _BORDERS)
 
     @property
-    def _words(self) -> tuple[str, ...]:
-        names = [name for name in (self.source, self.client) if name is not None]
-        # In JSON, and in JSON that is a text in JSON.
-        return (*self._beginnings, *(f'"{name}{end}' for name in names for end in ('"', '\\"')))
+    def _pattern(self) -> str:
+        return f"(?<!{_WORD})(?:{'|'.join(map(re.escape, self.names))})(?!{_WORD})"
+
+
+def _decoded(text: str) -> Iterator[str]:
+    for found in re.findall(_BASE64, text):
+        try:
+            yield base64.b64decode(found, validate=True).decode("utf-8", "replace")
+        except ValueError:
+            continue

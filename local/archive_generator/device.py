@@ -14,6 +14,8 @@ from eventplane.envelope import Envelope, EventKey
 from eventplane.event_keys import KEY_BYTES, key_digest
 from eventplane.expiry import BY_CHANNEL
 from eventplane.receipts import SPOOL_FULL
+from eventplane.sender import Sender
+from eventplane.sending import stamp_sender
 from eventplane.timestamps import timestamp_of_ms
 
 HOUR_MS: Final = 3_600_000
@@ -46,10 +48,13 @@ class _Stated:
 
 
 class Device:
-    """The device `client`, whose clock is `skew_ms` ahead of the cloud's."""
+    """The device `client`, which reports as the participant `name`; its clock is `skew_ms` ahead."""
 
-    def __init__(self, client: str, destinations: list[str], random: Random, skew_ms: int = 0) -> None:
+    def __init__(
+        self, client: str, name: str, destinations: list[str], random: Random, skew_ms: int = 0
+    ) -> None:
         self.client = client
+        self._itself = Sender(service=name)
         self.skew_ms = skew_ms
         self._random = random
         self._destinations = destinations
@@ -103,8 +108,9 @@ class Device:
         return reports.Heading(self.client, self.epoch, self._reports, time)
 
     def _numbered(self, report: Envelope) -> Envelope:
-        sequence = self.next_number(report.key, self._destinations[:1])
-        return stamp(report, self.epoch, sequence)
+        stamped = stamp_sender(report, self._itself)
+        sequence = self.next_number(stamped.key, self._destinations[:1])
+        return stamp(stamped, self.epoch, sequence)
 
     def moments(self, hour_ms: int, events: int) -> Iterator[tuple[int, int, int]]:
         """When each of an hour's `events` is recorded and its frame accepted (Unix ms), and which it is."""

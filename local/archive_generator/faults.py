@@ -9,11 +9,16 @@ from typing import Any, Final
 from edge import reports
 from edge.spool import Statement
 from edge.stamps import stamp
+from eventplane.contract import ParticipantKind
 from eventplane.delivery import PAYLOAD_INVALID, Outcome
 from eventplane.envelope import Envelope, write_event
 from eventplane.expiry import BY_EVENT
 from eventplane.interest import NO_INTEREST
+from eventplane.ledger import Basis, LedgerRecord
 from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.sender import SENDER_SERVICE, Sender
+from eventplane.sending import SENDER_NOT_ALLOWED, stamp_sender
+from eventplane.timestamps import timestamp_of_ms
 from local.archive_generator.records import (
     ROUTER_LETTERS,
     WEBHOOK_LETTERS,
@@ -26,6 +31,9 @@ from local.archive_generator.truth import Hop, Kind, Truth
 
 LATE_MS: Final = 30 * 3_600_000
 """How late what is late comes, milliseconds: longer than any window's grace should be."""
+
+FAST_MS: Final = 15 * 60_000
+"""How far a router's wrong clock is ahead, milliseconds: too little to make its contract a stale one."""
 
 AGAIN_MS: Final = 2_000
 """How long after the first a second copy comes, milliseconds."""
@@ -181,7 +189,7 @@ def _reordered(case: Case) -> list[Truth]:
     facts = []
     for place, route in enumerate(case.routes):
         if case.routing.is_ordered(route):
-            case.ledger[place] = replace(case.ledger[place], decided_at_ms=case.overtaken_at_ms)
+            case.ledger[place] = _decided_at(case.ledger[place], case.overtaken_at_ms)
             facts.append(_of_row(case, Kind.REORDERED, Hop.ROUTER, case.ledger[place]))
     return facts
 
@@ -197,12 +205,14 @@ def _expired(case: Case) -> list[Truth]:
 
 def _dead_lettered(case: Case) -> list[Truth]:
     """The router refuses the payload; the letter is in somebody's inbox."""
-    dead = replace(
-        decided(case), outcome=Outcome.DEAD_LETTERED, reason=PAYLOAD_INVALID, route=None, destination=None
-    )
+    _refuse(case, PAYLOAD_INVALID)
+    return [fact(case, Kind.DEAD_LETTERED, Hop.ROUTER, detail=PAYLOAD_INVALID)]
+
+
+def _refuse(case: Case, reason: str) -> None:
+    dead = replace(decided(case), outcome=Outcome.DEAD_LETTERED, reason=reason, route=None, destination=None)
     case.ledger = [dead, *letters(case, ROUTER_LETTERS)]
     case.handovers = []
-    return [fact(case, Kind.DEAD_LETTERED, Hop.ROUTER, detail=PAYLOAD_INVALID)]
 
 
 def _dead_behind_the_inbox(case: Case) -> list[Truth]:
@@ -227,12 +237,16 @@ def _archived_late(case: Case) -> list[Truth]:
 
 def _late_at_the_router(case: Case) -> list[Truth]:
     """It waited in the ingest queue for long."""
-    case.ledger = [replace(row, decided_at_ms=row.decided_at_ms + LATE_MS) for row in case.ledger]
+    case.ledger = [_decided_at(row, row.decided_at_ms + LATE_MS) for row in case.ledger]
     case.handovers = [
         replace(row, decided_at_ms=row.decided_at_ms + LATE_MS, entered_at_ms=row.entered_at_ms + LATE_MS)
         for row in case.handovers
     ]
     return [_of_row(case, Kind.LATE, Hop.ROUTER, row) for row in case.ledger]
+
+
+def _decided_at(row: LedgerRecord, milliseconds: int) -> LedgerRecord:
+    return replace(row, received_at_ms=milliseconds, decided_at_ms=milliseconds)
 
 
 def _later(case: Case, by_ms: int) -> Any:
@@ -254,7 +268,8 @@ def _forged_report(case: Case) -> list[Truth]:
     first = case.passage
     heading = reports.Heading(first.client_id, str(case.event.attributes[EPOCH]), 0, "2026-03-01T00:00:00Z")
     stated = [Statement(case.routing.uplink.address, 1, 10**6, 1, 0)]
-    report = stamp(reports.manifest(heading, stated), f"{first.client_id}-intruder", 1)
+    bare = stamp_sender(reports.manifest(heading, stated), Sender(service=case.routing.contract.device.name))
+    report = stamp(bare, f"{first.client_id}-intruder", 1)
     passage = replace(
         first,
         client_id=f"{first.client_id}-intruder",
@@ -262,9 +277,93 @@ def _forged_report(case: Case) -> list[Truth]:
         router_message=f"{first.router_message}-forged",
     )
     forged = right_case(_changed(report, id=f"forged-{case.event.id}"), passage, case.routing)
+    _refuse(forged, SENDER_NOT_ALLOWED)
     case.tap += forged.tap
     case.ledger += forged.ledger
-    return [fact(forged, Kind.FORGED, Hop.DEVICE_CLOUD)]
+    refused = fact(forged, Kind.DEAD_LETTERED, Hop.ROUTER, detail=SENDER_NOT_ALLOWED)
+    return [fact(forged, Kind.FORGED, Hop.DEVICE_CLOUD), refused]
+
+
+def _forged_copy(case: Case) -> list[Truth]:
+    """An event is lost, and another device delivers one with the same `source` and `id`."""
+    first = case.passage
+    bare = case.event.without((EPOCH, SEQUENCE))
+    passage = replace(
+        first,
+        client_id=f"{first.client_id}-forger",
+        tap_message=f"{first.tap_message}-copy",
+        router_message=f"{first.router_message}-copy",
+    )
+    forged = right_case(stamp(bare, f"{first.client_id}-forger", 1), passage, case.routing)
+    lost = _lost_without_a_word(case)
+    case.tap += forged.tap
+    case.ledger += forged.ledger
+    return [*lost, *(fact(each, Kind.TWO_SENDERS, Hop.DEVICE_CLOUD) for each in (case, forged))]
+
+
+def _delivered_though_not_allowed(case: Case) -> list[Truth]:
+    """A service that may send nothing sends it, and the router delivers it."""
+    _become(case, right_case(_of_the_silent(case), case.passage, case.routing))
+    return [_of_row(case, Kind.NOT_ALLOWED, Hop.ROUTER, row) for row in case.ledger]
+
+
+def _refused_for_its_sender(case: Case) -> list[Truth]:
+    """The same, and the router refuses it as it should."""
+    _become(case, right_case(_of_the_silent(case), case.passage, case.routing))
+    _refuse(case, SENDER_NOT_ALLOWED)
+    return [fact(case, Kind.DEAD_LETTERED, Hop.ROUTER, detail=SENDER_NOT_ALLOWED)]
+
+
+def _lost_as_not_allowed(case: Case) -> list[Truth]:
+    """The router refuses it for its sender, who may send it."""
+    owed = case.ledger
+    _refuse(case, SENDER_NOT_ALLOWED)
+    return [_of_row(case, Kind.LOST, Hop.ROUTER, row) for row in owed]
+
+
+def _of_the_silent(case: Case) -> Envelope:
+    silent = next(
+        each.name
+        for each in case.routing.contract.of_kind(ParticipantKind.DEVICE_SERVICE)
+        if each.sends == ()
+    )
+    return _changed(case.event, **{SENDER_SERVICE: silent})
+
+
+def _decided_unseen(case: Case) -> list[Truth]:
+    """The router has not seen the contract in force, and nobody decides again."""
+    case.ledger = [replace(row, basis=Basis.BUNDLED) for row in case.ledger]
+    return [fact(case, Kind.UNCONFIRMED, Hop.ROUTER)]
+
+
+def _decided_again(case: Case) -> list[Truth]:
+    """The router has not seen the contract in force, and decides again when it has: that makes a copy."""
+    again = [replace(row, decided_at_ms=row.decided_at_ms + AGAIN_MS, attempt=2) for row in case.ledger]
+    case.ledger = [*(replace(row, basis=Basis.BUNDLED) for row in case.ledger), *again]
+    return [_of_row(case, Kind.DUPLICATE, Hop.ROUTER, row) for row in again]
+
+
+def _decided_by_the_predecessor(case: Case) -> list[Truth]:
+    """One router goes on by the contract before, long after its successor was in force."""
+    assert case.predecessor is not None  # noqa: S101 - `_can_be_stale`
+    _become(case, right_case(case.event, case.passage, case.predecessor))
+    case.routing = case.predecessor
+    return [_of_row(case, Kind.STALE_CONTRACT, Hop.ROUTER, row) for row in case.ledger]
+
+
+def _expired_by_a_fast_clock(case: Case) -> list[Truth]:
+    """The router's clock is ahead, and expires what had time left."""
+    passage = case.passage
+    expiry = timestamp_of_ms(passage.accepted_at_ms + FAST_MS // 2)
+    _become(case, right_case(_changed(case.event, expirytime=expiry), passage, case.routing))
+    case.ledger = [
+        replace(row, decided_at_ms=row.decided_at_ms + FAST_MS, outcome=Outcome.EXPIRED, reason=BY_EVENT)
+        for row in case.ledger
+    ]
+    case.handovers = []
+    return [
+        _of_row(case, kind, Hop.ROUTER, row) for row in case.ledger for kind in (Kind.LOST, Kind.CLOCK_SKEW)
+    ]
 
 
 def _changed(event: Envelope, **more: str) -> Envelope:
@@ -309,6 +408,10 @@ def _can_be_overtaken(case: Case) -> bool:
     return case.overtaken_at_ms is not None and any(map(case.routing.is_ordered, case.routes))
 
 
+def _can_be_stale(case: Case) -> bool:
+    return case.predecessor is not None and bool(case.predecessor.cloud(case.event))
+
+
 def _is_checked(case: Case) -> bool:
     return case.routing.is_checked(case.event.type)
 
@@ -337,4 +440,12 @@ FAULTS: Final = (
     Fault("late_at_the_router", _keeps_no_order, _late_at_the_router),
     Fault("forged_decision", _is_kept_in_a_queue, _forged_decision),
     Fault("forged_report", _always, _forged_report),
+    Fault("forged_copy", _is_kept_in_a_queue, _forged_copy),
+    Fault("delivered_though_not_allowed", _is_routed, _delivered_though_not_allowed),
+    Fault("refused_for_its_sender", _is_routed, _refused_for_its_sender),
+    Fault("lost_as_not_allowed", _is_routed, _lost_as_not_allowed),
+    Fault("decided_unseen", _is_routed, _decided_unseen),
+    Fault("decided_again", _keeps_no_order, _decided_again),
+    Fault("decided_by_the_predecessor", _can_be_stale, _decided_by_the_predecessor),
+    Fault("expired_by_a_fast_clock", _is_routed, _expired_by_a_fast_clock),
 )

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -30,6 +30,9 @@ START_MS: Final = 1_772_323_200_000
 """2026-03-01, UTC midnight."""
 OVERTAKEN_MS: Final = 3_500_000
 """When in an hour the overtaken is delivered, milliseconds: before the next hour's news."""
+STALE_MS: Final = 2_700_000
+"""How long a contract is in force until a decision by the one before is stale beyond doubt, and how much of
+an hour has enough behind it to show that it was not withdrawn, milliseconds."""
 SKEWS_MS: Final = {1: 2 * HOUR_MS, 2: -3 * HOUR_MS}
 """How far wrong clocks are, by what is wrong with the device (`Generator._trouble`)."""
 NEW_EPOCH, LOST_MANIFEST, DISCARDS = 3, 4, 5
@@ -71,7 +74,7 @@ class Generator:
         self._faults = deque(FAULTS)
         self._extras = cycle([*WAYS, *WAYS, "refused", "vanished"])
         self._since_fault = self._numbers = self._frames = self.events = 0
-        uplink = contracts[0].device.outbox.address
+        uplink, self._reporter = contracts[0].device.outbox.address, contracts[0].device.name
         local = {name for lines in self._lines[0].values() for name in lines.on_device}
         self._destinations = [uplink, *sorted(local - {uplink})]
 
@@ -93,7 +96,7 @@ class Generator:
 
     def _device(self, number: int) -> Device:
         client, skew_ms = f"home-{number:06d}", SKEWS_MS.get(self._trouble(number), 0)
-        device = Device(client, self._destinations, self._random, skew_ms)
+        device = Device(client, self._reporter, self._destinations, self._random, skew_ms)
         if skew_ms:
             self._truth.add(Truth(Kind.CLOCK_SKEW, Hop.DEVICE_CLOUD, client, detail=str(skew_ms)))
         return device
@@ -139,7 +142,8 @@ class Generator:
             past = recorded_ms - hour_ms
             recorded = f"{prefix}{past // 60_000:02d}:{past // 1_000 % 60:02d}.{past % 1_000:03d}Z"
             id = f"{self._random.getrandbits(128):032x}"
-            number = device.next_number(("", source_of(flow, device.client), id), lines[flow].on_device)
+            key = (flow.service, source_of(flow, device.client), id)
+            number = device.next_number(key, lines[flow].on_device)
             self.events += 1
             self._since_fault += 1
             values = {
@@ -178,11 +182,13 @@ class Generator:
         return bool(self._plan.fault_every) and self._since_fault >= self._plan.fault_every
 
     def _plant(self, case: Case) -> bool:
-        """Plant the next fault into `case` and write it; False where it does not fit."""
-        fault = self._faults[0]
-        if not fault.fits(case):
+        """Plant the next fault that fits into `case` and write it; False where none does."""
+        # The first waits until it fits; meanwhile the second may go before it.
+        fault = next((each for each in islice(self._faults, 2) if each.fits(case)), None)
+        if fault is None:
             return False
-        self._faults.rotate(-1)
+        self._faults.remove(fault)
+        self._faults.append(fault)
         self._since_fault = 0
         self._extra(case)
         self._truth.add(*fault.plant(case))
@@ -214,7 +220,15 @@ class Generator:
         names = ("client", "accepted", "archived", "decided", "handed", "tap", "index", "router")
         passage = Passage(*(values[name] for name in names))  # type: ignore[arg-type]
         stamped = stamp(event, str(values["epoch"]), int(str(values["sequence"])))
-        return right_case(stamped, passage, routing, overtaken_at_ms)
+        return right_case(stamped, passage, routing, overtaken_at_ms, self._predecessor(passage))
+
+    def _predecessor(self, passage: Passage) -> Routing | None:
+        """What routers decided by before, where its successor has long been in force and goes on to be."""
+        second_ms = START_MS + (self._plan.hours + 1) // 2 * HOUR_MS
+        is_sure = (
+            passage.accepted_at_ms - second_ms > STALE_MS and passage.accepted_at_ms % HOUR_MS < STALE_MS
+        )
+        return self._routings[0] if is_sure and len(self._routings) > 1 else None
 
     def _report(
         self, report: Envelope, device: Device, at_ms: int, routing: Routing, *, written: bool = True

@@ -10,6 +10,8 @@ from typing import Final
 
 from edge.stamps import stamp
 from eventplane.envelope import Envelope, write_event
+from eventplane.sender import Sender
+from eventplane.sending import stamp_sender
 from local.archive_generator.flows import Flow, Routing
 from local.archive_generator.records import Passage, right_case
 
@@ -27,7 +29,7 @@ Line = tuple[str, str, str]
 
 
 def event_of(flow: Flow, client: str, id: str, recorded: str, value: int, **more: str) -> Envelope:
-    """An event as its service writes it, before the device numbers it."""
+    """An event with its sender, before the device numbers it."""
     attributes = {
         "id": id,
         "source": source_of(flow, client),
@@ -37,7 +39,7 @@ def event_of(flow: Flow, client: str, id: str, recorded: str, value: int, **more
         "recordedtime": recorded,
         **more,
     }
-    return write_event(attributes, {"value": value, "unit": "1"})
+    return stamp_sender(write_event(attributes, {"value": value, "unit": "1"}), Sender(service=flow.service))
 
 
 def source_of(flow: Flow, client: str) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 from eventplane.delivery import Outcome
 from eventplane.ingest import IngestFrame
 from eventplane.ledger import LEDGER, TAP, LedgerRecord, TapRecord, tap_records, to_line
+from eventplane.sender import Sender
 from local.archive_generator.records import ROUTER_LETTERS, Case, decided, letters
 from local.archive_generator.truth import Hop, Kind, Truth
 
@@ -73,6 +74,7 @@ def refused_item(case: Case, recorded: bool) -> tuple[list[TapRecord], list[Ledg
         outcome=Outcome.DEAD_LETTERED,
         reason=reason,
         message_id=f"{passage.router_message}-refused",
+        sender=str(Sender(passage.client_id)),
     )
     ends = [
         replace(each, message_id=dead.message_id)

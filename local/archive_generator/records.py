@@ -11,6 +11,7 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
 from eventplane.envelope import Envelope
 from eventplane.handover import HANDOVERS, HandoverRecord
 from eventplane.ledger import LEDGER, TAP, LedgerRecord, TapRecord
+from eventplane.sender import PLANE, sender_in_frame
 from eventplane.topics import device_topic
 from local.archive_generator.flows import Routing
 
@@ -38,16 +39,23 @@ class Case:
     """One event on its way, and the rows of it, which a fault may change.
 
     `overtaken_at_ms` is when a delivery would be behind a later event of its source, None without one.
+    `predecessor` is by what routers decided before, None where some rightly might still.
     """
 
     event: Envelope
     passage: Passage
     routing: Routing
     overtaken_at_ms: int | None = None
+    predecessor: Routing | None = None
     routes: list[Route] = field(default_factory=list)
     tap: list[TapRecord] = field(default_factory=list)
     ledger: list[LedgerRecord] = field(default_factory=list)
     handovers: list[HandoverRecord] = field(default_factory=list)
+
+    @property
+    def sender(self) -> str:
+        """Who sent the event, as the ledger has it."""
+        return str(sender_in_frame(self.passage.client_id, self.event.attributes))
 
     def rows(self) -> list[tuple[str, int, str]]:
         """Folder of the archive, Unix milliseconds of writing and line, of every row."""
@@ -59,10 +67,14 @@ class Case:
 
 
 def right_case(
-    event: Envelope, passage: Passage, routing: Routing, overtaken_at_ms: int | None = None
+    event: Envelope,
+    passage: Passage,
+    routing: Routing,
+    overtaken_at_ms: int | None = None,
+    predecessor: Routing | None = None,
 ) -> Case:
     """`event` on its way without a fault."""
-    case = Case(event, passage, routing, overtaken_at_ms, routing.cloud(event))
+    case = Case(event, passage, routing, overtaken_at_ms, predecessor, routing.cloud(event))
     case.tap = [tapped(case)]
     case.ledger = [decided(case, route) for route in case.routes] or [decided(case)]
     case.handovers = [handed_over(case, route) for route in case.routes if routing.is_webhook(route)]
@@ -102,6 +114,8 @@ def decided(case: Case, route: Route | None = None) -> LedgerRecord:
         reason=None if route else "no_route",
         attempt=1,
         message_id=case.passage.router_message,
+        sender=case.sender,
+        received_at_ms=case.passage.decided_at_ms,
     )
 
 
@@ -121,6 +135,7 @@ def handed_over(case: Case, route: Route) -> HandoverRecord:
         attempt=1,
         message_id=f"{case.passage.router_message}-{route.name}",
         route=route.name,
+        sender=case.sender,
     )
 
 
@@ -131,16 +146,25 @@ def letters(case: Case, source: str, id: str | None = None) -> list[LedgerRecord
     like = replace(
         like,
         source=source,
-        id=id or letter_id(*case.event.key),
+        id=id or letter_id(case.sender, case.event.source, case.event.id),
         type=DEAD_LETTER_TYPE,
         priority="normal",
         reason=None,
         outcome=Outcome.DELIVERED,
+        sender=PLANE,
     )
     if by_webhook:
         at_ms = case.passage.handed_over_at_ms
-        outbox = f"{source.removeprefix(WEBHOOK_LETTERS)}.outbox"
-        like = replace(like, entered_by=outbox, entered_at_ms=at_ms, decided_at_ms=at_ms + 50, client_id=None)
+        service = source.removeprefix(WEBHOOK_LETTERS)
+        like = replace(
+            like,
+            entered_by=f"{service}.outbox",
+            entered_at_ms=at_ms,
+            received_at_ms=at_ms + 50,
+            decided_at_ms=at_ms + 50,
+            client_id=None,
+            sender=service,
+        )
     letter = Envelope({"type": DEAD_LETTER_TYPE, "source": source, "id": like.id}, "")
     return [
         replace(like, route=route.name, destination=route.destination) for route in case.routing.cloud(letter)

@@ -6,6 +6,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.archive_layout import AUDIT, COMPACTED, ERASURES, FOLDERS, Form
+from eventplane.ledger import CONTRACTS
 from stacks.constructs.glue_job import GlueJob
 from stacks.environment import Environment
 
@@ -37,6 +38,7 @@ class ErasureJob(GlueJob):
                     ],
                     [*raw, COMPACTED, AUDIT, ERASURES],
                 ),
+                (["s3:GetObject"], [CONTRACTS]),
             ],
             bucket_actions=["s3:ListBucketVersions"],
         )

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from benchmarks.results import Figure, write
-from edge.service import ServiceClient
 from local.demo.plane import Plane as Deployed
 from local.demo.plane import deploy_plane
 from local.emulator import start_emulator
@@ -145,10 +144,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         )
         thing = provision(cloud, THIEF, policy=deployed.outputs["DevicePolicy"], directory=folder / THIEF)
         line = stack.enter_context(TestClient.of_thing(thing))
-        hostile = ServiceClient(
-            "climate-service", port=home.broker.port, login=guarded.login("climate-service")
-        )
-        stack.callback(hostile.close)
         world = World(
             deployed=deployed,
             plane=plane,
@@ -156,7 +151,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             guarded=guarded,
             thief=StolenDevice(thing, line, deployed.outputs["IngestRule"]),
             programs={name: _program(deployed, name) for name in PROGRAMS},
-            service=HostileService(hostile),
+            service=HostileService("climate-service", guarded),
             log=supervisor.run_dir / "emulator.log",
             folder=folder,
         )

@@ -221,6 +221,8 @@ BY_A_HOSTILE_SERVICE = (
             {"senderservice": "voice-service"}, RESERVED),
     Forgery("an event that says itself which device sent it", SERVICE, CLIMATE, PULSE,
             f"/homes/{VICTIM}/climate", {"senderdevice": THIEF}, RESERVED),
+    Forgery("an event with numbers of the device's own, to fill a gap", SERVICE, CLIMATE, PULSE,
+            f"/homes/{VICTIM}/climate", {"deviceepoch": "5f2c9a", "sequence": "1"}, RESERVED),
 )  # fmt: skip
 
 BY_A_COMPROMISED_PROGRAM = (

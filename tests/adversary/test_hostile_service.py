@@ -29,11 +29,9 @@ def connect(world: World) -> Iterator[Callable[..., Line]]:
     made: list[Line] = []
 
     def connect(**changes: Any) -> Line:
-        login = world.guarded.login(USER)
-        line = Line(
-            world.home.broker.port,
-            **{"login": login, "client_id": new_id(), "subscriptions": (), "keepalive_s": 600} | changes,
-        )
+        usual = {"login": world.guarded.login(USER), "subscriptions": (), "keepalive_s": 600}
+        # The broker knows a connection by its user: without a session nothing is left for the next one.
+        line = Line(world.home.broker.port, **usual | {"clean_session": True} | changes)
         made.append(line)
         line.next(Connected)
         return line
@@ -84,8 +82,8 @@ def test_a_listener_on_everything(world: World, attempt: Attempt, connect: Calla
     assert world.is_heard(world.calls_for_help())
     # Its own receipt is what it may read: by then the alarm has passed.
     climate = write_event({"id": new_id(), "source": f"/homes/{VICTIM}/climate", "type": CLIMATE}, PULSE)
-    world.service.send(climate)
-    came = spy.next(Received)
+    spy.connection.publish(local_topic(USER, "outbox"), climate.json.encode())
+    (came,) = spy.gather(Received, 1)
     attempt.refused(came.topic == receipt_topic(USER, "outbox"), f"it read {came.topic}")
     attempt.untraced(DROPPED)
 

@@ -82,7 +82,7 @@ def acknowledgement(world: World, key: str, source: str) -> Envelope:
     message = item.message
     ack = Acknowledgement(
         kind=Downlink.COMMAND, key=key, uid=message.uid, version=message.version, order=message.order,
-        fence=item.fence, source=message.source, id=message.id, result=Result.STORED,
+        sender=message.sender, fence=item.fence, source=message.source, id=message.id, result=Result.STORED,
     )  # fmt: skip
     return write_event(
         {"id": new_id(), "source": source, "type": ACKNOWLEDGED}, to_data([ack], item.epoch or "e")
@@ -204,9 +204,7 @@ def test_one_bad_item_among_good_ones(world: World, attempt: Attempt) -> None:
         device_topic("{thing}", "inbox"),
     ],
 )
-def test_a_publish_in_another_devices_name(
-    world: World, attempt: Attempt, intruder: Thing, topic: str
-) -> None:
+def test_a_publish_in_anothers_name(world: World, attempt: Attempt, intruder: Thing, topic: str) -> None:
     """another stolen certificate: publish to"""
     event = write_event({"id": new_id(), "source": VOICE, "type": ALARM}, HELP)
     target = topic.format(rule=world.plane.outputs["IngestRule"], thing=intruder.name)

@@ -68,8 +68,8 @@ def test_everything_to_an_endpoint_outside(world: World, attempt: Attempt, famil
                 lambda: alarm.id in ids(endpoint) and "care-analytics" in world.who_got(secret)
             )
             attempt.refused(secret.id not in ids(endpoint), "it got the heart rate of a home")
-            listed = world.operator("subscriptions", "list", BY, "--url", api_url(world.deployed)).stdout
-            attempt.reported(BY in listed and str(endpoint.port) in listed, listed)
+            listed = world.operator("subscriptions", "--url", api_url(world.deployed), "list", BY).stdout
+            attempt.reported(endpoint.url() in listed, listed)
         finally:
             delete(family, "everything")
 
@@ -133,8 +133,11 @@ def test_an_allowed_rate_of_4300_digits(world: World, attempt: Attempt, family: 
         answer(200, webhook_allowed_origin=ORIGIN, webhook_allowed_rate="9" * 4_300)
     ) as endpoint:
         given = put(family, "rate", endpoint.url(), types=[MOTION])
-    attempt.refused(given.status == 400, given.document)
-    attempt.reported("rate" in json.dumps(given.document).lower(), given.document)
+        if given.status == 201:
+            delete(family, "rate")
+    # What nobody can reach is no limit.
+    attempt.refused(given.status == 201 and "protocolsettings" not in given.document, given.document)
+    attempt.untraced("an endpoint may allow any rate")
 
 
 def test_an_endpoint_that_never_answers(world: World, attempt: Attempt, family: SignedHttp) -> None:

@@ -50,20 +50,33 @@ def _without(file: Path, device: str, id: str) -> None:
     file.write_bytes(gzip.compress(b"\n".join(kept) + b"\n"))
 
 
-def test_what_is_not_delivered_is_explained(reports: list[Any]) -> None:
+def findings(report: Any, kind: str, event: Envelope) -> list[Any]:
+    """The findings of this kind about the events with the `source` and `id` of `event`."""
+    return [
+        each
+        for each in report["findings"]
+        if (each["kind"], each["source"], each["id"]) == (kind, event.source, event.id)
+    ]
+
+
+def test_every_attack_is_accounted_for(reports: list[Any]) -> None:
     report = reports[0]
-    assert report["totals"]["lost"] == 0, report["totals"]
+    kinds = {each["kind"] for each in report["kinds"]}
+    assert not kinds & {"lost", "misrouted", "not_allowed", "unexplained"}, report["kinds"]
 
 
 def test_two_senders_of_one_event(reports: list[Any], masked: Envelope, attempt: Attempt) -> None:
     """thief/: send what another home sends too, with its `source` and `id`"""
-    found = json.dumps(reports[0])
-    attempt.reported(masked.id in found and THIEF in found, "the audit does not name the two senders")
-    attempt.refused(reports[0]["totals"]["duplicates"] == 0, reports[0]["totals"])
+    found = findings(reports[0], "two_senders", masked)
+    named = {each["detail"] for each in found}
+    attempt.reported(
+        named == {f"{VICTIM}/voice-service, {THIEF}/voice-service"}, (named, reports[0]["kinds"])
+    )
+    attempt.refused(not findings(reports[0], "duplicate", masked), "they count as copies of one event")
 
 
 def test_a_masked_loss(reports: list[Any], masked: Envelope, attempt: Attempt) -> None:
     """thief/: mask that another home's alarm was lost, by a delivered event with its `source` and `id`"""
-    report = reports[1]
-    attempt.refused(report["verdict"] == "broken", report["verdict"])
-    attempt.reported(report["totals"]["lost"] > 0 and masked.id in json.dumps(report), report["totals"])
+    found = findings(reports[1], "lost", masked)
+    attempt.refused(reports[1]["verdict"] == "broken", reports[1]["verdict"])
+    attempt.reported({each["device"] for each in found} == {VICTIM}, reports[1]["kinds"])

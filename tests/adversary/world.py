@@ -100,18 +100,21 @@ class StolenDevice:
 
 @dataclass(frozen=True)
 class HostileService:
-    """A service on the victim's device, with its own user at the home's broker."""
+    """A service on the victim's device, with its own user at the home's broker, which `guarded` has."""
 
-    client: ServiceClient
-    home: str = VICTIM
+    service: str
+    guarded: Guarded
 
     @property
     def name(self) -> str:
-        return f"{self.home}/{self.client.service}"
+        return f"{VICTIM}/{self.service}"
 
     def send(self, event: Envelope) -> None:
-        with suppress(DeadLetteredError):  # the forwarder's receipt says that it refused
-            self.client.put(event, PATIENCE_S)
+        port, login = self.guarded.broker.port, self.guarded.login(self.service)
+        # The forwarder's receipt says that it refused.
+        with ServiceClient(self.service, port=port, login=login) as client, suppress(DeadLetteredError):
+            # As bytes: of an event the client leaves out what only the plane may write.
+            client.put(event.json.encode(), PATIENCE_S)
 
 
 @dataclass(frozen=True)
@@ -296,8 +299,8 @@ class World:
 
     def on_its_way(self, event: Envelope) -> Envelope | None:
         """The event as it waits for the victim's device, None where it does not wait."""
-        items = [item for item in self.desired(VICTIM) if event.id in json.dumps(item)]
-        found = [from_item(item).message for item in items]
+        items = [from_item(item) for item in self.desired(VICTIM)]
+        found = [each for item in items for each in (item.message, *item.waiting)]
         return next((parse_event(each.text) for each in found if each and each.id == event.id), None)
 
     @contextmanager
@@ -390,6 +393,7 @@ class World:
     def operator(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the operators' command line."""
         return subprocess.run(
-            [sys.executable, "-m", "eventplane", *arguments, "--env", "local"],
-            env=self.cloud.environment(), cwd=ROOT, capture_output=True, text=True, check=False,
+            [sys.executable, "-m", "eventplane", *arguments],
+            env={**self.cloud.environment(), "EVENTPLANE_ENV": "local"},
+            cwd=ROOT, capture_output=True, text=True, check=False,
         )  # fmt: skip

@@ -16,7 +16,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, Place, compile_contract
-from eventplane.traffic import quota_text
+from eventplane.traffic import Quota, quota_text
 from lambdas.presence.watch import Limits
 from stacks import bundling
 from stacks.application import build
@@ -128,11 +128,11 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
                 "EVENTPLANE_SOURCE": source_of(handler),
                 "EVENTPLANE_PRESENCE_TABLE": "presence",
                 "EVENTPLANE_PRESENCE_LIMITS": json.dumps({each.name: "1" for each in fields(Limits)}),
-                "EVENTPLANE_DEVICE_QUOTA": quota_text(environment("dev").presence.quota),
-                "EVENTPLANE_SINKS": "internet",
+                "EVENTPLANE_DEVICE_QUOTA": quota_text(Quota(60, 1, 1, 1)),
                 "EVENTPLANE_QUEUES": json.dumps(inboxes),
                 "EVENTPLANE_ARCHIVE_BUCKET": "archive",
                 "EVENTPLANE_CONCURRENCY": "2",
+                "EVENTPLANE_SINKS": "internet",
                 **dict.fromkeys(WEBHOOK_VARIABLES, "https://alarm-centre.example/"),
                 "EVENTPLANE_SOURCE_QUEUE": "https://queue",
                 **dict.fromkeys(DOWNLINK_VARIABLES, "https://queue"),

@@ -203,25 +203,27 @@ def test_a_retired_service_keeps_its_queues_and_nobody_may_write_its_inbox(
     assert "RetiredParticipants" not in dev.outputs("routing")
 
 
-def test_only_routers_and_its_own_reader_write_the_inbox_of_devices(templates: Templates) -> None:
-    """Its reader sends itself the rest of an event for many, which no participant may forge."""
-    name = "-device-inbox"
+def test_nobody_but_routers_replay_and_its_own_reader_writes_the_inbox_of_devices(
+    templates: Templates,
+) -> None:
+    """Its reader sends itself the rest of an event for many: no participant can put such a message there."""
     writers = {
         each.id
         for each in templates.of("AWS::IAM::Role", "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
         for statement in statements(each)
+        if statement["Effect"] == "Allow"
         if any(fnmatchcase("sqs:SendMessage", action) for action in words(statement["Action"]))
-        and any(resource.rstrip('"').endswith((name, "*")) for resource in words(statement["Resource"]))
+        if any('-device-inbox"' in each or "*" in each for each in words(statement.get("Resource", "")))
     }
-    assert writers
-    foreign = {
-        each for each in writers if not each.startswith(("DownlinkDesiredRole", "Router", "UrgentRouter"))
-    }
-    assert foreign == set()
-    (policies,) = [
-        [json.dumps(each.find("PolicyDocument")) for each in templates.of("AWS::SQS::QueuePolicy")]
-    ]
-    assert not [each for each in policies if "Allow" in each and "DeviceInbox" in each]
+    routers = {each for each in writers if "RouterRole" in each}
+    own = {each for each in writers if each.startswith(("DownlinkDesiredRole", "ReplayRole"))}
+    assert routers
+    assert {each.rstrip("0123456789ABCDEF") for each in own} == {"DownlinkDesiredRole", "ReplayRole"}
+    assert writers == routers | own
+    # Nor does the queue let anybody in by a policy of its own.
+    policies = templates.of("AWS::SQS::QueuePolicy")
+    inboxes = [each for each in policies if "DeviceInbox" in json.dumps(each.find("Queues"))]
+    assert {statement["Effect"] for each in inboxes for statement in statements(each)} <= {"Deny"}
 
 
 def test_with_a_retired_downlink_nobody_writes_the_inbox_of_devices(

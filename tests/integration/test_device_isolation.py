@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from eventplane.envelope import write_event
+from eventplane.sender import Sender
+from eventplane.sending import stamp_sender
 from eventplane.topics import basic_ingest_topic, device_topic, urgent_rule
 from local.cloud import CloudEndpoint
 from local.things import Thing, provision
@@ -40,7 +42,8 @@ def test_an_event_in_the_own_outbox_reaches_its_inbox(
         topic = basic_ingest_topic(lane(outputs["IngestRule"]), thing.name)
         assert device.publish(topic, alarm.json.encode())
 
-    assert arrives(emulator, outputs["AlarmCentreInboxUrl"], alarm.json, READ_SECONDS)
+    delivered = stamp_sender(alarm, Sender(thing.name)).json
+    assert arrives(emulator, outputs["AlarmCentreInboxUrl"], delivered, READ_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
 from local.cloud import CloudEndpoint
 from local.demo.plane import deploy_plane
 from local.process import Supervisor
@@ -143,11 +145,39 @@ def test_a_deleted_and_made_again_object_is_right_in_every_order(plane: Plane, h
 def test_one_event_for_all_reaches_every_home_and_the_unknown_ones_are_letters(
     plane: Plane, home: Home
 ) -> None:
+    version = time.time_ns() // 1_000_000
+    names = {"todevice": "*", "statekey": UPLINK_KEY, "stateversion": str(version)}
+    plane.send("Operations", UPLINK_INTEREST_TYPE, f"all-{home.name}", None, statedelete=True, **names)
+    wait_for(lambda: plane.is_stored(home.name, UPLINK_KEY, version))
+    # By the contract carers may address one home at a time.
     key = f"threshold/all/{home.name}"
     plane.threshold("*", 5, key)
-    wait_for(lambda: plane.is_stored(home.name, key, 5))
+    refused = "carers addressed all devices"
+    wait_for(lambda: any(each["reason"] == "address_not_allowed" for each in plane.letters_about(refused)))
+    assert plane.item(home.name, key) is None
     plane.threshold("nobody", 1, f"threshold/nobody/{home.name}")
     wait_for(lambda: any(each["reason"] == "unknown_device" for each in plane.letters_about("nobody")))
+
+
+def test_a_version_that_was_too_great_by_mistake_is_followed_by_any_after_a_reset(
+    plane: Plane, home: Home
+) -> None:
+    key = f"threshold/home/reset-{home.name}"
+    mistake = time.time_ns() // 1_000_000 + 23 * 3_600_000
+    plane.threshold(home.name, mistake, key)
+    wait_for(lambda: plane.is_stored(home.name, key, mistake))
+    plane.threshold(home.name, 10**18 - 1, key)
+    wait_for(lambda: any(each["reason"] == "version_jump" for each in plane.letters_about(str(10**18 - 1))))
+
+    home.link.cut()
+    command(plane, "desired", "reset", key, "--device", home.name)
+    wait_for(lambda: '"reset": "2' in command(plane, "desired", "show", key, "--json"))
+    plane.threshold(home.name, 7, key)
+    wait_for(lambda: plane.waits(home.name, key, 7))
+    assert home.current(key) == mistake
+    home.link.heal()
+    wait_for(lambda: plane.is_stored(home.name, key, 7))
+    assert home.current(key) == 7
 
 
 def test_the_reconciler_finds_what_nobody_else_saw_and_a_device_that_goes_leaves_nothing(

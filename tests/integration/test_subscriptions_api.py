@@ -38,8 +38,7 @@ from tests.integration.test_webhook import verify
 
 SECONDS = 60
 DOCUMENT = Path(__file__).parents[2] / "docs" / "subscriptions-api.openapi.yaml"
-NEWS = "org.eventplane.activity.news.v1"
-"""A type that devices may send and that carers get only where they subscribe it."""
+NEWS = "org.eventplane.activity.subscribed-news.v1"
 _NUMBERS = count(1)
 
 

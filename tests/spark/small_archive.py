@@ -18,6 +18,7 @@ from eventplane.handover import to_line as handover_line
 from eventplane.ingest import IngestFrame
 from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord, tap_records, to_line
 from eventplane.router import Router
+from eventplane.sender import PLANE, Sender, sender_in_frame
 
 DAY = "2026-03-01"
 NOON_MS = 1_772_366_400_000
@@ -110,12 +111,10 @@ class SmallArchive:
     def refuse(self, original: bytes, home: str = "home-1") -> list[LedgerRecord]:
         """The tap sees what is no event; the router records it and sends a dead letter to `help`."""
         (tapped,) = self._tapped(original, home, NOON_MS)
-        letter = write_event(
-            {"id": f"dead-{tapped.message_id}", "source": "//router", "type": DEAD_LETTER_TYPE}
-        )
-        sent = self.record(letter, home, route="letters", destination="help.inbox", outcome=Outcome.DELIVERED)
+        sent = self._letter(f"dead-{tapped.message_id}", home)
         refused = replace(
             sent,
+            sender=str(Sender(home)),
             source="",
             id="",
             type="",
@@ -133,8 +132,7 @@ class SmallArchive:
         """The tap sees an event that the router refuses; its dead letter goes to `help`."""
         self.accept(event, home)
         refused = self.record(event, home, outcome=Outcome.DEAD_LETTERED, reason=reason, **more)
-        letter = write_event({"id": letter_id(*event.key), "source": "//router", "type": DEAD_LETTER_TYPE})
-        sent = self.record(letter, home, route="letters", destination="help.inbox", outcome=Outcome.DELIVERED)
+        sent = self._letter(letter_id(refused.sender, event.source, event.id), home)
         self.ledger += [refused, sent]
         return [refused, sent]
 
@@ -159,12 +157,14 @@ class SmallArchive:
             reason=None,
             attempt=1,
             message_id=f"ledger-{self._messages}",
+            sender=str(sender_in_frame(home, event.attributes) if home else event.sender),
+            received_at_ms=at_ms + CLOUD_MS // 2,
         )
         return replace(row, **more)
 
     def route(self, event: Envelope, home: str = "home-1", at_ms: int = NOON_MS) -> list[LedgerRecord]:
         """The router delivers `event` by the present contract."""
-        routes = Router(self.contract, Place.CLOUD).route(event)
+        routes = Router(self.contract, Place.CLOUD).route(event.stamped(senderdevice=home))
         rows = [
             self.record(
                 event, home, at_ms, route=each.name, destination=each.destination, outcome=Outcome.DELIVERED
@@ -202,6 +202,12 @@ class SmallArchive:
         contracts.mkdir(parents=True, exist_ok=True)
         for contract in self.contracts:
             (contracts / f"{contract.version}.json").write_bytes(contract.canonical)
+
+    def _letter(self, id: str, home: str) -> LedgerRecord:
+        """What the router writes of its own dead letter, which goes to `help`."""
+        letter = write_event({"id": id, "source": "//router", "type": DEAD_LETTER_TYPE})
+        to_help = {"route": "letters", "destination": "help.inbox", "outcome": Outcome.DELIVERED}
+        return self.record(letter, home, sender=PLANE, **to_help)
 
     def _tapped(self, payload: bytes, home: str, at_ms: int) -> list[TapRecord]:
         self._messages += 1

@@ -43,6 +43,7 @@ def handover(event: Envelope, outcome: Outcome = Outcome.DELIVERED, status: int 
         status=status,
         attempt=1,
         message_id="m",
+        sender="home-1/",
     )
 
 
@@ -157,6 +158,7 @@ def test_what_the_cloud_lost_is_sent_again_and_then_not_lost(
     assert (report["totals"]["lost"], report["totals"]["pending"], report["verdict"]) == (1, 1, "broken")
     (owed,) = replay_manifest(tmp_path)
     assert owed == {
+        "sender": "home-1/",
         "source": lost.source,
         "id": lost.id,
         "type": READING,
@@ -186,7 +188,8 @@ def move(archive: SmallArchive, event: Envelope, *, decided_at_ms: int) -> None:
     """The router decided later on `event` than it did."""
 
     def moved(row: LedgerRecord) -> LedgerRecord:
-        return replace(row, decided_at_ms=decided_at_ms) if row.id == event.id else row
+        times = {"received_at_ms": decided_at_ms, "decided_at_ms": decided_at_ms}
+        return replace(row, **times) if row.id == event.id else row
 
     archive.ledger = [moved(row) for row in archive.ledger]
 

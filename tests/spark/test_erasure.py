@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import LEDGER_FOLDER, TAP_FOLDER
+from eventplane.ledger import QUARANTINE
 from glue_jobs.compaction.main import main as compact
 from glue_jobs.erasure import main as erasure
 from glue_jobs.erasure.errors import LeftOverError, TooWideError
 from glue_jobs.erasure.main import main
 from glue_jobs.erasure.person import Person
-from tests.spark.small_archive import DAY, NOON_MS, SmallArchive
+from tests.spark.small_archive import DAY, NOON_MS, SmallArchive, small_contract
 from tests.spark.test_compaction import HOUR, HOUR_MS, table
 
 LATER = datetime.fromtimestamp(NOON_MS / 1000, UTC) + timedelta(hours=5)
@@ -53,8 +57,8 @@ def peopled(archive: SmallArchive, spark: SparkSession) -> SmallArchive:
         findings, "kind string, source string, device string, date string"
     ).write.partitionBy("date").parquet(f"{archive.folder}/audit/findings")
     (archive.folder / "audit" / "report.json").write_text(json.dumps({"source": "//home-1/service"}))
-    for home in ("home-1", "home-2"):
-        replay = archive.folder / "audit" / "replay" / f"date={DAY}" / f"{home}.json.gz"
+    for part, home in enumerate(("home-1", "home-2")):
+        replay = archive.folder / "audit" / "replay" / f"date={DAY}" / f"part-{part}.json.gz"
         replay.parent.mkdir(parents=True, exist_ok=True)
         replay.write_bytes(gzip.compress(json.dumps({"source": f"//{home}/service"}).encode()))
     return archive
@@ -70,7 +74,7 @@ def test_the_person_is_gone_and_all_others_are_there(peopled: SmallArchive, spar
         "compacted/ledger": 2,
         "audit/findings": 1,
     }
-    assert receipt["documents"] == [f"audit/replay/date={DAY}/home-1.json.gz", "audit/report.json"]
+    assert receipt["documents"] == [f"audit/replay/date={DAY}/part-0.json.gz", "audit/report.json"]
     assert naming(peopled.folder, "//home-1/") == []
     assert {line for text in _raw_texts(peopled) for line in text.splitlines()} == lines
     for folder in (TAP_FOLDER, LEDGER_FOLDER):
@@ -147,8 +151,11 @@ def _next_hour() -> str:
 
 def test_a_row_that_comes_back_is_told(peopled: SmallArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasure, "rewrite", lambda *_: None)
-    with pytest.raises(LeftOverError, match="11 rows"):
+    with pytest.raises(LeftOverError, match="objects still name the person") as caught:
         erase(peopled)
+    assert {name.partition("/date=")[0] for name in caught.value.names} == {
+        *("tap", "ledger", "compacted/tap", "compacted/ledger", "audit/findings")
+    }
 
 
 def test_the_device_leads_to_what_bears_no_source(archive: SmallArchive) -> None:
@@ -158,6 +165,71 @@ def test_the_device_leads_to_what_bears_no_source(archive: SmallArchive) -> None
     assert erase(archive, "--CLIENT", "home-1")["rows"] == {"tap": 1, "ledger": 2}
     assert naming(archive.folder, '"home-1"') == []
     assert naming(archive.folder, '"home-2"')
+
+
+@pytest.fixture
+def mentioned(archive: SmallArchive, spark: SparkSession) -> SmallArchive:
+    """Two homes that the rows of others name: in ids, subjects, senders, dead letters, unread messages."""
+    for home in ("home-1", "home-17"):
+        notice = archive.event(id=f"{home}.{NOON_MS}.3.disconnected", source="/eventplane/presence-monitor")
+        archive.ledger.append(archive.record(notice, None, sender="presence-monitor"))
+        relayed = archive.event(id=f"relayed-{len(home)}", source="//relay")
+        archive.ledger.append(archive.record(relayed, None, sender=f"{home}/voice"))
+        archive.send(home="relay-3", source="//relay", subject=f"/devices/{home}/router")
+        original = f'{{"source":"//{home}/bell","id":"1"}}'.encode()
+        letter = {"original_base64": base64.b64encode(original).decode()}
+        archive.accept(archive.event(home="relay-3", source="//relay", data=letter), "relay-3")
+        archive.refuse(b"no event of " + home.encode(), home="relay-3")
+    archive.write()
+    bodies = [json.dumps({"body": json.dumps({"client_id": home})}) for home in ("home-1", "home-17")]
+    path = archive.folder / QUARANTINE / HOUR.partition / "rows.json.gz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(gzip.compress("".join(f"{each}\n" for each in bodies).encode()))
+    compact(["--INPUT", str(archive.folder), "--DATE", "all"], LATER)
+    return archive
+
+
+def test_the_rows_of_others_that_name_the_person_go_too(mentioned: SmallArchive) -> None:
+    rows = erase(mentioned)["rows"]
+    assert rows == {"tap": 3, "ledger": 2, "quarantine": 1, "compacted/tap": 3, "compacted/ledger": 2}
+    assert [name for name in map(str, _raw_texts(mentioned)) if re.search(r"home-1\b(?!7)", name)] == []
+    left = "".join(_raw_texts(mentioned))
+    assert left.count("home-17.") == left.count("home-17/voice") == left.count("/devices/home-17/router") == 1
+    again = main(["--INPUT", str(mentioned.folder), "--SOURCE", "//home-17/"], LATER)
+    assert again["rows"] == rows
+
+
+def test_the_search_finds_what_the_removal_overlooks(
+    mentioned: SmallArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def by_source(_: Person, columns: list[str]) -> Column:
+        return sf.col("source").startswith("//home-1/") if "source" in columns else sf.lit(False)
+
+    monkeypatch.setattr(Person, "is_in", by_source)
+    with pytest.raises(LeftOverError) as caught:
+        erase(mentioned)
+    assert {name.partition("/date=")[0] for name in caught.value.names} == {
+        *("tap", "ledger", "quarantine", "compacted/tap", "compacted/ledger")
+    }
+
+
+def test_a_contract_that_names_the_person_is_told(archive: SmallArchive) -> None:
+    theirs = {"filter": {"prefix": {"source": "//home-1/"}}, "to": "care.inbox"}
+    archive.contract = small_contract(subscribed=theirs)
+    archive.contracts.append(archive.contract)
+    archive.send()
+    archive.write()
+    receipt = erase(archive)
+    assert receipt["contracts"] == [f"contracts/{archive.contract.version}.json"]
+    assert receipt["rows"] == {"tap": 1, "ledger": 2}
+
+
+@pytest.mark.parametrize("client", ["help", "care", "readings"])
+def test_a_name_of_the_contract_is_nobody_s(archive: SmallArchive, client: str) -> None:
+    archive.send()
+    archive.write()
+    with pytest.raises(TooWideError, match="--CLIENT"):
+        erase(archive, "--CLIENT", client)
 
 
 @pytest.mark.parametrize("source", ["", "/", "//", "//a", "urn"])

@@ -8,7 +8,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 from eventplane.delivery import Outcome
 from eventplane.handover import HandoverRecord
-from eventplane.ledger import LedgerRecord, TapRecord
+from eventplane.ledger import Basis, LedgerRecord, TapRecord
 from glue_jobs.delivery_audit.schema import CORRUPT, HANDOVER_ROW, LEDGER_ROW, TAP_ROW
 
 SPARK_TYPES = {
@@ -17,6 +17,7 @@ SPARK_TYPES = {
     str | None: StringType(),
     int | None: LongType(),
     Outcome: StringType(),
+    Basis: StringType(),
 }
 
 

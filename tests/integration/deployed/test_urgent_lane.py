@@ -9,6 +9,8 @@ import pytest
 
 from eventplane.batch import pack_texts
 from eventplane.envelope import write_event
+from eventplane.sender import Sender
+from eventplane.sending import stamp_sender
 from eventplane.topics import basic_ingest_topic, urgent_rule
 from local.cloud import CloudEndpoint
 from local.things import provision
@@ -59,7 +61,7 @@ def test_an_alarm_arrives_while_all_telemetry_stands(
 
     sqs = emulator.client("sqs")
     received = sqs.receive_message(QueueUrl=outputs["AlarmCentreInboxUrl"], WaitTimeSeconds=20)
-    assert [each["Body"] for each in received["Messages"]] == [alarm.json]
+    assert [each["Body"] for each in received["Messages"]] == [stamp_sender(alarm, Sender(thing.name)).json]
     assert waiting(emulator, outputs["IngestUrl"]) == FRAMES
     # The archive has both lanes.
     assert eventually(lambda: waiting(emulator, outputs["TapUrl"]) == 0, SECONDS)

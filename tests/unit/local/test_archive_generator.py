@@ -20,6 +20,8 @@ from eventplane.event_keys import key_digest
 from eventplane.handover import HANDOVERS, HandoverRecord
 from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord
 from eventplane.router import Router
+from eventplane.sender import Sender
+from eventplane.sending import SendingRights, stamp_sender
 from lambdas.router.planner import DEAD_LETTER_SOURCE
 from lambdas.webhook.handler import LETTER_SOURCE
 from local.archive_generator import records
@@ -93,9 +95,9 @@ def test_a_right_archive_keeps_the_contract(right: Path) -> None:
     assert {path.stem for path in (right / "archive" / CONTRACTS).iterdir()} == set(contracts)
     routed = defaultdict(set)
     for row in rows(right, LEDGER):
-        routed[row["source"], row["id"], row["contract_version"]].add(row["route"])
-    events = [parse_event(row["event"]) for row in rows(right, TAP)]
-    versions = {(source, id): version for source, id, version in routed}
+        routed[row["sender"], row["source"], row["id"], row["contract_version"]].add(row["route"])
+    events = [stamped(row) for row in rows(right, TAP)]
+    versions = {tuple(key): version for *key, version in routed}
     assert len(events) == len(versions) == len(routed)
     assert set(versions.values()) == set(contracts)
     routers = {version: Router(contract, Place.CLOUD) for version, contract in contracts.items()}
@@ -103,6 +105,7 @@ def test_a_right_archive_keeps_the_contract(right: Path) -> None:
         version = versions[event.key]
         expected = {route.name for route in routers[version].route(event)} or {None}
         assert routed[*event.key, version] == expected
+        assert SendingRights(contracts[version]).refusal(event) is None
 
 
 def test_a_right_archive_has_no_truth_to_tell(right: Path) -> None:
@@ -151,6 +154,11 @@ def test_what_was_lost_on_the_way_up_is_nowhere(faulty: Path) -> None:
     assert not there & {(fact["device"], fact["epoch"], fact["sequence"]) for fact in lost}
 
 
+def stamped(row: dict[str, Any]) -> Envelope:
+    """The event of a tap's row as the router has it."""
+    return stamp_sender(parse_event(row["event"]), Sender(row["client_id"]))
+
+
 def good(root: Path) -> list[dict[str, Any]]:
     """The tap's rows of events that were not malformed on purpose."""
     return [
@@ -161,9 +169,9 @@ def good(root: Path) -> list[dict[str, Any]]:
 
 
 def test_what_was_lost_on_a_route_is_in_the_tap_and_not_delivered(faulty: Path) -> None:
-    tapped = {parse_event(row["event"]).key for row in good(faulty)}
+    tapped = {(row["client_id"], *parse_event(row["event"]).claim) for row in good(faulty)}
     delivered = {
-        (row["source"], row["id"], row["route"])
+        (row["client_id"], row["source"], row["id"], row["route"])
         for _, line in lines(faulty, LEDGER)
         if "malformed-" not in line
         for row in [json.loads(line)]
@@ -173,8 +181,9 @@ def test_what_was_lost_on_a_route_is_in_the_tap_and_not_delivered(faulty: Path) 
     named = [fact for fact in lost if fact["id"]]
     assert named
     for fact in named:
-        assert (fact["source"], fact["id"]) in tapped
-        assert (fact["source"], fact["id"], fact["route"]) not in delivered
+        event = fact["device"], fact["source"], fact["id"]
+        assert event in tapped
+        assert (*event, fact["route"]) not in delivered
 
 
 def test_a_malformed_row_is_in_the_file_that_the_truth_names(faulty: Path) -> None:
