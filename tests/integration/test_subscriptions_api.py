@@ -214,7 +214,7 @@ class Signed(requests.auth.AuthBase):
         return request
 
 
-FUZZED = "family-app"
+FUZZED = "carers"
 
 openapi.format("cesql", st.sampled_from(["TRUE", "type LIKE 'org.%'", "EXISTS subject", "LENGTH(id) = 3"]))
 openapi.format("participant", st.just(FUZZED))
