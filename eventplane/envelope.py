@@ -12,7 +12,6 @@ import binascii
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from json.encoder import encode_basestring_ascii
 from typing import Any, Final
 
 from eventplane import strict_json
@@ -31,6 +30,7 @@ RESERVED_ATTRIBUTE: Final = "reserved_attribute"
 TOO_LARGE: Final = "too_large"
 """Why an event is refused: with what the plane adds it is larger than `MAX_EVENT_BYTES`."""
 
+_quoted = json.encoder.encode_basestring_ascii
 _DATA_MEMBERS = frozenset({"data", "data_base64"})
 
 
@@ -101,7 +101,7 @@ class Envelope:
                 raise reserved(name)
         text = self.json
         for name, value in reversed(extensions.items()):
-            text = _with_attribute(text, name, encode_basestring_ascii(value))
+            text = _with_attribute(text, name, _quoted(value))
         return Envelope({**self.attributes, **extensions}, text)
 
     @property
