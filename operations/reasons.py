@@ -106,7 +106,9 @@ REASONS: Final = {
         "Put devices into it with `fleet groups` and redrive the letter, or correct the sender.",
     ),
     errors.NO_STATE_KEY: Reason("A state has no `statekey`.", _SENDER),
-    errors.INVALID_STATE_KEY: Reason("The `statekey` is not `kind/namespace/name`.", _SENDER),
+    errors.INVALID_STATE_KEY: Reason(
+        "The `statekey` is not `kind/namespace/name`, or begins with `command/source/`.", _SENDER
+    ),
     errors.INVALID_STATE_VERSION: Reason("The `stateversion` is no number, or a state has none.", _SENDER),
     errors.INVALID_STATE_UID: Reason("The `stateuid` has characters that it may not have.", _SENDER),
     errors.INVALID_STATE_DELETE: Reason("`statedelete` is no Boolean, or stands on a command.", _SENDER),

@@ -8,11 +8,13 @@ from typing import Final
 
 from eventplane.attributes import AttributeValue
 from eventplane.contract import Downlink
+from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.downlink import errors
 from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.keys import (
     MAX_AHEAD_MS,
     MAX_VERSION_DIGITS,
+    OF_SENDERS,
     is_key,
     is_uid,
     key_of_sender,
@@ -134,8 +136,15 @@ def _key(event: Envelope, kind: Downlink) -> str:
     key = event.attributes.get("statekey")
     if key is None and kind is Downlink.STATE:
         raise DownlinkError(errors.NO_STATE_KEY, "a state has a `statekey`: kind/namespace/name")
-    if key is None:
+    if key is None or event.type == REPLY_TYPE:
+        # Everybody may reply: by its own word a reply could take another's key.
         return key_of_sender(str(event.sender), event.source)
+    if isinstance(key, str) and key.startswith(OF_SENDERS):
+        raise DownlinkError(
+            errors.INVALID_STATE_KEY,
+            f"`statekey` {key!r:.350}: keys under {OF_SENDERS} are the plane's to give, to commands "
+            "without one; use another key, or send the command without `statekey`",
+        )
     if isinstance(key, str) and is_key(key):
         return key
     raise DownlinkError(

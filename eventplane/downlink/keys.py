@@ -23,6 +23,10 @@ COUNTERS_END: Final = 10**9
 MAX_COUNTER_STEP: Final = 1_000_000
 """How much a version below `COUNTERS_END` may grow at once. Ours."""
 
+OF_SENDERS: Final = "command/source/"
+"""What the keys start with that the plane makes for commands without one. Nobody names such a key: it would
+belong to the first who did, and not to the sender that it is made from."""
+
 _PART: Final = rf"[A-Za-z0-9._~-]{{1,{MAX_KEY_PART}}}"
 _KEY: Final = re.compile(rf"{_PART}/{_PART}/{_PART}")
 _UID: Final = re.compile(_PART)
@@ -49,4 +53,4 @@ def number(value: object) -> int | None:
 def key_of_sender(sender: str, source: str) -> str:
     """Return the key of commands without one: those of one `sender` and `source` keep their order."""
     names = f"{sender}\n{source}"
-    return f"command/source/{hashlib.sha256(names.encode()).hexdigest()[:32]}"
+    return f"{OF_SENDERS}{hashlib.sha256(names.encode()).hexdigest()[:32]}"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Downlink
+from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.downlink import errors
 from eventplane.downlink.addressing import Addressed, Target, addressed
 from eventplane.downlink.desired import Desired, message_of, transmission
@@ -38,6 +39,22 @@ def test_one_device_all_devices_or_a_group() -> None:
     assert read(todevice="*").target == Target()
     without = write_event({"id": "1", "source": "/s", "type": "t", "togroup": "north"})
     assert addressed(without, Downlink.COMMAND, NOW_MS).target == Target(group="north")
+
+
+def test_nobody_names_the_key_that_is_made_from_another_sender() -> None:
+    made = read(Downlink.COMMAND, statekey=None).key
+    for kind in Downlink:
+        with pytest.raises(DownlinkError, match="without `statekey`") as caught:
+            read(kind, statekey=made, senderservice="other")
+        assert caught.value.reason == errors.INVALID_STATE_KEY
+
+
+@pytest.mark.parametrize("key", ["lock/door/front", "no key", True, None])
+def test_a_reply_has_the_key_of_its_sender_whatever_it_names(key: str | bool | None) -> None:
+    other = {"senderservice": "other"}
+    reply = read(Downlink.COMMAND, type=REPLY_TYPE, statekey=key, **other)
+    assert reply.key == read(Downlink.COMMAND, statekey=None, **other).key
+    assert reply.key != read(Downlink.COMMAND, statekey=None).key
 
 
 @pytest.mark.parametrize("group", ["ward.3", "a~b", "x" * 100])

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from eventplane.contract import Contract
+from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.device_reports import DEVICE_CONTRACT, STARTED, forwarder_source
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, stored, to_data
 from eventplane.downlink.desired import State
+from eventplane.downlink.keys import key_of_sender
 from eventplane.downlink.rights import CONTRACT_KEYS
 from eventplane.envelope import parse_event, write_event
 from eventplane.uplink_interest import UPLINK_INTEREST_TYPE, UPLINK_KEY
@@ -168,6 +170,17 @@ class TestKeys:
         two.contract = replace(two.contract, participants=participants)
         two.desire(state(2))
         assert (two.reasons(), two.item().owner) == ([], "carers")
+
+    def test_the_key_of_another_s_commands_is_not_to_be_had(self, two: World) -> None:
+        """It was: a reply may be sent by everybody, and the first of a key was its owner."""
+        takes = {"statekey": key_of_sender("carers", "/carers"), "source": "/notes"}
+        two.desire(by(command(1, type=SHARED_COMMAND, **takes), senderservice="notes"))
+        assert two.reasons() == ["invalid_state_key"]
+        two.desire(by(command(2, type=REPLY_TYPE, **takes), senderservice="notes"))
+        two.desire(command(3))
+        assert two.reasons() == []
+        assert [incoming.id for _, incoming in two.sent] == ["c2", "c3"]
+        assert two.item(sk=f"c#{takes['statekey']}").owner == "carers"
 
     def test_two_senders_of_one_command_are_both_heard(self, two: World) -> None:
         """`source` and `id` are claims: who copied them must not make another's command a repetition."""
