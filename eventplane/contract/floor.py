@@ -134,9 +134,17 @@ class _Floor:
             return
         yield from self._channel_problems(self._uplink.address)
         after = self._offered.device.outbox
-        # Urgent events are forwarded whatever the cloud wants (eventplane.interest).
-        if after.forward is not self._uplink.forward is Forward.ALL and set(taken) - set(self._urgent):
+        if not set(taken) - set(self._urgent):
+            # Urgent events wait for no batch, and are forwarded whatever is wanted (eventplane.interest).
+            return
+        if after.forward is not self._uplink.forward is Forward.ALL:
             yield _problem(f"participants.{self._uplink.address}.forward", "it can hold alarms back")
+        if after.batching_delay_ms > self._uplink.batching_delay_ms:
+            yield _problem(
+                f"participants.{self._uplink.address}.batching_delay_ms",
+                f"alarms wait {after.batching_delay_ms} ms for a batch, and waited "
+                f"{self._uplink.batching_delay_ms} ms",
+            )
 
     def _channel_problems(self, address: str) -> Iterator[Problem]:
         before = self._image.channel(address)

@@ -276,11 +276,15 @@ def is_alarm(contract: Contract, arrival: Arrival) -> bool:
 def lost(name: str, after: Contract) -> list[str]:
     """The alarms of the image that fare worse after an update."""
     intake, losses = intake_of(after), []
+    up = IMAGES[name].device.outbox
+    waits_longer = after.participants[up.participant].outbox.batching_delay_ms > up.batching_delay_ms
     for sent, before in alarms(name).items():
         now = arrival(after, intake, sent)
         if now is None or now.rank > before.rank:
             losses.append(f"{sent}: {now}")
             continue
+        if waits_longer and up.address in before.destinations and now.rank > Priority.URGENT.rank:
+            losses.append(f"{sent} waits longer for a batch")
         for address, expires_ms in before.destinations.items():
             expires_now = now.destinations.get(address, 0)
             if expires_now is not None and (expires_ms is None or expires_now < expires_ms):

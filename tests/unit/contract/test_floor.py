@@ -214,6 +214,15 @@ def test_an_urgent_outbox_keeps_the_right_to_send_everything() -> None:
     }
 
 
+def test_alarms_that_travel_with_the_rest_wait_no_longer_for_a_batch() -> None:
+    """They are alarms by the inbox that they go to; those of urgent types wait for no batch at all."""
+    image = silent_contract(display={"inbox": {"priority": "urgent"}})
+    longer = channel("device.outbox", batching_delay_ms=300_000)
+    assert paths(longer, image) == ["participants.device.outbox.batching_delay_ms"]
+    assert paths(channel("device.outbox", batching_delay_ms=0), image) == []
+    assert paths(longer) == []
+
+
 def test_a_problem_says_what_to_do() -> None:
     (problem,) = floor_problems(
         IMAGE,
