@@ -10,6 +10,7 @@ from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID, UNKNOWN_DATAS
 from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.hops import HOP_LIMIT
 from eventplane.ledger import Basis
+from eventplane.sender import PLANE
 from eventplane.sending import SENDER_NOT_ALLOWED
 from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory, Usage
@@ -28,7 +29,7 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
     """The ledger's rows of the window as `witness` columns. A row belongs to the day of entry.
 
     A `decision` begins with when it was made; `is_refusable` says whether the contract allows the refusal
-    that it may speak of. The delivery of a dead letter that the cloud wrote `vouches` for its event.
+    that it may speak of. The delivery of a dead letter that a router wrote `vouches` for its event.
     """
     outcome = sf.col("outcome")
     faults = fault(
@@ -79,7 +80,7 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
         source=sf.when(good & ~is_item, sf.col("source")),
         id=sf.when(good & ~is_item, sf.col("id")),
         decision=sf.when(good, decision),
-        letter=good & _is_letter_of_the_cloud() & (outcome == Outcome.DELIVERED),
+        letter=good & _is_letter_of_the_plane() & (outcome == Outcome.DELIVERED),
     )
     # One row more for a letter: under the name of the event that it is about.
     letter = sf.struct(
@@ -97,9 +98,10 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
     return said.select("within", sf.inline(both))
 
 
-def _is_letter_of_the_cloud() -> Column:
-    # A device can write a letter about any event, and so hide a loss.
-    return (sf.col("type") == DEAD_LETTER_TYPE) & ~sf.coalesce("sender", sf.lit("")).contains("/")
+def _is_letter_of_the_plane() -> Column:
+    # Devices and services can write a letter about any event, and so hide a loss. What a router refused, a
+    # router wrote the letter of.
+    return (sf.col("type") == DEAD_LETTER_TYPE) & sf.col("sender").eqNullSafe(PLANE)
 
 
 def _is_stale(history: ContractHistory) -> Column:

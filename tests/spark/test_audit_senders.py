@@ -113,6 +113,9 @@ def test_only_allowed_deliveries_and_refusals_are_believed(archive: SmallArchive
     )
     archive.refuse_event(large, "too_large", "home-7")
     archive.refuse_event(small, "too_large", "home-8")
+    # The router's letter was lost, and a cloud service wrote one of its own about the same event.
+    archive.refuse_event(archive.event(ALARM, "home-9", senderservice="siren"), SENDER_NOT_ALLOWED, "home-9")
+    archive.ledger[-1] = replace(archive.ledger[-1], sender="care", client_id=None, entered_by="care.outbox")
     assert kinds(audit()) == [
         ("dead_lettered", "home-3", "alarms"),
         ("dead_lettered", "home-5", "alarms"),
@@ -120,6 +123,7 @@ def test_only_allowed_deliveries_and_refusals_are_believed(archive: SmallArchive
         ("lost", "home-4", "alarms"),
         ("lost", "home-6", "alarms"),
         ("lost", "home-8", "alarms"),
+        ("lost", "home-9", "alarms"),
         ("not_allowed", "home-2", "alarms"),
     ]
 
