@@ -120,7 +120,9 @@ def _rejected(item: Desired, ack: Acknowledgement, now_ms: int, is_present: bool
     message = item.message
     if message is None or item.state is State.REJECTED:
         return Step(item)
-    ended = (Ended(message, ack.reason or "rejected", ack.detail),)
+    # The plane's own ends are not the device's to tell: of one that expired nobody gets a letter.
+    reason = "rejected" if ack.reason in ("", EXPIRED, DEVICE_GONE) else ack.reason
+    ended = (Ended(message, reason, ack.detail),)
     if item.kind is Downlink.STATE:
         return Step(settled(item, State.REJECTED, now_ms), ended=ended)
     # Whoever corrects the cause and sends it again shall not meet its own memory.

@@ -114,6 +114,15 @@ def test_a_rejected_command_lets_the_next_go_and_can_be_sent_again() -> None:
     assert incoming(again).id == "a"
 
 
+@pytest.mark.parametrize("word", [EXPIRED, DEVICE_GONE, ""])
+def test_a_device_s_word_is_not_one_of_the_plane_s_ends(word: str) -> None:
+    """What the plane itself lets expire gets no letter: a device could end a command in silence."""
+    first = wanted(command("a", 1))
+    ack = rejected(incoming(first), word, "it says so")
+    step = acknowledge(item_of(first), ack, EPOCH, NOW_MS, is_present=True)
+    assert [(each.reason, each.detail) for each in step.ended] == [("rejected", "it says so")]
+
+
 def test_commands_that_wait_together_go_in_the_order_of_their_versions() -> None:
     # The first to come has its turn already.
     step, arrived = sent(command("c", 3), command("b", 2), command("a", 1), command("b", 2)), []

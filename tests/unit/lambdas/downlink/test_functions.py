@@ -128,6 +128,13 @@ def test_a_rejected_event_is_a_dead_letter_once_and_not_sent_again(world: World)
     assert world.versions() == [1, 2]
 
 
+def test_a_device_that_says_expired_ends_no_command_in_silence(world: World) -> None:
+    world.desire(command(1))
+    ((_, incoming),) = world.sent
+    world.answer("home-1", rejected(incoming, "expired", ""))
+    assert world.reasons() == ["rejected"]
+
+
 def test_one_event_rejected_by_two_devices_is_two_letters(world: World) -> None:
     world.line("home-2", "connected")
     world.desire(state(1, "*"))
