@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any
 
-from eventplane.limits import MAX_ATTRIBUTE_NAME
-from eventplane.sender import MAX_SENDER_CHARACTERS, SENDER_DEVICE, SENDER_SERVICE
+from eventplane.limits import MAX_ATTRIBUTE_NAME, MAX_SENDER_CHARACTERS
+from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from eventplane.severity import SEVERITY_NUMBERS
 from eventplane.trace_context import is_traceparent
 from eventplane.uri import is_uri, is_uri_reference

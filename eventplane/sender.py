@@ -15,10 +15,6 @@ SENDER_DEVICE: Final = "senderdevice"
 SENDER_SERVICE: Final = "senderservice"
 """The sending participant: the one whose outbox the event lay in."""
 
-MAX_SENDER_CHARACTERS: Final = 128
-"""Longest name of a device or a participant, characters (AWS IoT: a thing's name; participants' are shorter).
-A dead letter has both beside its original, and must fit an event."""
-
 SENDER_ATTRIBUTES: Final = frozenset({SENDER_DEVICE, SENDER_SERVICE})
 """The reserved attributes. An event that arrives with one that is not due there is refused."""
 
