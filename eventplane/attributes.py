@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any
 
-from eventplane.limits import MAX_ATTRIBUTE_NAME
+from eventplane.limits import MAX_ATTRIBUTE_NAME, MAX_SENDER_CHARACTERS
 from eventplane.sender import SENDER_DEVICE, SENDER_SERVICE
 from eventplane.severity import SEVERITY_NUMBERS
 from eventplane.trace_context import is_traceparent
@@ -92,6 +92,11 @@ def is_timestamp(value: str) -> bool:
 _Rule = tuple[type[AttributeValue], Callable[[Any], object], str]
 _TYPE_NAMES: dict[type, str] = {str: "a String", int: "an Integer", bool: "a Boolean"}
 _NOT_EMPTY: _Rule = (str, bool, "it is empty")
+_NAMES_SENDER: _Rule = (
+    str,
+    lambda value: 0 < len(value) <= MAX_SENDER_CHARACTERS,
+    f"a sender's name has 1 to {MAX_SENDER_CHARACTERS} characters",
+)
 _IS_TIMESTAMP: _Rule = (str, is_timestamp, "it is not an RFC 3339 timestamp")
 
 # What the attributes of the specification and of known extensions must be, and what is said otherwise.
@@ -113,8 +118,8 @@ _RULES: dict[str, _Rule] = {
     "replydevice": _NOT_EMPTY,
     "correlationid": _NOT_EMPTY,
     "causationid": _NOT_EMPTY,
-    SENDER_DEVICE: _NOT_EMPTY,
-    SENDER_SERVICE: _NOT_EMPTY,
+    SENDER_DEVICE: _NAMES_SENDER,
+    SENDER_SERVICE: _NAMES_SENDER,
     "traceparent": (str, is_traceparent, "it is not a W3C trace context: 00-<trace id>-<span id>-<flags>"),
     "tracestate": (str, lambda _: True, ""),
     "routerhops": (int, range(2**31).__contains__, "it is counted from 0 by the plane; leave it as it came"),

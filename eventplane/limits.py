@@ -27,6 +27,10 @@ longer one; an event that routers deliver must be readable for the audit too."""
 MAX_ATTRIBUTE_NAME = 64
 """Longest attribute name, characters. CloudEvents 1.0.2 recommends 20; real extensions exceed it."""
 
+MAX_SENDER_CHARACTERS = 128
+"""Longest name of a device or a participant, characters (AWS IoT: a thing's name; participants' are shorter).
+A dead letter has both beside its original, and must fit an event."""
+
 MAX_PAYLOAD_BYTES = 128 * 1024
 """Largest MQTT payload that AWS IoT Core accepts, bytes (AWS IoT Core quotas, message size)."""
 

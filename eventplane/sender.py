@@ -49,11 +49,12 @@ THE_PLANE: Final = Sender(service=PLANE)
 
 def sender_of(attributes: Mapping[str, object]) -> Sender:
     """Return the sender that an event's stamped `attributes` name."""
-    return Sender(str(attributes.get(SENDER_DEVICE, "")), str(attributes.get(SENDER_SERVICE, "")))
+    # Raw members may have null for an attribute that is not set.
+    return Sender(str(attributes.get(SENDER_DEVICE) or ""), str(attributes.get(SENDER_SERVICE) or ""))
 
 
 def sender_in_frame(client_id: str, attributes: Mapping[str, object]) -> Sender:
     """Return the sender of an event in a frame of `client_id`: the device, and the service it vouches for."""
     if client_id == PLANE_CLIENT:
         return THE_PLANE
-    return Sender(client_id, str(attributes.get(SENDER_SERVICE, "")))
+    return Sender(client_id, sender_of(attributes).service)

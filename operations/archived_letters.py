@@ -103,5 +103,8 @@ def _letter(decision: Record, id: str, event: Envelope | None, original: bytes |
 
 def _sender(text: str) -> Sender | None:
     """The sender of a record, from its text."""
-    device, slash, service = text.rpartition("/")
-    return Sender(device if slash else "", service) if text else None
+    if "/" not in text:
+        return Sender(service=text) if text else None
+    # A thing's name has no slash.
+    device, _, service = text.partition("/")
+    return Sender(device, service)

@@ -189,6 +189,11 @@ def test_a_device_does_not_name_another() -> None:
         stamp_sender(event(ALARM).stamped(senderdevice="home-2"), Sender("home-1"))
 
 
+@pytest.mark.parametrize("members", [{}, {"senderservice": None}, {"senderdevice": None}])
+def test_an_unset_service_is_none(members: dict[str, Any]) -> None:
+    assert sender_in_frame("home-1", members) == Sender("home-1")
+
+
 def test_the_texts_of_senders_differ_where_the_senders_do() -> None:
     senders = [Sender("a", "b"), Sender("a"), Sender(service="a"), Sender(service="b"), Sender()]
     assert [str(each) for each in senders] == ["a/b", "a/", "a", "b", ""]

@@ -151,6 +151,20 @@ def test_a_service_outbox_holds_one_event_a_message(cloud: Cloud, run: Run) -> N
     )
 
 
+@pytest.mark.parametrize("name", ["s" * 11_000, "s" * 129, ""])
+def test_a_service_of_any_length_is_one_dead_letter_and_takes_no_other_with_it(
+    cloud: Cloud, run: Run, name: str
+) -> None:
+    forged = {"id": "f", "source": "/s", "type": READING, "specversion": "1.0", "senderservice": name}
+    alarm = event("1", ALARM)
+    items = f"[{alarm.json},{json.dumps({**forged, 'data': 'x' * 70_000})}]"
+    assert run(message("m1", frame(items.encode()))) == frozenset()
+
+    assert [each["Body"] for each in cloud.received("alarm-centre.inbox")] == [stamped(alarm).json]
+    (letter,) = (json.loads(each["Body"])["data"] for each in cloud.received("operations.inbox"))
+    assert (letter["reason"], letter["sender"]) == ("attribute_value", {"device": "home-1", "service": ""})
+
+
 def test_a_malformed_item_becomes_a_dead_letter_and_takes_no_other_with_it(cloud: Cloud, run: Run) -> None:
     bad = '{"specversion":"1.0","id":"x"}'
     run(message("m1", frame(f"[{bad},{event('2').json}]".encode()), attempt=2))
