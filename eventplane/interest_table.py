@@ -5,11 +5,21 @@ The client is the caller's, as with `eventplane.subscription_table`. What it ref
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
-from eventplane.contract.interest import PARTITION, Item, Leased, read_interest
-from eventplane.errors import EventPlaneError
+from eventplane.contract.interest import (
+    MAX_ITEM_BYTES,
+    MAX_PROGRAMS,
+    PARTITION,
+    Item,
+    Leased,
+    read_filters,
+    until_s,
+)
 
 
 class InterestTable:
@@ -25,16 +35,44 @@ class InterestTable:
         self._table = table
         self._on_foreign = on_foreign
 
-    def all(self) -> frozenset[Leased]:
-        """Every announcement."""
-        found, unknown = set(), set()
+    def all(self, now_s: float = 0) -> frozenset[Leased]:
+        """Every announcement that counts at `now_s`, Unix seconds; by default also what has expired.
+
+        What several programs of a participant announce alike is one, until the last of them expires. Who has
+        more than `MAX_PROGRAMS` different ones has announced nothing.
+        """
+        found: defaultdict[str, dict[str, Leased]] = defaultdict(dict)
+        unknown: set[str] = set()
         pages = self._client.get_paginator("scan").paginate(TableName=self._table, ConsistentRead=True)
         for page in pages:
             for item in page["Items"]:
+                participant = item[PARTITION]["S"]
+                if participant in unknown:
+                    continue
                 try:
-                    found.add(read_interest(item))
-                except (LookupError, TypeError, ValueError, EventPlaneError) as error:
+                    _take(item, found[participant], now_s)
+                except Exception as error:  # noqa: BLE001 - whatever is wrong with one item, the others are read
                     self._on_foreign(item, error)
-                    unknown.add(item[PARTITION]["S"])
-        # What one of its programs handles is not known: then nothing is of the participant.
-        return frozenset(each for each in found if each.announcement.participant not in unknown)
+                    # What one of its programs handles is not known: then nothing is of the participant.
+                    unknown.add(participant)
+                    del found[participant]
+        return frozenset(each for own in found.values() for each in own.values())
+
+
+def _take(item: Item, own: dict[str, Leased], now_s: float) -> None:
+    """Put what `item` announces into `own`, by its text. Raises whatever is wrong with it."""
+    until = until_s(item)
+    if until <= now_s:
+        return
+    text = item["filters"]["S"]
+    if known := own.get(text):
+        own[text] = replace(known, until_s=max(until, known.until_s))
+        return
+    if len(own) == MAX_PROGRAMS:
+        raise ValueError(f"the participant announces more than {MAX_PROGRAMS} different things")
+    read = _remembered if len(text) <= MAX_ITEM_BYTES else read_filters
+    own[text] = Leased(read(item[PARTITION]["S"], text), until)
+
+
+# Most of it is the same at the next look. What is refused is not remembered: it is one of a participant.
+_remembered = lru_cache(maxsize=256)(read_filters)

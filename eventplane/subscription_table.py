@@ -6,14 +6,17 @@ needs no SDK. What the client refuses is raised as it is.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from eventplane.contract.subscription import (
     DOCUMENT,
+    MAX_OWN,
     PARTITION,
     Item,
     Subscription,
+    age,
     read_subscription,
     subscription_item,
     subscription_key,
@@ -29,8 +32,17 @@ class SubscriptionTable:
         self._on_foreign = on_foreign
 
     def all(self) -> frozenset[Subscription]:
-        """Every subscription."""
-        return frozenset(self._read("scan"))
+        """Every subscription; of a participant who has too many, the oldest `MAX_OWN` and one of the rest.
+
+        That one is for `with_subscriptions` to refuse, so that somebody hears of it.
+        """
+        found: defaultdict[str, list[Subscription]] = defaultdict(list)
+        for each in self._read("scan"):
+            own = found[each.participant]
+            own.append(each)
+            if len(own) > 2 * MAX_OWN:
+                own[:] = _oldest(own)
+        return frozenset(each for own in found.values() for each in _oldest(own))
 
     def of(self, participant: str) -> list[Subscription]:
         """Those of `participant`, by name."""
@@ -85,8 +97,12 @@ class SubscriptionTable:
         for item in items:
             try:
                 yield read_subscription(item)
-            except (LookupError, TypeError):
+            except Exception:  # noqa: BLE001 - whatever is wrong with one item, the others are read
                 self._on_foreign(item)
+
+
+def _oldest(own: list[Subscription]) -> list[Subscription]:
+    return sorted(own, key=age)[: MAX_OWN + 1]
 
 
 def _unchanged(subscription: Subscription) -> Item:

@@ -75,7 +75,7 @@ class ContractInForce:
     def _look(self) -> Handlers:
         contract, subscribed = self._published(), self._subscriptions.all()
         now_s = time()
-        announced = frozenset(each.announcement for each in self._interest.all() if each.until_s > now_s)
+        announced = frozenset(each.announcement for each in self._interest.all(now_s) if each.until_s > now_s)
         if self._handlers is not None and self._basis == (contract.version, subscribed, announced):
             return self._handlers
         with_routes, _ = with_subscriptions(contract, subscribed)

@@ -21,7 +21,7 @@ from eventplane.contract.model import Contract
 from eventplane.contract.vocabulary import ParticipantKind, Place
 from eventplane.filter_cost import steps
 from eventplane.filters import to_document
-from eventplane.limits import MAX_ANNOUNCED_STEPS
+from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS, MAX_ANNOUNCED_STEPS
 
 PARTITION: Final = "participant"
 SORT: Final = "announcer"
@@ -34,6 +34,13 @@ TABLE: Final = "interest"
 LEASE_S: Final = 300
 """How long an announcement counts unless it is renewed, seconds. Ours: for so long a program that crashed may
 keep events from the next one, and a renewal costs a write."""
+
+MAX_PROGRAMS: Final = 50
+"""Most different announcements of one participant that count at a time. Ours: its programs are of fewer
+kinds, and routers read them all; with more its interest is unknown, and everything is delivered."""
+
+MAX_ITEM_BYTES: Final = MAX_ANNOUNCED_BYTES + MAX_ANNOUNCED_FILTERS + 1
+"""Longest text of an item's filters, bytes: the filters with their commas and brackets."""
 
 Item = dict[str, Any]
 """An item as DynamoDB's own API has it."""
@@ -66,10 +73,29 @@ def read_interest(item: Item) -> Leased:
 
     Raises KeyError, TypeError or ValueError where it is none, `AnnouncementError` for one that is wrong.
     """
-    filters = json.loads(item["filters"]["S"])
+    return Leased(read_filters(item[PARTITION]["S"], item["filters"]["S"]), until_s(item))
+
+
+def until_s(item: Item) -> int:
+    """Until when `item` counts, Unix seconds. Raises KeyError, TypeError or ValueError for none."""
+    return int(item[EXPIRES]["N"])
+
+
+def read_filters(participant: str, text: str) -> Announcement:
+    """What `participant` announces by the `text` of an item's filters; one that is too long is not read.
+
+    Raises TypeError or ValueError where it is no list, `AnnouncementError` for one that is wrong.
+    """
+    if len(text) > MAX_ITEM_BYTES or len(text.encode(errors="replace")) > MAX_ITEM_BYTES:
+        problem = Problem("filters", f"longer than {MAX_ANNOUNCED_BYTES} bytes", "use wider ones")
+        raise AnnouncementError(participant, [problem])
+    try:
+        filters = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"`filters` is nested too deeply: {error}") from error
     if not isinstance(filters, list):
         raise TypeError("`filters` is no list")
-    return Leased(new_announcement(item[PARTITION]["S"], filters), int(item[EXPIRES]["N"]))
+    return new_announcement(participant, filters)
 
 
 def with_interest(

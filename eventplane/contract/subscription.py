@@ -37,6 +37,9 @@ TABLE: Final = "subscriptions"
 MAX_FILTER_BYTES: Final = 8_192
 """Longest filter, bytes of canonical JSON. Ours: longer ones are lists that belong into a contract."""
 
+MAX_DOCUMENT_BYTES: Final = 8 * MAX_FILTER_BYTES
+"""Longest document, bytes of canonical JSON. Ours: it has the filter in parts, and the sink."""
+
 MAX_SUBSCRIPTIONS: Final = 1_000
 """Most subscriptions of a plane. Ours: a router reads them all at each look, 1 MB at most."""
 
@@ -94,8 +97,14 @@ class Subscription:
 
     @property
     def steps(self) -> int:
-        """The most work that its filter takes for an event, as `eventplane.filter_cost` counts."""
-        return steps(read_filter(json.loads(self.filter), "filter", []))
+        """The most work that its filter takes for an event, as `eventplane.filter_cost` counts.
+
+        0 for a text that is no filter: no router asks it.
+        """
+        try:
+            return steps(read_filter(_wanted(self), "filter", []))
+        except ContractError:
+            return 0
 
     @property
     def destination(self) -> str:
@@ -120,15 +129,26 @@ def new_subscription(
     problems: list[Problem] = []
     if problem := name_problem(name):
         problems.append(problem)
-    read_filter(filter, "filter", problems)
-    text = ""
-    if not problems:
+    try:
         text = canonical_bytes(filter).decode()
-        if len(text.encode()) > MAX_FILTER_BYTES:
-            problems.append(Problem("filter", f"it is longer than {MAX_FILTER_BYTES} bytes", "simplify it"))
+    except (TypeError, ValueError, RecursionError) as error:
+        text = ""
+        problems.append(Problem("filter", f"not JSON: {error}", "use plain text"))
+    if problem := _document_problem(document):
+        problems.append(problem)
+    # The length first: reading a filter takes far longer.
+    if problem := _length_problem(text):
+        problems.append(problem)
+    else:
+        read_filter(filter, "filter", problems)
     if problems:
         raise ContractError(f"subscription {name!r}", problems)
     return Subscription(participant, name, text, created_at, document)
+
+
+def age(subscription: Subscription) -> tuple[str, str]:
+    """What subscriptions are sorted by, the oldest first: those that count where there are too many."""
+    return subscription.created_at, subscription.route
 
 
 def subscription_key(participant: str, name: str) -> Item:
@@ -179,9 +199,10 @@ def subscribable(contract: Contract, participant: str) -> dict[str, Any] | None:
 def granted_filter(contract: Contract, subscription: Subscription) -> dict[str, Any]:
     """The filter of the route that `subscription` becomes: its own, within what its participant may.
 
-    Raises `ContractError` where the participant may subscribe to nothing, or none of what it asks for.
+    Raises `ContractError` where the participant may subscribe to nothing, or none of what it asks for, and
+    for a text that is no filter.
     """
-    wanted = json.loads(subscription.filter)
+    wanted = _wanted(subscription)
     allowed = subscribable(contract, subscription.participant)
     problems: list[Problem] = []
     if allowed is None:
@@ -217,7 +238,8 @@ def with_subscriptions(
 ) -> tuple[Contract, dict[Subscription, Problem]]:
     """`contract` with the routes of `subscriptions`, and those that cannot be in it, each with its problem.
 
-    Each takes what its participant may subscribe to and no more (`granted_filter`). One that is wrong takes
+    Each takes what its participant may subscribe to and no more (`granted_filter`). Of one participant the
+    oldest `MAX_OWN` are read, be they right or wrong, and no other. One that is wrong takes
     no other with it, nor does one that leads to none of the `queues`, inboxes by their address, of who knows
     them. Without any the contract stays what it is.
     """
@@ -227,12 +249,16 @@ def with_subscriptions(
     own: Counter[str] = Counter()
     work: Counter[str] = Counter()
     added = 0
-    for each in sorted(subscriptions, key=lambda each: (each.created_at, each.route)):
+    for each in sorted(subscriptions, key=age):
         if added == MAX_SUBSCRIPTIONS:
             refused[each] = Problem(each.route, f"more than {MAX_SUBSCRIPTIONS}", "put it into the contract")
-        elif own[each.participant] == MAX_OWN:
+            continue
+        if own[each.participant] == MAX_OWN:
             refused[each] = Problem(each.route, f"more than {MAX_OWN} of one participant", "delete one")
-        elif isinstance(granted := _granted(contract, each, routes), Problem):
+            continue
+        # Also one that is refused: to read it takes as long.
+        own[each.participant] += 1
+        if isinstance(granted := _granted(contract, each, routes), Problem):
             refused[each] = granted
         elif queues is not None and each.destination not in queues:
             refused[each] = Problem(each.route, f"{each.destination} has no queue", "deploy the contract")
@@ -243,7 +269,6 @@ def with_subscriptions(
             work[each.participant] += cost
             routes[each.route] = {"filter": granted, "to": each.destination}
             added += 1
-            own[each.participant] += 1
     if not added:
         return contract, refused
     return compile_contract(document, f"contract {contract.version} with {added} subscriptions"), refused
@@ -281,20 +306,43 @@ def _granted(contract: Contract, subscription: Subscription, routes: Item) -> di
         return Problem("participant", "it is no cloud service that is in use", "name one of the contract")
     if subscription.route in routes:
         return Problem("name", f"there is a route {subscription.route!r}", "use another name")
+    if problem := _document_problem(subscription.document):
+        return problem
     try:
         if subscription.endpoint and not _is_in_use(contract.participants.get(SUBSCRIBERS)):
             return Problem("protocol", f"there is no participant {SUBSCRIBERS!r}", "add it to the contract")
         new_subscription(
             subscription.participant,
             subscription.name,
-            json.loads(subscription.filter),
+            _wanted(subscription),
             subscription.created_at,
         )
         return granted_filter(contract, subscription)
     except ContractError as error:
         return error.problems[0]
     except (ValueError, RecursionError) as error:
-        return Problem("filter", f"not JSON: {error}", "subscribe again")
+        return Problem("filter", f"it cannot be read: {error}", "subscribe again")
+
+
+def _wanted(subscription: Subscription) -> Any:
+    """The document of its filter. Raises `ContractError` where the text is none, or too long to be read."""
+    problem = _length_problem(subscription.filter)
+    if problem is None:
+        try:
+            return json.loads(subscription.filter)
+        except (ValueError, RecursionError) as error:
+            problem = Problem("filter", f"not JSON: {error}", "subscribe again")
+    raise ContractError(f"subscription {subscription.name!r}", [problem])
+
+
+def _length_problem(text: str, path: str = "filter", most: int = MAX_FILTER_BYTES) -> Problem | None:
+    if len(text) <= most and len(text.encode(errors="replace")) <= most:
+        return None
+    return Problem(path, f"it is longer than {most} bytes", "simplify it")
+
+
+def _document_problem(document: str) -> Problem | None:
+    return _length_problem(document, "document", MAX_DOCUMENT_BYTES)
 
 
 def _is_in_use(participant: Participant | None) -> bool:

@@ -17,4 +17,4 @@ class InterestTable(interest_table.InterestTable):
 
 
 def _log_foreign(item: Item, why: Exception) -> None:
-    logger.warning("an item is no announcement", item=str(item)[:200], error=str(why))
+    logger.warning("an item is no announcement", item=str(item)[:200], error=str(why)[:500])

@@ -92,11 +92,12 @@ class InForce(Generic[Engine]):
         self._checked_ms: int | None = None
         self._refused: set[str] = set()
         self._unseen = {CONTRACTS, SUBSCRIPTIONS}
+        self._is_derived = False
 
     @property
     def is_seen(self) -> bool:
-        """Whether all that events can be due by has been read at least once."""
-        return not self._unseen
+        """Whether all that events can be due by has been read at least once, and the engine is made of it."""
+        return not self._unseen and self._is_derived
 
     @property
     def bundled(self) -> Contract:
@@ -114,7 +115,7 @@ class InForce(Generic[Engine]):
             self._announced = frozenset(
                 each.announcement for each in self._leased if 1_000 * each.until_s > now_ms
             )
-            self._derive()
+            self._derive_safely()
         return self._engine if self.is_seen else Unseen(self._engine)
 
     def _is_due(self, now_ms: int) -> bool:
@@ -132,7 +133,7 @@ class InForce(Generic[Engine]):
         ):
             if self._look(table, refresh):
                 self._unseen.discard(table)
-            elif not self.is_seen:
+            elif self._unseen:
                 # Urgent events wait meanwhile: a table that hangs takes seconds of the function's time.
                 return
 
@@ -140,11 +141,11 @@ class InForce(Generic[Engine]):
         """Whether the table could be read."""
         try:
             refresh()
-        except (ClientError, BotoCoreError, LookupError, TypeError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the others are read
             logger.warning(
                 f"the table of {table} could not be read",
                 contract=self._engine.contract.version,
-                error=str(error),
+                error=f"{type(error).__name__}: {error}",
             )
             count(Metric.CONTRACT_UNCHECKED)
             return False
@@ -154,13 +155,29 @@ class InForce(Generic[Engine]):
         self._subscribed = self._subscriptions.all()
 
     def _refresh_interest(self) -> None:
-        self._leased = self._interest.all()
+        self._leased = self._interest.all(self._clock() / 1_000)
+
+    def _derive_safely(self) -> None:
+        """Derive the engine; where that fails, the last one stays, unless another contract is published.
+
+        That one is then at hand without what was added, and `Unseen`. The next look tries again.
+        """
+        basis = (self._published, self._subscribed, self._announced)
+        try:
+            if basis != self._derived_from:
+                self._derive()
+        except Exception:  # noqa: BLE001 - whatever is wrong with what was added, routers go on
+            logger.exception("what was added cannot be read", contract=self._published.contract.version)
+            count(Metric.CONTRACT_UNCHECKED)
+            if not self._is_derived or self._derived_from[0] is not self._published:
+                self._engine = self._published
+                self._is_derived = False
+            return
+        self._derived_from = basis
+        self._is_derived = not self._unseen
 
     def _derive(self) -> None:
-        """Route by the published contract with subscriptions and interest, where one of them has changed."""
-        if self._derived_from == (self._published, self._subscribed, self._announced):
-            return
-        self._derived_from = (self._published, self._subscribed, self._announced)
+        """Route by the published contract with subscriptions and interest."""
         contract, refused = with_subscriptions(self._published.contract, self._subscribed, self._queues)
         for subscription, problem in refused.items():
             logger.warning("a subscription cannot be used", route=subscription.route, problem=str(problem))

@@ -83,6 +83,11 @@ def test_an_item_says_what_it_was_made_of(filters: list[object]) -> None:
         ({"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "{}"}}, TypeError),
         ({"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "["}}, ValueError),
         ({"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "[1]"}}, AnnouncementError),
+        ({"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "[" * 9_000}}, ValueError),
+        (
+            {"participant": {"S": "a"}, "expires": {"N": "9"}, "filters": {"S": "[" * 99_999}},
+            AnnouncementError,
+        ),
     ],
 )
 def test_an_item_that_is_none_is_named(item: dict[str, Any], error: type[Exception]) -> None:

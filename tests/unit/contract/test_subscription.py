@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from contract import load_contract
 from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, ContractError, Place, compile_contract, load_compiled
+from eventplane.contract.errors import Problem
+from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.interest import with_interest
 from eventplane.contract.subscription import (
+    MAX_DOCUMENT_BYTES,
     MAX_FILTER_BYTES,
     MAX_NAME,
     MAX_OWN,
@@ -27,6 +30,7 @@ from eventplane.contract.subscription import (
     with_subscriptions,
     without_costly,
 )
+from eventplane.filters import Filter
 from eventplane.limits import MAX_PARTICIPANT_STEPS
 
 CONTRACT = load_contract()
@@ -129,6 +133,43 @@ def test_their_number_is_bounded() -> None:
     derived, refused = with_subscriptions(contract, many)
     assert len(derived.routes) == len(contract.routes) + MAX_SUBSCRIPTIONS
     assert len(refused) == MAX_OWN
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every filter that is read."""
+    read: list[object] = []
+
+    def counted(document: object, path: str, problems: list[Problem]) -> Filter:
+        read.append(document)
+        return read_filter(document, path, problems)
+
+    monkeypatch.setattr("eventplane.contract.subscription.read_filter", counted)
+    return read
+
+
+def test_those_that_are_refused_count_too_and_no_others_are_read(read: list[object]) -> None:
+    wrong = [
+        Subscription("family-app", f"n{at:02}", json.dumps({"sql": f"type = ({at}"}), f"2025-01-{at:02}")
+        for at in range(3 * MAX_OWN)
+    ]
+    derived, refused = with_subscriptions(CONTRACT, [*wrong, subscription(), subscription("one", "carers")])
+    assert [each.name for each in subscribed_routes(derived)] == ["carers-subscribes-one"]
+    assert len(refused) == len(wrong) + 1
+    assert len([each for each in read if "type = (" in str(each)]) == MAX_OWN
+
+
+def test_what_is_too_long_is_refused_before_it_is_read(read: list[object]) -> None:
+    long = json.dumps({"exact": {"type": "x" * MAX_FILTER_BYTES}})
+    for text in (long, "[" * 9_000, "{" * 5_000, "[" * 5_000):
+        odd = Subscription("family-app", "news", text, NOW)
+        assert set(with_subscriptions(CONTRACT, [odd])[1]) == {odd}
+        assert odd.steps == 0
+    with pytest.raises(ContractError, match="longer than"):
+        subscription(filter=json.loads(long))
+    assert read == []
+    fat = replace(subscription(), document=json.dumps({"sink": "x" * MAX_DOCUMENT_BYTES}))
+    assert set(with_subscriptions(CONTRACT, [fat])[1]) == {fat}
 
 
 def test_nobody_takes_the_room_of_the_others() -> None:

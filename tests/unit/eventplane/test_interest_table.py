@@ -7,7 +7,7 @@ from typing import Any
 import boto3
 
 from eventplane.announcement import new_announcement
-from eventplane.contract.interest import PARTITION, SORT, Item, Leased, interest_item
+from eventplane.contract.interest import MAX_PROGRAMS, PARTITION, SORT, Item, Leased, interest_item
 from eventplane.interest_table import InterestTable
 from tests.dynamodb import create_table
 
@@ -26,3 +26,37 @@ def test_one_program_that_cannot_be_understood_makes_its_participant_unknown(aws
     found = InterestTable(dynamodb, "interest", lambda item, _: foreign.append(item)).all()
     assert found == {leased("porter")}
     assert foreign == [newer]
+
+
+class Items:
+    """A table that says one page."""
+
+    def __init__(self, *items: Item) -> None:
+        self._items = items
+
+    def get_paginator(self, _operation: str) -> Items:
+        return self
+
+    def paginate(self, **_request: Any) -> list[Any]:
+        return [{"Items": self._items}]
+
+
+def item(participant: str, filters: str, until_s: int = 100) -> Item:
+    return {"participant": {"S": participant}, "filters": {"S": filters}, "expires": {"N": str(until_s)}}
+
+
+def test_what_has_expired_is_not_even_read() -> None:
+    foreign: list[Item] = []
+    items = (item("desk", "[" * 9_000, 9), interest_item(leased("desk"), "one"))
+    assert InterestTable(Items(*items), "t", lambda each, _: foreign.append(each)).all(10) == {leased("desk")}
+    assert foreign == []
+
+
+def test_of_who_announces_too_many_things_nothing_is_known_and_the_rest_is_not_read() -> None:
+    foreign: list[Item] = []
+    many = [item("desk", f'[{{"exact":{{"type":"t{at}"}}}}]') for at in range(MAX_PROGRAMS + 1)]
+    wrong = [item("desk", "[" * 9_000)] * 9
+    others = [interest_item(leased("porter"), f"p{at}") for at in range(2 * MAX_PROGRAMS)]
+    table = InterestTable(Items(*many, *wrong, *others), "t", lambda each, _: foreign.append(each))
+    assert table.all() == {leased("porter")}
+    assert foreign == many[-1:]

@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
-from eventplane.contract.subscription import PARTITION, SORT, Subscription, new_subscription
+from eventplane.contract.subscription import MAX_OWN, PARTITION, SORT, Subscription, new_subscription
 from eventplane.subscription_table import SubscriptionTable
 from tests.dynamodb import create_table
 
@@ -61,3 +61,12 @@ def test_an_item_that_is_none_is_told_and_takes_no_other_with_it(dynamodb: Any) 
     assert table.all() == {subscription()}
     assert table.get("carers", "odd") is None
     assert [each[SORT]["S"] for each in foreign] == ["odd", "odd"]
+
+
+def test_of_who_has_too_many_the_oldest_are_read_and_one_that_is_refused(dynamodb: Any) -> None:
+    table = SubscriptionTable(dynamodb, "subscriptions")
+    many = [replace(subscription(f"n{at}"), created_at=f"2026-{999 - at}") for at in range(3 * MAX_OWN)]
+    other = subscription(participant="family-app")
+    for each in (*many, other):
+        table.add(each)
+    assert table.all() == {*many[-MAX_OWN - 1 :], other}

@@ -372,3 +372,58 @@ def test_while_the_interest_cannot_be_read_what_was_announced_holds_for_its_leas
     assert table.later(willing) == contract.version
     (warned,) = (vars(each) for each in caplog.records if each.levelname == "WARNING")
     assert "(Throttling) when calling the get_paginator" in warned["error"]
+
+
+def test_no_item_of_interest_keeps_what_is_published_from_routers(table: Table, contract: Contract) -> None:
+    table.put(changed(contract, "new"))
+    subscribe(table, "news", "org.eventplane.alarm.news.v1")
+    announce(table)
+    deep = {**interest_key("carers", "x"), "filters": {"S": "[" * 5_000}, "expires": {"N": "10000"}}
+    table.cloud.dynamodb.put_item(TableName=INTEREST, Item=deep)
+    in_force = table.in_force()
+    assert {"new", "family-app-subscribes-news"} <= routes(in_force)
+    assert interested(in_force) == {"family-app.inbox"}
+
+
+def test_whatever_ends_a_look_at_a_table_the_others_are_read(
+    table: Table, contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+    monkeypatch.setattr("lambdas.router.in_force.count", counted.append)
+    table.put(changed(contract, "new"))
+    in_force = table.in_force()
+    monkeypatch.setattr(InterestTable, "all", broken)
+    assert "new" in routes(in_force)
+    assert counted == ["ContractUnchecked"]
+
+
+def broken(*_: object) -> Any:
+    raise RecursionError
+
+
+def test_it_is_unseen_until_an_engine_is_made_of_what_was_read(
+    table: Table, contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = changed(contract, "new")
+    table.put(new)
+    subscribe(table, "news", "org.eventplane.alarm.news.v1")
+    in_force = table.in_force()
+    with monkeypatch.context() as patched:
+        patched.setattr("lambdas.router.in_force.with_subscriptions", broken)
+        assert unseen(in_force).contract == new
+        assert not in_force.is_seen
+    table.now_ms += RETRY_MS
+    assert {"new", "family-app-subscribes-news"} <= routes(in_force)
+    before = seen(in_force)
+    # Of the same publication the last engine stays, of another one what it says itself is at hand.
+    with monkeypatch.context() as patched:
+        patched.setattr("lambdas.router.in_force.with_subscriptions", broken)
+        subscribe(table, "more", "org.eventplane.alarm.more.v1")
+        table.now_ms += INTERVAL_MS
+        assert seen(in_force) is before
+        newer = changed(contract, "newer")
+        table.put(newer)
+        table.now_ms += INTERVAL_MS
+        assert unseen(in_force).contract == newer
+    table.now_ms += RETRY_MS
+    assert {"newer", "family-app-subscribes-more"} <= routes(in_force)
