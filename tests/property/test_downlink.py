@@ -116,6 +116,8 @@ def test_only_who_may_send_it_to_them_sends_down(
     refusal = rights.refusal(event, wanted, groups)
     is_cloud = not device and service in CLOUD
     steers = {UPLINK_KEY: UPLINK_INTEREST_TYPE, KEYS[2]: DEVICE_CONTRACT}.get(key, type)
+    if type == REPLY_TYPE:
+        steers = type  # a reply has the key of its sender, whatever key it names
     # By the contract's text: what two of its participants name is theirs alone.
     senders = {TYPES[0]: ["carers"], TYPES[1]: ["operations"], TYPES[2]: ["operations"], TYPES[3]: CLOUD}
     named = {"todevice": groups, "togroup": {address[1]}}[address[0]] if address[1] != "*" else frozenset()
