@@ -52,6 +52,9 @@ UNIT_TESTS := $(if $(AREA),$(addprefix tests/unit/,$(or $(unit_$(AREA)),$(AREA))
 PROPERTY_TESTS = $(if $(AREA),$(shell grep -lE '^(from|import) $(PACKAGE)\b' tests/property/*.py),tests/property)
 LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
 
+# One worker more than there are processors: some tests wait. Idle workers take over what others have left.
+WORKERS = --numprocesses=$(shell echo $$(( $$(nproc) + 1 ))) --dist=worksteal
+
 test: lint types unit ## Run every check and test
 	pytest tests/infrastructure tests/integration tests/adversary tests/spark tests/e2e
 
@@ -60,7 +63,7 @@ check: setup ## Run the fast part side by side: lint, types, unit tests, a few e
 
 .PHONY: fast-tests
 fast-tests: setup
-	pytest --numprocesses=auto --hypothesis-profile=fast --quiet $(UNIT_TESTS) $(PROPERTY_TESTS)
+	pytest $(WORKERS) --hypothesis-profile=fast --quiet $(UNIT_TESTS) $(PROPERTY_TESTS)
 
 lint: setup ## Check style, formatting, the borders between packages, generated files: AREA=edge
 	ruff check $(LINTED)
@@ -78,7 +81,7 @@ types: setup ## Check types: AREA=edge
 	mypy $(PACKAGE)
 
 unit: setup ## Run unit and property tests, with all their examples: AREA=edge
-	pytest --numprocesses=auto $(UNIT_TESTS) $(PROPERTY_TESTS)
+	pytest $(WORKERS) $(UNIT_TESTS) $(PROPERTY_TESTS)
 
 synth: setup ## Write the templates of ENV (dev) to cdk.out
 	cdk synth --quiet --context env=$(ENV)
