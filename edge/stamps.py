@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventplane.envelope import Envelope, EnvelopeError
+from eventplane.envelope import TOO_LARGE, Envelope, EnvelopeError
 from eventplane.limits import MAX_SENT_EVENT_BYTES, MAX_UPLINK_EVENT_BYTES
 from eventplane.numbering import EPOCH, SEQUENCE, SEQUENCE_DIGITS
 
@@ -17,7 +17,7 @@ def stamp(event: Envelope, epoch: str, sequence: int) -> Envelope:
     size = len(stamped.json.encode("utf-8"))
     if size > MAX_UPLINK_EVENT_BYTES:
         raise EnvelopeError(
-            "too_large",
+            TOO_LARGE,
             f"{size} bytes once numbered, at most {MAX_UPLINK_EVENT_BYTES} go up; "
             f"send at most {MAX_SENT_EVENT_BYTES}",
         )

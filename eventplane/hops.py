@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import TOO_LARGE, Envelope, EnvelopeError, parse_event
 from eventplane.limits import MAX_EVENT_BYTES, MAX_HOPS, MAX_SENT_EVENT_BYTES
 from eventplane.members import with_member
 
@@ -41,6 +41,6 @@ def sent_on(event: Envelope) -> Envelope:
     size = len(text.encode("utf-8"))
     if size > MAX_EVENT_BYTES:
         raise EnvelopeError(
-            "too_large", f"{size} bytes once its hops are counted; send at most {MAX_SENT_EVENT_BYTES}"
+            TOO_LARGE, f"{size} bytes once its hops are counted; send at most {MAX_SENT_EVENT_BYTES}"
         )
     return parse_event(text)

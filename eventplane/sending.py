@@ -47,8 +47,6 @@ MAX_REMEMBERED: Final = 4_096
 _SPOKEN_FOR: Final = DEVICE_REPORTS | {DEAD_LETTER_TYPE}
 """The types whose source or data say in whose name they are."""
 
-_DEVICE_SIDE: Final = (ParticipantKind.DEVICE, ParticipantKind.DEVICE_SERVICE)
-
 
 def stamp_sender(event: Envelope, sender: Sender) -> Envelope:
     """Return `event` with its authenticated `sender`; of a device, the forwarder has stamped the service.
@@ -122,7 +120,7 @@ class SendingRights:
 
     def _declaration_problem(self, senders: list[Participant], type: str) -> str | None:
         """Why the contract does not give `type` to any of `senders`."""
-        if type in DEVICE_STATES and all(each.kind in _DEVICE_SIDE for each in senders):
+        if type in DEVICE_STATES and all(each.kind.is_on_device for each in senders):
             return "only a cloud service sends it"
         if any(_names(each, type) for each in senders):
             return None
@@ -135,9 +133,9 @@ class SendingRights:
     def _participants(self, sender: Sender) -> list[Participant]:
         """The participants in whose place `sender` may speak: of a device as a whole, all on its side."""
         if sender.device and not sender.service:
-            return [each for each in self._contract.participants.values() if each.kind in _DEVICE_SIDE]
+            return [each for each in self._contract.participants.values() if each.kind.is_on_device]
         found = self._contract.participants.get(sender.service)
-        if found is None or (sender.device and found.kind not in _DEVICE_SIDE):
+        if found is None or (sender.device and not found.kind.is_on_device):
             return []
         return [found]
 

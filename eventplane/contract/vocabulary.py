@@ -12,6 +12,11 @@ class ParticipantKind(StrEnum):
     DEVICE_SERVICE = "device_service"
     CLOUD_SERVICE = "cloud_service"
 
+    @property
+    def is_on_device(self) -> bool:
+        """Whether such a participant sends and receives on a device."""
+        return self is not ParticipantKind.CLOUD_SERVICE
+
 
 class Place(StrEnum):
     """Where a router runs."""

@@ -151,16 +151,7 @@ def forgot(item: Desired, epoch: str, now_ms: int, is_present: bool) -> Step:
     """The device began a new life, `epoch`, with nothing. Told late or twice, it costs a transmission."""
     if item.epoch == epoch or item.message is None:
         return Step(item)
-    lost = replace(
-        item,
-        epoch=epoch,
-        fence=item.fence + 1,
-        attempts=0,
-        sent=None,
-        acknowledged_uid="",
-        acknowledged_version=None,
-    )
-    return transmit(lost, now_ms, is_present)
+    return transmit(replace(_unconfirmed(item), epoch=epoch), now_ms, is_present)
 
 
 def reset(item: Desired, number: int, now_ms: int, is_present: bool) -> Step:
@@ -173,19 +164,20 @@ def reset(item: Desired, number: int, now_ms: int, is_present: bool) -> Step:
     if number <= item.reset:
         return Step(item)
     anew = replace(
-        item,
+        _unconfirmed(item),
         owner="",
         reset=number,
         message=item.message and replace(item.message, version=0),
         deletes=(),
-        # What the device says of versions before the reset is not about this one.
-        fence=item.fence + 1,
-        attempts=0,
-        sent=None,
-        acknowledged_uid="",
-        acknowledged_version=None,
     )
     return transmit(anew, now_ms, is_present)
+
+
+def _unconfirmed(item: Desired) -> Desired:
+    """Return the item as if nothing had been sent; the new fence turns earlier answers away."""
+    return replace(
+        item, fence=item.fence + 1, attempts=0, sent=None, acknowledged_uid="", acknowledged_version=None
+    )
 
 
 def reconcile(item: Desired, now_ms: int, is_present: bool, is_known: bool) -> Step:

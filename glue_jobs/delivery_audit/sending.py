@@ -17,7 +17,6 @@ from eventplane.sender import PLANE
 from eventplane.sending import DEVICE_REPORTS, DEVICE_STATES, OWNERS
 from glue_jobs.delivery_audit.contracts import ContractHistory
 
-_DEVICE_SIDE = (ParticipantKind.DEVICE, ParticipantKind.DEVICE_SERVICE)
 # Stands for the device's name in the sources that a forwarder writes.
 _THING = "*"
 
@@ -35,7 +34,7 @@ def may_send(
 
 def _may_send(contract: Contract, sender: Column, type: Column, source: Column) -> Column:
     participants = contract.participants.values()
-    on_device = [each for each in participants if each.kind in _DEVICE_SIDE]
+    on_device = [each for each in participants if each.kind.is_on_device]
     is_declared = _any(_named(each, type) for each in participants)
 
     def allowed(*senders: Participant) -> Column:
@@ -61,7 +60,7 @@ def _may_send(contract: Contract, sender: Column, type: Column, source: Column) 
 def _type_allowed(senders: Iterable[Participant], type: Column, is_declared: Column) -> Column:
     """As `SendingRights` decides of a type, before it looks at the event's own words."""
     senders = list(senders)
-    is_on_device = all(each.kind in _DEVICE_SIDE for each in senders)
+    is_on_device = all(each.kind.is_on_device for each in senders)
     is_forwarder = any(each.kind is ParticipantKind.DEVICE for each in senders)
     owned = [name for name, owner in OWNERS.items() if [each.name for each in senders] == [owner]]
     named = _any(_named(each, type) for each in senders)

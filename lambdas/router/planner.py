@@ -9,7 +9,7 @@ from typing import Final
 
 from eventplane.contract import Channel, Contract, ParticipantKind, Place, Priority, Route
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal, dead_letter, letter_id
-from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.envelope import TOO_LARGE, Envelope, EnvelopeError, parse_event
 from eventplane.expiry import why_expired
 from eventplane.hops import HOP_LIMIT, hops_of, sent_on
 from eventplane.ingest import Accepted, parse_frame
@@ -87,7 +87,8 @@ class Planner:
         entry, items = self._open(message)
         check = self._payloads.of_message()
         for item in items:
-            entry = replace(entry, sender=self._sender(entry, item.event))
+            if (sender := self._sender(entry, item.event)) != entry.sender:
+                entry = replace(entry, sender=sender)
             if item.error is not None:
                 refusal = Refusal(item.error.reason, item.error.detail)
                 yield from self._refused(entry, item, refusal, now_ms)
@@ -156,7 +157,7 @@ class Planner:
         stamped = stamp_sender(event, entry.sender)
         if stamped.bytes > MAX_EVENT_BYTES:
             raise EnvelopeError(
-                "too_large",
+                TOO_LARGE,
                 f"{stamped.bytes} bytes with its sender's name; send at most {MAX_SENT_EVENT_BYTES}",
             )
         return stamped
