@@ -106,6 +106,8 @@ class TestClient:
     def publish(self, topic: str, payload: bytes, seconds: float = SECONDS) -> bool:
         """Publish at QoS 1; whether the broker acknowledged it, within `seconds` and on this connection."""
         sent = self._client.publish(topic, payload, qos=1)
+        if sent.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            return False  # the broker has ended the connection before
         # paho's own wait does not notice that the connection ends.
         eventually(lambda: sent.is_published() or self.disconnected.is_set(), seconds)
         return sent.is_published()
