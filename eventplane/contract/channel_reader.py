@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from eventplane.contract.guarantees import read_guarantee
 from eventplane.contract.model import Channel, Webhook
 from eventplane.contract.reader import Section
 from eventplane.contract.settings import Number, Word
@@ -84,7 +85,7 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
     """The channel of `section`, `participant.box`; faults go where the section's faults go."""
     transport = _transport(kind, section)
     box = section.path.rsplit(".", 1)[-1]
-    guarantee = _guarantee(section)
+    guarantee = read_guarantee(section) or _GUARANTEE.default
     ordering = _ORDERING.read("ordering", section)
     _check_ordering(ordering, transport, section)
     when_full = _WHEN_FULL.read("when_full", section)
@@ -154,17 +155,6 @@ def _transport(kind: ParticipantKind, section: Section) -> Transport:
             "transport", f"a {kind} has no {transport} channel", f"choose one of: {', '.join(known)}"
         )
     return known[0]
-
-
-def _guarantee(section: Section) -> DeliveryGuarantee:
-    if section.raw("delivery_guarantee") != "exactly_once":
-        return _GUARANTEE.read("delivery_guarantee", section)
-    section.fault(
-        "delivery_guarantee",
-        "no transport delivers exactly once",
-        "write `at_least_once`; a reader that drops repeated `source` and `id` handles each event once",
-    )
-    return _GUARANTEE.default
 
 
 def _check_ordering(ordering: Ordering, transport: Transport, section: Section) -> None:
