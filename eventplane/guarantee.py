@@ -38,6 +38,18 @@ def decide(
     return route or event_type or DeliveryGuarantee.AT_LEAST_ONCE
 
 
+def asks_best_effort(event: Envelope) -> bool:
+    """Return whether the event itself asks for best effort."""
+    return event.attributes.get(DELIVERY_GUARANTEE) == DeliveryGuarantee.BEST_EFFORT
+
+
+def at_best_effort(event: Envelope) -> Envelope:
+    """Return the event asking for best effort, on every hop of its way."""
+    if asks_best_effort(event):
+        return event
+    return event.stamped(**{DELIVERY_GUARANTEE: DeliveryGuarantee.BEST_EFFORT})
+
+
 def guarantee_of(contract: Contract, event: Envelope, over: Channel, route: Route) -> DeliveryGuarantee:
     """Decide the guarantee of delivering an `event` that came in `over` a channel, on a `route`.
 
@@ -45,11 +57,10 @@ def guarantee_of(contract: Contract, event: Envelope, over: Channel, route: Rout
     """
     if event.type in PLANE_TYPES:
         return DeliveryGuarantee.AT_LEAST_ONCE
-    asks = event.attributes.get(DELIVERY_GUARANTEE) == DeliveryGuarantee.BEST_EFFORT
     declared = contract.event_types.get(event.type)
     return decide(
         (over.delivery_guarantee, contract.channel(route.destination).delivery_guarantee),
-        DeliveryGuarantee.BEST_EFFORT if asks else None,
+        DeliveryGuarantee.BEST_EFFORT if asks_best_effort(event) else None,
         route.delivery_guarantee,
         declared.delivery_guarantee if declared else None,
     )

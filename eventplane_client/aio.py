@@ -102,9 +102,15 @@ class AsyncClient:
         self._client = client
         self._thread = ThreadPoolExecutor(1, f"{client.participant}-client")
 
-    async def put(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
+    async def put(
+        self,
+        event: Envelope | BaseCloudEvent | bytes | str,
+        timeout_s: float = 30.0,
+        *,
+        best_effort: bool = False,
+    ) -> None:
         """See `Client.put`."""
-        await self.run(lambda: self._client.put(event, timeout_s))
+        await self.run(lambda: self._client.put(event, timeout_s, best_effort=best_effort))
 
     async def request(
         self,

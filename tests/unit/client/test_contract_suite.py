@@ -79,6 +79,21 @@ def test_events_of_the_sdk_go_in_and_come_out(world: World) -> None:
             sender.put(b"no event")
 
 
+@pytest.mark.source("P4", "C1")
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_an_event_asks_for_less_than_its_channel_gives(world: World, by_itself: bool) -> None:
+    asks = {"deliveryguarantee": "best_effort"}
+    sent = event(**(asks if by_itself else {}))
+    with (
+        world.client(world.sender) as sender,
+        world.client(world.reader) as client,
+        client.subscribe() as inbox,
+    ):
+        sender.put(sent, best_effort=not by_itself)
+        came = inbox.get(SOON)
+        assert (came.claim, came.attributes["deliveryguarantee"]) == (sent.claim, "best_effort")
+
+
 def test_a_batch_is_handed_out_and_handled_as_one(world: World) -> None:
     with (
         world.client(world.sender) as sender,
