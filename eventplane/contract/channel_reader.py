@@ -33,7 +33,11 @@ TRANSPORTS = {
 """The transports that each kind's boxes may use; the first is the default."""
 
 
-_GUARANTEE = Word(DeliveryGuarantee, DeliveryGuarantee.AT_LEAST_ONCE, "how reliable the channel is")
+_GUARANTEE = Word(
+    DeliveryGuarantee,
+    DeliveryGuarantee.AT_LEAST_ONCE,
+    "how reliable the channel is at most ([guarantees](#guarantees))",
+)
 _PRIORITY = Word(Priority, Priority.NORMAL, "what overtakes what, for types that declare none")
 _ORDERING = Word(Ordering, Ordering.NONE, "`source` keeps the order of sending within one source")
 _WHEN_FULL = Word(
