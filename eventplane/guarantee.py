@@ -12,6 +12,9 @@ from eventplane.sending import PLANE_TYPES
 DELIVERY_GUARANTEE: Final = "deliveryguarantee"
 """The attribute by which an event asks for less; `eventplane.attributes` accepts `best_effort` only."""
 
+GUARANTEE_HINT: Final = "guarantee"
+"""The hint on a queue message by which a router tells a webhook's function that it is at best effort."""
+
 FAILED: Final = "best_effort_failed"
 """Why a router dropped a delivery: it was tried once, and the destination did not take it in time."""
 
