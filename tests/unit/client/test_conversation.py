@@ -88,6 +88,7 @@ def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
     it.close()
 
 
+@pytest.mark.source("N2", "C3")
 @pytest.mark.parametrize("mode", list(Mode))
 def test_everybody_who_handles_it_replies(talk: Talk, mode: Mode) -> None:
     def fail(event: Envelope) -> None:
@@ -134,6 +135,7 @@ def test_whoever_settles_an_event_replies(talk: Talk, by: str) -> None:
     assert asking.result(SECONDS)["porter"] == Reply(PORTER, Status.HANDLED, None)
 
 
+@pytest.mark.source("C3")
 def test_the_error_says_who_did_not_answer(talk: Talk) -> None:
     talk.client("cook").subscribe(ASKED)
     talk.answers("porter", lambda event: event.id)
@@ -159,6 +161,7 @@ def test_who_leaves_releases_who_waits(talk: Talk, monkeypatch: pytest.MonkeyPat
     assert asking.result(SECONDS) == {"porter": Reply(PORTER, Status.UNHANDLED)}
 
 
+@pytest.mark.source("C7")
 def test_a_circuit_opens_is_probed_and_closes(talk: Talk) -> None:
     talk.client("porter").subscribe(ASKED)
     for number in range(OPENS_AFTER):
@@ -196,6 +199,7 @@ def test_closing_ends_the_waiting(talk: Talk) -> None:
         talk.desk.request(ask(), SECONDS)
 
 
+@pytest.mark.source("C5")
 def test_no_more_are_open_than_there_may_be(talk: Talk) -> None:
     conversations: Any = talk.desk._conversations
     for each in range(MAX_OPEN):
@@ -243,6 +247,7 @@ class TestSharedQueue:
             lambda _: None,
         )
 
+    @pytest.mark.source("C3")
     def test_each_process_gets_the_replies_to_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(asker, "_OTHERS_S", 0.01)
         shared = MemoryPlane()

@@ -79,6 +79,7 @@ def readers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Readers]
 shared = pytest.mark.parametrize("readers", SHARED, indirect=True)
 
 
+@pytest.mark.source("P14")
 def test_an_event_is_new_once_and_done_for_ever(readers: Readers) -> None:
     reader = readers.open()
     assert reader.claim([key(1), key(2)]) == [Verdict.NEW] * 2
@@ -88,6 +89,7 @@ def test_an_event_is_new_once_and_done_for_ever(readers: Readers) -> None:
     assert readers.open().claim([key(1), key(4)]) == [Verdict.DONE, Verdict.NEW]
 
 
+@pytest.mark.source("P14")
 def test_what_a_killed_reader_had_in_hand_is_in_doubt_and_can_be_taken_over(readers: Readers) -> None:
     readers.open().claim([key(1)])
     readers.kill()

@@ -38,6 +38,7 @@ GOLDEN_6 = Path(__file__).parent / "golden" / "format-6.json"
 GOLDEN_6_VERSION = "31a641cacc622cb3"
 
 
+@pytest.mark.source("P11")
 def test_a_contract_of_format_1_is_readable_for_ever() -> None:
     raw = GOLDEN.read_bytes()
     contract = load_compiled(raw)

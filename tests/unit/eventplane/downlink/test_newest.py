@@ -12,6 +12,7 @@ from tests.unit.eventplane.downlink.events import command, deletion, incoming, i
 SAME = state(5, id="b")
 
 
+@pytest.mark.source("K4")
 @pytest.mark.parametrize(
     ("older", "newer"),
     [
