@@ -39,7 +39,8 @@ from tests.unit.eventplane.downlink.events import (
 @pytest.mark.source("K3")
 def test_five_transmissions_then_it_is_parked_then_the_reconciler_begins_anew() -> None:
     item, now_ms = item_of(wanted(state(1))), NOW_MS
-    for attempt, wait_ms in enumerate(BACKOFF_MS, start=1):
+    # The source's five, 5 s after the first; numbers, so that a changed constant is noticed.
+    for attempt, wait_ms in enumerate((5_000, 10_000, 20_000, 40_000, 80_000), start=1):
         assert (item.state, item.attempts, item.due_at_ms) == (State.SENDING, attempt, now_ms + wait_ms)
         now_ms += wait_ms
         item = item_of(missed(item, now_ms, is_present=True))
