@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from eventplane.conversation import errors as conversation_errors
 from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.envelope import Envelope
 from eventplane.sending import sent_again
 from eventplane_client.cloud_event import envelope_of
@@ -106,7 +106,7 @@ class Client:
     def request(
         self,
         event: Envelope | BaseCloudEvent | bytes | str,
-        timeout_s: float = 300.0,
+        timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,
         expires: bool = False,

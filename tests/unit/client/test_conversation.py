@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
+from edge.service import ServiceClient
 from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, compile_contract, interest
 from eventplane.contract.publication import KEY, Head, contract_item, head_item
@@ -25,6 +28,7 @@ from eventplane.conversation.reply import Failure, Replier, Reply, Status, write
 from eventplane.conversation.request import write_request
 from eventplane.envelope import Envelope, parse_event
 from eventplane_client import Client, ClientSettings, Mode, asker, connect, contract_in_force
+from eventplane_client.aio import AsyncClient
 from eventplane_client.asker import QueueAsker
 from eventplane_client.connection import memory_plane
 from eventplane_client.contract_in_force import ContractInForce
@@ -100,6 +104,17 @@ def test_everybody_who_handles_it_replies(talk: Talk, mode: Mode) -> None:
     found = talk.desk.request(ask("r"), SECONDS)
     assert found["porter"] == Reply(PORTER, Status.HANDLED, ["r"])
     assert found["cook"] == Reply(Replier("cook"), Status.FAILED, None, Failure("KeyError", "'r'"))
+
+
+@pytest.mark.source("C3")
+def test_a_request_waits_for_300_s_unless_told_otherwise(talk: Talk) -> None:
+    for call in (Client.request, AsyncClient.request, ServiceClient.request):
+        assert inspect.signature(call).parameters["timeout_s"].default == 300
+    talk.answers("porter", lambda event: event.attributes["expirytime"])
+    before = datetime.now(UTC)
+    expiry = talk.desk.request(ask(), expires=True)["porter"].answer
+    waited = datetime.fromisoformat(str(expiry)) - timedelta(seconds=300)
+    assert before - timedelta(milliseconds=1) <= waited <= datetime.now(UTC)
 
 
 def test_a_failure_that_comes_again_is_not_replied(talk: Talk) -> None:
