@@ -160,6 +160,7 @@ def test_each_claim_has_the_lease_that_its_reader_has_then(readers: Readers) -> 
 
 
 @shared
+@pytest.mark.source("P14")
 def test_a_reader_can_neither_give_back_nor_renew_what_another_took_over(readers: Readers) -> None:
     one, two = readers.open(), readers.open()
     one.claim([key(1)])
