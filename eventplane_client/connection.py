@@ -93,7 +93,12 @@ def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
         MemorySubscriptions(plane, settings.participant),
         interest=MemoryInterest(plane, settings.participant),
         conversations=QueueAsker(
-            settings.participant, transport, replies, plane.handlers, telling(on_notice)
+            settings.participant,
+            transport,
+            replies,
+            plane.handlers,
+            telling(on_notice),
+            announced=plane.announced,
         ),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
@@ -203,7 +208,14 @@ def _conversations(
         interest=resource_name(environment, INTEREST_TABLE),
     )
     replies = transport.for_replies(environment)
-    return QueueAsker(settings.participant, transport, replies, in_force.handlers, telling(on_notice))
+    return QueueAsker(
+        settings.participant,
+        transport,
+        replies,
+        in_force.handlers,
+        telling(on_notice),
+        announced=in_force.announced,
+    )
 
 
 def _subscriptions(settings: ClientSettings, environment: str, inbox: str) -> Subscriptions:
