@@ -17,7 +17,7 @@ from eventplane.contract import (
     WhenFull,
 )
 
-_TRANSPORTS: Final = {
+_TRANSPORTS: Final[dict[str, str]] = {
     Transport.MQTT: "MQTT in the home",
     Transport.IOT_CORE: "MQTT over AWS IoT Core",
     Transport.SQS: "SQS",
@@ -30,13 +30,18 @@ def settings_text(channel: Channel) -> str:
     """What the channel promises, and how its events travel."""
     is_reliable = channel.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
     said = [
-        "HTTPS (a webhook)" if channel.webhook else _TRANSPORTS[channel.transport],
+        "HTTPS (a webhook)" if channel.webhook else _transport(channel),
         "at least once" if is_reliable else "best effort",
         f"priority {channel.priority}",
     ]
     if channel.transport in (Transport.SQS, Transport.SQS_FIFO):
         said.append(f"kept {duration(channel.retention_s)}")
     return ", ".join([*said, *_special(channel)])
+
+
+def _transport(channel: Channel) -> str:
+    # What a package adds has no other name here.
+    return _TRANSPORTS.get(channel.transport, channel.transport)
 
 
 def special_text(channel: Channel) -> str:
