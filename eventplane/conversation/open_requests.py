@@ -17,6 +17,7 @@ MAX_OPEN: Final = 1_000
 
 TIMEOUT_S: Final = 300.0
 """How long a request waits for its replies unless told otherwise, seconds. Celix's default."""
+
 Announcements = Mapping[Replier, Hashable]
 """Names the last announcement of each participant that is known to have made one; each has its own name."""
 
