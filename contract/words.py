@@ -17,7 +17,7 @@ from eventplane.contract import (
     WhenFull,
 )
 
-_TRANSPORTS: Final = {
+_TRANSPORTS: Final[dict[str, str]] = {
     Transport.MQTT: "MQTT in the home",
     Transport.IOT_CORE: "MQTT over AWS IoT Core",
     Transport.SQS: "SQS",
@@ -29,13 +29,18 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 def settings_text(channel: Channel) -> str:
     """What the channel promises, and how its events travel."""
     said = [
-        "HTTPS (a webhook)" if channel.webhook else _TRANSPORTS[channel.transport],
+        "HTTPS (a webhook)" if channel.webhook else _transport(channel),
         guarantee_text(channel.delivery_guarantee),
         f"priority {channel.priority}",
     ]
     if channel.transport in (Transport.SQS, Transport.SQS_FIFO):
         said.append(f"kept {duration(channel.retention_s)}")
     return ", ".join([*said, *_special(channel)])
+
+
+def _transport(channel: Channel) -> str:
+    # What a package adds has no other name here.
+    return _TRANSPORTS.get(channel.transport, channel.transport)
 
 
 def special_text(channel: Channel) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.envelope import Envelope
 from eventplane_client.client import INBOX, Client
 from eventplane_client.errors import ClosedError, NothingThereError
@@ -115,7 +115,7 @@ class AsyncClient:
     async def request(
         self,
         event: Envelope | BaseCloudEvent | bytes | str,
-        timeout_s: float = 300.0,
+        timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,
         expires: bool = False,

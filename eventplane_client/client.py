@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from eventplane.conversation import errors as conversation_errors
 from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.envelope import Envelope
 from eventplane.guarantee import asks_best_effort, at_best_effort
 from eventplane.sending import sent_again
@@ -117,7 +117,7 @@ class Client:
     def request(
         self,
         event: Envelope | BaseCloudEvent | bytes | str,
-        timeout_s: float = 300.0,
+        timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,
         expires: bool = False,

@@ -65,6 +65,8 @@ def _format(
         return FORMAT
     if any(each.delivery_guarantee for each in routes):
         return FORMAT
+    if any(channel.is_added_protocol for each in participants.values() for channel in each.channels):
+        return FORMAT
     if any(each.may_subscribe is not None for each in participants.values()):
         return _WITH_RIGHTS
     if any(each.may_address is not Reach.ONE for each in participants.values()):

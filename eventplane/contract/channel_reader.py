@@ -5,6 +5,7 @@ The tables `WORDS` and `NUMBERS` are read by the compiler and by the docs, so th
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from eventplane.contract.guarantees import read_guarantee
@@ -22,6 +23,7 @@ from eventplane.contract.vocabulary import (
     WhenFull,
 )
 from eventplane.contract.webhook_reader import MAX_RECEIVES, read_webhook
+from eventplane.own_services import OWN_SERVICES
 
 _DAY_S = 86_400
 
@@ -30,8 +32,14 @@ TRANSPORTS = {
     ParticipantKind.DEVICE_SERVICE: (Transport.MQTT,),
     ParticipantKind.CLOUD_SERVICE: (Transport.SQS, Transport.SQS_FIFO),
 }
-"""The transports that each kind's boxes may use; the first is the default."""
+"""The transports that each kind's boxes may use; the first is the default.
 
+A cloud service's boxes may also use a protocol that a package adds. Whether that is installed is checked
+where people compile (contract/protocols.py): who reads a compiled contract need not have it.
+"""
+
+_ADDED_PROTOCOL = re.compile(r"[a-z][a-z0-9]{1,19}")
+"""The name of a protocol that a package adds. It is the scheme of its URLs as well (RFC 3986)."""
 
 _GUARANTEE = Word(
     DeliveryGuarantee,
@@ -87,7 +95,7 @@ RECEIPTS = "the reader confirms each event after handling it, not at reception"
 
 def read_channel(participant: str, kind: ParticipantKind, section: Section) -> Channel:
     """The channel of `section`, `participant.box`; faults go where the section's faults go."""
-    transport = _transport(kind, section)
+    transport = _transport(participant, kind, section)
     box = section.path.rsplit(".", 1)[-1]
     guarantee = read_guarantee(section) or _GUARANTEE.default
     ordering = _ORDERING.read("ordering", section)
@@ -143,8 +151,11 @@ def _default_receives(box: str, webhook: Webhook | None) -> int | None:
     return OUTBOX_RECEIVES if box == "outbox" else None
 
 
-def _transport(kind: ParticipantKind, section: Section) -> Transport:
+def _transport(participant: str, kind: ParticipantKind, section: Section) -> Transport | str:
     known = TRANSPORTS[kind]
+    named = section.raw("transport")
+    if kind is ParticipantKind.CLOUD_SERVICE and isinstance(named, str) and named not in set(Transport):
+        return _added_protocol(participant, named, section)
     transport = section.choice("transport", Transport, known[0]) or known[0]
     if transport in known:
         return transport
@@ -161,9 +172,32 @@ def _transport(kind: ParticipantKind, section: Section) -> Transport:
     return known[0]
 
 
-def _check_ordering(ordering: Ordering, transport: Transport, section: Section) -> None:
+def _added_protocol(participant: str, name: str, section: Section) -> str:
+    if not _ADDED_PROTOCOL.fullmatch(name):
+        section.fault(
+            "transport",
+            f"{name!r} is not known",
+            f"choose one of: {', '.join(TRANSPORTS[ParticipantKind.CLOUD_SERVICE])}, or a protocol that a "
+            "package adds: 2 to 20 lower-case letters and digits, a letter first",
+        )
+    if participant in OWN_SERVICES or section.raw("webhook") is not None:
+        section.fault(
+            "transport",
+            "a function of the plane reads or writes this channel, an SQS queue",
+            "leave `transport` out, and `webhook` where another protocol is wanted",
+        )
+    return name
+
+
+def _check_ordering(ordering: Ordering, transport: Transport | str, section: Section) -> None:
     if ordering is Ordering.NONE:
         return
+    if not isinstance(transport, Transport):
+        section.fault(
+            "ordering",
+            f"nothing keeps order over {transport}",
+            "use `transport: sqs_fifo` or `ordering: none`",
+        )
     if transport is Transport.SQS:
         section.fault(
             "ordering", "a standard queue promises no order", "use `transport: sqs_fifo` or `ordering: none`"

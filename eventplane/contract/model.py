@@ -44,6 +44,7 @@ class Webhook:
 class Channel:
     """One outbox or inbox, named from its participant's side.
 
+    `transport` is a `Transport`, or the name of a protocol that a package adds;
     `expiry_s` seconds an event is worth delivering (None: for ever); `batching_delay_ms` milliseconds it may
     wait for company; `retention_s` seconds a queue keeps it; `max_receives` deliveries tried before the
     dead-letter queue; `receipts`: the reader confirms each event after handling it, not at reception;
@@ -54,7 +55,7 @@ class Channel:
 
     participant: str
     box: str
-    transport: Transport
+    transport: Transport | str
     delivery_guarantee: DeliveryGuarantee
     priority: Priority
     ordering: Ordering
@@ -72,6 +73,11 @@ class Channel:
     def address(self) -> str:
         """How routes name the channel: `participant.box`."""
         return f"{self.participant}.{self.box}"
+
+    @property
+    def is_added_protocol(self) -> bool:
+        """Whether a protocol that a package adds carries the channel."""
+        return not isinstance(self.transport, Transport)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from eventplane.contract import DeliveryGuarantee, Priority
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.guarantee import FAILED, GUARANTEE_HINT
 from eventplane.sqs_binding import SqsMessage, to_message
-from lambdas.common.sqs import Answer, Fate, SqsSender, batches
+from lambdas.common.sender import Answer, Fate, Sender
+from lambdas.common.sqs import batches
 from lambdas.router.engine import Engine
 from lambdas.router.planner import Step
 
@@ -18,9 +19,9 @@ _LATER = Answer(Fate.AGAIN, "there was no time left")
 
 
 class Dispatch:
-    """Sends to `queues`, which has the queue URL of each destination."""
+    """Sends to `queues`, which has the URL of each destination."""
 
-    def __init__(self, sender: SqsSender, queues: Mapping[str, str]) -> None:
+    def __init__(self, sender: Sender, queues: Mapping[str, str]) -> None:
         self._sender = sender
         self._queues = queues
 

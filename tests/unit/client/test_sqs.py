@@ -62,6 +62,7 @@ def find(sqs: Any) -> SqsTransport:
     return SqsTransport.find(READER, "test", sqs, max_receives=5)
 
 
+@pytest.mark.source("P-W1")
 def test_it_finds_queues_of_both_kinds_and_keeps_the_last_receive_for_a_dead_letter(sqs: Any) -> None:
     transport = find(sqs)
     assert (transport.visibility_s, transport.max_receives) == (77.0, 6)
@@ -81,11 +82,13 @@ def test_a_queue_that_delivers_nothing_after_the_lease_is_refused(sqs: Any) -> N
     connect(ClientSettings(READER, "sqs:test", mode=Mode.AT_LEAST_ONCE)).close()
 
 
+@pytest.mark.source("F5")
 def test_a_plane_that_is_not_there_is_named(sqs: Any) -> None:
     with pytest.raises(UnavailableError):
         SqsTransport.find("nobody", "test", sqs, max_receives=5)
 
 
+@pytest.mark.source("F5")
 @pytest.mark.parametrize(
     ("code", "error"), [("Throttling", UnavailableError), ("InvalidMessageContents", RefusedError)]
 )
@@ -140,6 +143,7 @@ def test_the_settings_lead_to_it(sqs: Any) -> None:
             assert inbox.get(5).id == sent.id
 
 
+@pytest.mark.source("N3")
 def test_in_a_fifo_inbox_nothing_overtakes_what_was_given_back(aws: None) -> None:
     client = boto3.client("sqs")
     attributes = {"FifoQueue": "true", "VisibilityTimeout": "600"}

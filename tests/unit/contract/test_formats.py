@@ -40,6 +40,7 @@ GOLDEN_7 = Path(__file__).parent / "golden" / "format-7.json"
 GOLDEN_7_VERSION = "614ef53315f62ac9"
 
 
+@pytest.mark.source("P11")
 def test_a_contract_of_format_1_is_readable_for_ever() -> None:
     raw = GOLDEN.read_bytes()
     contract = load_compiled(raw)

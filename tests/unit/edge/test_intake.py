@@ -102,6 +102,7 @@ def test_a_best_effort_outbox_gives_no_number() -> None:
     )
 
 
+@pytest.mark.source("P4")
 def test_a_best_effort_destination_takes_nothing_from_the_others() -> None:
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
     offered = event("e", READING, subject="show")
