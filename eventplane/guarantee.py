@@ -47,7 +47,7 @@ def asks_best_effort(event: Envelope) -> bool:
 
 
 def at_best_effort(event: Envelope) -> Envelope:
-    """Return the event asking for best effort, on every hop of its way."""
+    """Return the event with the attribute by which it asks for best effort."""
     if asks_best_effort(event):
         return event
     return event.stamped(**{DELIVERY_GUARANTEE: DeliveryGuarantee.BEST_EFFORT})

@@ -90,8 +90,8 @@ class Client:
         put again: this participant is its sender then.
 
         In the mode `at_most_once` it returns before anybody has confirmed the event. So it does with
-        `best_effort`, which gives the event the attribute `deliveryguarantee`: each hop tries it once, and
-        drops it where that fails. An event that has the attribute already is sent in the same way.
+        `best_effort`, which gives the event the attribute `deliveryguarantee`: each router on its way tries
+        it once, and drops it where that fails. An event that has the attribute is sent in the same way.
 
         Raises:
             EnvelopeError: it is no event.
