@@ -22,6 +22,7 @@ from eventplane_client.interest import Interest, checked_announcement
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
 from eventplane_client.reader import Doubt
+from eventplane_client.settings import check_arguments
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class Subscriptions(Protocol):
 class Client:
     """Takes part as `participant`; see `connect`. Use it in a `with` block.
 
-    `telemetry` is told what it does; set it before anything else.
+    `telemetry` is told what it does; set it before anything else. `is_registered` says whether anything leads
+    to its inbox, as far as the transport knows.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Client:
         mode: Mode = Mode.EXACTLY_ONCE,
         gap_timeout_s: float | None = None,
         on_notice: Listener = log_notice,
+        is_registered: Callable[[], bool] = lambda: True,
     ) -> None:
         self._conversations = conversations or NoConversations("nobody can be asked here", "use `connect`")
         self.participant = participant
@@ -72,6 +75,7 @@ class Client:
         self._mode = mode
         self._gap_timeout_s = gap_timeout_s
         self._on_notice = on_notice
+        self._is_registered = is_registered
         self.telemetry: Telemetry = NoTelemetry()
         self._inboxes: list[Inbox] = []
         self._put: OrderedDict[bytes, None] = OrderedDict()
@@ -97,10 +101,13 @@ class Client:
             EnvelopeError: it is no event.
             NotConfirmedError: not confirmed within `timeout_s` seconds; put it again.
             NoRoomError: the device's store is full; keep it.
+            UnroutedError: nobody takes it, as far as the transport knows.
             RefusedError: it can never be delivered.
+            ClientSettingsError: the timeout is out of its range.
             UnavailableError: the transport does not answer, or does not allow it.
             ClosedError: the client was closed.
         """
+        check_arguments(timeout_s=timeout_s)
         if self._closed:
             raise ClosedError(self.participant)
         envelope = at_best_effort(_own(event)) if best_effort else _own(event)
@@ -133,10 +140,12 @@ class Client:
             RequestDroppedError: without `durable`: it could not be sent.
             NotAskingError: the contract does not let the participant ask like this.
             TooManyRequestsError: so many requests are open as there may be.
-            ClientSettingsError: the backend needs the contract to know who handles an event.
+            ClientSettingsError: the backend needs the contract to know who handles an event, or the timeout
+                is out of its range.
             EnvelopeError: it is no event, or a request already.
             NotConfirmedError, NoRoomError, RefusedError, UnavailableError, ClosedError: as of `put`.
         """
+        check_arguments(timeout_s=timeout_s)
         if self._closed:
             raise ClosedError(self.participant)
         try:
@@ -182,6 +191,7 @@ class Client:
             on_notice=self._on_notice,
             on_doubt=on_doubt,
             telemetry=self.telemetry,
+            is_registered=self._is_registered,
         )
         self._inboxes.append(inbox)
         return inbox
