@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -55,6 +56,9 @@ class Inbox:
 
     `get` and an iteration hand out an event and count the one before as handled; the end of the block counts
     the last one as handled, an exception as not. `receive` leaves both to its caller.
+
+    `in_force_from` is from when on the subscription with which it was opened is in force, None without one:
+    every event put later that passes its filter comes, one put before may come.
     """
 
     def __init__(
@@ -68,8 +72,10 @@ class Inbox:
         on_notice: Listener = log_notice,
         on_doubt: Doubt | None = None,
         telemetry: Telemetry | None = None,
+        in_force_from: datetime | None = None,
     ) -> None:
         self.participant = participant
+        self.in_force_from = in_force_from
         self._reader = Reader(
             participant,
             transport,
