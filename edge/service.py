@@ -44,7 +44,7 @@ from edge.questions.state import StateAnswer
 from edge.service_loop import CLOSE_S, ServiceLoop
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.conversation.peers import PeerChanged, PeerListener
 from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
@@ -269,7 +269,7 @@ class ServiceClient:
     def request(
         self,
         event: Envelope | bytes,
-        timeout_s: float = 300.0,
+        timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,
         expires: bool = False,

@@ -15,6 +15,9 @@ from eventplane.conversation.reply import Replier, Reply, Status
 MAX_OPEN: Final = 1_000
 """Most requests that one asker has open at once. Ours: each has its replies in memory until it ends."""
 
+TIMEOUT_S: Final = 300.0
+"""How long a request waits for its replies unless told otherwise, seconds. Celix's default."""
+
 Announcements = Mapping[Replier, Hashable]
 """Names the last announcement of each participant that is known to have made one; each has its own name."""
 

@@ -154,6 +154,7 @@ Asking.TestCase.settings = settings(max_examples=examples(200), stateful_step_co
 TestAsking = Asking.TestCase
 
 
+@pytest.mark.source("C7")
 def test_the_longest_unasked_peer_is_forgotten_first() -> None:
     known = Peers(lambda _: None, most=2)
     for each in ("a", "b", "a", "c"):

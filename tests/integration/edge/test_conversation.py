@@ -60,6 +60,7 @@ def bright(event: Envelope) -> dict[str, str]:
     return {"lit_by": event.id}
 
 
+@pytest.mark.source("C3")
 def test_everybody_who_handles_it_replies(home: Home) -> None:
     def broken(event: Envelope) -> None:
         raise ValueError(f"{event.id}: no sound")
@@ -98,6 +99,7 @@ def test_what_can_never_be_handled_is_replied_as_a_failure(home: Home) -> None:
     assert found["lamp"].failure == Failure("no_bulb", "no_bulb: it has none")
 
 
+@pytest.mark.source("F4")
 def test_no_reply_is_sent_before_the_work_is_done(home: Home) -> None:
     begun, may_end = threading.Event(), threading.Event()
 
@@ -115,6 +117,7 @@ def test_no_reply_is_sent_before_the_work_is_done(home: Home) -> None:
     assert asking.result(SECONDS)["lamp"].answer == "r"
 
 
+@pytest.mark.source("C3")
 def test_the_error_says_who_did_not_answer_and_has_the_other_replies(home: Home) -> None:
     home.service("lamp", on_event=bright)
     button = home.service("button")
@@ -181,7 +184,7 @@ def test_what_the_cloud_asks_goes_up_as_a_reply(home: Home, cloud: CloudBroker) 
     assert reply.attributes["replyto"] == "desk"
 
 
-@pytest.mark.source("N2")
+@pytest.mark.source("N2", "C1")
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("connected", [True, False])
 def test_the_guarantees(home: Home, durable: bool, connected: bool) -> None:
@@ -373,6 +376,7 @@ def _put_in_force(home: Home, contract: Contract, directory: Path) -> None:
     home.forwarder.start()
 
 
+@pytest.mark.source("C7")
 def test_whom_nobody_hears_is_waited_for_no_more_until_it_is_heard(home: Home) -> None:
     changes: list[PeerChanged] = []
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
+from edge.service import ServiceClient
 from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, compile_contract, interest
 from eventplane.contract.publication import KEY, Head, contract_item, head_item
@@ -26,6 +29,7 @@ from eventplane.conversation.reply import Failure, Replier, Reply, Status, write
 from eventplane.conversation.request import write_request
 from eventplane.envelope import Envelope, parse_event
 from eventplane_client import Client, ClientSettings, Mode, asker, connect, contract_in_force
+from eventplane_client.aio import AsyncClient
 from eventplane_client.asker import QueueAsker
 from eventplane_client.connection import memory_plane
 from eventplane_client.contract_in_force import ContractInForce
@@ -92,6 +96,7 @@ def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
     it.close()
 
 
+@pytest.mark.source("N2", "C3")
 @pytest.mark.parametrize("mode", list(Mode))
 def test_everybody_who_handles_it_replies(talk: Talk, mode: Mode) -> None:
     def fail(event: Envelope) -> None:
@@ -103,6 +108,17 @@ def test_everybody_who_handles_it_replies(talk: Talk, mode: Mode) -> None:
     found = talk.desk.request(ask("r"), SECONDS)
     assert found["porter"] == Reply(PORTER, Status.HANDLED, ["r"])
     assert found["cook"] == Reply(Replier("cook"), Status.FAILED, None, Failure("KeyError", "'r'"))
+
+
+@pytest.mark.source("C3")
+def test_a_request_waits_for_300_s_unless_told_otherwise(talk: Talk) -> None:
+    for call in (Client.request, AsyncClient.request, ServiceClient.request):
+        assert inspect.signature(call).parameters["timeout_s"].default == 300
+    talk.answers("porter", lambda event: event.attributes["expirytime"])
+    before = datetime.now(UTC)
+    expiry = talk.desk.request(ask(), expires=True)["porter"].answer
+    waited = datetime.fromisoformat(str(expiry)) - timedelta(seconds=300)
+    assert before - timedelta(milliseconds=1) <= waited <= datetime.now(UTC)
 
 
 def test_a_failure_that_comes_again_is_not_replied(talk: Talk) -> None:
@@ -138,6 +154,7 @@ def test_whoever_settles_an_event_replies(talk: Talk, by: str) -> None:
     assert asking.result(SECONDS)["porter"] == Reply(PORTER, Status.HANDLED, None)
 
 
+@pytest.mark.source("C3")
 def test_the_error_says_who_did_not_answer(talk: Talk) -> None:
     talk.client("cook").subscribe(ASKED)
     talk.answers("porter", lambda event: event.id)
@@ -163,6 +180,7 @@ def test_who_leaves_releases_who_waits(talk: Talk, monkeypatch: pytest.MonkeyPat
     assert asking.result(SECONDS) == {"porter": Reply(PORTER, Status.UNHANDLED)}
 
 
+@pytest.mark.source("C7")
 def test_a_circuit_opens_is_probed_and_closes(talk: Talk) -> None:
     talk.client("porter").subscribe(ASKED)
     for number in range(OPENS_AFTER):
@@ -200,6 +218,7 @@ def test_closing_ends_the_waiting(talk: Talk) -> None:
         talk.desk.request(ask(), SECONDS)
 
 
+@pytest.mark.source("C5")
 def test_no_more_are_open_than_there_may_be(talk: Talk) -> None:
     conversations: Any = talk.desk._conversations
     for each in range(MAX_OPEN):
@@ -306,6 +325,7 @@ class TestSharedQueue:
             lambda _: None,
         )
 
+    @pytest.mark.source("C3")
     def test_each_process_gets_the_replies_to_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(asker, "_OTHERS_S", 0.01)
         shared = MemoryPlane()
