@@ -86,8 +86,6 @@ _HANDLERS_S = 5.0
 _ROOM_S = 0.5
 """After which a request that the spool had no room for is sent again, seconds."""
 
-DeliveryHandler = Callable[[bytes, Callable[[], None]], None]
-
 
 class Confirm(Protocol):
     """Ends a delivery."""

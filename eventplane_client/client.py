@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -37,8 +38,11 @@ _REMEMBERED_PUTS = 1_000
 class Subscriptions(Protocol):
     """Where a participant's own routes are kept."""
 
-    def subscribe(self, name: str, filter: object) -> None:
-        """Raises `SubscriptionError`, `AlreadySubscribedError`, `UnavailableError`."""
+    def subscribe(self, name: str, filter: object) -> datetime:
+        """Return from when on every event that is put and passes the filter comes into the inbox.
+
+        Raises `SubscriptionError`, `AlreadySubscribedError`, `UnavailableError`.
+        """
 
     def unsubscribe(self, name: str) -> None:
         """Raises `NotSubscribedError`, `UnavailableError`."""
@@ -171,15 +175,15 @@ class Client:
         """The participant's inbox; with a `filter` also a route of its own into it, called `name`.
 
         The filter is a document in a dialect of the contract, `{"exact": {"type": "..."}}`. The route lasts
-        until `unsubscribe`; the same name with the same filter is the same subscription. `on_doubt` is asked
-        whether to hand out an event that was in hand at a crash; without it that becomes a dead letter.
+        until `unsubscribe`; the same name with the same filter is the same subscription. What is put after
+        the inbox's `in_force_from` is seen. `on_doubt` is asked whether to hand out an event that was in hand
+        at a crash; without it that becomes a dead letter.
 
         Raises `SubscriptionError`, `AlreadySubscribedError`, `StateError`, `UnavailableError`, `ClosedError`.
         """
         if self._closed:
             raise ClosedError(self.participant)
-        if filter is not None:
-            self._subscriptions.subscribe(name, filter)
+        in_force_from = None if filter is None else self._subscriptions.subscribe(name, filter)
         if self._filter is None and self._mode is Mode.EXACTLY_ONCE:
             self._filter = self._open_filter()
         inbox = Inbox(
@@ -192,6 +196,7 @@ class Client:
             on_doubt=on_doubt,
             telemetry=self.telemetry,
             is_registered=self._is_registered,
+            in_force_from=in_force_from,
         )
         self._inboxes.append(inbox)
         return inbox
