@@ -14,6 +14,8 @@ from eventplane_client.notices import DeadLettered, EpochChanged, InDoubt, Notic
 from tests.eventually import eventually
 from tests.unit.client.worlds import MAX_RECEIVES, World, event
 
+pytestmark = pytest.mark.source("N1")
+
 HOME = {"senderdevice": "home-1", "senderservice": "voice-service"}
 OTHER_HOME = {**HOME, "senderdevice": "home-666"}
 """What the plane stamps on what comes from two homes."""
