@@ -15,10 +15,10 @@ from nats.aio.client import Client as Nats
 
 from eventplane.errors import EventPlaneError
 
-CONNECT_S: Final = 3.0
+CONNECT_S: Final = 2.5
 """Longest that connecting takes, seconds."""
 
-_MARGIN_S: Final = 1.0
+_MARGIN_S: Final = 0.5
 """How much longer than nats-py the caller waits for it, seconds: nats-py names what is wrong."""
 
 CREDENTIALS: Final = "EVENTPLANE_NATS_CREDENTIALS"

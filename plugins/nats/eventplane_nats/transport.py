@@ -40,6 +40,9 @@ _log = logging.getLogger(__name__)
 _CALL_S: Final = 5.0
 """Longest that one question to the server takes, seconds."""
 
+_STATUS_S: Final = 2.0
+"""Longest that a server takes to say that there are no more messages, seconds."""
+
 _WAIT_S: Final = 5.0
 """Longest that one request waits for a message, seconds: one that a lost connection forgot is asked again."""
 
@@ -127,7 +130,7 @@ class NatsTransport:
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         self._check_open()
         with _unavailable(self._participant):
-            found = self._connection.run(self._fetch(most, timeout_s), timeout_s + _CALL_S)
+            found = self._connection.run(self._fetch(most, timeout_s), timeout_s + 2 * _CALL_S)
         return [_message(each) for each in found]
 
     def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
@@ -160,15 +163,15 @@ class NatsTransport:
         """Take what is there; if that is nothing, wait for the first, and take what came with it."""
         give_up = monotonic() + timeout_s
         while True:
-            found = await self._ask({"batch": most, "no_wait": True}, most, _CALL_S)
+            found = await self._ask({"batch": most, "no_wait": True}, most, _STATUS_S)
             left = give_up - monotonic()
             if found or left <= 0:
                 return found
             wait_s = min(left, _WAIT_S)
-            first = await self._ask({"batch": 1, "expires": int(wait_s * 1e9)}, 1, wait_s + _CALL_S)
+            first = await self._ask({"batch": 1, "expires": int(wait_s * 1e9)}, 1, wait_s + _STATUS_S)
             if first:
                 more = most - len(first)
-                return first + (await self._ask({"batch": more, "no_wait": True}, more, _CALL_S))
+                return first + (await self._ask({"batch": more, "no_wait": True}, more, _STATUS_S))
 
     async def _ask(self, what: dict[str, Any], most: int, timeout_s: float) -> list[Msg]:
         """Ask for messages; return those that came until the server says that there are no more.
@@ -192,9 +195,10 @@ class NatsTransport:
             try:
                 message = await self._replies.next_msg(max(0.001, give_up - monotonic()))
             except TimeoutError:
-                if found:
-                    break
-                raise
+                # No word is usual of a server (2.9) that has just given a message up; else this tells what is
+                # wrong: the stream is gone, or the server.
+                await self._connection.jetstream.consumer_info(self._inbox, READER, timeout=_CALL_S)
+                break
             status = (message.headers or {}).get("Status")
             if status is None:
                 found.append(message)

@@ -1,4 +1,4 @@
-"""One real NATS server for a test file's tests; each test has streams of its own."""
+"""One real NATS server for the tests of a file; each test has streams of its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import pytest
 from eventplane_nats.connection import Connection
 from local.nats import NatsServer, start_nats
 from local.process import Supervisor
+from tests.unit.conftest import _clients_of_moto, aws
+
+__all__ = ["_clients_of_moto", "aws"]
 
 
 @pytest.fixture(scope="module")
