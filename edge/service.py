@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Final, Protocol, Self
 
 from edge.asker import Asker
 from edge.callbacks import CallbackThread
@@ -28,6 +28,8 @@ from edge.errors import (
     MessageTooLargeError,
     ReceiptTimeoutError,
     RequestDroppedError,
+    SettingProblem,
+    SettingsError,
     StateTimeoutError,
     StoreFullError,
     WindowFullError,
@@ -47,6 +49,7 @@ from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.conversation.peers import PeerChanged, PeerListener
 from eventplane.envelope import Envelope, parse_event
+from eventplane.ranges import Range
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.sending import sent_again
 from eventplane.topics import (
@@ -65,6 +68,13 @@ MAX_MESSAGE_BYTES = 256 * 1024
 """Largest message that the home's broker takes, bytes: `message_size_limit` of our Mosquitto profile. What is
 larger is dropped in silence: no receipt would ever come."""
 
+RANGES: Final = {
+    "window": Range(1, 10_000, "messages", is_whole=True),
+    "receipt_timeout_s": Range(0.001, 3_600, "seconds"),
+    "port": Range(1, 65_535, "TCP port", is_whole=True),
+}
+"""What the settings of a service client that are numbers accept, by their names."""
+
 _KEEPALIVE_S = 30
 _CONNECT_TIMEOUT_S = 5.0
 
@@ -76,7 +86,15 @@ _HANDLERS_S = 5.0
 _ROOM_S = 0.5
 """After which a request that the spool had no room for is sent again, seconds."""
 
-DeliveryHandler = Callable[[bytes, Callable[[], None]], None]
+
+class Confirm(Protocol):
+    """Ends a delivery."""
+
+    def __call__(self, refused: str | None = None, /) -> None:
+        """It is dealt with; `refused` is the reason word of one that was not handled, such as `expired`."""
+
+
+DeliveryHandler = Callable[[bytes, Confirm], None]
 RefusalHandler = Callable[[bytes, str], None]
 
 
@@ -110,6 +128,8 @@ class ServiceClient:
         receipt_timeout_s: seconds without a receipt, or an answer, after which a message is published again.
         client_id: the MQTT client id; two clients of one service need different ones.
         login: the service's user name and password file, for a broker that asks.
+
+    Raises `SettingsError` for numbers out of their range (`RANGES`), `AnnouncementError` for `handles`.
     """
 
     def __init__(
@@ -132,7 +152,8 @@ class ServiceClient:
         login: Login | None = None,
     ) -> None:
         self.service = service
-        # First: what is wrong with it must leave no thread behind.
+        # First: what is wrong must leave no thread behind.
+        _check(window=window, receipt_timeout_s=receipt_timeout_s, port=port)
         announced = None if handles is None else self._announcement(handles)
         self._on_delivery = on_delivery
         self._on_refused = on_refused
@@ -404,7 +425,11 @@ class ServiceClient:
 
     def _deliver(self, received: Received) -> None:
         if self._on_delivery:
-            confirm = partial(self._loop.confirm, received, Receipt(digest(received.payload)))
+            name = digest(received.payload)
+
+            def confirm(refused: str | None = None, /) -> None:
+                self._loop.confirm(received, Receipt(name, refused))
+
             try:
                 self._on_delivery(received.payload, confirm)
             except Exception:  # noqa: BLE001 -- whatever it is, it is theirs, and the client goes on
@@ -425,3 +450,14 @@ class ServiceClient:
             self._callbacks.submit(partial(self._on_refused, payload, reason))
         else:
             _log.warning("%s: a message was refused: %s", self.service, reason)
+
+
+def _check(**numbers: float) -> None:
+    problems = []
+    for name, value in numbers.items():
+        try:
+            RANGES[name].read(value)
+        except ValueError:
+            problems.append(SettingProblem(name, f"{value!r} is out of range", f"give {RANGES[name]}"))
+    if problems:
+        raise SettingsError(problems)

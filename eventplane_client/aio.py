@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -38,6 +39,11 @@ class AsyncInbox:
         self._client = client
         self._got: list[Envelope] = []
         self._received: list[Received] = []
+
+    @property
+    def in_force_from(self) -> datetime | None:
+        """See `Inbox`."""
+        return self._inbox.in_force_from
 
     async def get(self, timeout_s: float = LONG_POLL_S) -> Envelope:
         """The next event; the one before is handled. Raises what `Inbox.get` raises."""

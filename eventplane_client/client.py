@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -22,6 +23,7 @@ from eventplane_client.interest import Interest, checked_announcement
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
 from eventplane_client.reader import Doubt
+from eventplane_client.settings import check_arguments
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 if TYPE_CHECKING:
@@ -36,8 +38,11 @@ _REMEMBERED_PUTS = 1_000
 class Subscriptions(Protocol):
     """Where a participant's own routes are kept."""
 
-    def subscribe(self, name: str, filter: object) -> None:
-        """Raises `SubscriptionError`, `AlreadySubscribedError`, `UnavailableError`."""
+    def subscribe(self, name: str, filter: object) -> datetime:
+        """Return from when on every event that is put and passes the filter comes into the inbox.
+
+        Raises `SubscriptionError`, `AlreadySubscribedError`, `UnavailableError`.
+        """
 
     def unsubscribe(self, name: str) -> None:
         """Raises `NotSubscribedError`, `UnavailableError`."""
@@ -46,7 +51,8 @@ class Subscriptions(Protocol):
 class Client:
     """Takes part as `participant`; see `connect`. Use it in a `with` block.
 
-    `telemetry` is told what it does; set it before anything else.
+    `telemetry` is told what it does; set it before anything else. `is_registered` says whether anything leads
+    to its inbox, as far as the transport knows.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Client:
         mode: Mode = Mode.EXACTLY_ONCE,
         gap_timeout_s: float | None = None,
         on_notice: Listener = log_notice,
+        is_registered: Callable[[], bool] = lambda: True,
     ) -> None:
         self._conversations = conversations or NoConversations("nobody can be asked here", "use `connect`")
         self.participant = participant
@@ -72,6 +79,7 @@ class Client:
         self._mode = mode
         self._gap_timeout_s = gap_timeout_s
         self._on_notice = on_notice
+        self._is_registered = is_registered
         self.telemetry: Telemetry = NoTelemetry()
         self._inboxes: list[Inbox] = []
         self._put: OrderedDict[bytes, None] = OrderedDict()
@@ -97,10 +105,13 @@ class Client:
             EnvelopeError: it is no event.
             NotConfirmedError: not confirmed within `timeout_s` seconds; put it again.
             NoRoomError: the device's store is full; keep it.
+            UnroutedError: nobody takes it, as far as the transport knows.
             RefusedError: it can never be delivered.
+            ClientSettingsError: the timeout is out of its range.
             UnavailableError: the transport does not answer, or does not allow it.
             ClosedError: the client was closed.
         """
+        check_arguments(timeout_s=timeout_s)
         if self._closed:
             raise ClosedError(self.participant)
         envelope = at_best_effort(_own(event)) if best_effort else _own(event)
@@ -133,10 +144,12 @@ class Client:
             RequestDroppedError: without `durable`: it could not be sent.
             NotAskingError: the contract does not let the participant ask like this.
             TooManyRequestsError: so many requests are open as there may be.
-            ClientSettingsError: the backend needs the contract to know who handles an event.
+            ClientSettingsError: the backend needs the contract to know who handles an event, or the timeout
+                is out of its range.
             EnvelopeError: it is no event, or a request already.
             NotConfirmedError, NoRoomError, RefusedError, UnavailableError, ClosedError: as of `put`.
         """
+        check_arguments(timeout_s=timeout_s)
         if self._closed:
             raise ClosedError(self.participant)
         try:
@@ -162,15 +175,15 @@ class Client:
         """The participant's inbox; with a `filter` also a route of its own into it, called `name`.
 
         The filter is a document in a dialect of the contract, `{"exact": {"type": "..."}}`. The route lasts
-        until `unsubscribe`; the same name with the same filter is the same subscription. `on_doubt` is asked
-        whether to hand out an event that was in hand at a crash; without it that becomes a dead letter.
+        until `unsubscribe`; the same name with the same filter is the same subscription. What is put after
+        the inbox's `in_force_from` is seen. `on_doubt` is asked whether to hand out an event that was in hand
+        at a crash; without it that becomes a dead letter.
 
         Raises `SubscriptionError`, `AlreadySubscribedError`, `StateError`, `UnavailableError`, `ClosedError`.
         """
         if self._closed:
             raise ClosedError(self.participant)
-        if filter is not None:
-            self._subscriptions.subscribe(name, filter)
+        in_force_from = None if filter is None else self._subscriptions.subscribe(name, filter)
         if self._filter is None and self._mode is Mode.EXACTLY_ONCE:
             self._filter = self._open_filter()
         inbox = Inbox(
@@ -182,6 +195,8 @@ class Client:
             on_notice=self._on_notice,
             on_doubt=on_doubt,
             telemetry=self.telemetry,
+            is_registered=self._is_registered,
+            in_force_from=in_force_from,
         )
         self._inboxes.append(inbox)
         return inbox

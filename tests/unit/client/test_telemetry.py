@@ -40,6 +40,7 @@ class Told:
 
     def __init__(self) -> None:
         self.plane = MemoryPlane()
+        self.plane.subscribe("everything", "all", None)  # what nobody takes is refused
         self.exporter = InMemorySpanExporter()
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
@@ -297,7 +298,7 @@ def test_the_environment_asks_for_it() -> None:
     )
     assert (settings.telemetry, settings.trace_share) == ("opentelemetry", 0.5)
     connect(settings).close()
-    with pytest.raises(ClientSettingsError, match="use none or opentelemetry"):
+    with pytest.raises(ClientSettingsError, match="use one of: none, opentelemetry"):
         connect(ClientSettings("reader", "memory:otel", telemetry="yes"))
     with pytest.raises(ClientSettingsError, match="0 to 1"):
         ClientSettings.read(
