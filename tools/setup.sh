@@ -26,6 +26,8 @@ debian_packages() {
   command -v chromium >/dev/null || missing+=(chromium)
   has_faketime || missing+=(libfaketime)
   command -v strace >/dev/null || missing+=(strace)
+  command -v qemu-system-arm >/dev/null || missing+=(qemu-system-arm)
+  command -v mke2fs >/dev/null || missing+=(e2fsprogs)
   command -v systemd-analyze >/dev/null || missing+=(systemd)
   command -v openssl >/dev/null || missing+=(openssl)
   command -v setpriv >/dev/null && command -v flock >/dev/null || missing+=(util-linux)
