@@ -15,6 +15,7 @@ from eventplane.data_member import data_of, is_json
 from eventplane.delivery import PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Refusal
 from eventplane.envelope import Envelope, EnvelopeError
 from eventplane.errors import EventPlaneError
+from eventplane.members import member_spans
 from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
 
 EVENT_SECONDS: Final = 0.5
@@ -94,11 +95,9 @@ class PayloadCheck:
 
     def _is_empty_deletion(self, event: Envelope) -> bool:
         """Whether `event` removes a state, and so has no payload; what is wrong with it the downlink says."""
-        if self._contract.downlink(event.type) is not Downlink.STATE or not event.attributes.get(
-            "statedelete"
-        ):
+        if self._contract.downlink(event.type) is not Downlink.STATE or "statedelete" not in event.attributes:
             return False
-        return not data_of(event)[0]
+        return not {"data", "data_base64"} & {name for name, _, _ in member_spans(event.json)}
 
 
 def _validators(contract: Contract) -> dict[str, Any]:
