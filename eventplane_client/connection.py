@@ -159,6 +159,7 @@ def _over_mqtt(
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
+        has_expired=transport.has_expired,
     )
 
 
