@@ -18,7 +18,7 @@ from edge.questions import handlers, state
 from edge.questions.wire import QuestionError
 from edge.recent import RecentKeys
 from edge.reports import NotStored
-from edge.spool import Waiting
+from edge.spool import Size, Waiting
 from edge.turn import Offer, Turn
 from eventplane.contract import Channel, Contract, Priority
 from eventplane.conversation.attributes import EXPIRY_TIME
@@ -86,7 +86,13 @@ class Reception:
             self._take_receipts(message.payload, role.channel, turn)
         elif isinstance(role, Announcements):
             channel = role.channel
-            self._interest.take(channel.participant, channel.address, message.payload, message.generation)
+            self._interest.take(
+                channel.participant,
+                channel.address,
+                message.payload,
+                message.generation,
+                retained=message.retained,
+            )
         elif isinstance(role, StateQuestions | HandlersQuestions):
             self._take_question(message.payload, role, turn)
         else:
@@ -163,9 +169,12 @@ class Reception:
 
     def _finds_room(self, offer: Offer, verdict: Verdict) -> bool:
         assert verdict.arrival is not None  # noqa: S101 - the caller has asked
+        size = Size(len(verdict.arrival.json), len(verdict.arrival.destinations))
+        if offer.ends is None:
+            return self._pressure.admits(verdict.arrival.rank, size, offer.channel.when_full)
         # A dead letter in the place of a delivery takes little more than that leaves.
-        rank = verdict.arrival.rank if offer.ends is None else Priority.URGENT.rank
-        return self._pressure.admits(rank, len(verdict.arrival.json), offer.channel.when_full)
+        more = size._replace(deliveries=size.deliveries - 1)
+        return self._pressure.admits(Priority.URGENT.rank, more, offer.channel.when_full)
 
     def _keep(self, verdict: Verdict, turn: Turn) -> None:
         turn.fleeting.extend(verdict.fleeting)

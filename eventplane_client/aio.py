@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.envelope import Envelope
 from eventplane_client.client import INBOX, Client
 from eventplane_client.errors import ClosedError, NothingThereError
@@ -38,6 +39,11 @@ class AsyncInbox:
         self._client = client
         self._got: list[Envelope] = []
         self._received: list[Received] = []
+
+    @property
+    def in_force_from(self) -> datetime | None:
+        """See `Inbox`."""
+        return self._inbox.in_force_from
 
     async def get(self, timeout_s: float = LONG_POLL_S) -> Envelope:
         """The next event; the one before is handled. Raises what `Inbox.get` raises."""
@@ -102,14 +108,20 @@ class AsyncClient:
         self._client = client
         self._thread = ThreadPoolExecutor(1, f"{client.participant}-client")
 
-    async def put(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
+    async def put(
+        self,
+        event: Envelope | BaseCloudEvent | bytes | str,
+        timeout_s: float = 30.0,
+        *,
+        best_effort: bool = False,
+    ) -> None:
         """See `Client.put`."""
-        await self.run(lambda: self._client.put(event, timeout_s))
+        await self.run(lambda: self._client.put(event, timeout_s, best_effort=best_effort))
 
     async def request(
         self,
         event: Envelope | BaseCloudEvent | bytes | str,
-        timeout_s: float = 300.0,
+        timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,
         expires: bool = False,

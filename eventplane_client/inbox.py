@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -58,6 +59,9 @@ class Inbox:
     the last one as handled, an exception as not. `receive` leaves both to its caller.
 
     `is_registered` says whether anything leads here: it is asked when no event came.
+
+    `in_force_from` is from when on the subscription with which it was opened is in force, None without one:
+    every event put later that passes its filter comes, one put before may come.
     """
 
     def __init__(
@@ -73,9 +77,11 @@ class Inbox:
         telemetry: Telemetry | None = None,
         is_registered: Callable[[], bool] = lambda: True,
         has_expired: Judge = by_clock,
+        in_force_from: datetime | None = None,
     ) -> None:
         self.participant = participant
         self._is_registered = is_registered
+        self.in_force_from = in_force_from
         self._reader = Reader(
             participant,
             transport,

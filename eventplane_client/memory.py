@@ -15,6 +15,7 @@ from typing import Final
 from eventplane.contract import Contract, Place, Priority
 from eventplane.contract.replies import REPLIES
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
+from eventplane.conversation.open_requests import Announcements
 from eventplane.conversation.reply import Replier
 from eventplane.conversation.request import is_request
 from eventplane.delivery import Outcome, Refusal, dead_letter, letter_id
@@ -114,6 +115,7 @@ class MemoryPlane:
         self._changed = threading.Condition()
         self._filters: dict[str, dict[str, Filter | None]] = {}
         self._interest: dict[str, dict[object, Filter]] = {}
+        self._last_announcements: dict[Replier, int] = {}
         # By the number of their arrival, the oldest first.
         self._inboxes: dict[str, dict[int, _Entry]] = {}
         self._listeners: dict[str, Listener] = {}
@@ -154,6 +156,7 @@ class MemoryPlane:
             announced.pop(announcer, None)
             if interest is not None:
                 announced[announcer] = interest
+                self._last_announcements[Replier(participant)] = next(self._numbers)
 
     def enforce(self, contract: Contract | None) -> None:
         """From now on participants send what `contract` gives them (None: whatever they like)."""
@@ -206,6 +209,11 @@ class MemoryPlane:
                 for participant in self._takers(event)
                 if participant != event.attributes.get(REPLY_TO)
             )
+
+    def announced(self) -> Announcements:
+        """The last announcement of each participant that made one."""
+        with self._changed:
+            return dict(self._last_announcements)
 
     def deliver(self, participant: str, event: Envelope) -> None:
         """Straight into one inbox, as a transport does that delivers twice."""

@@ -22,6 +22,7 @@ CONSUMER_VERDICTS = (
     Verdict.PENDING,
     Verdict.LOST,
     Verdict.EXPIRED,
+    Verdict.DROPPED,
 )
 
 

@@ -23,6 +23,7 @@ from tests.integration.edge.test_operations import metric
 from tests.unit.client.worlds import event, lasting
 
 
+@pytest.mark.source("P14")
 def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
     home: Home, supervisor: Supervisor, tmp_path: Path
 ) -> None:

@@ -254,6 +254,7 @@ def test_what_expired_is_counted_and_has_no_span(told: Told) -> None:
     assert point.attributes["messaging.destination.name"] == "reader.inbox"
 
 
+@pytest.mark.source("P18")
 def test_traces_and_metrics_reach_a_receiver_of_otlp() -> None:
     with otlp_receiver() as receiver:
         tracers = TracerProvider()
