@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -35,6 +35,7 @@ from edge.errors import (
     WindowFullError,
 )
 from edge.inbox_handler import EventHandler, InboxHandler
+from edge.life_clock import system_uptime
 from edge.messages import Received
 from edge.mqtt import Endpoint, Login, PinnedCertificate, Will
 from edge.mqtt.address import BrokerAddress
@@ -49,6 +50,7 @@ from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.conversation.peers import PeerChanged, PeerListener
 from eventplane.envelope import Envelope, parse_event
+from eventplane.expiry import is_expired_on_device
 from eventplane.ranges import Range
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.sending import sent_again
@@ -85,6 +87,11 @@ _HANDLERS_S = 5.0
 
 _ROOM_S = 0.5
 """After which a request that the spool had no room for is sent again, seconds."""
+
+
+def has_expired(event: Envelope) -> bool:
+    """Return whether the time of an event is over, as far as this device's clock can be believed."""
+    return is_expired_on_device(event, time_ns() // 1_000_000, system_uptime().ms)
 
 
 class Confirm(Protocol):
@@ -158,7 +165,9 @@ class ServiceClient:
         self._on_delivery = on_delivery
         self._on_refused = on_refused
         self._handler = (
-            InboxHandler(service, on_event, self._keep_reply, self._comes_again) if on_event else None
+            InboxHandler(service, on_event, self._keep_reply, self._comes_again, has_expired)
+            if on_event
+            else None
         )
         self._window = OutboxWindow(window, receipt_timeout_s)
         self._states = OpenQuestions(

@@ -22,7 +22,7 @@ from eventplane_client.inbox import Inbox
 from eventplane_client.interest import Interest, checked_announcement
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
-from eventplane_client.reader import Doubt
+from eventplane_client.reader import Doubt, Judge, by_clock
 from eventplane_client.settings import check_arguments
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 
@@ -52,7 +52,7 @@ class Client:
     """Takes part as `participant`; see `connect`. Use it in a `with` block.
 
     `telemetry` is told what it does; set it before anything else. `is_registered` says whether anything leads
-    to its inbox, as far as the transport knows.
+    to its inbox, `has_expired` whether it is too late to hand out an event, as far as the transport knows.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Client:
         gap_timeout_s: float | None = None,
         on_notice: Listener = log_notice,
         is_registered: Callable[[], bool] = lambda: True,
+        has_expired: Judge = by_clock,
     ) -> None:
         self._conversations = conversations or NoConversations("nobody can be asked here", "use `connect`")
         self.participant = participant
@@ -80,6 +81,7 @@ class Client:
         self._gap_timeout_s = gap_timeout_s
         self._on_notice = on_notice
         self._is_registered = is_registered
+        self._has_expired = has_expired
         self.telemetry: Telemetry = NoTelemetry()
         self._inboxes: list[Inbox] = []
         self._put: OrderedDict[bytes, None] = OrderedDict()
@@ -196,6 +198,7 @@ class Client:
             on_doubt=on_doubt,
             telemetry=self.telemetry,
             is_registered=self._is_registered,
+            has_expired=self._has_expired,
             in_force_from=in_force_from,
         )
         self._inboxes.append(inbox)

@@ -66,10 +66,6 @@ def connect(
 def _telemetry(settings: ClientSettings) -> Telemetry:
     if settings.telemetry == "none":
         return NoTelemetry()
-    if settings.telemetry != "opentelemetry":
-        raise ClientSettingsError(
-            "telemetry", f"{settings.telemetry!r} is not known", "use none or opentelemetry"
-        )
     try:
         from eventplane_client.otel import OpenTelemetry
     except ImportError as error:
@@ -164,6 +160,7 @@ def _over_mqtt(
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
+        has_expired=transport.has_expired,
     )
 
 

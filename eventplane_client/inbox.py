@@ -13,7 +13,7 @@ from eventplane_client.delivery import Delivery
 from eventplane_client.errors import ClientError, ClosedError, NothingThereError, NotRegisteredError
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport
-from eventplane_client.reader import LONG_POLL_S, Doubt, Reader
+from eventplane_client.reader import LONG_POLL_S, Doubt, Judge, Reader, by_clock
 from eventplane_client.settings import check_arguments
 from eventplane_client.telemetry import Telemetry
 
@@ -76,6 +76,7 @@ class Inbox:
         on_doubt: Doubt | None = None,
         telemetry: Telemetry | None = None,
         is_registered: Callable[[], bool] = lambda: True,
+        has_expired: Judge = by_clock,
         in_force_from: datetime | None = None,
     ) -> None:
         self.participant = participant
@@ -90,6 +91,7 @@ class Inbox:
             on_notice=on_notice,
             on_doubt=on_doubt,
             telemetry=telemetry,
+            has_expired=has_expired,
         )
         self._got: list[Delivery] = []
         self._received: list[Delivery] = []

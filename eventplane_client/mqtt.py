@@ -21,7 +21,7 @@ from edge.errors import (
 from edge.errors import NotAskingError as NotAsking
 from edge.errors import RequestDroppedError as DroppedRequest
 from edge.errors import RequestTimeoutError as LateRequest
-from edge.service import Confirm, ServiceClient
+from edge.service import Confirm, ServiceClient, has_expired
 from eventplane.announcement import Announcement
 from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.open_requests import Replies
@@ -78,6 +78,7 @@ class MqttTransport:
     """
 
     visibility_s = None
+    has_expired = staticmethod(has_expired)
 
     def __init__(self, participant: str, host: str, port: int, *, max_receives: int, **options: Any) -> None:
         self.max_receives = max_receives

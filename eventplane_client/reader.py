@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from time import monotonic, time
+from time import monotonic, time_ns
 
 from eventplane.conversation.reply import Failure, Reply, Status, replier_to, write_reply
 from eventplane.conversation.request import is_request
@@ -38,14 +38,22 @@ _LONGEST_RETRY_S = 900
 _BUSY_S = 30
 """Wait before what cannot be settled now, or is in other hands, is looked at again, seconds."""
 
+Judge = Callable[[Envelope], bool]
+"""Asked of an event before it is handed out: whether it has expired."""
+
 Doubt = Callable[[Envelope], bool]
 """Asked of an event that was in hand at a crash: whether to hand it out again. Its program can look."""
+
+
+def by_clock(event: Envelope) -> bool:
+    """Return whether an event has expired by this machine's clock."""
+    return is_expired(event, time_ns() // 1_000_000)
 
 
 class Reader:
     """Reads for `participant`. `filter` is None for what needs none. One thread at a time.
 
-    What has expired by `clock` (Unix seconds) is not handed out, and ends.
+    What `has_expired` is not handed out, and ends.
     """
 
     def __init__(
@@ -59,7 +67,7 @@ class Reader:
         on_notice: Listener,
         on_doubt: Doubt | None,
         telemetry: Telemetry | None = None,
-        clock: Callable[[], float] = time,
+        has_expired: Judge = by_clock,
     ) -> None:
         self._participant = participant
         self._transport = transport
@@ -68,7 +76,7 @@ class Reader:
         self._on_notice = on_notice
         self._on_doubt = on_doubt
         self._telemetry = telemetry or NoTelemetry()
-        self._clock = clock
+        self._has_expired = has_expired
         self._buffer: deque[Delivery] = deque()
         self._order = None if gap_timeout_s is None else Resequencer[Delivery](gap_timeout_s, on_notice)
         self._extender = VisibilityExtender(transport, self._filter, participant)
@@ -213,7 +221,7 @@ class Reader:
 
     def _may_go(self, delivery: Delivery, verdict: Verdict) -> bool:
         match verdict:
-            case Verdict.NEW | Verdict.DOUBT if is_expired(delivery.event, int(self._clock() * 1_000)):
+            case Verdict.NEW | Verdict.DOUBT if self._has_expired(delivery.event):
                 self._expire(delivery)
             case Verdict.NEW:
                 # With a filter the attempts before were never handed out: they prove nothing against it.

@@ -12,7 +12,7 @@ from eventplane_client.errors import AlreadySettledError, ClosedError, NothingTh
 from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES
 from eventplane_client.notices import DeadLettered, EpochChanged, Expired, InDoubt, Notice, SequenceGap
 from tests.eventually import eventually
-from tests.unit.client.worlds import MAX_RECEIVES, World, event
+from tests.unit.client.worlds import MAX_RECEIVES, World, event, lasting
 
 pytestmark = pytest.mark.source("N1")
 
@@ -223,8 +223,8 @@ def test_what_is_no_event_is_a_dead_letter_and_holds_nobody_up(world: World) -> 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_what_expired_in_the_inbox_is_not_handed_out_and_is_counted(world: World, mode: Mode) -> None:
     notices: list[Notice] = []
-    for id, expirytime in (("old", "2001-01-01T00:00:00Z"), ("new", "9000-01-01T00:00:00Z")):
-        world.deliver(event(id, expirytime=expirytime))
+    for id, lifetime_s in (("old", 0), ("new", 3_600)):
+        world.deliver(lasting(id, lifetime_s))
     with (
         world.client(world.reader, mode=mode, on_notice=notices.append) as client,
         client.subscribe() as inbox,
@@ -243,11 +243,10 @@ def test_what_expired_in_the_inbox_is_not_handed_out_and_is_counted(world: World
 @pytest.mark.source("C4")
 def test_what_was_handled_in_time_has_not_expired_when_a_copy_comes_later(world: World) -> None:
     notices: list[Notice] = []
-    short = event("short", expirytime="9000-01-01T00:00:00Z")
     with world.client(world.reader, on_notice=notices.append) as client, client.subscribe() as inbox:
-        world.deliver(short)
+        world.deliver(lasting("short", 3_600))
         assert inbox.get(SOON).id == "short"
-        world.deliver(event("short", expirytime="2001-01-01T00:00:00Z"))
+        world.deliver(lasting("short", 0))
         with pytest.raises(NothingThereError):
             inbox.get(NOW)
     assert notices == []

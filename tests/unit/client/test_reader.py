@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from eventplane.envelope import Envelope
+from eventplane.expiry import is_expired
 from eventplane_client.client import Client
 from eventplane_client.errors import NothingThereError, StateError
 from eventplane_client.inbox import Inbox
@@ -105,7 +107,11 @@ def reader_at(plane: MemoryPlane, now: list[float], **options: Any) -> Reader:
         **options,
     }
     filter = settings.pop("filter", MemoryFilter())
-    return Reader(READER, MemoryTransport(plane, READER), filter, clock=lambda: now[0], **settings)
+
+    def has_expired(event: Envelope) -> bool:
+        return is_expired(event, int(now[0] * 1_000))
+
+    return Reader(READER, MemoryTransport(plane, READER), filter, has_expired=has_expired, **settings)
 
 
 @pytest.mark.source("C4")

@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -23,7 +23,7 @@ from eventplane.tracing import Hop, context_of, span_id
 from eventplane_client import Client, ClientSettings, Inbox, Mode, connect
 from eventplane_client.aio import AsyncClient
 from eventplane_client.client import Subscriptions
-from eventplane_client.errors import ClientSettingsError, ClosedError
+from eventplane_client.errors import ClientSettingsError, ClosedError, NothingThereError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
@@ -236,6 +236,22 @@ def test_on_asyncio_a_put_belongs_to_the_task_s_own_span(told: Told) -> None:
 
     asyncio.run(run())
     assert parent_of(told.spans["send sender.outbox"]) == id_of(told.spans["mine"])
+
+
+@pytest.mark.source("C4")
+def test_what_expired_is_counted_and_has_no_span(told: Told) -> None:
+    reader = InMemoryMetricReader()
+    told.telemetry = OpenTelemetry(1.0, meters=MeterProvider([reader]))
+    told.plane.subscribe("reader", "all", None)
+    told.plane.deliver("reader", event(expirytime="2001-01-01T00:00:00Z"))
+    with told.client("reader") as client, client.subscribe() as inbox, pytest.raises(NothingThereError):
+        inbox.get(0)
+    data: Any = reader.get_metrics_data()
+    (metric,) = data.resource_metrics[0].scope_metrics[0].metrics
+    assert metric.name == "eventplane.client.expired"
+    (point,) = metric.data.data_points
+    assert point.value == 1
+    assert point.attributes["messaging.destination.name"] == "reader.inbox"
 
 
 @pytest.mark.source("P18")
