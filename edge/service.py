@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic, time_ns
@@ -36,6 +36,7 @@ from edge.errors import (
 )
 from edge.inbox_handler import EventHandler, InboxHandler
 from edge.life_clock import system_uptime
+from edge.local_link import DnsSd
 from edge.messages import Received
 from edge.mqtt import Endpoint, Login, PinnedCertificate, Will
 from edge.mqtt.address import BrokerAddress
@@ -113,7 +114,11 @@ class ServiceClient:
         host, port: the home's broker; the path of a Unix socket as host has no port.
         profile: Mosquitto's profile, which says where the broker is, also when it changes. Host and port then
             count only until it could be read.
-        certificate: the certificate of a broker with TLS, a PEM file: no other is trusted.
+        announced_by: find the broker by DNS-SD in place of all that: the one that the thing of this name
+            announces, '' for any. Nobody vouches for an announcement. It takes the package zeroconf.
+        interfaces: the network interfaces on which to find it; none: all that a home's network is on.
+        certificate: the certificate of a broker with TLS, a PEM file: no other is trusted. One that is found
+            by DNS-SD has to show it.
         on_event: called with every event of the inbox, one after the other, in a thread of its own; at least
             once each. When it returns, the receipt goes out. It raises `RefusedError` for an event that can
             never be handled; after any other exception the event comes again if the contract gives the inbox
@@ -146,6 +151,8 @@ class ServiceClient:
         port: int = 1883,
         *,
         profile: Path | None = None,
+        announced_by: str | None = None,
+        interfaces: Sequence[str] = (),
         certificate: Path | None = None,
         on_event: EventHandler | None = None,
         on_delivery: DeliveryHandler | None = None,
@@ -177,7 +184,6 @@ class ServiceClient:
             handlers_topic(service), receipt_timeout_s, handlers.write_question, handlers.read_answer
         )
         self._on_peer = on_peer or self._log_peer
-        self._callbacks = CallbackThread(f"{service}-callbacks")
         self._asker = Asker(service, self._ask_handlers, self._tell_peer)
         replies = local_topic(service, "replies")
         questions: dict[str, OpenQuestions[str, StateAnswer] | OpenQuestions[Envelope, HandlersAnswer]] = {
@@ -204,7 +210,7 @@ class ServiceClient:
         self._loop = ServiceLoop(
             service,
             address,
-            profile,
+            profile if announced_by is None else DnsSd(announced_by, tuple(interfaces)),
             endpoint,
             self._window,
             questions,
@@ -212,6 +218,7 @@ class ServiceClient:
             self._deliver,
             self._tell_refused,
         )
+        self._callbacks = CallbackThread(f"{service}-callbacks")
         if announced is not None:
             self._loop.announce(announced)
         self._loop.start()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from eventplane.contract.interest import TABLE as INTEREST_TABLE
 from eventplane.contract.replies import REPLIES
@@ -25,7 +26,13 @@ from eventplane_client.memory_interest import MemoryInterest
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import Lease, MessageFilter, Mode
-from eventplane_client.settings import ClientSettings, host_and_port, state_path
+from eventplane_client.settings import (
+    DEFAULT_PROFILE,
+    ClientSettings,
+    default_state,
+    host_and_port,
+    state_path,
+)
 from eventplane_client.subscription import NoSubscriptions
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import check_lease
@@ -33,6 +40,9 @@ from eventplane_client.visibility import check_lease
 if TYPE_CHECKING:
     from eventplane.contract import Contract
     from eventplane_client.sqs import SqsTransport
+
+_ON_THIS_DEVICE: Final = ("127.0.0.1", 1883)
+"""Where the broker is presumed while nothing was found."""
 
 _planes: dict[str, MemoryPlane] = {}
 _lock = threading.Lock()
@@ -124,15 +134,38 @@ def mqtt_client(settings: ClientSettings, address: str, on_notice: Listener) -> 
 
 
 def mqtt_profile_client(settings: ClientSettings, file: str, on_notice: Listener) -> Client:
-    from eventplane_client.mqtt import DEFAULT_PORT
+    profile = Path(file) if file else DEFAULT_PROFILE
+    return _over_mqtt(settings, on_notice, *_ON_THIS_DEVICE, profile=profile)
 
-    if not file:
-        raise ClientSettingsError("transport", "it names no file", "write mqtt-profile:PATH")
-    return _over_mqtt(settings, on_notice, "127.0.0.1", DEFAULT_PORT, profile=Path(file))
+
+def mqtt_dns_sd_client(settings: ClientSettings, thing: str, on_notice: Listener) -> Client:
+    return _over_mqtt(settings, on_notice, *_ON_THIS_DEVICE, announced_by=thing)
+
+
+def discovering_client(settings: ClientSettings, _address: str, on_notice: Listener) -> Client:
+    """The broker of this device where Mosquitto has a profile, else the one that is announced in the home."""
+    state = settings.state
+    if settings.mode is Mode.EXACTLY_ONCE and not state:
+        file = default_state(os.environ, settings.participant)
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClientSettingsError("state", str(error), "name a file that can be written") from error
+        state = f"sqlite:{file}"
+    settings = replace(settings, state=state)
+    if DEFAULT_PROFILE.is_file():
+        return mqtt_profile_client(settings, "", on_notice)
+    return mqtt_dns_sd_client(settings, "", on_notice)
 
 
 def _over_mqtt(
-    settings: ClientSettings, on_notice: Listener, host: str, port: int, profile: Path | None = None
+    settings: ClientSettings,
+    on_notice: Listener,
+    host: str,
+    port: int,
+    *,
+    profile: Path | None = None,
+    announced_by: str | None = None,
 ) -> Client:
     from eventplane_client.mqtt import MqttTransport
 
@@ -148,6 +181,7 @@ def _over_mqtt(
         port,
         max_receives=settings.max_receives,
         profile=profile,
+        announced_by=announced_by,
         on_peer=telling(on_notice),
     )
     return Client(

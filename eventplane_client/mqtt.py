@@ -13,6 +13,7 @@ from typing import Any
 from edge.errors import (
     ClientClosedError,
     DeadLetteredError,
+    EdgeError,
     MessageTooLargeError,
     ReceiptTimeoutError,
     StoreFullError,
@@ -28,6 +29,7 @@ from eventplane.conversation.open_requests import Replies
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
 from eventplane_client.errors import (
+    ClientSettingsError,
     ClosedError,
     NoRoomError,
     NotAskingError,
@@ -86,7 +88,10 @@ class MqttTransport:
         self._changed = threading.Condition()
         self._held: dict[bytes, _Held] = {}
         self._closed = False
-        self._service = ServiceClient(participant, host, port, on_delivery=self._deliver, **options)
+        try:
+            self._service = ServiceClient(participant, host, port, on_delivery=self._deliver, **options)
+        except EdgeError as error:
+            raise ClientSettingsError("transport", str(error), "or name the broker's address") from error
         self.interest = MqttInterest(self._service)
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:

@@ -15,6 +15,12 @@ from eventplane.whole_numbers import whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.ports import Mode
 
+DISCOVER: Final = "discover:"
+"""The transport where nothing is configured."""
+
+DEFAULT_PROFILE: Final = Path("/etc/mosquitto/mosquitto.conf")
+"""Mosquitto's own profile, where its packages put it."""
+
 PREFIX = "EVENTPLANE_CLIENT_"
 """What the variables start with; the setting's name in capitals follows."""
 
@@ -51,11 +57,13 @@ class ClientSettings:
 
     Attributes:
         transport: `memory:NAME`, `mqtt://HOST:PORT`, where a Unix socket's path may stand for host and port,
-            `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is), `sqs:ENVIRONMENT`, or
-            the `NAME:ADDRESS` of a protocol that a package adds (docs/protocols.md).
+            `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is, by default
+            `DEFAULT_PROFILE`), `mqtt-dns-sd:THING` (the broker that the device THING announces in the home,
+            by default any), `discover:` (the default: one of these two, the profile if this device has one),
+            `sqs:ENVIRONMENT`, or the `NAME:ADDRESS` of a protocol that a package adds (docs/protocols.md).
         state: where it is remembered which events were handed out: `memory:`, `sqlite:PATH`,
-            `dynamodb:TABLE`, `dynamodb-log:TABLE`. Needed for `exactly_once` over MQTT; for SQS the
-            environment's table is the default, in memory it is memory.
+            `dynamodb:TABLE`, `dynamodb-log:TABLE`. Needed for `exactly_once` over MQTT, with `discover:` it
+            is `default_state`; for SQS the environment's table is the default, in memory it is memory.
         mode: how often an event comes out.
         window: events that are remembered; with DynamoDB seconds.
         gap_timeout_s: hold events that came before their predecessors by `sequence` for so long; None: not.
@@ -68,7 +76,7 @@ class ClientSettings:
     """
 
     participant: str
-    transport: str
+    transport: str = DISCOVER
     state: str = ""
     mode: Mode = Mode.EXACTLY_ONCE
     window: int | None = None
@@ -155,3 +163,12 @@ def state_path(place: str) -> Path:
     if not place:
         raise ClientSettingsError("state", "it names no file", "write sqlite:PATH")
     return Path(place)
+
+
+def default_state(environment: Mapping[str, str], participant: str) -> Path:
+    """The file for the state of `participant`: in the directory that systemd's `StateDirectory` made, or else
+    the user's own for such data (XDG Base Directory Specification)."""
+    if folder := environment.get("STATE_DIRECTORY", "").partition(":")[0]:
+        return Path(folder) / f"{participant}.db"
+    own = environment.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(own) / "eventplane" / f"{participant}.db"

@@ -40,7 +40,6 @@ def test_the_environment_says_everything() -> None:
     ("variable", "value"),
     [
         ("PARTICIPANT", None),
-        ("TRANSPORT", None),
         ("MODE", "twice"),
         ("WINDOW", "many"),
         ("MAX_RECEIVES", "0"),
@@ -64,7 +63,6 @@ def test_what_is_wrong_is_named(variable: str, value: str | None) -> None:
         ("memory", ""),
         ("memory:x", "stone:"),
         ("memory:x", "sqlite:"),
-        ("mqtt-profile:", ""),
     ],
 )
 def test_an_unknown_backend_is_refused(transport: str, state: str) -> None:
