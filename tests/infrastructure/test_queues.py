@@ -116,6 +116,7 @@ def test_every_source_queue_has_one_function_of_its_own(templates: Templates, co
             "tap",
             "presence",
             "presence-monitor-inbox",
+            "presence-timers",
             "replay",
             "subscribers-inbox",
             *outboxes,

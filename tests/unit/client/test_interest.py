@@ -58,6 +58,7 @@ def test_it_is_renewed_while_the_program_lives(dynamodb: Any) -> None:
     own = DynamoDbInterest(dynamodb, "interest", "family-app", lease_s=0.03, clock=lambda: next(seconds))
     own.announce(checked_announcement("family-app", [DOORS]))
     assert eventually(lambda: items(dynamodb)[0].until_s > 2_000)
+    assert items(dynamodb)[0].announced_ms == 1_000_000  # a renewal announces nothing
     own.close()
     assert items(dynamodb) == []
 

@@ -11,11 +11,18 @@ from botocore.exceptions import ClientError
 
 from eventplane.envelope import write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane_client import ClientSettings, Mode, connect
-from eventplane_client.errors import LeaseTooLongError, NothingThereError, RefusedError, UnavailableError
+from eventplane_client import Client, ClientSettings, Mode, connect
+from eventplane_client.errors import (
+    LeaseTooLongError,
+    NothingThereError,
+    NotRegisteredError,
+    RefusedError,
+    UnavailableError,
+)
 from eventplane_client.inbox import Inbox
-from eventplane_client.memory_filter import MemoryFilter
+from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.sqs import SqsTransport
+from eventplane_client.subscription import NoSubscriptions
 from tests.unit.client.worlds import READER, create_filter_table, event
 
 
@@ -82,8 +89,8 @@ def test_a_queue_that_delivers_nothing_after_the_lease_is_refused(sqs: Any) -> N
 
 
 @pytest.mark.source("F5")
-def test_a_plane_that_is_not_there_is_named(sqs: Any) -> None:
-    with pytest.raises(UnavailableError):
+def test_who_has_no_queues_in_the_environment_is_not_registered(sqs: Any) -> None:
+    with pytest.raises(NotRegisteredError, match="deploy"):
         SqsTransport.find("nobody", "test", sqs, max_receives=5)
 
 
@@ -105,8 +112,20 @@ def test_an_event_that_no_router_could_count_is_refused_before_it_is_sent(sqs: A
     assert caught.value.reason == "too_large"
 
 
+@pytest.mark.source("P4", "C1")
 def test_best_effort_keeps_quiet(sqs: Any) -> None:
     find(Failing(sqs, "Throttling")).put(event(), 1, durable=False)
+
+
+@pytest.mark.source("P4", "C1")
+def test_an_event_that_asks_for_best_effort_is_tried_once_and_keeps_quiet(sqs: Any) -> None:
+    transport = find(Failing(sqs, "Throttling"))
+    client = Client(READER, transport, lambda: MemoryFilter(Memory()), NoSubscriptions("none"))
+    with client:
+        client.put(event(), best_effort=True)
+        client.put(event(deliveryguarantee="best_effort"))
+        with pytest.raises(UnavailableError):
+            client.put(event())
 
 
 def test_at_most_once_hands_out_nothing_that_comes_again(sqs: Any) -> None:

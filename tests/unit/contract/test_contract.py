@@ -19,9 +19,9 @@ from eventplane.contract import (
     Transport,
     WhenFull,
     compile_contract,
+    contract_document,
     load_compiled,
 )
-from eventplane.contract.canonical import FORMAT
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.envelope import write_event
 from eventplane.router import Router
@@ -199,6 +199,11 @@ def put(path: str, value: object) -> Change:
         (put("participants/bell/outbox/when_full", "explode"), "participants.bell.outbox.when_full"),
         (put("participants/bell/inbox/when_full", "drop_oldest"), "participants.bell.inbox.when_full"),
         (put("participants/desk/outbox/when_full", "drop_oldest"), "participants.desk.outbox.when_full"),
+        (put(f"event_types/{RING}/delivery_guarantee", "sure"), f"event_types.{RING}.delivery_guarantee"),
+        (
+            put("routes/to-desk/delivery_guarantee", "exactly_once"),
+            "routes.to-desk.delivery_guarantee",
+        ),
         (put("routes/to-desk/to", "nobody.inbox"), "routes.to-desk.to"),
         (put("routes/to-desk/to", "desk.outbox"), "routes.to-desk.to"),
         (put("routes/to-desk/to", "bell.cupboard"), "routes.to-desk.to"),
@@ -359,5 +364,5 @@ def test_every_event_type_of_the_plane_has_a_schema(contract: Contract) -> None:
     assert [each.name for each in contract.event_types.values() if not each.schemas] == []
 
 
-def test_the_file_is_in_the_documents_format() -> None:
-    assert yaml.safe_load(CONTRACT_FILE.read_text())["format"] in (2, FORMAT)
+def test_the_file_is_in_the_lowest_format_that_says_it_all(contract: Contract) -> None:
+    assert yaml.safe_load(CONTRACT_FILE.read_text())["format"] == contract_document(contract)["format"]
