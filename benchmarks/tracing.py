@@ -36,8 +36,8 @@ from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.otel import OpenTelemetry
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from lambdas.common.queue import QueueMessage
+from lambdas.common.sender import TAKEN, Answer
 from lambdas.common.span_export import SpanExport
-from lambdas.common.sqs import TAKEN, Answer
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.drawing import Drawing
 from lambdas.router.engine import build_engine
@@ -103,7 +103,7 @@ def readings(*, traced: bool) -> list[Envelope]:
                 "time": f"2025-12-31T23:59:{number % 60:02}Z",
                 **({"traceparent": f"00-{_random(32, number)}-{_random(16, number)}-01"} if traced else {}),
             },
-            {"kind": "heart_rate", "value": 60 + number % 30},
+            {"quantity": "heart-rate", "value": 60 + number % 30, "unit": "/min"},
         )
         for number in range(EVENTS)
     ]

@@ -25,6 +25,7 @@ debian_packages() {
   has_java_17 || missing+=(openjdk-17-jre-headless)
   command -v chromium >/dev/null || missing+=(chromium)
   has_faketime || missing+=(libfaketime)
+  PATH="$PATH:/usr/sbin" command -v nats-server >/dev/null || missing+=(nats-server)
   command -v strace >/dev/null || missing+=(strace)
   command -v qemu-system-arm >/dev/null || missing+=(qemu-system-arm)
   command -v mke2fs >/dev/null || missing+=(e2fsprogs)

@@ -47,6 +47,7 @@ def variables(text: str) -> dict[str, str]:
     return {name: " ".join(value.replace("\\\n", " ").split()) for name, value in _ASSIGNMENT.findall(text)}
 
 
+@pytest.mark.source("P7")
 def test_every_line_of_the_recipe_is_bitbake() -> None:
     text = RECIPE.read_text()
     rest = _TASK.sub("", _ASSIGNMENT.sub("", text))
@@ -61,6 +62,7 @@ def test_the_licence_is_the_projects_own() -> None:
     assert (recipe["LICENSE"], recipe["LIC_FILES_CHKSUM"]) == ("Apache-2.0", f"file://LICENSE;md5={digest}")
 
 
+@pytest.mark.source("P7")
 def test_it_depends_on_what_the_program_imports_and_on_nothing_else() -> None:
     package_of = {module: package for package, modules in PACKAGES.items() for module in modules.split()}
     imported = device_closure().standard
