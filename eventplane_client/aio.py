@@ -21,6 +21,7 @@ from eventplane_client.client import INBOX, Client
 from eventplane_client.errors import ClosedError, NothingThereError
 from eventplane_client.inbox import Inbox, Received
 from eventplane_client.reader import LONG_POLL_S, Doubt
+from eventplane_client.settings import check_arguments
 
 if TYPE_CHECKING:
     from cloudevents.core.base import BaseCloudEvent
@@ -90,6 +91,7 @@ class AsyncInbox:
             if not taken:
                 taken.append(take(slice_s))
 
+        check_arguments(timeout_s=timeout_s)
         give_up = asyncio.get_running_loop().time() + timeout_s
         while True:
             left = give_up - asyncio.get_running_loop().time()

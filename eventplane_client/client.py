@@ -22,7 +22,8 @@ from eventplane_client.inbox import Inbox
 from eventplane_client.interest import Interest, checked_announcement
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
-from eventplane_client.reader import Doubt
+from eventplane_client.reader import Doubt, Judge, by_clock
+from eventplane_client.settings import check_arguments
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class Subscriptions(Protocol):
 class Client:
     """Takes part as `participant`; see `connect`. Use it in a `with` block.
 
-    `telemetry` is told what it does; set it before anything else.
+    `telemetry` is told what it does; set it before anything else. `is_registered` says whether anything leads
+    to its inbox, `has_expired` whether it is too late to hand out an event, as far as the transport knows.
     """
 
     def __init__(
@@ -65,6 +67,8 @@ class Client:
         mode: Mode = Mode.EXACTLY_ONCE,
         gap_timeout_s: float | None = None,
         on_notice: Listener = log_notice,
+        is_registered: Callable[[], bool] = lambda: True,
+        has_expired: Judge = by_clock,
     ) -> None:
         self._conversations = conversations or NoConversations("nobody can be asked here", "use `connect`")
         self.participant = participant
@@ -76,6 +80,8 @@ class Client:
         self._mode = mode
         self._gap_timeout_s = gap_timeout_s
         self._on_notice = on_notice
+        self._is_registered = is_registered
+        self._has_expired = has_expired
         self.telemetry: Telemetry = NoTelemetry()
         self._inboxes: list[Inbox] = []
         self._put: OrderedDict[bytes, None] = OrderedDict()
@@ -94,17 +100,20 @@ class Client:
         put again: this participant is its sender then.
 
         In the mode `at_most_once` it returns before anybody has confirmed the event. So it does with
-        `best_effort`, which gives the event the attribute `deliveryguarantee`: each hop tries it once, and
-        drops it where that fails. An event that has the attribute already is sent in the same way.
+        `best_effort`, which gives the event the attribute `deliveryguarantee`: each router on its way tries
+        it once, and drops it where that fails. An event that has the attribute is sent in the same way.
 
         Raises:
             EnvelopeError: it is no event.
             NotConfirmedError: not confirmed within `timeout_s` seconds; put it again.
             NoRoomError: the device's store is full; keep it.
+            UnroutedError: nobody takes it, as far as the transport knows.
             RefusedError: it can never be delivered.
+            ClientSettingsError: the timeout is out of its range.
             UnavailableError: the transport does not answer, or does not allow it.
             ClosedError: the client was closed.
         """
+        check_arguments(timeout_s=timeout_s)
         if self._closed:
             raise ClosedError(self.participant)
         envelope = at_best_effort(_own(event)) if best_effort else _own(event)
@@ -137,10 +146,12 @@ class Client:
             RequestDroppedError: without `durable`: it could not be sent.
             NotAskingError: the contract does not let the participant ask like this.
             TooManyRequestsError: so many requests are open as there may be.
-            ClientSettingsError: the backend needs the contract to know who handles an event.
+            ClientSettingsError: the backend needs the contract to know who handles an event, or the timeout
+                is out of its range.
             EnvelopeError: it is no event, or a request already.
             NotConfirmedError, NoRoomError, RefusedError, UnavailableError, ClosedError: as of `put`.
         """
+        check_arguments(timeout_s=timeout_s)
         if self._closed:
             raise ClosedError(self.participant)
         try:
@@ -186,6 +197,8 @@ class Client:
             on_notice=self._on_notice,
             on_doubt=on_doubt,
             telemetry=self.telemetry,
+            is_registered=self._is_registered,
+            has_expired=self._has_expired,
             in_force_from=in_force_from,
         )
         self._inboxes.append(inbox)

@@ -19,7 +19,7 @@ from eventplane_client.connectors import connector_of
 from eventplane_client.conversation import Conversations, NoConversations, telling
 from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
 from eventplane_client.dynamodb_table import WINDOW_S
-from eventplane_client.errors import ClientSettingsError
+from eventplane_client.errors import ClientSettingsError, NotRegisteredError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
 from eventplane_client.memory_interest import MemoryInterest
@@ -38,6 +38,7 @@ from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import check_lease
 
 if TYPE_CHECKING:
+    from eventplane.contract import Contract
     from eventplane_client.sqs import SqsTransport
 
 _ON_THIS_DEVICE: Final = ("127.0.0.1", 1883)
@@ -62,7 +63,7 @@ def connect(
     """The client of `settings`, or of the environment. `on_notice` is told what is no event, and `telemetry`,
     by default that of the settings, what the client does.
 
-    Raises `ClientSettingsError`, `LeaseTooLongError`, `UnavailableError`.
+    Raises `ClientSettingsError`, `NotRegisteredError`, `LeaseTooLongError`, `UnavailableError`.
     """
     settings = settings or ClientSettings.read(os.environ)
     telemetry = telemetry or _telemetry(settings)
@@ -75,10 +76,6 @@ def connect(
 def _telemetry(settings: ClientSettings) -> Telemetry:
     if settings.telemetry == "none":
         return NoTelemetry()
-    if settings.telemetry != "opentelemetry":
-        raise ClientSettingsError(
-            "telemetry", f"{settings.telemetry!r} is not known", "use none or opentelemetry"
-        )
     try:
         from eventplane_client.otel import OpenTelemetry
     except ImportError as error:
@@ -90,10 +87,9 @@ def _telemetry(settings: ClientSettings) -> Telemetry:
 
 def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
     plane = memory_plane(name)
-    if settings.contract:
-        from eventplane_client.contract_in_force import deployed_contract
-
-        plane.enforce(deployed_contract(Path(settings.contract)))
+    if contract := _contract_of(settings):
+        plane.enforce(contract)
+    plane.listen(settings.participant, on_notice)
     transport = MemoryTransport(plane, settings.participant)
     replies = MemoryTransport(plane, f"{settings.participant}.{REPLIES}")
     return Client(
@@ -113,7 +109,21 @@ def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> C
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
+        is_registered=lambda: plane.is_registered(settings.participant),
     )
+
+
+def _contract_of(settings: ClientSettings) -> Contract | None:
+    """The deployed contract, if `settings` name it. Raises `NotRegisteredError` for who is not in it."""
+    if not settings.contract:
+        return None
+    from eventplane_client.contract_in_force import deployed_contract
+
+    contract = deployed_contract(Path(settings.contract))
+    if settings.participant not in contract.participants:
+        problem = f"the contract {settings.contract} has no such participant"
+        raise NotRegisteredError(settings.participant, problem, "add it to the contract, or use a name of it")
+    return contract
 
 
 def mqtt_client(settings: ClientSettings, address: str, on_notice: Listener) -> Client:
@@ -159,6 +169,7 @@ def _over_mqtt(
 ) -> Client:
     from eventplane_client.mqtt import MqttTransport
 
+    _contract_of(settings)
     if settings.mode is Mode.EXACTLY_ONCE and not settings.state:
         raise ClientSettingsError(
             "state", "exactly_once over MQTT needs a place on the disk", "use sqlite:PATH"
@@ -184,6 +195,7 @@ def _over_mqtt(
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
+        has_expired=transport.has_expired,
     )
 
 

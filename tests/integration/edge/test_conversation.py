@@ -339,6 +339,7 @@ def _answer(forwarder: TestClient, times: int) -> None:
                 assert forwarder.publish(handlers_answer_topic("button"), answer)
 
 
+@pytest.mark.source("C3")
 def test_a_request_survives_the_broker_killed_in_its_midst(home: Home) -> None:
     begun, may_end = threading.Event(), threading.Event()
 
@@ -356,6 +357,7 @@ def test_a_request_survives_the_broker_killed_in_its_midst(home: Home) -> None:
     assert asking.result(SECONDS)["lamp"].answer == "r"
 
 
+@pytest.mark.source("C3")
 def test_a_handler_that_leaves_releases_who_waits(
     home: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -170,6 +170,7 @@ def _late(client: Client, timeout_s: float) -> RequestTimeoutError:
     return caught.value
 
 
+@pytest.mark.source("C3")
 def test_who_leaves_releases_who_waits(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asker, "LOOK_AGAIN_S", 0.05)
     porter = talk.client("porter")

@@ -453,7 +453,7 @@ def test_interest_goes_along_with_subscriptions_of_the_same_participant(table: T
     subscribe(table, "news", "org.eventplane.alarm.news.v1")
     routes = seen(table.in_force()).contract.routes
     concerned = {each.name for each in routes if each.interest is not None}
-    assert concerned == {"daily-life-to-family", "family-app-subscribes-news"}
+    assert concerned == {"daily-life-to-family", "notices-to-relatives", "family-app-subscribes-news"}
 
 
 def test_an_announcement_that_is_wrong_takes_no_other_with_it(table: Table) -> None:
