@@ -27,6 +27,8 @@ debian_packages() {
   has_faketime || missing+=(libfaketime)
   PATH="$PATH:/usr/sbin" command -v nats-server >/dev/null || missing+=(nats-server)
   command -v strace >/dev/null || missing+=(strace)
+  command -v qemu-system-arm >/dev/null || missing+=(qemu-system-arm)
+  command -v mke2fs >/dev/null || missing+=(e2fsprogs)
   command -v systemd-analyze >/dev/null || missing+=(systemd)
   command -v openssl >/dev/null || missing+=(openssl)
   command -v setpriv >/dev/null && command -v flock >/dev/null || missing+=(util-linux)

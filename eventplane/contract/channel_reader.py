@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from eventplane.contract.guarantees import read_guarantee
 from eventplane.contract.model import Channel, Webhook
 from eventplane.contract.reader import Section
 from eventplane.contract.settings import Number, Word
@@ -40,7 +41,11 @@ where people compile (contract/protocols.py): who reads a compiled contract need
 _ADDED_PROTOCOL = re.compile(r"[a-z][a-z0-9]{1,19}")
 """The name of a protocol that a package adds. It is the scheme of its URLs as well (RFC 3986)."""
 
-_GUARANTEE = Word(DeliveryGuarantee, DeliveryGuarantee.AT_LEAST_ONCE, "how reliable the channel is")
+_GUARANTEE = Word(
+    DeliveryGuarantee,
+    DeliveryGuarantee.AT_LEAST_ONCE,
+    "how reliable the channel is at most ([guarantees](#guarantees))",
+)
 _PRIORITY = Word(Priority, Priority.NORMAL, "what overtakes what, for types that declare none")
 _ORDERING = Word(Ordering, Ordering.NONE, "`source` keeps the order of sending within one source")
 _WHEN_FULL = Word(
@@ -92,7 +97,7 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
     """The channel of `section`, `participant.box`; faults go where the section's faults go."""
     transport = _transport(participant, kind, section)
     box = section.path.rsplit(".", 1)[-1]
-    guarantee = _guarantee(section)
+    guarantee = read_guarantee(section) or _GUARANTEE.default
     ordering = _ORDERING.read("ordering", section)
     _check_ordering(ordering, transport, section)
     when_full = _WHEN_FULL.read("when_full", section)
@@ -182,17 +187,6 @@ def _added_protocol(participant: str, name: str, section: Section) -> str:
             "leave `transport` out, and `webhook` where another protocol is wanted",
         )
     return name
-
-
-def _guarantee(section: Section) -> DeliveryGuarantee:
-    if section.raw("delivery_guarantee") != "exactly_once":
-        return _GUARANTEE.read("delivery_guarantee", section)
-    section.fault(
-        "delivery_guarantee",
-        "no transport delivers exactly once",
-        "write `at_least_once`; a reader that drops repeated `source` and `id` handles each event once",
-    )
-    return _GUARANTEE.default
 
 
 def _check_ordering(ordering: Ordering, transport: Transport | str, section: Section) -> None:

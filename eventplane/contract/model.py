@@ -130,6 +130,7 @@ class EventType:
     """One `type` of event: its priority (None: its events decide), how it goes down to devices (None: as
     their inbox says), and the JSON Schemas of its payload.
 
+    `delivery_guarantee` is that of its events where their route declares none (None: nor does the type).
     `schemas` are the versions of the payload by `$id`, which an event names in `dataschema`; one that names
     none is of the first. A schema from a contract of format 1 may have no `$id`, and then stands under ''.
     """
@@ -140,6 +141,7 @@ class EventType:
     schemas: Mapping[str, Mapping[str, Any]] = field(hash=False)
     schema_check: SchemaCheck
     downlink: Downlink | None
+    delivery_guarantee: DeliveryGuarantee | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,8 @@ class Route:
     """A subscription: events that match `filter` go to the channel `destination`.
 
     `interest` is what the reader there announced that it handles (None: unknown): of what matches, the rest
-    is not forwarded. See `eventplane.interest`.
+    is not forwarded. See `eventplane.interest`. `delivery_guarantee` is what the route declares (None:
+    nothing); `eventplane.guarantee` decides what a delivery has.
     """
 
     name: str
@@ -155,6 +158,7 @@ class Route:
     destination: str
     place: Place
     interest: Filter | None = None
+    delivery_guarantee: DeliveryGuarantee | None = None
 
 
 @dataclass(frozen=True, slots=True)

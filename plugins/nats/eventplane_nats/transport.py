@@ -133,7 +133,7 @@ class NatsTransport:
             found = self._connection.run(self._fetch(most, timeout_s), timeout_s + 2 * _CALL_S)
         return [_message(each) for each in found]
 
-    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
+    def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
         if self._closed:
             return list(messages)
         try:

@@ -10,6 +10,7 @@ from contract.__main__ import main
 from contract.acl import FORWARDER
 from contract.diagram import diagram
 from contract.diff import Change, diff
+from contract.summary import summary
 from eventplane.contract import Contract, ContractError, ParticipantKind, compile_contract, contract_document
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
@@ -78,6 +79,18 @@ def test_best_effort_is_dotted_and_the_downlink_ends_at_the_home(contract: Contr
     assert 'cloud_router -- "down" --> home' in text
 
 
+@pytest.mark.source("P4")
+def test_the_guarantee_of_a_route_and_of_a_type_is_in_the_diagram_and_the_summary(contract: Contract) -> None:
+    document = contract_document(contract)
+    name, sender = "daily-life-to-family", "org.eventplane.activity.motion.v1"
+    lively = document["routes"][name] | {"delivery_guarantee": "best_effort"}
+    sure = document["event_types"][sender] | {"delivery_guarantee": "at_least_once"}
+    declared = changed(contract, routes={name: lively}, event_types={sender: sure})
+    assert f'cloud_router -. "{name}" .-> p_family_app' in diagram(declared)
+    assert f"  {name} -> family-app.inbox, best effort\n" in summary(declared)
+    assert f"  {sender}: at least once, unless its route declares otherwise\n" in summary(declared)
+
+
 def test_nothing_changed(contract: Contract, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert diff(contract, contract) == ()
     other = tmp_path / "other.json"
@@ -100,7 +113,7 @@ def test_changes_are_named_field_by_field(contract: Contract) -> None:
     door = document["event_types"]["org.eventplane.activity.door.v1"]
     changed_schema = {key: value for key, value in old_schema.items() if key != "required"}
     motion["schemas"] = [changed_schema | {"additionalProperties": False}, {"$id": new_id}]
-    motion["schema_check"] = "known"
+    motion["schema_check"] = "strict"
     door["schemas"] = motion["schemas"][:1]
     calls = {"filter": {"prefix": {"type": "org."}}, "to": "call-service.inbox"}
     new = changed(
@@ -126,7 +139,7 @@ def test_changes_are_named_field_by_field(contract: Contract) -> None:
     assert f'~ {motion_path}.schemas: ["{old_id}"] -> ["{old_id}", "{new_id}"]' in texts
     assert f'+ {motion_path}.schemas[{new_id}]: {{"$id": "{new_id}"}}' in texts
     assert f"~ {motion_path}.schemas[{old_id}].additionalProperties: true -> false" in texts
-    assert f'~ {motion_path}.schema_check: "none" -> "known"' in texts
+    assert f'~ {motion_path}.schema_check: "known" -> "strict"' in texts
     assert any(each.startswith(f"- {motion_path}.schemas[{old_id}].required: ") for each in texts)
     assert {each.path for each in diff(new, contract)} == {each.path for each in changes}
 
