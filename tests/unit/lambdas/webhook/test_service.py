@@ -148,7 +148,10 @@ def test_an_event_is_delivered_signed_and_recorded(hook: Hook, mode: str) -> Non
     if mode == "structured":
         assert request.body.decode() == event("1", ALARM).json
     else:
-        assert (request.headers["ce-id"], request.body) == ("1", json.dumps(READ, separators=(",", ":")).encode())
+        assert (request.headers["ce-id"], request.body) == (
+            "1",
+            json.dumps(READ, separators=(",", ":")).encode(),
+        )
     assert verify.is_genuine([KEY], request.headers, request.body, NOW_S)
     assert hook.outcomes() == [("1", "delivered", None, 204)]
     (line,) = hook.cloud.lines("handovers/")
