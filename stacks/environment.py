@@ -11,10 +11,12 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 
 from eventplane import resource_names
+from eventplane.contract import Channel
 from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.webhook_url import HTTPS_PORT, MAX_PORT, url_problem
 from stacks.archive_settings import JobSize, Retention
 from stacks.function_size import FunctionSize
+from stacks.protocol_settings import ProtocolSettings
 from stacks.scheduled_settings import DownlinkSettings, PresenceSettings
 from stacks.setting_error import EnvironmentSettingError
 from stacks.tracing_settings import TracingSettings
@@ -85,6 +87,7 @@ class Environment:
             somebody is told.
         certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
         tracing: where the functions tell the spans of events to (docs/tracing.md); None: nowhere.
+        protocols: those that packages add, for the inboxes that the contract gives to them.
     """
 
     name: str
@@ -117,6 +120,7 @@ class Environment:
     age_alarm_s: int = 900
     certificate_grace_s: int = 900
     tracing: TracingSettings | None = None
+    protocols: tuple[ProtocolSettings, ...] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -173,6 +177,16 @@ class Environment:
                 f"has no URL for {participant}, whose inbox is a webhook in the contract",
             )
         return self.webhook_urls[participant]
+
+    def channel_url(self, channel: Channel) -> str:
+        """Where routers write to `channel`, which no queue carries. Raises `EnvironmentSettingError`."""
+        for each in self.protocols:
+            if each.name == channel.transport:
+                return f"{each.url}/{self.resource_name(resource_names.channel_queue(channel))}"
+        raise EnvironmentSettingError(
+            f"protocols of {self.name}",
+            f"has none for {channel.transport}, over which the contract has {channel.address}",
+        )
 
     @property
     def keeps_data(self) -> bool:

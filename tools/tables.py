@@ -27,6 +27,7 @@ from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
 from eventplane.contract import webhook_reader  # noqa: E402
 from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
 from eventplane.contract.settings import Number, Word  # noqa: E402
+from eventplane.contract.vocabulary import ParticipantKind  # noqa: E402
 from operations.reasons import OTHER, REASONS  # noqa: E402
 from tools import sources  # noqa: E402
 
@@ -80,6 +81,8 @@ def channel_table() -> str:
     rows = []
     for kind, transports in TRANSPORTS.items():
         accepts = " or ".join(f"`{each}`" for each in transports)
+        if kind is ParticipantKind.CLOUD_SERVICE:
+            accepts += ", or [a protocol that a package adds](protocols.md)"
         rows.append([f"`transport` of a {kind}", f"`{transports[0]}`", accepts, "what carries the channel"])
     rows += [_setting_row(name, each) for name, each in [*WORDS.items(), *NUMBERS.items()]]
     rows.append(["`receipts`", "`false`", "`true` or `false`", RECEIPTS])
