@@ -14,11 +14,12 @@ from edge.memory_lane import UNSTORED_RANK, Fleeting
 from edge.recent import RecentKeys
 from edge.spool import Arrival
 from edge.stamps import stamp
-from eventplane.contract import Channel, Contract, DeliveryGuarantee, Place, Priority
+from eventplane.contract import Channel, Contract, Place, Priority, Route
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.device_reports import router_source
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.event_keys import key_digest
+from eventplane.guarantee import is_promised
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights, stamp_sender
@@ -118,13 +119,13 @@ class Intake:
             return self.refuse(payload, channel.address, channel, Refusal(error.reason, error.detail), slot)
         if refusal := self._rights.refusal(event):
             return self.refuse(payload, channel.address, channel, refusal, slot)
-        ways = self._destinations(event)
-        if not ways:
+        routes = self._router.route(event)
+        if not routes:
             refusal = Refusal("unrouted", f"no route of the device takes type {event.type!r}")
             return self.refuse(payload, channel.address, channel, refusal, slot)
         priority = self._contract.priority(event, channel)
-        destinations, unwanted = self._parted(ways, event, priority)
-        promised = [each for each in destinations if _is_promised(channel) and _is_promised(each)]
+        destinations, unwanted = self._parted(self._channels(routes), event, priority)
+        promised = self._promised(destinations, routes, event, channel)
         fleeting = tuple(
             Fleeting(each.address, event.type, event.json, key)
             for each in destinations
@@ -145,10 +146,11 @@ class Intake:
 
         It gets no number of the device: the numbers are for what comes up.
         """
-        ways = [each for each in self._destinations(event) if each.address != self._uplink.address]
+        routes = self._router.route(event)
+        ways = [each for each in self._channels(routes) if each.address != self._uplink.address]
         priority = self._contract.priority(event, channel)
         ways, unwanted = self._parted(ways, event, priority)
-        promised = [each for each in ways if _is_promised(channel) and _is_promised(each)]
+        promised = self._promised(ways, routes, event, channel)
         lifetime = lifetime_ms(event)
         return Descended(
             event,
@@ -216,8 +218,18 @@ class Intake:
         return _arrival(stamped, key_digest(event.key), priority, slot, expiries)
 
     def _destinations(self, event: Envelope) -> list[Channel]:
-        addresses: Iterable[str] = dict.fromkeys(route.destination for route in self._router.route(event))
+        return self._channels(self._router.route(event))
+
+    def _channels(self, routes: Iterable[Route]) -> list[Channel]:
+        addresses = dict.fromkeys(route.destination for route in routes)
         return [self._contract.channel(each) for each in addresses]
+
+    def _promised(
+        self, destinations: list[Channel], routes: Iterable[Route], event: Envelope, over: Channel
+    ) -> list[Channel]:
+        """Return those of `destinations` to which one of the `routes` delivers at least once."""
+        addresses = {each.destination for each in routes if is_promised(self._contract, event, over, each)}
+        return [each for each in destinations if each.address in addresses]
 
     def _parted(
         self, ways: list[Channel], event: Envelope, priority: Priority
@@ -231,7 +243,3 @@ def _arrival(
     event: Envelope, key: bytes, priority: Priority, slot: Slot, expiries: Mapping[str, int | None]
 ) -> Arrival:
     return Arrival(slot.sequence, priority.rank, event.json, expiries, key)
-
-
-def _is_promised(channel: Channel) -> bool:
-    return channel.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE

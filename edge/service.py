@@ -10,13 +10,13 @@ sent when the forwarder's receipt says that the spool has committed it, and is p
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from types import TracebackType
-from typing import Self
+from typing import Final, Protocol, Self
 
 from edge.asker import Asker
 from edge.callbacks import CallbackThread
@@ -28,11 +28,15 @@ from edge.errors import (
     MessageTooLargeError,
     ReceiptTimeoutError,
     RequestDroppedError,
+    SettingProblem,
+    SettingsError,
     StateTimeoutError,
     StoreFullError,
     WindowFullError,
 )
 from edge.inbox_handler import EventHandler, InboxHandler
+from edge.life_clock import system_uptime
+from edge.local_link import DnsSd
 from edge.messages import Received
 from edge.mqtt import Endpoint, Login, PinnedCertificate, Will
 from edge.mqtt.address import BrokerAddress
@@ -44,9 +48,11 @@ from edge.questions.state import StateAnswer
 from edge.service_loop import CLOSE_S, ServiceLoop
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.conversation.peers import PeerChanged, PeerListener
 from eventplane.envelope import Envelope, parse_event
+from eventplane.expiry import is_expired_on_device
+from eventplane.ranges import Range
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.sending import sent_again
 from eventplane.topics import (
@@ -65,6 +71,13 @@ MAX_MESSAGE_BYTES = 256 * 1024
 """Largest message that the home's broker takes, bytes: `message_size_limit` of our Mosquitto profile. What is
 larger is dropped in silence: no receipt would ever come."""
 
+RANGES: Final = {
+    "window": Range(1, 10_000, "messages", is_whole=True),
+    "receipt_timeout_s": Range(0.001, 3_600, "seconds"),
+    "port": Range(1, 65_535, "TCP port", is_whole=True),
+}
+"""What the settings of a service client that are numbers accept, by their names."""
+
 _KEEPALIVE_S = 30
 _CONNECT_TIMEOUT_S = 5.0
 
@@ -73,7 +86,23 @@ _REPLY_S = 30.0
 
 _HANDLERS_S = 5.0
 
-DeliveryHandler = Callable[[bytes, Callable[[], None]], None]
+_ROOM_S = 0.5
+"""After which a request that the spool had no room for is sent again, seconds."""
+
+
+def has_expired(event: Envelope) -> bool:
+    """Return whether the time of an event is over, as far as this device's clock can be believed."""
+    return is_expired_on_device(event, time_ns() // 1_000_000, system_uptime().ms)
+
+
+class Confirm(Protocol):
+    """Ends a delivery."""
+
+    def __call__(self, refused: str | None = None, /) -> None:
+        """It is dealt with; `refused` is the reason word of one that was not handled, such as `expired`."""
+
+
+DeliveryHandler = Callable[[bytes, Confirm], None]
 RefusalHandler = Callable[[bytes, str], None]
 
 
@@ -85,7 +114,11 @@ class ServiceClient:
         host, port: the home's broker; the path of a Unix socket as host has no port.
         profile: Mosquitto's profile, which says where the broker is, also when it changes. Host and port then
             count only until it could be read.
-        certificate: the certificate of a broker with TLS, a PEM file: no other is trusted.
+        announced_by: find the broker by DNS-SD in place of all that: the one that the thing of this name
+            announces, '' for any. Nobody vouches for an announcement. It takes the package zeroconf.
+        interfaces: the network interfaces on which to find it; none: all that a home's network is on.
+        certificate: the certificate of a broker with TLS, a PEM file: no other is trusted. One that is found
+            by DNS-SD has to show it.
         on_event: called with every event of the inbox, one after the other, in a thread of its own; at least
             once each. When it returns, the receipt goes out. It raises `RefusedError` for an event that can
             never be handled; after any other exception the event comes again if the contract gives the inbox
@@ -107,6 +140,8 @@ class ServiceClient:
         receipt_timeout_s: seconds without a receipt, or an answer, after which a message is published again.
         client_id: the MQTT client id; two clients of one service need different ones.
         login: the service's user name and password file, for a broker that asks.
+
+    Raises `SettingsError` for numbers out of their range (`RANGES`), `AnnouncementError` for `handles`.
     """
 
     def __init__(
@@ -116,6 +151,8 @@ class ServiceClient:
         port: int = 1883,
         *,
         profile: Path | None = None,
+        announced_by: str | None = None,
+        interfaces: Sequence[str] = (),
         certificate: Path | None = None,
         on_event: EventHandler | None = None,
         on_delivery: DeliveryHandler | None = None,
@@ -129,12 +166,15 @@ class ServiceClient:
         login: Login | None = None,
     ) -> None:
         self.service = service
-        # First: what is wrong with it must leave no thread behind.
+        # First: what is wrong must leave no thread behind.
+        _check(window=window, receipt_timeout_s=receipt_timeout_s, port=port)
         announced = None if handles is None else self._announcement(handles)
         self._on_delivery = on_delivery
         self._on_refused = on_refused
         self._handler = (
-            InboxHandler(service, on_event, self._keep_reply, self._comes_again) if on_event else None
+            InboxHandler(service, on_event, self._keep_reply, self._comes_again, has_expired)
+            if on_event
+            else None
         )
         self._window = OutboxWindow(window, receipt_timeout_s)
         self._states = OpenQuestions(
@@ -144,7 +184,6 @@ class ServiceClient:
             handlers_topic(service), receipt_timeout_s, handlers.write_question, handlers.read_answer
         )
         self._on_peer = on_peer or self._log_peer
-        self._callbacks = CallbackThread(f"{service}-callbacks")
         self._asker = Asker(service, self._ask_handlers, self._tell_peer)
         replies = local_topic(service, "replies")
         questions: dict[str, OpenQuestions[str, StateAnswer] | OpenQuestions[Envelope, HandlersAnswer]] = {
@@ -167,11 +206,11 @@ class ServiceClient:
             # A session that is only away goes on to have its interest: its events wait.
             will=Will(interest_topic(service), b"", retain=True) if clean_session else None,
         )
-        self._stopping = False
+        self._stopped = threading.Event()
         self._loop = ServiceLoop(
             service,
             address,
-            profile,
+            profile if announced_by is None else DnsSd(announced_by, tuple(interfaces)),
             endpoint,
             self._window,
             questions,
@@ -179,6 +218,7 @@ class ServiceClient:
             self._deliver,
             self._tell_refused,
         )
+        self._callbacks = CallbackThread(f"{service}-callbacks")
         if announced is not None:
             self._loop.announce(announced)
         self._loop.start()
@@ -199,15 +239,22 @@ class ServiceClient:
             DeadLetteredError: it was kept as a dead letter, because it can never be delivered.
             ClientClosedError: the client was closed.
         """
+        self._put(event, timeout_s, durable=True)
+
+    def _put(self, event: Envelope | bytes, timeout_s: float, *, durable: bool) -> None:
+        """Do what `put` says; without `durable` do not send it after the timeout.
+
+        What was then not sent at all is a `RequestDroppedError`.
+        """
         give_up = monotonic() + timeout_s
         message = self._add(event, timeout_s, awaited=True)
         receipt = self._window.wait_receipt(message, max(0.0, give_up - monotonic()))
         if receipt is None:
-            raise (
-                ClientClosedError(self.service)
-                if self._stopping
-                else ReceiptTimeoutError(self.service, timeout_s)
-            )
+            if self._stopped.is_set():
+                raise ClientClosedError(self.service)
+            if not durable and not self._window.withdraw(message):
+                raise RequestDroppedError(self.service, "there is no connection")
+            raise ReceiptTimeoutError(self.service, timeout_s)
         if receipt.refused == SPOOL_FULL:
             raise StoreFullError(self.service)
         if receipt.refused is not None:
@@ -230,7 +277,7 @@ class ServiceClient:
             ClientClosedError: the client was closed meanwhile.
         """
         if not self._window.wait_empty(timeout_s):
-            if self._stopping:
+            if self._stopped.is_set():
                 raise ClientClosedError(self.service)
             raise FlushTimeoutError(self.service, len(self._window), timeout_s)
 
@@ -251,7 +298,7 @@ class ServiceClient:
         if answer is None:
             raise (
                 ClientClosedError(self.service)
-                if self._stopping
+                if self._stopped.is_set()
                 else StateTimeoutError(self.service, key, timeout_s)
             )
         return None if answer.json is None else parse_event(answer.json)
@@ -259,7 +306,7 @@ class ServiceClient:
     def request(
         self,
         event: Envelope | bytes,
-        timeout_s: float = 300.0,
+        timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,
         expires: bool = False,
@@ -267,26 +314,25 @@ class ServiceClient:
         """Send an event and wait for what all who handle it, here and in the cloud, reply to it.
 
         The replies are by participant. `not_awaited` is one whose circuit is open (see `peers`), `unhandled`
-        one that handles such events no more; nobody at all gives no replies. Without `durable` the event is
-        not kept: it is dropped where it cannot be sent at once. With `expires` nobody handles it after the
-        timeout; the cloud judges that by its own clock, so the device's has to be right. Not from `on_event`,
-        whose thread the answers of this service would need.
+        one that handles such events no more; nobody at all gives no replies. The event waits for the
+        connection, the window and room in the spool until the timeout. Without `durable` it is not kept: it
+        is delivered at best effort, and never sent after the timeout. With `expires` nobody handles it after
+        the timeout; the cloud judges that by its own clock, so the device's has to be right. Not from
+        `on_event`, whose thread the answers of this service would need.
 
         Raises:
             RequestTimeoutError: somebody did not reply within `timeout_s` seconds; it has the replies. If its
                 `missing` is None, the event was not sent: `put` what must not be lost.
-            RequestDroppedError: without `durable`: no connection, or no room in the window.
+            RequestDroppedError: without `durable`: until the timeout there was no connection or no room.
             NotAskingError: the contract does not let the service ask with such an event.
             TooManyRequestsError: so many requests are open as there may be.
             EnvelopeError: it is no event, or a request already.
             MessageTooLargeError, WindowFullError, StoreFullError, DeadLetteredError, ClientClosedError:
-                as of `put`.
+                as of `put`; no room means until the timeout.
         """
-        if not durable and not self._loop.up:
-            raise RequestDroppedError(self.service, "there is no connection")
         asked = event if isinstance(event, Envelope) else parse_event(event)
-        send = self._put_request if durable else self._try_request
-        return self._asker.request(asked, timeout_s, send, expires=expires)
+        send = partial(self._send_request, durable=durable)
+        return self._asker.request(asked, timeout_s, send, durable=durable, expires=expires)
 
     def peers(self) -> dict[str, Circuit]:
         """The circuit of each peer that was asked: whether requests wait for it."""
@@ -314,7 +360,7 @@ class ServiceClient:
 
     def close(self) -> None:
         """End at once, without waiting for receipts (see `flush`)."""
-        self._stopping = True
+        self._stopped.set()
         self._window.close()
         self._states.close()
         self._handlers.close()
@@ -342,30 +388,40 @@ class ServiceClient:
             raise MessageTooLargeError(self.service, len(payload), MAX_MESSAGE_BYTES)
         message = self._window.add(payload, timeout_s, awaited=awaited)
         if message is None:
-            if self._stopping:
+            if self._stopped.is_set():
                 raise ClientClosedError(self.service)
             raise WindowFullError(self.service, len(self._window), timeout_s)
         self._loop.wake()
         return message
 
-    def _put_request(self, event: Envelope, timeout_s: float) -> None:
-        # Without a receipt the replies are late as well, and that error says more.
-        with suppress(ReceiptTimeoutError):
-            self.put(event, timeout_s)
-
-    def _try_request(self, event: Envelope, timeout_s: float) -> None:  # noqa: ARG002 (now or never)
-        if not self._loop.up:
-            raise RequestDroppedError(self.service, "there is no connection")
-        try:
-            self.send(event, 0.0)
-        except WindowFullError as error:
-            raise RequestDroppedError(self.service, "the window has no room") from error
+    def _send_request(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
+        """Put `event`, again while the spool has no room for it, until the timeout."""
+        give_up = monotonic() + timeout_s
+        while True:
+            try:
+                self._put(event, max(0.0, give_up - monotonic()), durable=durable)
+            except ReceiptTimeoutError:
+                return  # the replies are late as well, and that error says more
+            except WindowFullError as error:
+                if durable:
+                    raise
+                raise RequestDroppedError(self.service, "the window has no room") from error
+            except StoreFullError as error:
+                # The last attempt has as much time for its receipt as the one before had to wait.
+                if give_up - monotonic() < 2 * _ROOM_S:
+                    if durable:
+                        raise
+                    raise RequestDroppedError(self.service, "the device's store is full") from error
+            else:
+                return
+            if self._stopped.wait(_ROOM_S):
+                raise ClientClosedError(self.service)
 
     def _ask_handlers(self, event: Envelope, timeout_s: float) -> HandlersAnswer | None:
         question = self._handlers.ask(event)
         self._loop.wake()
         answer = self._handlers.wait_answer(question, timeout_s)
-        if answer is None and self._stopping:
+        if answer is None and self._stopped.is_set():
             raise ClientClosedError(self.service)
         return answer
 
@@ -390,7 +446,11 @@ class ServiceClient:
 
     def _deliver(self, received: Received) -> None:
         if self._on_delivery:
-            confirm = partial(self._loop.confirm, received, Receipt(digest(received.payload)))
+            name = digest(received.payload)
+
+            def confirm(refused: str | None = None, /) -> None:
+                self._loop.confirm(received, Receipt(name, refused))
+
             try:
                 self._on_delivery(received.payload, confirm)
             except Exception:  # noqa: BLE001 -- whatever it is, it is theirs, and the client goes on
@@ -411,3 +471,14 @@ class ServiceClient:
             self._callbacks.submit(partial(self._on_refused, payload, reason))
         else:
             _log.warning("%s: a message was refused: %s", self.service, reason)
+
+
+def _check(**numbers: float) -> None:
+    problems = []
+    for name, value in numbers.items():
+        try:
+            RANGES[name].read(value)
+        except ValueError:
+            problems.append(SettingProblem(name, f"{value!r} is out of range", f"give {RANGES[name]}"))
+    if problems:
+        raise SettingsError(problems)

@@ -10,16 +10,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.envelope import Envelope
 from eventplane_client.client import INBOX, Client
 from eventplane_client.errors import ClosedError, NothingThereError
 from eventplane_client.inbox import Inbox, Received
 from eventplane_client.reader import LONG_POLL_S, Doubt
+from eventplane_client.settings import check_arguments
 
 if TYPE_CHECKING:
     from cloudevents.core.base import BaseCloudEvent
@@ -38,6 +40,11 @@ class AsyncInbox:
         self._client = client
         self._got: list[Envelope] = []
         self._received: list[Received] = []
+
+    @property
+    def in_force_from(self) -> datetime | None:
+        """See `Inbox`."""
+        return self._inbox.in_force_from
 
     async def get(self, timeout_s: float = LONG_POLL_S) -> Envelope:
         """The next event; the one before is handled. Raises what `Inbox.get` raises."""
@@ -84,6 +91,7 @@ class AsyncInbox:
             if not taken:
                 taken.append(take(slice_s))
 
+        check_arguments(timeout_s=timeout_s)
         give_up = asyncio.get_running_loop().time() + timeout_s
         while True:
             left = give_up - asyncio.get_running_loop().time()
@@ -102,14 +110,20 @@ class AsyncClient:
         self._client = client
         self._thread = ThreadPoolExecutor(1, f"{client.participant}-client")
 
-    async def put(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
+    async def put(
+        self,
+        event: Envelope | BaseCloudEvent | bytes | str,
+        timeout_s: float = 30.0,
+        *,
+        best_effort: bool = False,
+    ) -> None:
         """See `Client.put`."""
-        await self.run(lambda: self._client.put(event, timeout_s))
+        await self.run(lambda: self._client.put(event, timeout_s, best_effort=best_effort))
 
     async def request(
         self,
         event: Envelope | BaseCloudEvent | bytes | str,
-        timeout_s: float = 300.0,
+        timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,
         expires: bool = False,

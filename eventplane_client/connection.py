@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from eventplane.contract.interest import TABLE as INTEREST_TABLE
 from eventplane.contract.replies import REPLIES
@@ -14,23 +15,34 @@ from eventplane.contract.subscription import TABLE as SUBSCRIPTIONS_TABLE
 from eventplane.resource_names import resource_name
 from eventplane_client.asker import QueueAsker
 from eventplane_client.client import Client, Subscriptions
+from eventplane_client.connectors import connector_of
 from eventplane_client.conversation import Conversations, NoConversations, telling
 from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
 from eventplane_client.dynamodb_table import WINDOW_S
-from eventplane_client.errors import ClientSettingsError
+from eventplane_client.errors import ClientSettingsError, NotRegisteredError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
 from eventplane_client.memory_interest import MemoryInterest
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import Lease, MessageFilter, Mode
-from eventplane_client.settings import ClientSettings, host_and_port, state_path
+from eventplane_client.settings import (
+    DEFAULT_PROFILE,
+    ClientSettings,
+    default_state,
+    host_and_port,
+    state_path,
+)
 from eventplane_client.subscription import NoSubscriptions
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import check_lease
 
 if TYPE_CHECKING:
+    from eventplane.contract import Contract
     from eventplane_client.sqs import SqsTransport
+
+_ON_THIS_DEVICE: Final = ("127.0.0.1", 1883)
+"""Where the broker is presumed while nothing was found."""
 
 _planes: dict[str, MemoryPlane] = {}
 _lock = threading.Lock()
@@ -51,13 +63,12 @@ def connect(
     """The client of `settings`, or of the environment. `on_notice` is told what is no event, and `telemetry`,
     by default that of the settings, what the client does.
 
-    Raises `ClientSettingsError`, `LeaseTooLongError`, `UnavailableError`.
+    Raises `ClientSettingsError`, `NotRegisteredError`, `LeaseTooLongError`, `UnavailableError`.
     """
     settings = settings or ClientSettings.read(os.environ)
     telemetry = telemetry or _telemetry(settings)
-    kind, place = settings.transport_parts()
-    make = {"memory": _memory, "mqtt": _mqtt, "mqtt-profile": _mqtt_profile, "sqs": _sqs}[kind]
-    client = make(settings, place, on_notice)
+    make, address = connector_of(settings.transport)
+    client = make(settings, address, on_notice)
     client.telemetry = telemetry
     return client
 
@@ -65,10 +76,6 @@ def connect(
 def _telemetry(settings: ClientSettings) -> Telemetry:
     if settings.telemetry == "none":
         return NoTelemetry()
-    if settings.telemetry != "opentelemetry":
-        raise ClientSettingsError(
-            "telemetry", f"{settings.telemetry!r} is not known", "use none or opentelemetry"
-        )
     try:
         from eventplane_client.otel import OpenTelemetry
     except ImportError as error:
@@ -78,12 +85,11 @@ def _telemetry(settings: ClientSettings) -> Telemetry:
     return OpenTelemetry(settings.trace_share)
 
 
-def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
+def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
     plane = memory_plane(name)
-    if settings.contract:
-        from eventplane_client.contract_in_force import deployed_contract
-
-        plane.enforce(deployed_contract(Path(settings.contract)))
+    if contract := _contract_of(settings):
+        plane.enforce(contract)
+    plane.listen(settings.participant, on_notice)
     transport = MemoryTransport(plane, settings.participant)
     replies = MemoryTransport(plane, f"{settings.participant}.{REPLIES}")
     return Client(
@@ -93,34 +99,77 @@ def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
         MemorySubscriptions(plane, settings.participant),
         interest=MemoryInterest(plane, settings.participant),
         conversations=QueueAsker(
-            settings.participant, transport, replies, plane.handlers, telling(on_notice)
+            settings.participant,
+            transport,
+            replies,
+            plane.handlers,
+            telling(on_notice),
+            announced=plane.announced,
         ),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
+        is_registered=lambda: plane.is_registered(settings.participant),
     )
 
 
-def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client:
+def _contract_of(settings: ClientSettings) -> Contract | None:
+    """The deployed contract, if `settings` name it. Raises `NotRegisteredError` for who is not in it."""
+    if not settings.contract:
+        return None
+    from eventplane_client.contract_in_force import deployed_contract
+
+    contract = deployed_contract(Path(settings.contract))
+    if settings.participant not in contract.participants:
+        problem = f"the contract {settings.contract} has no such participant"
+        raise NotRegisteredError(settings.participant, problem, "add it to the contract, or use a name of it")
+    return contract
+
+
+def mqtt_client(settings: ClientSettings, address: str, on_notice: Listener) -> Client:
     from eventplane_client.mqtt import DEFAULT_PORT
 
     host, port = host_and_port(address, DEFAULT_PORT)
     return _over_mqtt(settings, on_notice, host, port)
 
 
-def _mqtt_profile(settings: ClientSettings, file: str, on_notice: Listener) -> Client:
-    from eventplane_client.mqtt import DEFAULT_PORT
+def mqtt_profile_client(settings: ClientSettings, file: str, on_notice: Listener) -> Client:
+    profile = Path(file) if file else DEFAULT_PROFILE
+    return _over_mqtt(settings, on_notice, *_ON_THIS_DEVICE, profile=profile)
 
-    if not file:
-        raise ClientSettingsError("transport", "it names no file", "write mqtt-profile:PATH")
-    return _over_mqtt(settings, on_notice, "127.0.0.1", DEFAULT_PORT, profile=Path(file))
+
+def mqtt_dns_sd_client(settings: ClientSettings, thing: str, on_notice: Listener) -> Client:
+    return _over_mqtt(settings, on_notice, *_ON_THIS_DEVICE, announced_by=thing)
+
+
+def discovering_client(settings: ClientSettings, _address: str, on_notice: Listener) -> Client:
+    """The broker of this device where Mosquitto has a profile, else the one that is announced in the home."""
+    state = settings.state
+    if settings.mode is Mode.EXACTLY_ONCE and not state:
+        file = default_state(os.environ, settings.participant)
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClientSettingsError("state", str(error), "name a file that can be written") from error
+        state = f"sqlite:{file}"
+    settings = replace(settings, state=state)
+    if DEFAULT_PROFILE.is_file():
+        return mqtt_profile_client(settings, "", on_notice)
+    return mqtt_dns_sd_client(settings, "", on_notice)
 
 
 def _over_mqtt(
-    settings: ClientSettings, on_notice: Listener, host: str, port: int, profile: Path | None = None
+    settings: ClientSettings,
+    on_notice: Listener,
+    host: str,
+    port: int,
+    *,
+    profile: Path | None = None,
+    announced_by: str | None = None,
 ) -> Client:
     from eventplane_client.mqtt import MqttTransport
 
+    _contract_of(settings)
     if settings.mode is Mode.EXACTLY_ONCE and not settings.state:
         raise ClientSettingsError(
             "state", "exactly_once over MQTT needs a place on the disk", "use sqlite:PATH"
@@ -132,6 +181,8 @@ def _over_mqtt(
         port,
         max_receives=settings.max_receives,
         profile=profile,
+        announced_by=announced_by,
+        certificate=Path(settings.certificate) if settings.certificate else None,
         on_peer=telling(on_notice),
     )
     return Client(
@@ -144,10 +195,11 @@ def _over_mqtt(
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
         on_notice=on_notice,
+        has_expired=transport.has_expired,
     )
 
 
-def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
+def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb_interest import DynamoDbInterest
     from eventplane_client.sqs import SqsTransport
@@ -203,7 +255,14 @@ def _conversations(
         interest=resource_name(environment, INTEREST_TABLE),
     )
     replies = transport.for_replies(environment)
-    return QueueAsker(settings.participant, transport, replies, in_force.handlers, telling(on_notice))
+    return QueueAsker(
+        settings.participant,
+        transport,
+        replies,
+        in_force.handlers,
+        telling(on_notice),
+        announced=in_force.announced,
+    )
 
 
 def _subscriptions(settings: ClientSettings, environment: str, inbox: str) -> Subscriptions:

@@ -6,18 +6,19 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from time import monotonic
+from time import monotonic, time_ns
 
 from eventplane.conversation.reply import Failure, Reply, Status, replier_to, write_reply
 from eventplane.conversation.request import is_request
-from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.expiry import is_expired
 from eventplane.timestamps import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
 from eventplane_client.errors import AlreadySettledError, ClientError
 from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES, letter
-from eventplane_client.notices import DeadLettered, InDoubt, Listener
+from eventplane_client.notices import DeadLettered, Expired, InDoubt, Listener
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
 from eventplane_client.resequencer import Resequencer, number_of, stream_of
 from eventplane_client.telemetry import NoTelemetry, Telemetry
@@ -37,12 +38,23 @@ _LONGEST_RETRY_S = 900
 _BUSY_S = 30
 """Wait before what cannot be settled now, or is in other hands, is looked at again, seconds."""
 
+Judge = Callable[[Envelope], bool]
+"""Asked of an event before it is handed out: whether it has expired."""
+
 Doubt = Callable[[Envelope], bool]
 """Asked of an event that was in hand at a crash: whether to hand it out again. Its program can look."""
 
 
+def by_clock(event: Envelope) -> bool:
+    """Return whether an event has expired by this machine's clock."""
+    return is_expired(event, time_ns() // 1_000_000)
+
+
 class Reader:
-    """Reads for `participant`. `filter` is None for what needs none. One thread at a time."""
+    """Reads for `participant`. `filter` is None for what needs none. One thread at a time.
+
+    What `has_expired` is not handed out, and ends.
+    """
 
     def __init__(
         self,
@@ -55,6 +67,7 @@ class Reader:
         on_notice: Listener,
         on_doubt: Doubt | None,
         telemetry: Telemetry | None = None,
+        has_expired: Judge = by_clock,
     ) -> None:
         self._participant = participant
         self._transport = transport
@@ -63,6 +76,7 @@ class Reader:
         self._on_notice = on_notice
         self._on_doubt = on_doubt
         self._telemetry = telemetry or NoTelemetry()
+        self._has_expired = has_expired
         self._buffer: deque[Delivery] = deque()
         self._order = None if gap_timeout_s is None else Resequencer[Delivery](gap_timeout_s, on_notice)
         self._extender = VisibilityExtender(transport, self._filter, participant)
@@ -98,12 +112,15 @@ class Reader:
             if not self._buffer and monotonic() >= give_up:
                 return []
 
-    def settle(self, handled: Sequence[Delivery]) -> None:
-        """They are done, for good. Raises `AlreadySettledError`, `StateError`."""
+    def settle(self, handled: Sequence[Delivery], *, refused: str | None = None) -> None:
+        """They are done, for good; `refused` is why they were not handed out.
+
+        Raises `AlreadySettledError`, `StateError`.
+        """
         _check_open(handled)
         if handled and self._filter:
             self._filter.claim((), [each.key for each in handled])
-        self._end(handled)
+        self._end(handled, refused)
 
     def reply_to(self, handled: Delivery, answer: object) -> None:
         """Before it is settled: after a crash in between the reply is repeated, and counts once."""
@@ -181,6 +198,8 @@ class Reader:
         for each in deliveries:
             self._extender.let_go(each.message)
         kept = self._transport.acknowledge([each.message for each in deliveries])
+        for each in deliveries:
+            each.is_acknowledged = True
         return [each for each in deliveries if each.message not in kept]
 
     def _claim(self, wanted: Sequence[Delivery], handled: Sequence[Delivery]) -> dict[Message, Verdict]:
@@ -202,6 +221,8 @@ class Reader:
 
     def _may_go(self, delivery: Delivery, verdict: Verdict) -> bool:
         match verdict:
+            case Verdict.NEW | Verdict.DOUBT if self._has_expired(delivery.event):
+                self._expire(delivery)
             case Verdict.NEW:
                 # With a filter the attempts before were never handed out: they prove nothing against it.
                 return self._filter is not None or self._is_within_limit(delivery)
@@ -217,6 +238,12 @@ class Reader:
             case Verdict.DOUBT:
                 return self._decide(delivery)
         return False
+
+    def _expire(self, delivery: Delivery) -> None:
+        """End what came too late; also what was in hand at a crash, since nobody may handle it any more."""
+        self.settle([delivery], refused=Outcome.EXPIRED)
+        self._telemetry.expired(self._participant, delivery.event)
+        self._on_notice(Expired(*delivery.event.key))
 
     def _decide(self, delivery: Delivery) -> bool:
         """Whether what was in hand at a crash is handed out again."""
@@ -276,13 +303,13 @@ class Reader:
         if self._filter and deliveries:
             self._filter.release([each.key for each in deliveries])
 
-    def _end(self, handled: Sequence[Delivery]) -> None:
+    def _end(self, handled: Sequence[Delivery], refused: str | None = None) -> None:
         for each in handled:
             each.is_settled = True
             each.told()
             self._extender.let_go(each.message)
-        if handled and self._mode is not Mode.AT_MOST_ONCE:
-            self._transport.acknowledge([each.message for each in handled])
+        if here := [each.message for each in handled if not each.is_acknowledged]:
+            self._transport.acknowledge(here, refused=refused)
 
     def _hold_back_after(self, failed: Delivery) -> None:
         """Nothing that follows `failed` in its order may go before it."""
@@ -326,7 +353,7 @@ class Reader:
         if delivery:
             self._reply(delivery.event, Status.FAILED, failure=Failure(refusal.reason, refusal.detail))
             self.settle([delivery])
-        elif self._mode is not Mode.AT_MOST_ONCE:
+        else:
             self._transport.acknowledge([message])
         sender, source, id = event.key if event else ("", "", "")
         self._on_notice(DeadLettered(sender, source, id, refusal.reason, refusal.detail))

@@ -13,9 +13,10 @@ from eventplane.contract.vocabulary import Downlink, Forward, Reach
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import to_document
 
-FORMAT = 6
+FORMAT = 7
 """The newest version of the document's own format, compiled or written by people."""
 
+_WITH_RIGHTS = 6
 _WITH_ASKS = 5
 _WITH_DOWNLINK = 4
 _WITH_WEBHOOK = 3
@@ -60,10 +61,16 @@ def _format(
     participants: Mapping[str, Participant], event_types: Mapping[str, EventType], routes: tuple[Route, ...]
 ) -> int:
     """The lowest that says it all: devices in the field go on reading what concerns them."""
+    if any(each.delivery_guarantee for each in event_types.values()):
+        return FORMAT
+    if any(each.delivery_guarantee for each in routes):
+        return FORMAT
+    if any(channel.is_added_protocol for each in participants.values() for channel in each.channels):
+        return FORMAT
     if any(each.may_subscribe is not None for each in participants.values()):
-        return FORMAT
+        return _WITH_RIGHTS
     if any(each.may_address is not Reach.ONE for each in participants.values()):
-        return FORMAT
+        return _WITH_RIGHTS
     if any(each.interest is not None for each in routes):
         return _WITH_ASKS
     if any(each.asks or each.outbox.forward is not Forward.ALL for each in participants.values()):
@@ -128,6 +135,8 @@ def _event_type(event_type: EventType) -> dict[str, Any]:
     }
     if event_type.downlink:
         document["downlink"] = event_type.downlink
+    if event_type.delivery_guarantee:
+        document["delivery_guarantee"] = event_type.delivery_guarantee
     return document
 
 
@@ -136,4 +145,6 @@ def _route(route: Route) -> dict[str, Any]:
     if route.interest is not None:
         parts = route.interest.filters if isinstance(route.interest, AnyOf) else (route.interest,)
         document["interest"] = [to_document(each) for each in parts]
+    if route.delivery_guarantee:
+        document["delivery_guarantee"] = route.delivery_guarantee
     return document

@@ -15,7 +15,7 @@ from eventplane.contract.paths import taken, types_of
 from eventplane.contract.possibilities import Takes, can_match, of_type, possible
 from eventplane.contract.replies import reply_routes
 from eventplane.contract.sending import idle_reaches, misnamed_sends, silent_senders, unsent_types
-from eventplane.contract.vocabulary import Ordering, ParticipantKind, Place
+from eventplane.contract.vocabulary import DeliveryGuarantee, Ordering, ParticipantKind, Place, Priority
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
 from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
@@ -28,6 +28,7 @@ def check(contract: Contract) -> tuple[Problem, ...]:
         *_unreachable_channels(contract),
         *_lost_order(contract),
         *_letters_to_webhooks(contract),
+        *_droppable_alarms(contract),
         *_untaken_types(contract, takes),
         *misnamed_sends(contract),
         *unsent_types(contract),
@@ -83,6 +84,16 @@ def _letters_to_webhooks(contract: Contract) -> Iterator[Problem]:
                 "it can lead dead letters to a webhook; one that the endpoint refuses waits in the inbox's "
                 "dead-letter queue",
                 "lead dead letters to an inbox that somebody reads",
+            )
+
+
+def _droppable_alarms(contract: Contract) -> Iterator[Problem]:
+    for each in contract.event_types.values():
+        if each.priority is Priority.URGENT and each.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT:
+            yield Problem(
+                f"event_types.{each.name}.delivery_guarantee",
+                "the type is urgent, and its events may be dropped",
+                "remove the setting, or give the type another priority",
             )
 
 

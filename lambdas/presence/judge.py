@@ -17,7 +17,8 @@ from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
-from lambdas.common.sqs import Answer, Fate, SqsSender, batches
+from lambdas.common.sender import Answer, Fate
+from lambdas.common.sqs import SqsSender, batches
 from lambdas.presence.state import DeviceState
 from lambdas.presence.table import PresenceTable
 from lambdas.presence.timers import Timer, TimerQueue

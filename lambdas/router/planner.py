@@ -11,6 +11,7 @@ from eventplane.contract import Channel, Contract, ParticipantKind, Place, Prior
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal, dead_letter, letter_id
 from eventplane.envelope import TOO_LARGE, Envelope, EnvelopeError, parse_event
 from eventplane.expiry import why_expired
+from eventplane.guarantee import NOT_REPEATED, is_promised
 from eventplane.hops import HOP_LIMIT, hops_of, sent_on
 from eventplane.ingest import Accepted, parse_frame
 from eventplane.interest import NO_INTEREST
@@ -36,12 +37,14 @@ NOT_TAKEN: Final = "not_taken"
 class Step:
     """One line for the ledger and, if its outcome is a delivery, the `event` that has to be sent for it.
 
-    `original` is the event as it came, None where it came as none.
+    `original` is the event as it came, None where it came as none. A delivery at best effort is `tried_once`:
+    what becomes of it is final, and its message never comes again because of it.
     """
 
     record: LedgerRecord
     original: Envelope | None
     event: Envelope | None = None
+    tried_once: bool = False
 
     @property
     def traceparent(self) -> str | None:
@@ -53,7 +56,8 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """How something came in: the queue message and its attempt, when it was accepted and first received (Unix
-    milliseconds), from which client, who sent it, and on what basis it is decided."""
+    milliseconds), from which client, who sent it, and on what basis it is decided. Of what is sent again by
+    an order, `is_replay`, all is promised."""
 
     message_id: str
     attempt: int
@@ -62,6 +66,7 @@ class _Entry:
     client_id: str | None
     sender: Sender
     basis: Basis = Basis.IN_FORCE
+    is_replay: bool = False
 
 
 class Planner:
@@ -81,10 +86,14 @@ class Planner:
         self._has_frames = kind is ParticipantKind.DEVICE
         self._down = contract.device.inbox.address
 
-    def plan(self, message: QueueMessage, now_ms: int) -> Iterator[Step]:
-        """The steps of one message, at least one for each item in it; `now_ms` in Unix milliseconds."""
+    def plan(self, message: QueueMessage, now_ms: int, *, is_replay: bool = False) -> Iterator[Step]:
+        """The steps of one message, at least one for each item in it; `now_ms` in Unix milliseconds.
+
+        In a replay everything is delivered at least once: its order is repeated until all of it is done.
+        """
         self._filters.begin()
         entry, items = self._open(message)
+        entry = replace(entry, is_replay=is_replay)
         check = self._payloads.of_message()
         for item in items:
             if (sender := self._sender(entry, item.event)) != entry.sender:
@@ -202,8 +211,12 @@ class Planner:
                 yield Step(record(route, Outcome.NO_INTEREST, NO_INTEREST), event)
             elif why := why_expired(event, now_ms, since_ms, *channels):
                 yield Step(record(route, Outcome.EXPIRED, why), event)
-            else:
+            elif entry.is_replay or is_promised(self._contract, event, self._channel, route):
                 yield Step(record(route, Outcome.DELIVERED, None), event, outgoing)
+            elif entry.attempt > 1:
+                yield Step(record(route, Outcome.DROPPED, NOT_REPEATED), event)
+            else:
+                yield Step(record(route, Outcome.DELIVERED, None), event, outgoing, tried_once=True)
 
     def _letter_steps(self, entry: _Entry, letter: Envelope, now_ms: int) -> Iterator[Step]:
         """Route a dead letter of the plane's own, like any event."""

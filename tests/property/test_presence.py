@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eventplane.presence import BUCKETS, bucket_of
 from lambdas.common.queue import QueueMessage
-from lambdas.common.sqs import TAKEN, Answer
+from lambdas.common.sender import TAKEN, Answer
 from lambdas.common.sqs import Message as SqsMessage
 from lambdas.presence.deadlines import TimerReader
 from lambdas.presence.judge import Judge

@@ -21,6 +21,8 @@ from tests.integration.mqtt import TestClient
 from tests.unit.client.test_contract_suite import *  # noqa: F403
 from tests.unit.client.worlds import MAX_RECEIVES, Steps, event, sent_by
 
+pytestmark = pytest.mark.source("N1")
+
 SECONDS = 30
 
 
@@ -62,6 +64,7 @@ class MqttWorld:
             mode=mode,
             on_notice=on_notice,
             gap_timeout_s=gap_timeout_s,
+            has_expired=transport.has_expired,
         )
 
     def crash(self) -> None:

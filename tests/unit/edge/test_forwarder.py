@@ -8,6 +8,7 @@ from edge.errors import SpoolError
 from edge.messages import Connected, LinkName, Received, Stop
 from edge.service import MAX_MESSAGE_BYTES
 from edge.spool import Arrival
+from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.receipts import Receipt, digest, write_receipts
@@ -16,6 +17,7 @@ from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
 
+@pytest.mark.source("P4", "C-W2")
 def test_what_arrived_is_stored_then_acknowledged_in_order_with_one_message_of_receipts(
     device: Device,
 ) -> None:
@@ -34,6 +36,7 @@ def test_no_message_of_receipts_is_larger_than_the_broker_takes(device: Device) 
     assert max(len(payload) for _, _, payload in device.local.last.published) < MAX_MESSAGE_BYTES
 
 
+@pytest.mark.source("P4", "P6")
 def test_nothing_is_acknowledged_when_the_commit_fails(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +74,7 @@ def test_a_repetition_is_receipted_and_not_stored_again(device: Device) -> None:
     assert len(device.local.last.acknowledged) == 3
 
 
+@pytest.mark.source("F3")
 def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> None:
     device.turn(device.from_service(event("a")), device.from_service(event("b")))
     epoch = device.spool.epoch
@@ -145,6 +149,7 @@ def test_what_a_service_says_beside_events_is_none_under_a_contract_that_does_no
 
 
 class TestInbox:
+    @pytest.mark.source("P8")
     def test_an_alarm_reaches_the_home_while_the_cloud_is_away(self, device: Device) -> None:
         device.disconnect(CLOUD)
         device.turn(device.from_service(event("fire", ALARM)))
@@ -182,6 +187,7 @@ class TestInbox:
             device.turn(after=320.0)
         assert len(device.delivered("call")) == 13
 
+    @pytest.mark.source("N6")
     def test_a_new_connection_makes_it_come_again(self, device: Device) -> None:
         device.turn(device.from_service(event("fire", ALARM)))
         device.disconnect(LOCAL)
@@ -203,6 +209,26 @@ class TestInbox:
         letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
         assert letter.attributes["deadletterreason"] == "no_line"
         assert json.loads(letter.json)["data"]["channel"] == "call.inbox"
+
+    @pytest.mark.source("C4")
+    def test_what_its_reader_found_expired_is_counted_as_that_and_no_dead_letter(
+        self, device: Device
+    ) -> None:
+        device.turn(device.from_service(event("fire", ALARM, expirytime="9000-01-01T00:00:00Z")))
+        receipt = Receipt(digest(device.delivered("call")[0]), "expired")
+        device.turn(device.receipt_of("call", write_receipts([receipt])))
+        assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 1}
+        assert device.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 1}
+        (told,) = device.spool.discards()
+        assert (told.destination, told.outcome, told.reason) == ("call.inbox", Outcome.EXPIRED, "expirytime")
+
+    @pytest.mark.source("C4")
+    def test_a_reader_cannot_say_so_of_an_event_that_does_not_expire(self, device: Device) -> None:
+        device.turn(device.from_service(event("fire", ALARM, subject="expirytime")))
+        receipt = Receipt(digest(device.delivered("call")[0]), "expired")
+        device.turn(device.receipt_of("call", write_receipts([receipt])))
+        assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 2}
+        assert device.forwarder.counts.discards == {}
 
     @pytest.mark.parametrize("reason", ["two\nlines", "", "\ud800", "x" * 100_000])
     def test_a_refusal_whose_reason_is_no_word_is_a_dead_letter_all_the_same(
@@ -233,6 +259,7 @@ class TestInbox:
         assert len(device.delivered("call")) == 4
 
 
+@pytest.mark.source("P-W3")
 def test_somebody_hears_of_events_that_no_route_takes_on(
     device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:

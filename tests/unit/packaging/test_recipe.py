@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from tools.device_image import PACKAGING, PROGRAMS, ROOT, device_closure
 
@@ -42,6 +47,7 @@ def variables(text: str) -> dict[str, str]:
     return {name: " ".join(value.replace("\\\n", " ").split()) for name, value in _ASSIGNMENT.findall(text)}
 
 
+@pytest.mark.source("P7")
 def test_every_line_of_the_recipe_is_bitbake() -> None:
     text = RECIPE.read_text()
     rest = _TASK.sub("", _ASSIGNMENT.sub("", text))
@@ -56,6 +62,7 @@ def test_the_licence_is_the_projects_own() -> None:
     assert (recipe["LICENSE"], recipe["LIC_FILES_CHKSUM"]) == ("Apache-2.0", f"file://LICENSE;md5={digest}")
 
 
+@pytest.mark.source("P7")
 def test_it_depends_on_what_the_program_imports_and_on_nothing_else() -> None:
     package_of = {module: package for package, modules in PACKAGES.items() for module in modules.split()}
     imported = device_closure().standard
@@ -77,6 +84,36 @@ def test_it_builds_from_this_checkout_and_installs_files_that_exist() -> None:
         "eventplane-announcement.service",
     ]
     assert sorted(units) == sorted(each.name for each in PACKAGING.glob("eventplane-*"))
+
+
+@pytest.mark.source("P7")
+def test_its_tasks_install_a_program_that_runs_and_the_units(tmp_path: Path) -> None:
+    """In BitBake's place: its variables are replaced, then a shell runs the tasks."""
+    text = RECIPE.read_text()
+    name = "eventplane-forwarder"
+    values = {key.replace("${PN}", name): value for key, value in variables(text).items()} | {
+        "PN": name, "PV": VERSION, "PYTHON": sys.executable,
+        "S": str(ROOT), "B": str(tmp_path / "build"), "D": str(tmp_path / "image"),
+        "nonarch_libdir": "/usr/lib", "datadir": "/usr/share",
+        "systemd_system_unitdir": "/usr/lib/systemd/system",
+    }  # fmt: skip
+    for _, body in _TASK.findall(text):
+        while used := re.findall(r"\$\{([^${}]+)\}", body):
+            for each in used:
+                body = body.replace(f"${{{each}}}", values[each])
+        subprocess.run(["sh", "-e", "-u", "-c", body], check=True)
+    image = tmp_path / "image"
+    units = sorted(each.name for each in (image / "usr/lib/systemd/system").iterdir())
+    assert units == sorted(each.name for each in PACKAGING.glob("eventplane-*"))
+    assert sorted(each.name for each in (image / "usr/share/eventplane").iterdir()) == [
+        "mosquitto-access.conf",
+        "mosquitto.conf",
+    ]
+    program = image / "usr/lib/eventplane/eventplane-forwarder.pyz"
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", program, "manifest"], check=True, capture_output=True, text=True
+    )
+    assert json.loads(said.stdout)["revision"] == VERSION
 
 
 def test_units_find_the_artifact_where_the_recipe_installs_it() -> None:
