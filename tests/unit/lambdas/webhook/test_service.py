@@ -28,7 +28,7 @@ from lambdas.webhook.keys import SigningKeys
 from lambdas.webhook.pace import Pace
 from lambdas.webhook.service import WebhookService
 from tests.endpoint import EndpointServer, Play, answer, says, silence
-from tests.unit.lambdas.support import ALARM, BUCKET, NOW_MS, Cloud, Unwilling, event, message
+from tests.unit.lambdas.support import ALARM, BUCKET, NOW_MS, READ, Cloud, Unwilling, event, message
 from tests.unit.lambdas.webhook.test_request import NOW_S, verify
 
 KEY = "k" * 64
@@ -148,7 +148,10 @@ def test_an_event_is_delivered_signed_and_recorded(hook: Hook, mode: str) -> Non
     if mode == "structured":
         assert request.body.decode() == event("1", ALARM).json
     else:
-        assert (request.headers["ce-id"], request.body) == ("1", b'{"value":1}')
+        assert (request.headers["ce-id"], request.body) == (
+            "1",
+            json.dumps(READ, separators=(",", ":")).encode(),
+        )
     assert verify.is_genuine([KEY], request.headers, request.body, NOW_S)
     assert hook.outcomes() == [("1", "delivered", None, 204)]
     (line,) = hook.cloud.lines("handovers/")
