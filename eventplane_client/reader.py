@@ -12,14 +12,15 @@ from eventplane.conversation.reply import Failure, Reply, Status, replier_to, wr
 from eventplane.conversation.request import is_request
 from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.ordering import Stream, position_in
 from eventplane.timestamps import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
-from eventplane_client.errors import AlreadySettledError, ClientError
+from eventplane_client.errors import AlreadySettledError, ClientError, StateError
 from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES, letter
 from eventplane_client.notices import DeadLettered, InDoubt, Listener
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
-from eventplane_client.resequencer import Resequencer, number_of, stream_of
+from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD, Resequencer
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import VisibilityExtender
 
@@ -51,9 +52,10 @@ class Reader:
         filter: MessageFilter | None,
         *,
         mode: Mode,
-        gap_timeout_s: float | None,
         on_notice: Listener,
         on_doubt: Doubt | None,
+        gap_timeout_s: float = GAP_TIMEOUT_S,
+        most_held: int = MOST_HELD,
         telemetry: Telemetry | None = None,
     ) -> None:
         self._participant = participant
@@ -64,7 +66,8 @@ class Reader:
         self._on_doubt = on_doubt
         self._telemetry = telemetry or NoTelemetry()
         self._buffer: deque[Delivery] = deque()
-        self._order = None if gap_timeout_s is None else Resequencer[Delivery](gap_timeout_s, on_notice)
+        self._positions = filter
+        self._order = Resequencer[Delivery](gap_timeout_s, on_notice, self._position, most_held)
         self._extender = VisibilityExtender(transport, self._filter, participant)
         self._epochs = EpochWatch(filter, on_notice)
 
@@ -77,15 +80,14 @@ class Reader:
         give_up = monotonic() + timeout_s
         while True:
             now = monotonic()
-            if self._order:
-                self._buffer += self._order.due(now)
+            self._buffer += self._order.due(now)
             if self._buffer:
                 out = self._hand_out(most, handled)
                 handled = ()
                 if out:
                     return out
                 continue
-            deadline = self._order.deadline() if self._order else None
+            deadline = self._order.deadline()
             until = give_up if deadline is None else min(give_up, deadline)
             # With something handled it only looks: if nothing is there, that must not wait along.
             wait_s = 0.0 if handled else max(0.0, min(LONG_POLL_S, until - now))
@@ -132,7 +134,7 @@ class Reader:
 
     def close(self) -> None:
         """What was not handed out comes again at once, to whoever reads then."""
-        waiting = [*self._buffer, *(self._order.drain() if self._order else ())]
+        waiting = [*self._buffer, *self._order.drain()]
         self._buffer.clear()
         try:
             self._free([each for each in waiting if each.is_claimed])
@@ -147,24 +149,58 @@ class Reader:
         except EnvelopeError as error:
             self._bury(message, None, Refusal(error.reason, error.detail))
             return
-        delivery = Delivery(event, message, digest(event))
+        delivery = Delivery(event, message, digest(event), position_in(event, self._participant))
         self._extender.hold(message, delivery.key)
         self._line_up(delivery)
 
     def _line_up(self, delivery: Delivery) -> None:
-        number = number_of(delivery.event)
-        if self._order and number is not None:
-            self._buffer += self._order.add(stream_of(delivery.event), number, delivery, monotonic())
-        else:
+        if delivery.position is None:
             self._buffer.append(delivery)
+            return
+        # The transport may take away what is not handed out now: that is worse than a lost order.
+        is_last = delivery.message.attempt >= self._transport.max_receives
+        add = self._order.add_last if is_last else self._order.add
+        self._buffer += add(*delivery.position, delivery, monotonic())
+
+    def _position(self, stream: Stream) -> int | None:
+        """How far other readers have come; None where that cannot be asked, and is asked again."""
+        if self._positions is None:
+            return None
+        try:
+            return self._positions.position(stream)
+        except StateError as error:
+            _log.warning("%s: %s", self._participant, error)
+            return None
+
+    def _advance(self, handled: Sequence[Delivery]) -> None:
+        """Store how far the streams of what is done have come, or with the next if that fails now."""
+        moved: dict[Stream, int] = {}
+        for each in handled:
+            if each.position and (position := self._order.done(*each.position)):
+                moved[each.position[0]] = position
+        for stream, position in moved.items():
+            if self._positions is None:
+                break
+            try:
+                self._positions.advance(stream, position)
+            except StateError as error:
+                self._order.not_stored(stream)
+                _log.warning("%s: %s", self._participant, error)
 
     def _hand_out(self, most: int, handled: Sequence[Delivery]) -> list[Delivery]:
         """The first of the buffer that nobody had; the others find their end."""
         wanted = [self._buffer.popleft() for _ in range(min(most, len(self._buffer)))]
-        out: list[Delivery] = []
+        out = wanted
         try:
             verdicts = self._claim(wanted, handled)
-            out = [each for each in wanted if self._may_go(each, verdicts[each.message])]
+            out = []
+            self._buffer.extendleft(reversed(wanted))
+            for each in wanted:
+                if not self._buffer or self._buffer[0] is not each:
+                    continue  # one before it comes again, and holds it back
+                out.append(self._buffer.popleft())
+                if not self._may_go(each, verdicts[each.message]):
+                    out.pop()
             if self._mode is Mode.AT_MOST_ONCE:
                 out = self._forgotten(out)
             for each in out:
@@ -172,7 +208,7 @@ class Reader:
                 each.handling = self._telemetry.begin(self._participant, each.event, each.message)
         except BaseException:
             # They are in our hands, and may be claimed: the next call goes on with them.
-            self._buffer.extendleft(each for each in reversed(wanted) if not each.is_settled)
+            self._buffer.extendleft(each for each in reversed(out) if not each.is_settled)
             raise
         return out
 
@@ -213,7 +249,7 @@ class Reader:
                     detail = "the channel delivered it for the last time, and another reader had it in hand"
                     self._give_up(delivery, Refusal(IN_DOUBT, detail))
                 else:
-                    self._put_off(delivery)
+                    self._put_off(delivery, is_mine=verdict is Verdict.MINE)
             case Verdict.DOUBT:
                 return self._decide(delivery)
         return False
@@ -262,10 +298,11 @@ class Reader:
             self._put_off(delivery)
         return is_buried
 
-    def _put_off(self, delivery: Delivery) -> None:
+    def _put_off(self, delivery: Delivery, *, is_mine: bool = False) -> None:
         delivery.is_settled = True
         self._let_come(delivery, _BUSY_S)
-        if delivery.message.group is not None:
+        # A copy of what this reader has in hand holds nothing back, but in a queue that keeps it in front.
+        if delivery.message.group is not None or not is_mine:
             self._hold_back_after(delivery)
 
     def _let_come(self, delivery: Delivery, wait_s: float) -> None:
@@ -281,21 +318,23 @@ class Reader:
             each.is_settled = True
             each.told()
             self._extender.let_go(each.message)
+        self._advance(handled)
         if handled and self._mode is not Mode.AT_MOST_ONCE:
             self._transport.acknowledge([each.message for each in handled])
 
     def _hold_back_after(self, failed: Delivery) -> None:
         """Nothing that follows `failed` in its order may go before it."""
-        group, number = failed.message.group, number_of(failed.event)
-        if self._order and number is not None:
-            stream = stream_of(failed.event)
-            followers = [each for each in self._buffer if stream_of(each.event) == stream]
-            self._order.rewind(stream, number)
+        group = failed.message.group
+        if failed.position is not None:
+            stream, number = failed.position
+            followers = [each for each in self._buffer if each.position and each.position[0] == stream]
+            behind = {each.position[1] for each in followers if each.position}
+            self._order.rewind(stream, number, behind)
         else:
             followers = [each for each in self._buffer if group is not None and each.message.group == group]
         for each in followers:
             self._buffer.remove(each)
-            if group is None:
+            if failed.position is not None:
                 self._line_up(each)
             else:
                 self._let_come(each, 0)

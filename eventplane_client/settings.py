@@ -12,6 +12,7 @@ from eventplane.whole_numbers import whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.memory_filter import WINDOW
 from eventplane_client.ports import Mode
+from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
 
 PREFIX = "EVENTPLANE_CLIENT_"
 """What the variables start with; the setting's name in capitals follows."""
@@ -32,7 +33,9 @@ class ClientSettings:
             environment's table is the default, in memory it is memory.
         mode: how often an event comes out.
         window: events that are remembered; with DynamoDB seconds.
-        gap_timeout_s: hold events that came before their predecessors by `sequence` for so long; None: not.
+        gap_timeout_s: hold events of an inbox with `ordering: source` that came before their predecessors for
+            so long, seconds; longer than a router's queue hides what a router had in hand when it died.
+        most_held: events that are held for their order at most; one more ends the longest wait early.
         contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it,
             in memory it says what each participant may send.
         max_receives: deliveries before a dead letter, where the transport does not know the limit.
@@ -46,7 +49,8 @@ class ClientSettings:
     state: str = ""
     mode: Mode = Mode.EXACTLY_ONCE
     window: int | None = None
-    gap_timeout_s: float | None = None
+    gap_timeout_s: float = GAP_TIMEOUT_S
+    most_held: int = MOST_HELD
     telemetry: str = "none"
     trace_share: float = DEFAULT_SHARE
     max_receives: int = 5
@@ -76,7 +80,6 @@ class ClientSettings:
             mode = Mode(text("mode", Mode.EXACTLY_ONCE))
         except ValueError as error:
             raise ClientSettingsError("mode", str(error), f"use one of: {', '.join(Mode)}") from error
-        gap = environment.get(f"{PREFIX}GAP_TIMEOUT_S")
         window = environment.get(f"{PREFIX}WINDOW")
         return cls(
             participant=text("participant"),
@@ -84,7 +87,8 @@ class ClientSettings:
             state=text("state", ""),
             mode=mode,
             window=int(number("window", str(WINDOW))) if window else None,
-            gap_timeout_s=number("gap_timeout_s", "1") if gap else None,
+            gap_timeout_s=number("gap_timeout_s", str(GAP_TIMEOUT_S)),
+            most_held=int(number("most_held", str(MOST_HELD))),
             telemetry=text("telemetry", "none"),
             trace_share=_share(text("trace_share", str(DEFAULT_SHARE))),
             max_receives=int(number("max_receives", "5")),

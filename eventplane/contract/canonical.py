@@ -9,13 +9,14 @@ from dataclasses import asdict
 from typing import Any
 
 from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
-from eventplane.contract.vocabulary import Downlink, Forward, Reach
+from eventplane.contract.vocabulary import Downlink, Forward, Ordering, Reach, Transport
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import to_document
 
-FORMAT = 6
+FORMAT = 7
 """The newest version of the document's own format, compiled or written by people."""
 
+_WITH_RIGHTS = 6
 _WITH_ASKS = 5
 _WITH_DOWNLINK = 4
 _WITH_WEBHOOK = 3
@@ -60,15 +61,18 @@ def _format(
     participants: Mapping[str, Participant], event_types: Mapping[str, EventType], routes: tuple[Route, ...]
 ) -> int:
     """The lowest that says it all: devices in the field go on reading what concerns them."""
+    # A program that does not know it refuses an order in a standard queue.
+    inboxes = [each.inbox for each in participants.values()]
+    if any(each.ordering is Ordering.SOURCE and each.transport is Transport.SQS for each in inboxes):
+        return FORMAT
     if any(each.may_subscribe is not None for each in participants.values()):
-        return FORMAT
+        return _WITH_RIGHTS
     if any(each.may_address is not Reach.ONE for each in participants.values()):
-        return FORMAT
+        return _WITH_RIGHTS
     if any(each.interest is not None for each in routes):
         return _WITH_ASKS
     if any(each.asks or each.outbox.forward is not Forward.ALL for each in participants.values()):
         return _WITH_ASKS
-    inboxes = [each.inbox for each in participants.values()]
     if any(each.downlink is Downlink.STATE for each in inboxes):
         return _WITH_DOWNLINK
     if any(each.downlink for each in event_types.values()):
