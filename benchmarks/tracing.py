@@ -36,8 +36,8 @@ from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.otel import OpenTelemetry
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from lambdas.common.queue import QueueMessage
+from lambdas.common.sender import TAKEN, Answer
 from lambdas.common.span_export import SpanExport
-from lambdas.common.sqs import TAKEN, Answer
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.drawing import Drawing
 from lambdas.router.engine import build_engine

@@ -51,7 +51,7 @@ def _route(route: Route, contract: Contract) -> str:
     # The device's inbox is the downlink: it ends at the home as a whole.
     down = channel is contract.device.inbox
     start, end = ("==", "==>") if channel.priority is Priority.URGENT else ("--", "-->")
-    if channel.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT:
+    if DeliveryGuarantee.BEST_EFFORT in (channel.delivery_guarantee, route.delivery_guarantee):
         start, end = "-.", ".->"
     target = "home" if down else _id(channel.participant)
     return f"  {_ROUTERS[route.place]} {start} {_quoted(route.name)} {end} {target}"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import yaml
 
+from contract.protocols import unknown_protocols
 from contract.repeated_keys import repeated_keys
 from contract.schema_files import inline_schemas
 from eventplane.contract import (
@@ -47,7 +48,7 @@ def load_contract(path: Path = CONTRACT_FILE) -> Contract:
         raise
     except ContractError as error:
         raise ContractError(str(path), [*problems, *error.problems]) from error
-    if problems:
+    if problems := [*problems, *unknown_protocols(contract)]:
         raise ContractError(str(path), problems)
     return contract
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.contract import Contract, Problem, Route, Transport
+from eventplane.contract import Channel, Contract, Problem, Route, Transport
 from eventplane.contract.floor import floor_problems
 from eventplane.contract.publication import (
     Head,
@@ -147,11 +147,7 @@ class Publisher:
         gone = {address.partition(".")[0] for address in queues} - set(contract.participants)
         if gone:
             raise SourceMissingError(sorted(gone))
-        of_a_kind = {
-            address
-            for address, url in queues.items()
-            if url.endswith(".fifo") is (contract.channel(address).transport is Transport.SQS_FIFO)
-        }
+        of_a_kind = {address for address, url in queues.items() if _carries(url, contract.channel(address))}
         # Also where no route leads: participants add routes of their own.
         missing = {each.address for each in cloud_destinations(contract)} - of_a_kind
         routes = unserved(contract, of_a_kind)
@@ -197,3 +193,11 @@ class Publisher:
             if error.response.get("Error", {}).get("Code") != "ConditionalCheckFailedException":
                 raise
             raise ConflictError from error
+
+
+def _carries(url: str, channel: Channel) -> bool:
+    """Whether what is deployed at `url` is of the transport that the contract gives `channel`."""
+    if channel.is_added_protocol:
+        return url.partition(":")[0] == channel.transport
+    is_queue = url.partition(":")[0] in ("http", "https")
+    return is_queue and url.endswith(".fifo") is (channel.transport is Transport.SQS_FIFO)

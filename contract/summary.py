@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contract.words import reach_text, special_text
+from contract.words import guarantee_text, reach_text, special_text
 from eventplane.contract import Contract, Place, Problem, Reach, SchemaCheck
 from eventplane.filter_text import filter_text
 
@@ -36,11 +36,18 @@ def summary(contract: Contract) -> str:
         for each in contract.event_types.values()
         if each.downlink
     ]
+    lines += [
+        f"  {each.name}: {guarantee_text(each.delivery_guarantee)}, unless its route declares otherwise"
+        for each in contract.event_types.values()
+        if each.delivery_guarantee
+    ]
     for place, where in _PLACES.items():
         if contract.routes_at(place):
             lines.append(f"routes decided {where}")
         for route in contract.routes_at(place):
-            lines += [f"  {route.name} -> {route.destination}", f"      {filter_text(route.filter)}"]
+            promised = f", {guarantee_text(route.delivery_guarantee)}" if route.delivery_guarantee else ""
+            lines.append(f"  {route.name} -> {route.destination}{promised}")
+            lines.append(f"      {filter_text(route.filter)}")
     return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ from eventplane.contract import (
     WhenFull,
 )
 
-_TRANSPORTS: Final = {
+_TRANSPORTS: Final[dict[str, str]] = {
     Transport.MQTT: "MQTT in the home",
     Transport.IOT_CORE: "MQTT over AWS IoT Core",
     Transport.SQS: "SQS",
@@ -28,10 +28,9 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 def settings_text(channel: Channel) -> str:
     """What the channel promises, and how its events travel."""
-    is_reliable = channel.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
     said = [
-        "HTTPS (a webhook)" if channel.webhook else _TRANSPORTS[channel.transport],
-        "at least once" if is_reliable else "best effort",
+        "HTTPS (a webhook)" if channel.webhook else _transport(channel),
+        guarantee_text(channel.delivery_guarantee),
         f"priority {channel.priority}",
     ]
     if channel.transport in (Transport.SQS, Transport.SQS_FIFO):
@@ -39,16 +38,26 @@ def settings_text(channel: Channel) -> str:
     return ", ".join([*said, *_special(channel)])
 
 
+def _transport(channel: Channel) -> str:
+    # What a package adds has no other name here.
+    return _TRANSPORTS.get(channel.transport, channel.transport)
+
+
 def special_text(channel: Channel) -> str:
     """The settings that most channels do not have; '' for one of the usual kind."""
     said = []
     if channel.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT:
-        said.append("best effort")
+        said.append(guarantee_text(channel.delivery_guarantee))
     if channel.priority is not Priority.NORMAL:
         said.append(channel.priority)
     if channel.webhook:
         said.append(f"a webhook, {channel.webhook.mode}")
     return ", ".join([*said, *_special(channel)])
+
+
+def guarantee_text(guarantee: DeliveryGuarantee) -> str:
+    """How reliable a delivery is."""
+    return guarantee.replace("_", " ")
 
 
 def reach_text(reach: Reach | tuple[str, ...]) -> str:

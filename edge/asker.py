@@ -9,11 +9,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
-from edge.errors import ClientClosedError, NotAskingError, RequestTimeoutError
+from edge.errors import ClientClosedError, NotAskingError, RequestDroppedError, RequestTimeoutError
 from edge.questions.handlers import HandlersAnswer
 from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.errors import ReplyError
-from eventplane.conversation.open_requests import OpenRequests, Replies
+from eventplane.conversation.open_requests import Announcements, OpenRequests, Replies
 from eventplane.conversation.peers import PeerListener
 from eventplane.conversation.reply import Replier, read_reply
 from eventplane.conversation.request import write_request
@@ -56,7 +56,9 @@ class Asker:
         with self._changed:
             return self._requests.ignored
 
-    def request(self, event: Envelope, timeout_s: float, send: Send, *, expires: bool) -> Replies:
+    def request(
+        self, event: Envelope, timeout_s: float, send: Send, *, durable: bool = True, expires: bool
+    ) -> Replies:
         """Send `event` as a request by `send`, and wait for the replies. Raises what `ServiceClient` says."""
         give_up = monotonic() + timeout_s
         now = datetime.now(UTC)
@@ -71,14 +73,17 @@ class Asker:
                 correlation_id=id,
                 deadline=deadline,
                 now=timestamp(now),
+                durable=durable,
             )
 
         draft = written(None)
         found = self._handlers(draft, timeout_s)
         if found is None:
-            raise RequestTimeoutError(self._service, timeout_s, {}, None)
+            if durable:
+                raise RequestTimeoutError(self._service, timeout_s, {}, None)
+            raise RequestDroppedError(self._service, "nobody said who handles the event")
         with self._changed:
-            self._requests.open(id, [Replier(each) for each in found.handlers])
+            self._requests.open(id, *_handlers_of(found))
         try:
             send(written(found.thing), max(0.0, give_up - monotonic()))
             answered = self._wait(id, draft, give_up)
@@ -130,10 +135,16 @@ class Asker:
                 return False
             if found := self._handlers(draft, min(left, LOOK_AGAIN_S)):
                 with self._changed:
-                    self._requests.handlers_are(id, {Replier(each) for each in found.handlers})
+                    self._requests.handlers_are(id, *_handlers_of(found))
 
     def _handlers(self, draft: Envelope, timeout_s: float) -> HandlersAnswer | None:
         found = self._ask_handlers(draft, timeout_s)
         if found is not None and found.problem is not None:
             raise NotAskingError(self._service, found.problem)
         return found
+
+
+def _handlers_of(answer: HandlersAnswer) -> tuple[list[Replier], Announcements]:
+    """The peers that handle the event, and what names their last announcements."""
+    announced = {Replier(name): announcement for name, announcement in answer.announced.items()}
+    return [Replier(each) for each in answer.handlers], announced

@@ -161,7 +161,7 @@ class RequestTimeoutError(EdgeError):
 
 
 class RequestDroppedError(EdgeError):
-    """A request that is not `durable` could not be sent at once, and was dropped: `problem` says why."""
+    """A request that is not `durable` could not be sent before its timeout: `problem` says why."""
 
     def __init__(self, service: str, problem: str) -> None:
         super().__init__(f"{service}: the request was dropped: {problem}; ask again, or ask `durable`")

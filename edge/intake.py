@@ -15,14 +15,15 @@ from edge.memory_lane import UNSTORED_RANK, Fleeting
 from edge.recent import RecentKeys
 from edge.spool import Arrival
 from edge.stamps import stamp, stamp_positions
-from eventplane.contract import Channel, Contract, DeliveryGuarantee, Place, Priority
+from eventplane.contract import Channel, Contract, Place, Priority, Route
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.device_reports import router_source
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.event_keys import key_digest
+from eventplane.guarantee import is_promised
 from eventplane.ordering import OrderedInboxes, next_positions
 from eventplane.router import Router
-from eventplane.sender import SENDER_DEVICE, Sender
+from eventplane.sender import Sender
 from eventplane.sending import SendingRights, stamp_sender
 from eventplane.timestamps import timestamp
 
@@ -106,7 +107,7 @@ class Intake:
         self._itself = Sender(service=contract.device.name)
         self._uplink = contract.device.outbox
         self._ordered = OrderedInboxes(contract)
-        self._stamp_of_cloud = {SENDER_DEVICE: thing}
+        self._as_cloud_sees = Sender(device=thing)
         self._source = router_source(thing)
         self._epoch = epoch
         self._now = now
@@ -125,13 +126,13 @@ class Intake:
             return self.refuse(payload, channel.address, channel, Refusal(error.reason, error.detail), slot)
         if refusal := self._rights.refusal(event):
             return self.refuse(payload, channel.address, channel, refusal, slot)
-        ways = self._destinations(event)
-        if not ways:
+        routes = self._router.route(event)
+        if not routes:
             refusal = Refusal("unrouted", f"no route of the device takes type {event.type!r}")
             return self.refuse(payload, channel.address, channel, refusal, slot)
         priority = self._contract.priority(event, channel)
-        destinations, unwanted = self._parted(ways, event, priority)
-        promised = [each for each in destinations if _is_promised(channel) and _is_promised(each)]
+        destinations, unwanted = self._parted(self._channels(routes), event, priority)
+        promised = self._promised(destinations, routes, event, channel)
         positions = self._positions(stamped, priority, slot, promised)
         try:
             stamped = stamp_positions(stamped, positions)
@@ -157,10 +158,11 @@ class Intake:
 
         It gets no number of the device: the numbers are for what comes up.
         """
-        ways = [each for each in self._destinations(event) if each.address != self._uplink.address]
+        routes = self._router.route(event)
+        ways = [each for each in self._channels(routes) if each.address != self._uplink.address]
         priority = self._contract.priority(event, channel)
         ways, unwanted = self._parted(ways, event, priority)
-        promised = [each for each in ways if _is_promised(channel) and _is_promised(each)]
+        promised = self._promised(ways, routes, event, channel)
         lifetime = lifetime_ms(event)
         return Descended(
             event,
@@ -233,14 +235,24 @@ class Intake:
         self, event: Envelope, priority: Priority, slot: Slot, stored_for: Sequence[Channel]
     ) -> dict[str, int]:
         """The numbers of a stamped `event` in ordered inboxes: what the cloud's routes will lead there."""
-        if self._uplink not in stored_for:
+        if not self._ordered or self._uplink not in stored_for:
             return {}
-        counters = self._ordered.counters({**event.attributes, **self._stamp_of_cloud}, priority)
+        counters = self._ordered.counters(stamp_sender(event, self._as_cloud_sees), priority, self._uplink)
         return next_positions(counters, slot.counted)
 
     def _destinations(self, event: Envelope) -> list[Channel]:
-        addresses: Iterable[str] = dict.fromkeys(route.destination for route in self._router.route(event))
+        return self._channels(self._router.route(event))
+
+    def _channels(self, routes: Iterable[Route]) -> list[Channel]:
+        addresses = dict.fromkeys(route.destination for route in routes)
         return [self._contract.channel(each) for each in addresses]
+
+    def _promised(
+        self, destinations: list[Channel], routes: Iterable[Route], event: Envelope, over: Channel
+    ) -> list[Channel]:
+        """Return those of `destinations` to which one of the `routes` delivers at least once."""
+        addresses = {each.destination for each in routes if is_promised(self._contract, event, over, each)}
+        return [each for each in destinations if each.address in addresses]
 
     def _parted(
         self, ways: list[Channel], event: Envelope, priority: Priority
@@ -259,7 +271,3 @@ def _arrival(
     positions: Mapping[str, int],
 ) -> Arrival:
     return Arrival(slot.sequence, priority.rank, event.json, expiries, key, positions)
-
-
-def _is_promised(channel: Channel) -> bool:
-    return channel.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE

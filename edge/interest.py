@@ -7,6 +7,7 @@ connection; those of an earlier one count for nothing, because what was withdraw
 from __future__ import annotations
 
 import logging
+import secrets
 
 from eventplane.announcement import AnnouncementError, read_announcement
 from eventplane.contract import Priority
@@ -15,6 +16,8 @@ from eventplane.filters import Filter
 from eventplane.interest import is_wanted
 
 _log = logging.getLogger(__name__)
+
+_NAME_BYTES = 8
 
 
 class Interest:
@@ -25,9 +28,15 @@ class Interest:
         self._announced: dict[str, Filter] = {}
         self._uplink: tuple[str, Filter] | None = None
         self._generation = 0
+        self._last: dict[str, str] = {}
 
-    def take(self, service: str, inbox: str, payload: bytes, generation: int) -> None:
-        """What `service` announces over the connection `generation`; what is wrong is refused and logged."""
+    def take(
+        self, service: str, inbox: str, payload: bytes, generation: int, *, retained: bool = False
+    ) -> None:
+        """What `service` announces over the connection `generation`; what is wrong is refused and logged.
+
+        One that the broker had `retained` does not say that the service lives.
+        """
         if generation != self._generation:
             self.forget()
             self._generation = generation
@@ -41,10 +50,16 @@ class Interest:
             return
         if announcement is not None:
             self._announced[inbox] = announcement.interest
+            if not retained:
+                self._last[inbox] = secrets.token_hex(_NAME_BYTES)
             _log.info("%s announced what it handles", service)
         elif before is not None:
             _log.info("%s announces nothing any more", service)
             self._gone.add(inbox)
+
+    def last(self, address: str) -> str | None:
+        """Name the last announcement that the reader of a channel made while we listened; None: none."""
+        return self._last.get(address)
 
     def forget(self) -> None:
         """The connection to the home's broker is gone."""

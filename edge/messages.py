@@ -39,13 +39,17 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message that waits for our acknowledgement; `mid` is 0 for QoS 0, which needs none."""
+    """A message that waits for our acknowledgement; `mid` is 0 for QoS 0, which needs none.
+
+    `retained`: the broker kept it from before we subscribed.
+    """
 
     link: LinkName
     generation: int
     mid: int
     topic: str
     payload: bytes
+    retained: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,16 @@ class OutboxWindow:
                 message.awaited -= 1
             return message.receipt
 
+    def withdraw(self, message: OutboxMessage) -> bool:
+        """Send `message` no more; return whether it was sent at all."""
+        name = digest(message.payload)
+        with self._changed:
+            if self._waiting.pop(name, None) is not None:
+                if name in self._unsent:
+                    self._unsent.remove(name)
+                self._changed.notify_all()
+            return message.sent_at > 0
+
     def due(self, now: float) -> list[bytes]:
         """The payloads to send now; they count as sent at `now` (monotonic seconds)."""
         with self._changed:

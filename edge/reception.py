@@ -84,7 +84,13 @@ class Reception:
             self._take_receipts(message.payload, role.channel, turn)
         elif isinstance(role, Announcements):
             channel = role.channel
-            self._interest.take(channel.participant, channel.address, message.payload, message.generation)
+            self._interest.take(
+                channel.participant,
+                channel.address,
+                message.payload,
+                message.generation,
+                retained=message.retained,
+            )
         elif isinstance(role, StateQuestions | HandlersQuestions):
             self._take_question(message.payload, role, turn)
         else:

@@ -10,8 +10,8 @@ sent when the forwarder's receipt says that the spool has committed it, and is p
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -44,7 +44,7 @@ from edge.questions.state import StateAnswer
 from edge.service_loop import CLOSE_S, ServiceLoop
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.conversation.peers import PeerChanged, PeerListener
 from eventplane.envelope import Envelope, parse_event
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
@@ -72,6 +72,9 @@ _REPLY_S = 30.0
 """How long a handler's thread waits until its reply is kept, seconds."""
 
 _HANDLERS_S = 5.0
+
+_ROOM_S = 0.5
+"""After which a request that the spool had no room for is sent again, seconds."""
 
 DeliveryHandler = Callable[[bytes, Callable[[], None]], None]
 RefusalHandler = Callable[[bytes, str], None]
@@ -167,7 +170,7 @@ class ServiceClient:
             # A session that is only away goes on to have its interest: its events wait.
             will=Will(interest_topic(service), b"", retain=True) if clean_session else None,
         )
-        self._stopping = False
+        self._stopped = threading.Event()
         self._loop = ServiceLoop(
             service,
             address,
@@ -199,15 +202,22 @@ class ServiceClient:
             DeadLetteredError: it was kept as a dead letter, because it can never be delivered.
             ClientClosedError: the client was closed.
         """
+        self._put(event, timeout_s, durable=True)
+
+    def _put(self, event: Envelope | bytes, timeout_s: float, *, durable: bool) -> None:
+        """Do what `put` says; without `durable` do not send it after the timeout.
+
+        What was then not sent at all is a `RequestDroppedError`.
+        """
         give_up = monotonic() + timeout_s
         message = self._add(event, timeout_s, awaited=True)
         receipt = self._window.wait_receipt(message, max(0.0, give_up - monotonic()))
         if receipt is None:
-            raise (
-                ClientClosedError(self.service)
-                if self._stopping
-                else ReceiptTimeoutError(self.service, timeout_s)
-            )
+            if self._stopped.is_set():
+                raise ClientClosedError(self.service)
+            if not durable and not self._window.withdraw(message):
+                raise RequestDroppedError(self.service, "there is no connection")
+            raise ReceiptTimeoutError(self.service, timeout_s)
         if receipt.refused == SPOOL_FULL:
             raise StoreFullError(self.service)
         if receipt.refused is not None:
@@ -230,7 +240,7 @@ class ServiceClient:
             ClientClosedError: the client was closed meanwhile.
         """
         if not self._window.wait_empty(timeout_s):
-            if self._stopping:
+            if self._stopped.is_set():
                 raise ClientClosedError(self.service)
             raise FlushTimeoutError(self.service, len(self._window), timeout_s)
 
@@ -251,7 +261,7 @@ class ServiceClient:
         if answer is None:
             raise (
                 ClientClosedError(self.service)
-                if self._stopping
+                if self._stopped.is_set()
                 else StateTimeoutError(self.service, key, timeout_s)
             )
         return None if answer.json is None else parse_event(answer.json)
@@ -259,7 +269,7 @@ class ServiceClient:
     def request(
         self,
         event: Envelope | bytes,
-        timeout_s: float = 300.0,
+        timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,
         expires: bool = False,
@@ -267,26 +277,25 @@ class ServiceClient:
         """Send an event and wait for what all who handle it, here and in the cloud, reply to it.
 
         The replies are by participant. `not_awaited` is one whose circuit is open (see `peers`), `unhandled`
-        one that handles such events no more; nobody at all gives no replies. Without `durable` the event is
-        not kept: it is dropped where it cannot be sent at once. With `expires` nobody handles it after the
-        timeout; the cloud judges that by its own clock, so the device's has to be right. Not from `on_event`,
-        whose thread the answers of this service would need.
+        one that handles such events no more; nobody at all gives no replies. The event waits for the
+        connection, the window and room in the spool until the timeout. Without `durable` it is not kept: it
+        is delivered at best effort, and never sent after the timeout. With `expires` nobody handles it after
+        the timeout; the cloud judges that by its own clock, so the device's has to be right. Not from
+        `on_event`, whose thread the answers of this service would need.
 
         Raises:
             RequestTimeoutError: somebody did not reply within `timeout_s` seconds; it has the replies. If its
                 `missing` is None, the event was not sent: `put` what must not be lost.
-            RequestDroppedError: without `durable`: no connection, or no room in the window.
+            RequestDroppedError: without `durable`: until the timeout there was no connection or no room.
             NotAskingError: the contract does not let the service ask with such an event.
             TooManyRequestsError: so many requests are open as there may be.
             EnvelopeError: it is no event, or a request already.
             MessageTooLargeError, WindowFullError, StoreFullError, DeadLetteredError, ClientClosedError:
-                as of `put`.
+                as of `put`; no room means until the timeout.
         """
-        if not durable and not self._loop.up:
-            raise RequestDroppedError(self.service, "there is no connection")
         asked = event if isinstance(event, Envelope) else parse_event(event)
-        send = self._put_request if durable else self._try_request
-        return self._asker.request(asked, timeout_s, send, expires=expires)
+        send = partial(self._send_request, durable=durable)
+        return self._asker.request(asked, timeout_s, send, durable=durable, expires=expires)
 
     def peers(self) -> dict[str, Circuit]:
         """The circuit of each peer that was asked: whether requests wait for it."""
@@ -314,7 +323,7 @@ class ServiceClient:
 
     def close(self) -> None:
         """End at once, without waiting for receipts (see `flush`)."""
-        self._stopping = True
+        self._stopped.set()
         self._window.close()
         self._states.close()
         self._handlers.close()
@@ -342,30 +351,35 @@ class ServiceClient:
             raise MessageTooLargeError(self.service, len(payload), MAX_MESSAGE_BYTES)
         message = self._window.add(payload, timeout_s, awaited=awaited)
         if message is None:
-            if self._stopping:
+            if self._stopped.is_set():
                 raise ClientClosedError(self.service)
             raise WindowFullError(self.service, len(self._window), timeout_s)
         self._loop.wake()
         return message
 
-    def _put_request(self, event: Envelope, timeout_s: float) -> None:
-        # Without a receipt the replies are late as well, and that error says more.
-        with suppress(ReceiptTimeoutError):
-            self.put(event, timeout_s)
-
-    def _try_request(self, event: Envelope, timeout_s: float) -> None:  # noqa: ARG002 (now or never)
-        if not self._loop.up:
-            raise RequestDroppedError(self.service, "there is no connection")
-        try:
-            self.send(event, 0.0)
-        except WindowFullError as error:
-            raise RequestDroppedError(self.service, "the window has no room") from error
+    def _send_request(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
+        """Put `event`, again while the spool has no room for it, until the timeout."""
+        give_up = monotonic() + timeout_s
+        while True:
+            try:
+                self._put(event, max(0.0, give_up - monotonic()), durable=durable)
+            except ReceiptTimeoutError:
+                return  # the replies are late as well, and that error says more
+            except (StoreFullError, WindowFullError) as error:
+                if isinstance(error, WindowFullError) or give_up - monotonic() <= _ROOM_S:
+                    if durable:
+                        raise
+                    raise RequestDroppedError(self.service, str(error)) from error
+            else:
+                return
+            if self._stopped.wait(_ROOM_S):
+                raise ClientClosedError(self.service)
 
     def _ask_handlers(self, event: Envelope, timeout_s: float) -> HandlersAnswer | None:
         question = self._handlers.ask(event)
         self._loop.wake()
         answer = self._handlers.wait_answer(question, timeout_s)
-        if answer is None and self._stopping:
+        if answer is None and self._stopped.is_set():
             raise ClientClosedError(self.service)
         return answer
 

@@ -125,6 +125,12 @@ _RULES: dict[str, _Rule] = {
     "traceparent": (str, is_traceparent, "it is not a W3C trace context: 00-<trace id>-<span id>-<flags>"),
     "tracestate": (str, lambda _: True, ""),
     "routerhops": (int, range(2**31).__contains__, "it is counted from 0 by the plane; leave it as it came"),
+    # As in `eventplane.guarantee`, which reads events.
+    "deliveryguarantee": (
+        str,
+        frozenset({"best_effort"}).__contains__,
+        "an event can only ask for less than its channels give: write `best_effort`, or leave it out",
+    ),
     "severitytext": _NOT_EMPTY,
     "severitynumber": (
         int,

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any as Json
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract, Place, Priority, Route
+from eventplane.contract import Channel, Contract, DeliveryGuarantee, ParticipantKind, Place, Route
 from eventplane.envelope import Envelope
 from eventplane.filter_text import comparison_text
 from eventplane.filters import All, Any, Attributes, Filter, Not, Sql
+from eventplane.guarantee import guarantee_of
 from eventplane.interest import is_wanted
 
 
@@ -49,11 +50,13 @@ class Term:
 class Explanation:
     """Whether an event takes `route`, and the reasons.
 
-    `interest` is what its reader announced (None: nothing); what is not `wanted` is not forwarded.
+    `guarantee` is that of the delivery. `interest` is what its reader announced (None: nothing); what is not
+    `wanted` is not forwarded.
     """
 
     route: Route
     term: Term
+    guarantee: DeliveryGuarantee
     interest: Term | None = None
     wanted: bool = True
 
@@ -76,25 +79,36 @@ class Explanation:
             "filter": self.term.document(),
             "interest": self.interest and self.interest.document(),
             "forwarded": self.forwarded,
+            "delivery_guarantee": self.guarantee.value,
         }
 
 
 def explain(contract: Contract, event: Envelope, place: Place | None = None) -> tuple[Explanation, ...]:
     """Every route of `contract`, or of the router of one `place`, by name.
 
-    How urgent an event is that does not say so itself, its channel decides: here the device's outbox.
+    The channel that an event came over decides about its guarantee, and about its priority where nothing
+    else does. It is the outbox of the sender that the event names, otherwise the device's.
     """
     routes = contract.routes if place is None else contract.routes_at(place)
-    priority = contract.priority(event, contract.device.outbox)
-    return tuple(_explanation(each, event, priority) for each in routes)
+    return tuple(_explanation(contract, each, event) for each in routes)
 
 
-def _explanation(route: Route, event: Envelope, priority: Priority) -> Explanation:
+def _explanation(contract: Contract, route: Route, event: Envelope) -> Explanation:
+    over = _channel(contract, event, route.place)
     term = explain_filter(route.filter, event.attributes)
+    guarantee = guarantee_of(contract, event, over, route)
     if route.interest is None:
-        return Explanation(route, term)
+        return Explanation(route, term, guarantee)
     interest = explain_filter(route.interest, event.attributes)
-    return Explanation(route, term, interest, is_wanted(route.interest, event, priority))
+    wanted = is_wanted(route.interest, event, contract.priority(event, over))
+    return Explanation(route, term, guarantee, interest, wanted)
+
+
+def _channel(contract: Contract, event: Envelope, place: Place) -> Channel:
+    """Return the channel over which the event comes to the router of `place`."""
+    sender = contract.participants.get(event.sender.service)
+    decides = ParticipantKind.DEVICE_SERVICE if place is Place.DEVICE else ParticipantKind.CLOUD_SERVICE
+    return sender.outbox if sender is not None and sender.kind is decides else contract.device.outbox
 
 
 def explain_filter(filter: Filter, attributes: Attributes) -> Term:

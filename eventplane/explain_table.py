@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from eventplane.contract import DeliveryGuarantee
 from eventplane.explain import Explanation, Term
 
 _WIDEST = 60
@@ -23,6 +24,8 @@ def explanation_table(explanations: Sequence[Explanation]) -> str:
         verdict = "MATCHES" if each.matched else "does not match"
         if each.matched and each.interest:
             verdict += ", forwarded" if each.wanted else ", NOT FORWARDED: no interest"
+        if each.forwarded and each.guarantee is DeliveryGuarantee.BEST_EFFORT:
+            verdict += ", at best effort"
         lines.append(f"{each.route.name} -> {each.route.destination} ({each.route.place}): {verdict}")
         lines += [f"  {mark:<3}  {text:<{width}}  {why}".rstrip() for mark, text, why in rows]
     return "\n".join(lines)

@@ -17,6 +17,7 @@ from eventplane.contract.interest import (
     PARTITION,
     Item,
     Leased,
+    announced_ms,
     read_filters,
     until_s,
 )
@@ -66,12 +67,16 @@ def _take(item: Item, own: dict[str, Leased], now_s: float) -> None:
         return
     text = item["filters"]["S"]
     if known := own.get(text):
-        own[text] = replace(known, until_s=max(until, known.until_s))
+        own[text] = replace(
+            known,
+            until_s=max(until, known.until_s),
+            announced_ms=max(announced_ms(item), known.announced_ms),
+        )
         return
     if len(own) == MAX_PROGRAMS:
         raise ValueError(f"the participant announces more than {MAX_PROGRAMS} different things")
     read = _remembered if len(text) <= MAX_ITEM_BYTES else read_filters
-    own[text] = Leased(read(item[PARTITION]["S"], text), until)
+    own[text] = Leased(read(item[PARTITION]["S"], text), until, announced_ms(item))
 
 
 # Most of it is the same at the next look. What is refused is not remembered: it is one of a participant.

@@ -13,11 +13,21 @@ import hashlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from eventplane.contract import Contract, DeliveryGuarantee, Ordering, Place, Priority, Route, Transport
+from eventplane.contract import (
+    Channel,
+    Contract,
+    DeliveryGuarantee,
+    Ordering,
+    Place,
+    Priority,
+    Route,
+    Transport,
+)
 from eventplane.contract.canonical import canonical_bytes
 from eventplane.contract.subscription import subscribed_routes
 from eventplane.envelope import Envelope
-from eventplane.filters import Attributes, to_document
+from eventplane.filters import to_document
+from eventplane.guarantee import is_promised
 from eventplane.numbering import EPOCH, ORDER, ORDER_EPOCH
 from eventplane.route_index import RouteIndex
 from eventplane.sender import Sender
@@ -66,6 +76,7 @@ class OrderedInboxes:
     """
 
     def __init__(self, contract: Contract) -> None:
+        self._contract = contract
         added = subscribed_routes(contract)
         routes = [
             each
@@ -79,11 +90,22 @@ class OrderedInboxes:
         }
         self._index = RouteIndex(routes) if routes else None
 
-    def counters(self, attributes: Attributes, priority: Priority) -> list[str]:
-        """Return the counters of an event of `priority`; `attributes` are as the cloud's router sees them."""
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return self._index is not None
+
+    def counters(self, event: Envelope, priority: Priority, over: Channel) -> list[str]:
+        """Return the counters of an `event` of `priority`, as the cloud's router gets it `over` a channel.
+
+        What is delivered at best effort is not counted.
+        """
         if self._index is None:
             return []
-        inboxes = dict.fromkeys(self._inboxes[each.destination] for each in self._index.matching(attributes))
+        inboxes = dict.fromkeys(
+            self._inboxes[each.destination]
+            for each in self._index.matching(event.attributes)
+            if is_promised(self._contract, event, over, each)
+        )
         return [_SEPARATOR.join((inbox, priority, self._rules[inbox])) for inbox in inboxes]
 
     def valid(self, event: Envelope) -> Envelope:

@@ -41,6 +41,9 @@ OWNERS: Final = {
 }
 """The types of the plane's own services, and the service that alone sends each."""
 
+PLANE_TYPES: Final = frozenset({*DEVICE_REPORTS, *DEVICE_STATES, *OWNERS, DEAD_LETTER_TYPE})
+"""The types of what the plane reports of itself; each of its reports is delivered at least once."""
+
 MAX_REMEMBERED: Final = 4_096
 """Most decisions that are remembered, a participant and a type each. Ours: a contract has some hundreds."""
 

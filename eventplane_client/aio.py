@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.envelope import Envelope
 from eventplane_client.client import INBOX, Client
 from eventplane_client.errors import ClosedError, NothingThereError
@@ -102,14 +102,20 @@ class AsyncClient:
         self._client = client
         self._thread = ThreadPoolExecutor(1, f"{client.participant}-client")
 
-    async def put(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
+    async def put(
+        self,
+        event: Envelope | BaseCloudEvent | bytes | str,
+        timeout_s: float = 30.0,
+        *,
+        best_effort: bool = False,
+    ) -> None:
         """See `Client.put`."""
-        await self.run(lambda: self._client.put(event, timeout_s))
+        await self.run(lambda: self._client.put(event, timeout_s, best_effort=best_effort))
 
     async def request(
         self,
         event: Envelope | BaseCloudEvent | bytes | str,
-        timeout_s: float = 300.0,
+        timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,
         expires: bool = False,

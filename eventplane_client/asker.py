@@ -10,12 +10,17 @@ from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 from eventplane.conversation.attributes import CORRELATION_ID
 from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.errors import ReplyError
-from eventplane.conversation.open_requests import OpenRequests, Replies
+from eventplane.conversation.open_requests import (
+    NO_ANNOUNCEMENTS,
+    Announcements,
+    OpenRequests,
+    Replies,
+)
 from eventplane.conversation.peers import PeerListener
 from eventplane.conversation.reply import Replier, read_reply
 from eventplane.conversation.request import write_request
@@ -25,6 +30,8 @@ from eventplane.timestamps import timestamp
 from eventplane_client.errors import (
     ClientError,
     ClosedError,
+    NoRoomError,
+    NotConfirmedError,
     RequestDroppedError,
     RequestTimeoutError,
     UnavailableError,
@@ -32,6 +39,9 @@ from eventplane_client.errors import (
 from eventplane_client.ports import Message, Transport
 
 _log = logging.getLogger(__name__)
+
+_AWAY: Final = (UnavailableError, NoRoomError, NotConfirmedError)
+"""What may be over before a request's timeout."""
 
 LOOK_AGAIN_S = 5.0
 """How often an asker looks whether those it waits for still handle the event, seconds."""
@@ -41,18 +51,23 @@ _OTHERS_S: Final = 1.0
 
 _POLL_S: Final = 2.0
 _RETRY_S: Final = 1.0
+"""After which a table or a queue that does not answer is asked again, seconds. boto3 has its own attempts."""
+
 _MOST: Final = 10
 _REMEMBERED: Final = 1_000
 _ID_BYTES: Final = 16
 
 FindHandlers = Callable[[Envelope], frozenset[Replier]]
 
+_Result = TypeVar("_Result")
+
 
 class QueueAsker:
     """Asks as `participant` over `transport`; what `replies` receives are the replies.
 
     `handlers` says who handles an event, by what is in force now; it raises the client's errors and those of
-    `eventplane.conversation`. A thread polls while requests are open.
+    `eventplane.conversation`. `announced` names the last announcements of participants. A thread polls while
+    requests are open.
     """
 
     def __init__(
@@ -62,11 +77,14 @@ class QueueAsker:
         replies: Transport,
         handlers: FindHandlers,
         on_change: PeerListener,
+        *,
+        announced: Callable[[], Announcements] = lambda: NO_ANNOUNCEMENTS,
     ) -> None:
         self._participant = participant
         self._transport = transport
         self._replies = replies
         self._handlers = handlers
+        self._announced = announced
         self._changed = threading.Condition()
         self._requests = OpenRequests(on_change)
         self._ended: deque[str] = deque(maxlen=_REMEMBERED)
@@ -84,6 +102,15 @@ class QueueAsker:
             return self._requests.ignored
 
     def request(self, event: Envelope, timeout_s: float, *, durable: bool, expires: bool) -> Replies:
+        try:
+            return self._request(event, timeout_s, durable=durable, expires=expires)
+        except _AWAY as error:
+            if durable:
+                raise
+            raise RequestDroppedError(self._participant, str(error)) from error
+
+    def _request(self, event: Envelope, timeout_s: float, *, durable: bool, expires: bool) -> Replies:
+        """Ask, and raise what kept the request from being sent until its timeout."""
         give_up = monotonic() + timeout_s
         now = datetime.now(UTC)
         id = secrets.token_hex(_ID_BYTES)
@@ -94,16 +121,16 @@ class QueueAsker:
             correlation_id=id,
             deadline=timestamp(now + timedelta(seconds=timeout_s)) if expires else None,
             now=timestamp(now),
+            durable=durable,
         )
+
+        def put(timeout_s: float) -> None:
+            # The event itself says whether it need be kept; what could not be sent at all is tried again.
+            self._transport.put(asked, timeout_s, durable=True)
+
+        self._open(id, self._try_until(give_up, lambda _: self._handlers(asked)))
         try:
-            found = self._handlers(asked)
-        except UnavailableError as error:
-            if durable:
-                raise
-            raise RequestDroppedError(self._participant, str(error)) from error
-        self._open(id, found)
-        try:
-            self._send(asked, max(0.0, give_up - monotonic()), durable=durable)
+            self._try_until(give_up, put)
             answered = self._wait(id, asked, give_up)
         except BaseException:
             self._end(id, timed_out=False)
@@ -126,7 +153,7 @@ class QueueAsker:
         with self._changed:
             if self._closed:
                 raise ClosedError(self._participant)
-            self._requests.open(id, sorted(peers, key=str))
+            self._requests.open(id, sorted(peers, key=str), self._announced())
             self._ids.add(id)
             if self._poller is None:
                 self._poller = threading.Thread(
@@ -141,13 +168,22 @@ class QueueAsker:
             self._ended.append(id)
             return self._requests.end(id, timed_out=timed_out)
 
-    def _send(self, asked: Envelope, timeout_s: float, *, durable: bool) -> None:
-        try:
-            self._transport.put(asked, timeout_s, durable=True)
-        except UnavailableError as error:
-            if durable:
-                raise
-            raise RequestDroppedError(self._participant, str(error)) from error
+    def _try_until(self, give_up: float, call: Callable[[float], _Result]) -> _Result:
+        """Return what `call`, which gets the seconds left, returns.
+
+        While what it needs is away or full it is called again, at least once in all, until `give_up`.
+        """
+        while True:
+            left = max(0.0, give_up - monotonic())
+            try:
+                return call(left)
+            except _AWAY as error:
+                if monotonic() >= give_up:
+                    raise
+                _log.info("%s: a request waits: %s", self._participant, error)
+            with self._changed:
+                if self._changed.wait_for(lambda: self._closed, min(left, _RETRY_S)):
+                    raise ClosedError(self._participant)
 
     def _wait(self, id: str, asked: Envelope, give_up: float) -> bool:
         """Whether nobody is waited for any more, before `give_up`."""
@@ -169,7 +205,7 @@ class QueueAsker:
                 _log.warning("%s: who handles the event is not known now: %s", self._participant, error)
                 continue
             with self._changed:
-                self._requests.handlers_are(id, found)
+                self._requests.handlers_are(id, found, self._announced())
 
     def _poll(self) -> None:
         """While requests are open."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from eventplane.conversation import errors as conversation_errors
 from eventplane.conversation.circuit import Circuit
-from eventplane.conversation.open_requests import Replies
+from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.envelope import Envelope
+from eventplane.guarantee import asks_best_effort, at_best_effort
 from eventplane.sending import sent_again
 from eventplane_client.cloud_event import envelope_of
 from eventplane_client.conversation import Conversations, NoConversations
@@ -79,12 +80,21 @@ class Client:
         self._put: OrderedDict[bytes, None] = OrderedDict()
         self._closed = False
 
-    def put(self, event: Envelope | BaseCloudEvent | bytes | str, timeout_s: float = 30.0) -> None:
+    def put(
+        self,
+        event: Envelope | BaseCloudEvent | bytes | str,
+        timeout_s: float = 30.0,
+        *,
+        best_effort: bool = False,
+    ) -> None:
         """Send an event; when this returns it is kept for good, and goes to every subscriber of it.
 
-        A repetition, by `source` and `id`, is a success and counts once. In the mode `at_most_once` it
-        returns before anybody has confirmed the event. An event that was received can be put again: this
-        participant is its sender then.
+        A repetition, by `source` and `id`, is a success and counts once. An event that was received can be
+        put again: this participant is its sender then.
+
+        In the mode `at_most_once` it returns before anybody has confirmed the event. So it does with
+        `best_effort`, which gives the event the attribute `deliveryguarantee`: each hop tries it once, and
+        drops it where that fails. An event that has the attribute already is sent in the same way.
 
         Raises:
             EnvelopeError: it is no event.
@@ -96,12 +106,13 @@ class Client:
         """
         if self._closed:
             raise ClosedError(self.participant)
-        envelope = _own(event)
+        envelope = at_best_effort(_own(event)) if best_effort else _own(event)
+        is_kept = self._mode is not Mode.AT_MOST_ONCE and not asks_best_effort(envelope)
         key = digest(envelope)
         if key in self._put:
             return
         with self.telemetry.putting(self.participant, envelope) as sent:
-            self._transport.put(sent, timeout_s, durable=self._mode is not Mode.AT_MOST_ONCE)
+            self._transport.put(sent, timeout_s, durable=is_kept)
         self._put[key] = None
         if len(self._put) > _REMEMBERED_PUTS:
             self._put.popitem(last=False)
@@ -109,7 +120,7 @@ class Client:
     def request(
         self,
         event: Envelope | BaseCloudEvent | bytes | str,
-        timeout_s: float = 300.0,
+        timeout_s: float = TIMEOUT_S,
         *,
         durable: bool = True,
         expires: bool = False,

@@ -15,6 +15,7 @@ from eventplane.contract.subscription import TABLE as SUBSCRIPTIONS_TABLE
 from eventplane.resource_names import resource_name
 from eventplane_client.asker import QueueAsker
 from eventplane_client.client import Client, Subscriptions
+from eventplane_client.connectors import connector_of
 from eventplane_client.conversation import Conversations, NoConversations, telling
 from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
 from eventplane_client.dynamodb_table import WINDOW_S
@@ -57,9 +58,8 @@ def connect(
     """
     settings = settings or ClientSettings.read(os.environ)
     telemetry = telemetry or _telemetry(settings)
-    kind, place = settings.transport_parts()
-    make = {"memory": _memory, "mqtt": _mqtt, "mqtt-profile": _mqtt_profile, "sqs": _sqs}[kind]
-    client = make(settings, place, on_notice)
+    make, address = connector_of(settings.transport)
+    client = make(settings, address, on_notice)
     client.telemetry = telemetry
     return client
 
@@ -80,7 +80,7 @@ def _telemetry(settings: ClientSettings) -> Telemetry:
     return OpenTelemetry(settings.trace_share)
 
 
-def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
+def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
     plane = memory_plane(name)
     contract = _contract(settings)
     if contract:
@@ -94,7 +94,12 @@ def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
         MemorySubscriptions(plane, settings.participant),
         interest=MemoryInterest(plane, settings.participant),
         conversations=QueueAsker(
-            settings.participant, transport, replies, plane.handlers, telling(on_notice)
+            settings.participant,
+            transport,
+            replies,
+            plane.handlers,
+            telling(on_notice),
+            announced=plane.announced,
         ),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
@@ -103,14 +108,14 @@ def _memory(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
     )
 
 
-def _mqtt(settings: ClientSettings, address: str, on_notice: Listener) -> Client:
+def mqtt_client(settings: ClientSettings, address: str, on_notice: Listener) -> Client:
     from eventplane_client.mqtt import DEFAULT_PORT
 
     host, port = host_and_port(address, DEFAULT_PORT)
     return _over_mqtt(settings, on_notice, host, port)
 
 
-def _mqtt_profile(settings: ClientSettings, file: str, on_notice: Listener) -> Client:
+def mqtt_profile_client(settings: ClientSettings, file: str, on_notice: Listener) -> Client:
     from eventplane_client.mqtt import DEFAULT_PORT
 
     if not file:
@@ -150,7 +155,7 @@ def _over_mqtt(
     )
 
 
-def _sqs(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
+def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) -> Client:
     from eventplane_client.aws import aws_client
     from eventplane_client.dynamodb_interest import DynamoDbInterest
     from eventplane_client.sqs import SqsTransport
@@ -228,7 +233,14 @@ def _conversations(
         interest=resource_name(environment, INTEREST_TABLE),
     )
     replies = transport.for_replies(environment)
-    return QueueAsker(settings.participant, transport, replies, in_force.handlers, telling(on_notice))
+    return QueueAsker(
+        settings.participant,
+        transport,
+        replies,
+        in_force.handlers,
+        telling(on_notice),
+        announced=in_force.announced,
+    )
 
 
 def _subscriptions(settings: ClientSettings, environment: str, inbox: str) -> Subscriptions:

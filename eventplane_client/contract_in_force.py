@@ -17,6 +17,7 @@ from eventplane.contract.interest import with_interest
 from eventplane.contract.subscription import Subscription, with_subscriptions
 from eventplane.contract_table import ContractTable
 from eventplane.conversation.handlers import Handlers
+from eventplane.conversation.open_requests import NO_ANNOUNCEMENTS, Announcements
 from eventplane.conversation.reply import Replier
 from eventplane.envelope import Envelope
 from eventplane.interest_table import InterestTable
@@ -56,6 +57,12 @@ class ContractInForce:
         self._handlers: Handlers | None = None
         self._basis: tuple[str, frozenset[Subscription], frozenset[Announcement]] | None = None
         self._looked_at = 0.0
+        self._last: Announcements = NO_ANNOUNCEMENTS
+
+    def announced(self) -> Announcements:
+        """The last announcement of each participant, as `handlers` last read it. A renewal makes none."""
+        with self._lock:
+            return self._last
 
     def handlers(self, event: Envelope) -> frozenset[Replier]:
         """Who is expected to answer. Raises `UnavailableError`, `NotAskingError`, `NotOneDeviceError`."""
@@ -75,7 +82,13 @@ class ContractInForce:
     def _look(self) -> Handlers:
         contract, subscribed = self._published(), self._subscriptions.all()
         now_s = time()
-        announced = frozenset(each.announcement for each in self._interest.all(now_s) if each.until_s > now_s)
+        leased = [each for each in self._interest.all(now_s) if each.until_s > now_s]
+        last: dict[Replier, int] = {}
+        for each in leased:
+            announcer = Replier(each.announcement.participant)
+            last[announcer] = max(each.announced_ms, last.get(announcer, 0))
+        self._last = {announcer: at_ms for announcer, at_ms in last.items() if at_ms}
+        announced = frozenset(each.announcement for each in leased)
         if self._handlers is not None and self._basis == (contract.version, subscribed, announced):
             return self._handlers
         with_routes, _ = with_subscriptions(contract, subscribed)

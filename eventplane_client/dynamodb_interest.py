@@ -6,6 +6,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from time import time
 from typing import Any, Final
 
@@ -42,15 +43,16 @@ class DynamoDbInterest:
         self._clock = clock
         # Two programs of one participant, an old and a new one, may handle different things.
         self._announcer = uuid.uuid4().hex
-        self._announced: Announcement | None = None
+        self._announced: Leased | None = None
         self._lock = threading.Lock()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
     def announce(self, announcement: Announcement) -> None:
         with self._lock:
-            self._put(announcement)
-            self._announced = announcement
+            leased = Leased(announcement, 0, int(1_000 * self._clock()))
+            self._put(leased)
+            self._announced = leased
             if self._thread is None:
                 name = f"{self._participant}-interest"
                 self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -72,8 +74,8 @@ class DynamoDbInterest:
         except UnavailableError as error:
             _log.warning("%s: the announcement ends with its lease: %s", self._participant, error)
 
-    def _put(self, announcement: Announcement) -> None:
-        leased = Leased(announcement, int(self._clock() + self._lease_s))
+    def _put(self, leased: Leased) -> None:
+        leased = replace(leased, until_s=int(self._clock() + self._lease_s))
         with unavailable(self._participant):
             self._dynamodb.put_item(TableName=self._table, Item=interest_item(leased, self._announcer))
 

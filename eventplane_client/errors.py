@@ -101,7 +101,7 @@ class RequestTimeoutError(ClientError):
 
 
 class RequestDroppedError(ClientError):
-    """A request that is not `durable` could not be sent at once, and was dropped: `problem` says why."""
+    """A request that is not `durable` could not be sent before its timeout: `problem` says why."""
 
     def __init__(self, participant: str, problem: str) -> None:
         super().__init__(f"{participant}: the request was dropped: {problem}; ask again, or ask `durable`")

@@ -12,6 +12,7 @@ from time import monotonic
 from eventplane.contract import Contract, Priority
 from eventplane.contract.replies import REPLIES
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
+from eventplane.conversation.open_requests import Announcements
 from eventplane.conversation.reply import Replier
 from eventplane.delivery import Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope, EnvelopeError
@@ -73,6 +74,7 @@ class MemoryPlane:
         self._changed = threading.Condition()
         self._filters: dict[str, dict[str, Filter | None]] = {}
         self._interest: dict[str, dict[object, Filter]] = {}
+        self._last_announcements: dict[Replier, int] = {}
         self._inboxes: dict[str, list[_Entry]] = {}
         self._numbers = itertools.count(1)
         self.events: list[Envelope] = []
@@ -94,6 +96,7 @@ class MemoryPlane:
             announced.pop(announcer, None)
             if interest is not None:
                 announced[announcer] = interest
+                self._last_announcements[Replier(participant)] = next(self._numbers)
 
     def enforce(self, contract: Contract | None) -> None:
         """From now on participants send what `contract` gives them (None: whatever they like)."""
@@ -151,6 +154,11 @@ class MemoryPlane:
                 if participant != event.attributes.get(REPLY_TO)
                 and any(each is None or each.matches(event.attributes) for each in filters.values())
             )
+
+    def announced(self) -> Announcements:
+        """The last announcement of each participant that made one."""
+        with self._changed:
+            return dict(self._last_announcements)
 
     def deliver(self, participant: str, event: Envelope) -> None:
         """Straight into one inbox, as a transport does that delivers twice."""

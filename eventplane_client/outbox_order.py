@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-from eventplane.contract import Contract, DeliveryGuarantee
+from eventplane.contract import Contract
 from eventplane.envelope import Envelope, EventKey
 from eventplane.numbering import ORDER, ORDER_EPOCH
 from eventplane.ordering import OrderedInboxes, next_positions, positions_text
@@ -36,10 +36,8 @@ class OutboxOrder:
 
     def numbered(self, event: Envelope) -> Envelope:
         """Return `event` with its positions: the same again for one that is sent again."""
-        if self._outbox.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT:
-            return event
         priority = self._contract.priority(event, self._outbox)
-        counters = self._inboxes.counters(stamp_sender(event, self._sender).attributes, priority)
+        counters = self._inboxes.counters(stamp_sender(event, self._sender), priority, self._outbox)
         if not counters:
             return event
         with self._lock:

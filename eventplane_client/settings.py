@@ -17,7 +17,6 @@ from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
 PREFIX = "EVENTPLANE_CLIENT_"
 """What the variables start with; the setting's name in capitals follows."""
 
-_TRANSPORTS = ("memory:NAME", "mqtt://HOST:PORT", "mqtt-profile:PATH", "sqs:ENVIRONMENT")
 _STATES = ("memory:", "sqlite:PATH", "dynamodb:TABLE", "dynamodb-log:TABLE")
 
 
@@ -27,7 +26,8 @@ class ClientSettings:
 
     Attributes:
         transport: `memory:NAME`, `mqtt://HOST:PORT`, where a Unix socket's path may stand for host and port,
-            `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is) or `sqs:ENVIRONMENT`.
+            `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is), `sqs:ENVIRONMENT`, or
+            the `NAME:ADDRESS` of a protocol that a package adds (docs/protocols.md).
         state: where it is remembered which events were handed out: `memory:`, `sqlite:PATH`,
             `dynamodb:TABLE`, `dynamodb-log:TABLE`. Needed for `exactly_once` over MQTT; for SQS the
             environment's table is the default, in memory it is memory.
@@ -95,10 +95,6 @@ class ClientSettings:
             contract=text("contract", ""),
             subscriptions=text("subscriptions", ""),
         )
-
-    def transport_parts(self) -> tuple[str, str]:
-        """The transport's kind and its address. Raises `ClientSettingsError`."""
-        return _parts("transport", self.transport, _TRANSPORTS)
 
     def state_parts(self, default: str) -> tuple[str, str]:
         """The state's kind and its place. Raises `ClientSettingsError`."""

@@ -47,9 +47,10 @@ _ARCHIVE_WRITER = FunctionSize(
 
 # An attempt mostly waits for the other side: memory buys it nothing but a shorter cold start.
 _WEBHOOK = FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, batch_window_s=0, max_concurrency=2)
-# Two minutes cover a restart of the device or its router; a heartbeat comes every five (edge/settings.py).
+# Half a minute covers a lost connection that the device makes anew, and its own restart; without power or
+# router a home has no help over the internet. A heartbeat comes every five minutes (edge/settings.py).
 _PRESENCE = PresenceSettings(
-    disconnected_after_s=120,
+    disconnected_after_s=30,
     connected_after_s=60,
     quiet_after_heartbeats=3,
     oldest_urgent_s=60,
@@ -57,10 +58,11 @@ _PRESENCE = PresenceSettings(
     # Of what IoT Core lets a connection send (100 publishes and 512 KiB a second) a fifth and a half; a
     # forwarder publishes four times a second. A device that catches up after days offline comes near it.
     quota=Quota(window_s=300, frames=6_000, events=1_000_000, bytes=75_000_000),
-    sweepers=1,
     # Of many heartbeats of one device the newest counts, and of many devices a hundred are read at once.
     recorder=FunctionSize(memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=5),
-    sweeper=FunctionSize(memory_mib=512, timeout_s=55, batch_size=1, batch_window_s=0, max_concurrency=2),
+    # A notice never waits for company; what a killed invocation held comes again after six timeouts.
+    timers=FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=5),
+    reconciler=FunctionSize(memory_mib=512, timeout_s=55, batch_size=1, batch_window_s=0, max_concurrency=2),
 )
 
 # Nothing waits for company: what a carer says shall be there now. A page of devices takes some seconds.
@@ -96,7 +98,7 @@ ENVIRONMENTS: Final = {
                 disconnected_after_s=5,
                 connected_after_s=2,
                 quota=Quota(window_s=60, frames=600, events=100_000, bytes=15_000_000),
-                is_scheduled=False,
+                is_active=False,
                 recorder=FunctionSize(
                     memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
                 ),
@@ -151,10 +153,10 @@ ENVIRONMENTS: Final = {
             webhook=replace(_WEBHOOK, max_concurrency=10),
             presence=replace(
                 _PRESENCE,
-                sweepers=BUCKETS,
                 recorder=FunctionSize(
                     memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=50
                 ),
+                timers=replace(_PRESENCE.timers, max_concurrency=50),
             ),
             downlink=replace(
                 _DOWNLINK,

@@ -1,4 +1,4 @@
-"""What is known of the devices, and the queue that tells of their connections."""
+"""What is known of the devices, the queue of their connections, and the queue of their timers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from stacks.plane_stack import PlaneStack
 LIFECYCLE: Final = "presence"
 """The queue from IoT Core's lifecycle messages to the presence monitor."""
 
+TIMERS: Final = "presence-timers"
+"""The queue of timers: a delayed message for each moment at which a device has to be judged."""
+
 
 class PresenceStack(PlaneStack):
     """The presence monitor's state; its functions are in the routing stack."""
@@ -29,6 +32,15 @@ class PresenceStack(PlaneStack):
             name=LIFECYCLE,
             visibility=environment.presence.recorder.visibility,
         )
+        timers = DurableQueue(
+            self,
+            "Timers",
+            environment=environment,
+            name=TIMERS,
+            visibility=environment.presence.timers.visibility,
+        )
         CfnOutput(self, "PresenceTable", value=table.table_name)
         CfnOutput(self, "PresenceUrl", value=queue.queue.queue_url)
         CfnOutput(self, "PresenceDlqUrl", value=queue.dead_letters.queue_url)
+        CfnOutput(self, "PresenceTimersUrl", value=timers.queue.queue_url)
+        CfnOutput(self, "PresenceTimersDlqUrl", value=timers.dead_letters.queue_url)

@@ -1,4 +1,4 @@
-"""What looks at all devices every minute: when it says something, and how its functions share the devices."""
+"""What watches all devices: when it says something, and how its functions run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ from stacks.function_size import FunctionSize
 from stacks.setting_error import EnvironmentSettingError
 
 _DAY_S: Final = 86_400
-
-
-def _shares(number: int) -> list[list[int]]:
-    """The buckets of the devices, dealt out to `number` functions."""
-    return [list(range(first, BUCKETS, number)) for first in range(number)]
 
 
 def _check_scheduled(setting: str, number: int, size: FunctionSize) -> None:
@@ -39,11 +34,12 @@ class PresenceSettings:
         quiet_after_heartbeats: without a heartbeat for so many of its intervals, a connected device is quiet.
         oldest_urgent_s, oldest_normal_s: so long an event may wait on a connected device.
         quota: a device that sends more floods.
-        sweepers: functions that share the devices; each sweeps once a minute.
-        is_scheduled: otherwise nobody sweeps but who calls the function. A run on one machine does, so that
-            what it expects does not depend on the minute in which it began.
+        is_active: otherwise timers wait in their queue until somebody enables its event source mapping, and
+            nobody reconciles. A run on one machine does both when it wants, so that what it expects does not
+            depend on the moment at which it began.
         recorder: how the functions run that take down what is said of devices.
-        sweeper: how the sweepers run; no queue feeds them.
+        timers: how the function runs that judges devices at their deadlines.
+        reconciler: how the function runs that finds lost timers once a minute; no queue feeds it.
     """
 
     disconnected_after_s: int
@@ -52,10 +48,10 @@ class PresenceSettings:
     oldest_urgent_s: int
     oldest_normal_s: int
     quota: Quota
-    sweepers: int
-    is_scheduled: bool = True
+    is_active: bool = True
     recorder: FunctionSize
-    sweeper: FunctionSize
+    timers: FunctionSize
+    reconciler: FunctionSize
 
     def __post_init__(self) -> None:
         for limit in ("disconnected_after_s", "connected_after_s", "oldest_urgent_s", "oldest_normal_s"):
@@ -65,12 +61,11 @@ class PresenceSettings:
             raise EnvironmentSettingError(
                 "quiet_after_heartbeats", "must be more than 1: a heartbeat may be a little late"
             )
-        _check_scheduled("sweepers", self.sweepers, self.sweeper)
-
-    @property
-    def shares(self) -> list[list[int]]:
-        """The buckets of each sweeper."""
-        return _shares(self.sweepers)
+        if self.timers.batch_window_s:
+            raise EnvironmentSettingError(
+                "timers", "must have no batching window: a notice would wait for it"
+            )
+        _check_scheduled("reconcilers", 1, self.reconciler)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +76,7 @@ class DownlinkSettings:
         reader: of a queue: what shall go down, what devices answer, what is due again.
         reconcilers: functions that share the devices; each looks once a minute at what is due.
         reconciler: how they run; no queue feeds them.
-        is_scheduled: otherwise nobody reconciles but who calls the function (see `PresenceSettings`).
+        is_scheduled: otherwise nobody reconciles but who calls the function, as in a run on one machine.
     """
 
     reader: FunctionSize
@@ -95,4 +90,4 @@ class DownlinkSettings:
     @property
     def shares(self) -> list[list[int]]:
         """The buckets of each reconciler."""
-        return _shares(self.reconcilers)
+        return [list(range(first, BUCKETS, self.reconcilers)) for first in range(self.reconcilers)]

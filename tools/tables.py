@@ -1,4 +1,4 @@
-"""Writes the tables of the docs that repeat what the code says: settings, limits. `--check` only compares.
+"""Write the tables of the docs that repeat what code and tests say. `--check` only compares.
 
 A table stands between `<!-- table: NAME -->` and `<!-- end -->` in a Markdown file under docs/.
 """
@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import re
 import sys
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from eventplane.contract import webhook_reader  # noqa: E402
 from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
 from eventplane.contract.settings import Number, Word  # noqa: E402
 from operations.reasons import OTHER, REASONS  # noqa: E402
+from tools import sources  # noqa: E402
 
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -145,6 +146,14 @@ def archive_columns_table() -> str:
     return _table(["column", "type", "meaning", "tables"], rows)
 
 
+def sources_table(source: str) -> str:
+    """What one source document asks for, with the tests that show it."""
+    return _table(["row", "asks for", "shown by"], sources.rows(source, _shown()))
+
+
+_shown = cache(sources.shown)
+
+
 TABLES = {
     "archive-folders": archive_folders_table,
     "archive-columns": archive_columns_table,
@@ -155,6 +164,7 @@ TABLES = {
     "reasons": reasons_table,
     "webhook": webhook_table,
     **{name: partial(scale_table, name) for name in SCALE_TABLES},
+    **{f"sources-{each}": partial(sources_table, each) for each in sources.SOURCES},
 }
 
 
@@ -169,7 +179,14 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def main() -> int:
-    """Exit status 1 when `--check` finds a table that is out of date."""
+    """Write the tables; return 1 if no test shows a row of the sources, or `--check` finds a stale table."""
+    try:
+        missing = sources.missing(_shown())
+    except sources.MarkError as error:
+        print(error)
+        return 1
+    for row in missing:
+        print(f'row {row} has no test; mark one that shows it with @pytest.mark.source("{row}")')
     stale = []
     for file in sorted((ROOT / "docs").rglob("*.md")):
         text = file.read_text()
@@ -178,10 +195,10 @@ def main() -> int:
     if "--check" in sys.argv[1:]:
         for file in stale:
             print(f"{file.relative_to(ROOT)}: a table is out of date; run `make tables`")
-        return 1 if stale else 0
+        return 1 if stale or missing else 0
     for file in stale:
         file.write_text(current(file.read_text()))
-    return 0
+    return 1 if missing else 0
 
 
 if __name__ == "__main__":

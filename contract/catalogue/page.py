@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from contract.catalogue.picture import BOX, LANE, LANES, WIDTH, picture
-from contract.words import reach_text, settings_text
+from contract.words import guarantee_text, reach_text, settings_text
 from eventplane.contract import Contract, EventType, Participant
 from eventplane.contract.sending import sends_down
 from eventplane.filter_text import filter_text
@@ -35,6 +35,7 @@ def catalogue(contract: Contract) -> str:
         "filter": filter_text,
         "json": _json,
         "settings": settings_text,
+        "guarantee": guarantee_text,
     }
     return environment.get_template("page.html.j2").render(
         contract=contract,

@@ -191,11 +191,11 @@ class Session:
     def _take_publish(self, packet: Publish) -> None:
         if self._phase is _Phase.CONNECTING:
             raise ProtocolError("PUBLISH", "it came before CONNACK")
-        topic, payload, _, mid, duplicate, _ = packet
+        topic, payload, _, mid, duplicate, retained = packet
         # After our farewell no PUBACK can follow: it will come again.
         if self._phase is _Phase.CLOSING or (mid and not self._received.is_news(mid, duplicate=duplicate)):
             return
-        self._messages.append(Received(self._link, self._generation, mid, topic, payload))
+        self._messages.append(Received(self._link, self._generation, mid, topic, payload, retained))
 
     def _take_puback(self, mid: int, reason: int) -> None:
         if not self._sent.release(mid):

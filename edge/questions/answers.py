@@ -54,7 +54,9 @@ class Answers:
         except NotAskingError as error:
             return HandlersAnswer(question.id, self._thing, (), comes_again, str(error)[:400])
         names = tuple(sorted(each.participant for each in found))
-        return HandlersAnswer(question.id, self._thing, names, comes_again)
+        inboxes = {each: self._contract.participants[each].inbox.address for each in names}
+        announced = {each: last for each, inbox in inboxes.items() if (last := self._interest.last(inbox))}
+        return HandlersAnswer(question.id, self._thing, names, comes_again, announced=announced)
 
     @cached_property
     def _handlers(self) -> Handlers:

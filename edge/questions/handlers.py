@@ -6,7 +6,8 @@ The forwarder has the contract, and knows which device it runs on.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from edge.questions.wire import QuestionError, read_members, text
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
@@ -26,7 +27,8 @@ class HandlersAnswer:
     """To the question `id`: the participants whose `handlers` the event reaches, from the device `thing`.
 
     `problem` says why the asker may not ask with such an event, None if it may. `comes_again`: what the
-    asker's own handler fails to handle is delivered to it again.
+    asker's own handler fails to handle is delivered to it again. `announced` names the last announcement of
+    each of them whose announcements the device hears; each announcement has a name of its own.
     """
 
     id: str
@@ -34,6 +36,7 @@ class HandlersAnswer:
     handlers: tuple[str, ...]
     comes_again: bool
     problem: str | None = None
+    announced: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_question(id: str, event: Envelope) -> bytes:
@@ -61,6 +64,7 @@ def write_answer(answer: HandlersAnswer) -> bytes:
         "handlers": list(answer.handlers),
         "comes_again": answer.comes_again,
         "problem": answer.problem,
+        "announced": dict(answer.announced),
     }
     return json.dumps(members, ensure_ascii=False).encode("utf-8")
 
@@ -74,4 +78,9 @@ def read_answer(payload: bytes) -> HandlersAnswer:
     if not isinstance(again, bool):
         raise QuestionError("`comes_again` is neither true nor false")
     problem = None if members.get("problem") is None else text(members, "problem")
-    return HandlersAnswer(text(members, "id"), text(members, "thing"), tuple(handlers), again, problem)
+    announced = members.get("announced", {})
+    if not isinstance(announced, dict) or not all(isinstance(each, str) for each in announced.values()):
+        raise QuestionError("`announced` is no object of texts")
+    return HandlersAnswer(
+        text(members, "id"), text(members, "thing"), tuple(handlers), again, problem, announced
+    )

@@ -61,9 +61,10 @@ def _format(
     participants: Mapping[str, Participant], event_types: Mapping[str, EventType], routes: tuple[Route, ...]
 ) -> int:
     """The lowest that says it all: devices in the field go on reading what concerns them."""
-    # A program that does not know it refuses an order in a standard queue.
     inboxes = [each.inbox for each in participants.values()]
-    if any(each.ordering is Ordering.SOURCE and each.transport is Transport.SQS for each in inboxes):
+    if any(each.delivery_guarantee for each in (*event_types.values(), *routes)):
+        return FORMAT
+    if any(_is_of_newest_format(channel) for each in participants.values() for channel in each.channels):
         return FORMAT
     if any(each.may_subscribe is not None for each in participants.values()):
         return _WITH_RIGHTS
@@ -78,6 +79,11 @@ def _format(
     if any(each.downlink for each in event_types.values()):
         return _WITH_DOWNLINK
     return _WITH_WEBHOOK if any(each.webhook for each in inboxes) else _WITHOUT_EITHER
+
+
+def _is_of_newest_format(channel: Channel) -> bool:
+    is_sorted_by_reader = channel.ordering is Ordering.SOURCE and channel.transport is Transport.SQS
+    return channel.is_added_protocol or is_sorted_by_reader
 
 
 def _participant(participant: Participant) -> dict[str, Any]:
@@ -132,6 +138,8 @@ def _event_type(event_type: EventType) -> dict[str, Any]:
     }
     if event_type.downlink:
         document["downlink"] = event_type.downlink
+    if event_type.delivery_guarantee:
+        document["delivery_guarantee"] = event_type.delivery_guarantee
     return document
 
 
@@ -140,4 +148,6 @@ def _route(route: Route) -> dict[str, Any]:
     if route.interest is not None:
         parts = route.interest.filters if isinstance(route.interest, AnyOf) else (route.interest,)
         document["interest"] = [to_document(each) for each in parts]
+    if route.delivery_guarantee:
+        document["delivery_guarantee"] = route.delivery_guarantee
     return document

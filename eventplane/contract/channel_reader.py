@@ -5,8 +5,10 @@ The tables `WORDS` and `NUMBERS` are read by the compiler and by the docs, so th
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
+from eventplane.contract.guarantees import read_guarantee
 from eventplane.contract.model import Channel, Webhook
 from eventplane.contract.reader import Section
 from eventplane.contract.settings import Number, Word
@@ -21,6 +23,7 @@ from eventplane.contract.vocabulary import (
     WhenFull,
 )
 from eventplane.contract.webhook_reader import MAX_RECEIVES, read_webhook
+from eventplane.own_services import OWN_SERVICES
 
 _DAY_S = 86_400
 
@@ -29,8 +32,14 @@ TRANSPORTS = {
     ParticipantKind.DEVICE_SERVICE: (Transport.MQTT,),
     ParticipantKind.CLOUD_SERVICE: (Transport.SQS, Transport.SQS_FIFO),
 }
-"""The transports that each kind's boxes may use; the first is the default."""
+"""The transports that each kind's boxes may use; the first is the default.
 
+A cloud service's boxes may also use a protocol that a package adds. Whether that is installed is checked
+where people compile (contract/protocols.py): who reads a compiled contract need not have it.
+"""
+
+_ADDED_PROTOCOL = re.compile(r"[a-z][a-z0-9]{1,19}")
+"""The name of a protocol that a package adds. It is the scheme of its URLs as well (RFC 3986)."""
 
 _GUARANTEE = Word(DeliveryGuarantee, DeliveryGuarantee.AT_LEAST_ONCE, "how reliable the channel is")
 _PRIORITY = Word(Priority, Priority.NORMAL, "what overtakes what, for types that declare none")
@@ -87,9 +96,9 @@ RECEIPTS = "the reader confirms each event after handling it, not at reception"
 
 def read_channel(participant: str, kind: ParticipantKind, section: Section) -> Channel:
     """The channel of `section`, `participant.box`; faults go where the section's faults go."""
-    transport = _transport(kind, section)
+    transport = _transport(participant, kind, section)
     box = section.path.rsplit(".", 1)[-1]
-    guarantee = _guarantee(section)
+    guarantee = read_guarantee(section) or _GUARANTEE.default
     ordering = _ORDERING.read("ordering", section)
     when_full = _WHEN_FULL.read("when_full", section)
     if when_full is not WhenFull.REFUSE and (kind is ParticipantKind.CLOUD_SERVICE or box == "inbox"):
@@ -144,8 +153,11 @@ def _default_receives(box: str, webhook: Webhook | None) -> int | None:
     return OUTBOX_RECEIVES if box == "outbox" else None
 
 
-def _transport(kind: ParticipantKind, section: Section) -> Transport:
+def _transport(participant: str, kind: ParticipantKind, section: Section) -> Transport | str:
     known = TRANSPORTS[kind]
+    named = section.raw("transport")
+    if kind is ParticipantKind.CLOUD_SERVICE and isinstance(named, str) and named not in set(Transport):
+        return _added_protocol(participant, named, section)
     transport = section.choice("transport", Transport, known[0]) or known[0]
     if transport in known:
         return transport
@@ -162,24 +174,36 @@ def _transport(kind: ParticipantKind, section: Section) -> Transport:
     return known[0]
 
 
-def _guarantee(section: Section) -> DeliveryGuarantee:
-    if section.raw("delivery_guarantee") != "exactly_once":
-        return _GUARANTEE.read("delivery_guarantee", section)
-    section.fault(
-        "delivery_guarantee",
-        "no transport delivers exactly once",
-        "write `at_least_once`; a reader that drops repeated `source` and `id` handles each event once",
-    )
-    return _GUARANTEE.default
+def _added_protocol(participant: str, name: str, section: Section) -> str:
+    if not _ADDED_PROTOCOL.fullmatch(name):
+        section.fault(
+            "transport",
+            f"{name!r} is not known",
+            f"choose one of: {', '.join(TRANSPORTS[ParticipantKind.CLOUD_SERVICE])}, or a protocol that a "
+            "package adds: 2 to 20 lower-case letters and digits, a letter first",
+        )
+    if participant in OWN_SERVICES or section.raw("webhook") is not None:
+        section.fault(
+            "transport",
+            "a function of the plane reads or writes this channel, an SQS queue",
+            "leave `transport` out, and `webhook` where another protocol is wanted",
+        )
+    return name
 
 
 def _check_ordering(
-    transport: Transport,
+    transport: Transport | str,
     box: str,
     guarantee: DeliveryGuarantee,
     webhook: Webhook | None,
     section: Section,
 ) -> None:
+    if not isinstance(transport, Transport):
+        section.fault(
+            "ordering",
+            f"nothing keeps order over {transport}",
+            "use `transport: sqs` for an inbox, `transport: sqs_fifo` or `ordering: none`",
+        )
     if transport is Transport.IOT_CORE:
         section.fault(
             "ordering",

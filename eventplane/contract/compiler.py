@@ -15,6 +15,7 @@ from eventplane.contract.channel_reader import read_channel
 from eventplane.contract.errors import ContractError, ContractFormatError, Problem
 from eventplane.contract.event_type_reader import read_event_types
 from eventplane.contract.filter_reader import read_filter, read_interest
+from eventplane.contract.guarantees import check_guarantees, read_guarantee
 from eventplane.contract.model import Contract, EventType, Participant, Route
 from eventplane.contract.names import check_names
 from eventplane.contract.reader import Section
@@ -35,6 +36,7 @@ def compile_contract(document: object, origin: str) -> Contract:
     top = Section("", document, [])
     name, participants, event_types, routes = _read(top, origin)
     check_names(participants, top)
+    check_guarantees(participants, event_types, routes, top)
     _refuse(top, origin)
     canonical = canonical_bytes(whole_document(name, participants, event_types, routes))
     return _contract(name, participants, event_types, routes, canonical)
@@ -149,8 +151,10 @@ def _read_route(name: str, section: Section, participants: Mapping[str, Particip
     route_filter = read_filter(section.raw("filter"), f"{section.path}.filter", section.problems)
     section.raw("description")
     interest = read_interest(section.raw("interest"), f"{section.path}.interest", section.problems)
+    guarantee = read_guarantee(section)
     section.finish()
-    return Route(name, route_filter, destination, _place_of(destination, section, participants), interest)
+    place = _place_of(destination, section, participants)
+    return Route(name, route_filter, destination, place, interest, guarantee)
 
 
 def _place_of(destination: str, section: Section, participants: Mapping[str, Participant]) -> Place:

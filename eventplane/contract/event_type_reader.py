@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventplane.attributes import value_problem
+from eventplane.contract.guarantees import read_guarantee
 from eventplane.contract.model import EventType
 from eventplane.contract.reader import Section
 from eventplane.contract.vocabulary import Downlink, Priority, SchemaCheck
@@ -31,6 +32,7 @@ def read_event_types(section: Section, format_version: int) -> dict[str, EventTy
             schemas=_by_id(listed, check, each, by_id),
             schema_check=check,
             downlink=each.choice("downlink", Downlink, None),
+            delivery_guarantee=read_guarantee(each),
         )
         if not listed and check is not SchemaCheck.NONE:
             each.fault("schema_check", "there is no schema to check by", "list `schemas`, or remove this")

@@ -117,11 +117,13 @@ class _Floor:
             return
         if not any(each.interest in (None, route.interest) for each in covering):
             yield _problem(f"{path}.interest", "it can hold alarms back")
+        if not any(_promises(each, route) for each in covering):
+            yield _problem(f"{path}.delivery_guarantee", "it promises less for alarms")
         yield from self._channel_problems(route.destination)
 
     def _uplink_problems(self, route: Route) -> Iterator[Problem]:
         up = [each for each in self._offered_routes if each.destination == self._uplink.address]
-        open_up = [each for each in up if each.interest in (None, route.interest)]
+        open_up = [each for each in up if each.interest in (None, route.interest) and _promises(each, route)]
         taken = [each for each in self._lasting if self._takes(route, each)]
         if not any(_covers(each.filter, route.filter) for each in open_up):
             for types in taken:
@@ -211,6 +213,7 @@ class _Floor:
                 yield from self._type_problems(self._image.event_types[name], after)
         for after in self._offered.event_types.values():
             before = self._image.event_types.get(after.name)
+            yield from self._promise_problems(before, after)
             if after.name not in self._urgent:
                 yield from self._rank_problems(before.priority if before else None, after)
         for participant in (self._image.device, *self._services):
@@ -227,6 +230,13 @@ class _Floor:
             yield _problem(f"{path}.schema_check", "payloads are checked that were not")
         if self._offered.downlink(after.name) is not self._image.downlink(after.name):
             yield _problem(f"{path}.downlink", "it goes down otherwise")
+
+    def _promise_problems(self, before: EventType | None, after: EventType) -> Iterator[Problem]:
+        """A type of alarms whose events become best effort where their route declares nothing."""
+        is_alarm = any(_names(after.name, (each,)) for each in self._lasting)
+        if is_alarm and _is_best_effort(after) and not (before and _is_best_effort(before)):
+            path = f"event_types.{after.name}.delivery_guarantee"
+            yield _problem(path, "it promises less for alarms")
 
     def _rank_problems(self, before: Priority | None, after: EventType) -> Iterator[Problem]:
         """A type that is not urgent in the image: less urgent than it was, or crowding the alarms."""
@@ -264,6 +274,19 @@ def _weaknesses(before: Channel, after: Channel) -> Iterator[tuple[str, str]]:
     for setting in ("transport", "ordering", "receipts"):
         if getattr(before, setting) != getattr(after, setting):
             yield setting, f"it is {getattr(after, setting)}, and was {getattr(before, setting)}"
+
+
+def _promises(after: Route, before: Route) -> bool:
+    """Whether no delivery becomes best effort by what a route declares instead of `before`."""
+    if _is_best_effort(before):
+        return True
+    # What a route leaves out, the type of the event decides.
+    is_kept = before.delivery_guarantee is None and not _is_best_effort(after)
+    return is_kept or after.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+
+
+def _is_best_effort(declares: Route | EventType) -> bool:
+    return declares.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT
 
 
 def _is_at_least(after: Priority | None, before: Priority | None) -> bool:

@@ -28,6 +28,9 @@ SORT: Final = "announcer"
 EXPIRES: Final = "expires"
 """The table's keys, and until when an item counts, Unix seconds: DynamoDB removes it some time after."""
 
+ANNOUNCED: Final = "announced"
+"""When the program announced it, Unix milliseconds; a renewal leaves it as it is."""
+
 TABLE: Final = "interest"
 """What the environment's table is called, before `resource_name`."""
 
@@ -48,10 +51,11 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """An `announcement` that counts until `until_s`, Unix seconds."""
+    """An `announcement` that counts until `until_s`, Unix seconds, made at `announced_ms` (0: unknown)."""
 
     announcement: Announcement
     until_s: int
+    announced_ms: int = 0
 
 
 def interest_key(participant: str, announcer: str) -> Item:
@@ -65,6 +69,7 @@ def interest_item(leased: Leased, announcer: str) -> Item:
         **interest_key(announcement.participant, announcer),
         "filters": {"S": f"[{','.join(announcement.filters)}]"},
         EXPIRES: {"N": str(leased.until_s)},
+        **({ANNOUNCED: {"N": str(leased.announced_ms)}} if leased.announced_ms else {}),
     }
 
 
@@ -73,12 +78,18 @@ def read_interest(item: Item) -> Leased:
 
     Raises KeyError, TypeError or ValueError where it is none, `AnnouncementError` for one that is wrong.
     """
-    return Leased(read_filters(item[PARTITION]["S"], item["filters"]["S"]), until_s(item))
+    announcement = read_filters(item[PARTITION]["S"], item["filters"]["S"])
+    return Leased(announcement, until_s(item), announced_ms(item))
 
 
 def until_s(item: Item) -> int:
     """Until when `item` counts, Unix seconds. Raises KeyError, TypeError or ValueError for none."""
     return int(item[EXPIRES]["N"])
+
+
+def announced_ms(item: Item) -> int:
+    """When `item` was announced, Unix milliseconds; 0 for unknown. Raises as `until_s`."""
+    return int(item[ANNOUNCED]["N"]) if ANNOUNCED in item else 0
 
 
 def read_filters(participant: str, text: str) -> Announcement:

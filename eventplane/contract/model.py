@@ -44,6 +44,7 @@ class Webhook:
 class Channel:
     """One outbox or inbox, named from its participant's side.
 
+    `transport` is a `Transport`, or the name of a protocol that a package adds;
     `expiry_s` seconds an event is worth delivering (None: for ever); `batching_delay_ms` milliseconds it may
     wait for company; `retention_s` seconds a queue keeps it; `max_receives` deliveries tried before the
     dead-letter queue; `receipts`: the reader confirms each event after handling it, not at reception;
@@ -54,7 +55,7 @@ class Channel:
 
     participant: str
     box: str
-    transport: Transport
+    transport: Transport | str
     delivery_guarantee: DeliveryGuarantee
     priority: Priority
     ordering: Ordering
@@ -72,6 +73,11 @@ class Channel:
     def address(self) -> str:
         """How routes name the channel: `participant.box`."""
         return f"{self.participant}.{self.box}"
+
+    @property
+    def is_added_protocol(self) -> bool:
+        """Whether a protocol that a package adds carries the channel."""
+        return not isinstance(self.transport, Transport)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,7 @@ class EventType:
     """One `type` of event: its priority (None: its events decide), how it goes down to devices (None: as
     their inbox says), and the JSON Schemas of its payload.
 
+    `delivery_guarantee` is that of its events where their route declares none (None: nor does the type).
     `schemas` are the versions of the payload by `$id`, which an event names in `dataschema`; one that names
     none is of the first. A schema from a contract of format 1 may have no `$id`, and then stands under ''.
     """
@@ -134,6 +141,7 @@ class EventType:
     schemas: Mapping[str, Mapping[str, Any]] = field(hash=False)
     schema_check: SchemaCheck
     downlink: Downlink | None
+    delivery_guarantee: DeliveryGuarantee | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,8 @@ class Route:
     """A subscription: events that match `filter` go to the channel `destination`.
 
     `interest` is what the reader there announced that it handles (None: unknown): of what matches, the rest
-    is not forwarded. See `eventplane.interest`.
+    is not forwarded. See `eventplane.interest`. `delivery_guarantee` is what the route declares (None:
+    nothing); `eventplane.guarantee` decides what a delivery has.
     """
 
     name: str
@@ -149,6 +158,7 @@ class Route:
     destination: str
     place: Place
     interest: Filter | None = None
+    delivery_guarantee: DeliveryGuarantee | None = None
 
 
 @dataclass(frozen=True, slots=True)

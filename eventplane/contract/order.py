@@ -62,7 +62,7 @@ def _sent(contract: Contract, sender: Participant) -> set[str]:
     return {each for each in types if any(can_match(filter, of_type(each)) for filter in up)}
 
 
-def _problem(contract: Contract, sender: Participant, transport: Transport) -> tuple[str, str] | None:
+def _problem(contract: Contract, sender: Participant, transport: Transport | str) -> tuple[str, str] | None:
     """Why what `sender` sends has no order in an inbox of this `transport`, and what to do."""
     way = [sender.outbox, *([contract.device.outbox] if sender.kind.is_on_device else [])]
     is_unreliable = any(each.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT for each in way)

@@ -26,7 +26,10 @@ class Place(StrEnum):
 
 
 class Transport(StrEnum):
-    """What carries a channel: the home's Mosquitto, AWS IoT Core, or an SQS queue."""
+    """What the plane itself carries channels over: the home's Mosquitto, AWS IoT Core, an SQS queue.
+
+    Packages add others for cloud services, each under a name of its own (docs/protocols.md).
+    """
 
     MQTT = "mqtt"
     IOT_CORE = "iot_core"

@@ -1,12 +1,13 @@
 """The circuit breaker that an asker has for each peer: who never answers is not waited for.
 
 Closed: it is waited for. Open, after `OPENS_AFTER` requests in a row without an answer: it is not. When it is
-heard again (a late reply, or that it announces what it handles) the circuit is half-open: one request waits
-for it, as a probe, and closes the circuit or opens it again.
+heard again (a late reply, or a new announcement of what it handles) the circuit is half-open: one request
+waits for it, as a probe, and closes the circuit or opens it again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import StrEnum
 from typing import Final
 
@@ -25,12 +26,13 @@ class Circuit(StrEnum):
 class CircuitBreaker:
     """Of one peer. A request asks `admits`; if so, it ends with exactly one of the others."""
 
-    __slots__ = ("_is_probed", "_unanswered", "state")
+    __slots__ = ("_announcement", "_is_probed", "_unanswered", "state")
 
     def __init__(self) -> None:
         self.state = Circuit.CLOSED
         self._unanswered = 0
         self._is_probed = False
+        self._announcement: Hashable = None
 
     @property
     def unanswered(self) -> int:
@@ -72,3 +74,12 @@ class CircuitBreaker:
         """The peer gave a sign of life that answers no request that waits for it."""
         if self.state is Circuit.OPEN:
             self.state = Circuit.HALF_OPEN
+
+    def announced(self, announcement: Hashable) -> None:
+        """Take the peer's last announcement, by a name that no other one has (None: unknown).
+
+        Only a new one is a sign of life: the same one is read again at every look.
+        """
+        if announcement not in (None, self._announcement):
+            self._announcement = announcement
+            self.heard()

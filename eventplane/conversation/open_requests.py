@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from eventplane.conversation.circuit import Circuit
@@ -13,6 +14,14 @@ from eventplane.conversation.reply import Replier, Reply, Status
 
 MAX_OPEN: Final = 1_000
 """Most requests that one asker has open at once. Ours: each has its replies in memory until it ends."""
+
+TIMEOUT_S: Final = 300.0
+"""How long a request waits for its replies unless told otherwise, seconds. Celix's default."""
+
+Announcements = Mapping[Replier, Hashable]
+"""Names the last announcement of each participant that is known to have made one; each has its own name."""
+
+NO_ANNOUNCEMENTS: Final[Announcements] = MappingProxyType({})
 
 Replies = dict[str, Reply]
 """What became of a request at each participant that handles it, by the participant's name."""
@@ -43,16 +52,21 @@ class OpenRequests:
         """The circuit of each peer that was asked, by its name."""
         return self._peers.states()
 
-    def open(self, correlation_id: str, expected: Iterable[Replier]) -> None:
+    def open(
+        self,
+        correlation_id: str,
+        expected: Iterable[Replier],
+        announced: Announcements = NO_ANNOUNCEMENTS,
+    ) -> None:
         """A new request, which waits for those of `expected` whose circuit lets it.
 
-        Raises `TooManyRequestsError`.
+        A new announcement of one of them is a sign of life. Raises `TooManyRequestsError`.
         """
         if len(self._open) >= self._most:
             raise TooManyRequestsError(self._most)
         request = self._open[correlation_id] = _Open({})
         for peer in expected:
-            is_probe = self._peers.admit(peer)
+            is_probe = self._peers.admit(peer, announced.get(peer))
             if is_probe is None:
                 request.replies[peer] = Reply(peer, Status.NOT_AWAITED)
             else:
@@ -77,8 +91,18 @@ class OpenRequests:
             request.replies[peer] = reply
         return True
 
-    def handlers_are(self, correlation_id: str, handlers: Collection[Replier]) -> None:
-        """Only `handlers` handle the event by now: whoever else is waited for is waited for no more."""
+    def handlers_are(
+        self,
+        correlation_id: str,
+        handlers: Collection[Replier],
+        announced: Announcements = NO_ANNOUNCEMENTS,
+    ) -> None:
+        """Only `handlers` handle the event by now: whoever else is waited for is waited for no more.
+
+        A new announcement of one of them is a sign of life.
+        """
+        for peer in handlers:
+            self._peers.announced(peer, announced.get(peer))
         request = self._open.get(correlation_id)
         for peer in [each for each in request.waits if each not in handlers] if request else ():
             self._release(correlation_id, peer)

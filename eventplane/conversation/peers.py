@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,12 +38,16 @@ class Peers:
         """The circuit of each peer that was asked."""
         return {str(peer): each.state for peer, each in self._circuits.items()}
 
-    def admit(self, peer: Replier) -> bool | None:
-        """How a new request waits for `peer`: as a probe (True), as usual (False), or not at all (None)."""
+    def admit(self, peer: Replier, announcement: Hashable = None) -> bool | None:
+        """How a new request waits for `peer`: as a probe (True), as usual (False), or not at all (None).
+
+        `announcement` is as for `announced`.
+        """
         circuit = self._circuits.setdefault(peer, CircuitBreaker())
         self._circuits.move_to_end(peer)
         if len(self._circuits) > self._most:
             self._circuits.popitem(last=False)
+        self.announced(peer, announcement)
         is_probe = circuit.state is Circuit.HALF_OPEN
         return is_probe if circuit.admits() else None
 
@@ -58,6 +62,10 @@ class Peers:
 
     def heard(self, peer: Replier) -> None:
         self._change(peer, CircuitBreaker.heard)
+
+    def announced(self, peer: Replier, announcement: Hashable) -> None:
+        """Take the last announcement of `peer`; see `CircuitBreaker.announced`."""
+        self._change(peer, lambda each: each.announced(announcement))
 
     def _change(self, peer: Replier, change: Callable[[CircuitBreaker], None]) -> None:
         circuit = self._circuits.get(peer)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from eventplane.contract import DeliveryGuarantee
 from eventplane.conversation.attributes import (
     CORRELATION_ID,
+    DELIVERY_GUARANTEE,
     EXPIRY_TIME,
     REPLY_DEVICE,
     REPLY_TO,
@@ -13,9 +15,18 @@ from eventplane.envelope import Envelope
 
 
 def write_request(
-    event: Envelope, *, asker: str, device: str | None, correlation_id: str, deadline: str | None, now: str
+    event: Envelope,
+    *,
+    asker: str,
+    device: str | None,
+    correlation_id: str,
+    deadline: str | None,
+    now: str,
+    durable: bool = True,
 ) -> Envelope:
     """`event` as a request of `asker`, on `device` or (None) in the cloud; its own text stays as it is.
+
+    One that is not `durable` is delivered at best effort: nobody keeps it for a reader that is away.
 
     At `deadline` it expires, so that nobody works for an asker that is gone; None for an event that is worth
     handling anyway. One that expires by its own word keeps that, and one without a `time` gets `now`, since a
@@ -28,6 +39,8 @@ def write_request(
         added[EXPIRY_TIME] = deadline
         if "time" not in event.attributes:
             added["time"] = now
+    if not durable:
+        added[DELIVERY_GUARANTEE] = DeliveryGuarantee.BEST_EFFORT
     return event.stamped(**added)
 
 

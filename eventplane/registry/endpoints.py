@@ -63,6 +63,8 @@ def _envelope_options(channel: Channel) -> dict[str, str]:
 def _protocol(channel: Channel) -> tuple[str, dict[str, Any]]:
     if channel.webhook:
         return "HTTP", {"method": "POST"}
+    if channel.is_added_protocol:
+        return channel.transport.upper(), {}
     if channel.transport in (Transport.SQS, Transport.SQS_FIFO):
         return "SQS", {"fifo": channel.transport is Transport.SQS_FIFO}
     # `{thing}` and `{rule}` are for the device's provisioning to fill in.

@@ -23,6 +23,7 @@ def message(event_type: EventType, flow: Flow, schemas: str) -> dict[str, Any]:
         "priority": event_type.priority,
         "schema_check": event_type.schema_check,
         "downlink": event_type.downlink,
+        "delivery_guarantee": event_type.delivery_guarantee,
         "senders": [xid("participants", each.name) for each in flow.senders],
         "receivers": [_receiver(each) for each in flow.ways],
     }

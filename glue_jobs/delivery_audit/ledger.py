@@ -14,6 +14,7 @@ from eventplane.sender import PLANE
 from eventplane.sending import SENDER_NOT_ALLOWED
 from glue_jobs.delivery_audit.clocks import CLOCK_SLACK_MS, LONGEST_DECISION_MS
 from glue_jobs.delivery_audit.contracts import INTERVAL_MS, ContractHistory, Usage
+from glue_jobs.delivery_audit.guarantees import is_best_effort
 from glue_jobs.delivery_audit.quarantine import any_missing, fault
 from glue_jobs.delivery_audit.route_filters import EVERY_ROUTE, NO_ROUTE
 from glue_jobs.delivery_audit.schema import CORRUPT, LEDGER_ROW
@@ -29,7 +30,8 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
     """The ledger's rows of the window as `witness` columns. A row belongs to the day of entry.
 
     A `decision` begins with when it was made; `is_refusable` says whether the contract allows the refusal
-    that it may speak of. The delivery of a dead letter that a router wrote `vouches` for its event.
+    that it may speak of, `is_best_effort` whether it lets the router drop the delivery. The delivery of a
+    dead letter that a router wrote `vouches` for its event.
     """
     outcome = sf.col("outcome")
     faults = fault(
@@ -66,6 +68,8 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
         _is_forbidden(history).alias("is_forbidden"),
         sf.col("entered_by").isin(history.uplinks).alias("from_device"),
         _is_refusable(history).alias("is_refusable"),
+        _is_best_effort(history, asked=False).alias("is_best_effort"),
+        _is_best_effort(history, asked=True).alias("is_best_effort_if_asked"),
         sf.when(is_item, sf.struct("message_id", "attempt")).alias("item"),
     )
     said = witness(
@@ -194,6 +198,11 @@ def _worth_ms(history: ContractHistory) -> Column:
         if (bound := _strictest(contract.device.outbox, contract.channel(route.destination)))
     }
     return _table(bounds).cast("long") if bounds else sf.lit(None).cast("long")
+
+
+def _is_best_effort(history: ContractHistory, *, asked: bool) -> Column:
+    row = (sf.col(each) for each in ("contract_version", "route", "type"))
+    return is_best_effort(history, *row, asked=asked)
 
 
 def _table(by_version_and_route: dict[str, str] | dict[str, int]) -> Column:

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from eventplane.contract import DeliveryGuarantee
 from eventplane.device_reports import DISCARDED, MANIFEST, STARTED
+from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.hops import ROUTER_HOPS
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.numbering import EPOCH, SEQUENCE
@@ -31,6 +33,7 @@ READ_ATTRIBUTES = (
     "partitionkey",
     "severitynumber",
     ROUTER_HOPS,
+    DELIVERY_GUARANTEE,
     SENDER_SERVICE,
     SENDER_DEVICE,
 )
@@ -80,6 +83,7 @@ def tap_witness(raw: DataFrame, history: ContractHistory, window: Window) -> Dat
         _unix_ms(texts["recordedtime"]).alias("recorded_at_ms"),
         _expires_at_ms(texts["expirytime"]).alias("expires_at_ms"),
         texts[ROUTER_HOPS].cast("int").alias("hops"),
+        texts[DELIVERY_GUARANTEE].eqNullSafe(DeliveryGuarantee.BEST_EFFORT).alias("asks_best_effort"),
         texts[SENDER_DEVICE].isNotNull().alias("names_sender"),
         (sf.octet_length("event") > MAX_SENT_EVENT_BYTES).alias("is_too_large"),
         sf.when(texts["type"].isin(*REPORTS), sf.col("event")).alias("report"),

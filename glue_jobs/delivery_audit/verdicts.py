@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.envelope import RESERVED_ATTRIBUTE, TOO_LARGE
 from eventplane.expiry import BY_CHANNEL
+from eventplane.guarantee import DROP_REASONS
 from eventplane.hops import HOP_LIMIT
 from eventplane.limits import MAX_HOPS
 from glue_jobs.delivery_audit.route_filters import NO_ROUTE
@@ -110,15 +111,19 @@ def _rightly_expired() -> Column:
 
 
 def _rightly_ended(outcome: Outcome) -> Column:
-    """Whether a router recorded the outcome, and the event in the tap is as the reason says."""
+    """Whether a router recorded the outcome, and the tap and the contract bear its reason out."""
     shown = {
         HOP_LIMIT: sf.coalesce(sf.col("first.hops"), sf.lit(0)) >= MAX_HOPS,
         RESERVED_ATTRIBUTE: sf.coalesce(sf.col("first.names_sender"), sf.lit(False)),
         TOO_LARGE: sf.coalesce(sf.col("first.is_too_large"), sf.lit(False)),
     }
 
+    asks = sf.coalesce(sf.col("first.asks_best_effort"), sf.lit(False))
+
     def holds(each: Column) -> Column:
-        borne_out = (~each["reason"].eqNullSafe(reason) | is_so for reason, is_so in shown.items())
+        is_best_effort = sf.when(asks, each["is_best_effort_if_asked"]).otherwise(each["is_best_effort"])
+        by_reason = {**shown, **dict.fromkeys(DROP_REASONS, is_best_effort)}
+        borne_out = (~each["reason"].eqNullSafe(reason) | is_so for reason, is_so in by_reason.items())
         return reduce(and_, borne_out, each["outcome"] == outcome)
 
     return sf.exists("found", holds)

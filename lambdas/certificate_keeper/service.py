@@ -14,6 +14,7 @@ from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
 from lambdas.common.queue import QueueMessage
+from lambdas.common.redelivery import handle_each
 from lambdas.common.rule_messages import read_rule_message
 
 _RESERVE_MS: Final = 5 * WORST_CALL_MS
@@ -31,19 +32,7 @@ class KeeperService:
 
     def process(self, messages: Sequence[QueueMessage], *, remaining_ms: Callable[[], int]) -> frozenset[str]:
         """Handle `messages`; the ids of those that have to come again."""
-        failed: set[str] = set()
-        for message in messages:
-            if remaining_ms() < _RESERVE_MS:
-                failed.add(message.id)
-                continue
-            try:
-                if not self._do(message):
-                    failed.add(message.id)
-            except Exception:  # noqa: BLE001 - see below
-                # Whatever it was, the others must not wait for it; five times here, then the dead letters.
-                logger.exception("a message could not be handled", message_id=message.id)
-                failed.add(message.id)
-        return frozenset(failed)
+        return handle_each(messages, self._do, lambda: remaining_ms() >= _RESERVE_MS)
 
     def _do(self, message: QueueMessage) -> bool:
         match read_rule_message(message.body):

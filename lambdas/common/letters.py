@@ -7,7 +7,8 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Refusal, dead_letter
 from eventplane.envelope import Envelope
 from eventplane.sqs_binding import to_message
 from eventplane.timestamps import timestamp_of_ms
-from lambdas.common.sqs import TAKEN, SqsSender
+from lambdas.common.sender import TAKEN
+from lambdas.common.sqs import SqsSender
 
 
 class Letters:

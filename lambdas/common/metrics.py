@@ -60,6 +60,8 @@ class Metric(StrEnum):
     """Deliveries that a device did not acknowledge although it is there; the reconciler goes on with them."""
     RECONCILED = "Reconciled"
     """Items that the reconciler looked at."""
+    TIMERS_LATE = "TimersLate"
+    """Devices that were judged later than is promised, or whose timer was lost."""
 
     SPANS = "Spans"
     """Spans of events that a collector took."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, TypedDict
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -32,6 +32,26 @@ class PartialResponse(TypedDict):
 def partial_response(messages: Sequence[QueueMessage], failed: Collection[str]) -> PartialResponse:
     """The answer that lets the queue delete all `messages` but those whose ids are in `failed`."""
     return {"batchItemFailures": [{"itemIdentifier": each.id} for each in messages if each.id in failed]}
+
+
+def handle_each(
+    messages: Iterable[QueueMessage],
+    handle: Callable[[QueueMessage], bool],
+    has_time: Callable[[], bool] = lambda: True,
+) -> frozenset[str]:
+    """Handle one message after another; return the ids of those that have to come again.
+
+    These are the messages that `handle` returns False for or raises on, and those left when `has_time` ends.
+    """
+    failed: set[str] = set()
+    for message in messages:
+        try:
+            if not (has_time() and handle(message)):
+                failed.add(message.id)
+        except Exception:  # noqa: BLE001 - a defect met by one message must not take the others with it
+            logger.exception("a message could not be handled", message_id=message.id)
+            failed.add(message.id)
+    return frozenset(failed)
 
 
 class Redelivery:

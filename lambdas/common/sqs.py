@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import DATA_TYPE
+from lambdas.common.aws import client
 from lambdas.common.log import logger
+from lambdas.common.sender import TAKEN, Answer, Fate, Message, Sender
 
 MAX_ENTRIES: Final = 10
 """Most messages in one SendMessageBatch (Amazon SQS quotas)."""
@@ -24,41 +24,7 @@ _OF_THE_MESSAGE: Final = frozenset({"InvalidMessageContents", "InvalidParameterV
 a permission, a key, a queue that is being deployed."""
 
 
-class Message(Protocol):
-    """What can be sent; `bytes` as SQS counts them, `group` and `deduplication` for FIFO queues."""
-
-    @property
-    def body(self) -> str: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def hints(self) -> Mapping[str, str]: ...
-    @property
-    def group(self) -> str: ...
-    @property
-    def deduplication(self) -> str: ...
-
-
 _M = TypeVar("_M", bound=Message)
-
-
-class Fate(Enum):
-    """What became of a message: the queue has it, it can be sent again, or the queue will never take it."""
-
-    TAKEN = "taken"
-    AGAIN = "again"
-    NEVER = "never"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The `fate` of one message; `detail` says why, in SQS's words."""
-
-    fate: Fate
-    detail: str = ""
-
-
-TAKEN: Final = Answer(Fate.TAKEN)
 
 
 def batches(messages: Iterable[_M]) -> Iterator[list[_M]]:
@@ -103,6 +69,11 @@ class SqsSender:
         # Taken is only what SQS names as taken: an entry that it forgets has to be sent again.
         taken = {entry["Id"] for entry in response.get("Successful", [])}
         return [TAKEN if entry["Id"] in taken else _failure(failures.get(entry["Id"])) for entry in entries]
+
+
+def open_sender() -> Sender:
+    """Return the sender of SQS, with the function's own role."""
+    return SqsSender(client("sqs"))
 
 
 def _failure(failure: Mapping[str, Any] | None) -> Answer:

@@ -14,6 +14,7 @@ from eventplane.fleet import is_device_name
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
+from lambdas.common.redelivery import handle_each
 from lambdas.common.rule_messages import read_rule_message
 from lambdas.downlink.fleet import Fleet
 from lambdas.downlink.items import RESERVE_MS, Items
@@ -44,15 +45,9 @@ class Due:
 
     def process(self, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]) -> frozenset[str]:
         """Work off `messages`; the ids of those that have to come again."""
-        failed: set[str] = set()
-        for message in messages:
-            try:
-                if remaining_ms() < RESERVE_MS or not self._do(message, remaining_ms):
-                    failed.add(message.id)
-            except Exception:  # noqa: BLE001 - whatever it was, the others must not wait for it
-                logger.exception("not worked off", message_id=message.id)
-                failed.add(message.id)
-        return frozenset(failed)
+        return handle_each(
+            messages, lambda each: self._do(each, remaining_ms), lambda: remaining_ms() >= RESERVE_MS
+        )
 
     def _do(self, message: QueueMessage, remaining_ms: Callable[[], int]) -> bool:
         match read_rule_message(message.body):

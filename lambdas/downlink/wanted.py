@@ -26,6 +26,7 @@ from lambdas.common.clock import Clock
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.queue import QueueMessage
+from lambdas.common.redelivery import handle_each
 from lambdas.downlink.fleet import Fleet
 from lambdas.downlink.items import RESERVE_MS, Items, NotChangedError
 from lambdas.downlink.presence import Presence
@@ -69,15 +70,9 @@ class Wanted:
 
     def process(self, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]) -> frozenset[str]:
         """Take in `messages`; the ids of those that have to come again."""
-        failed: set[str] = set()
-        for message in messages:
-            try:
-                if remaining_ms() < RESERVE_MS or not self._take(message, remaining_ms):
-                    failed.add(message.id)
-            except Exception:  # noqa: BLE001 - whatever it was, the others must not wait for it
-                logger.exception("not taken in", message_id=message.id)
-                failed.add(message.id)
-        return frozenset(failed)
+        return handle_each(
+            messages, lambda each: self._take(each, remaining_ms), lambda: remaining_ms() >= RESERVE_MS
+        )
 
     def _take(self, message: QueueMessage, remaining_ms: Callable[[], int]) -> bool:
         wish, event = _wish(message), None

@@ -17,7 +17,8 @@ from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import QueueMessage
-from lambdas.common.sqs import Answer, Fate, SqsSender, batches
+from lambdas.common.sender import Answer, Fate
+from lambdas.common.sqs import SqsSender, batches
 from lambdas.ingest_errors.failure import NoFailureError, RuleFailure, parse_failure
 
 SOURCE: Final = PLANE_CLIENT

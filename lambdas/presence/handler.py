@@ -10,16 +10,19 @@ from typing import Any, Final
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
 from lambdas.common.settings import SettingsError
 from lambdas.common.sqs import SqsSender
+from lambdas.presence.deadlines import Reconciler, TimerReader
+from lambdas.presence.judge import Judge
 from lambdas.presence.notices import Notices
 from lambdas.presence.observations import Reader, read_heartbeat, read_presence
 from lambdas.presence.recorder import Recorder
-from lambdas.presence.settings import SWEEP, read_settings
-from lambdas.presence.sweeper import Sweeper
+from lambdas.presence.settings import SCHEDULE, TIMERS, read_settings
 from lambdas.presence.table import PresenceTable
+from lambdas.presence.timers import TimerQueue
 from lambdas.presence.watch import Watch
 
 READERS: Final[dict[str, Reader]] = {"presence": read_presence, "heartbeats": read_heartbeat}
@@ -27,37 +30,50 @@ READERS: Final[dict[str, Reader]] = {"presence": read_presence, "heartbeats": re
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
-    """A recorder, and the answer to its queue."""
+class Reading:
+    """A reader of a queue, and the answer to it."""
 
-    recorder: Recorder
+    reader: Recorder | TimerReader
     redelivery: Redelivery
 
 
 @cache
-def service() -> Recording | Sweeper:
+def service() -> Reading | Reconciler:
     """The service as the environment describes it. Raises `SettingsError`."""
     settings = read_settings(os.environ)
-    table = PresenceTable(client("dynamodb"), settings.table)
-    watch = Watch(settings.limits, Notices())
-    if settings.outbox_url is not None:
-        sender = SqsSender(client("sqs"))
-        return Sweeper(
-            table=table, watch=watch, sender=sender, outbox_url=settings.outbox_url, clock=system_clock
-        )
-    if settings.source not in READERS:
-        raise SettingsError(
-            "EVENTPLANE_SOURCE", f"is {settings.source!r}, not {SWEEP} or {', '.join(READERS)}"
-        )
-    recorder = Recorder(read=READERS[settings.source], table=table, watch=watch)
-    return Recording(recorder, Redelivery(client("sqs"), settings.source_queue))
+    sqs = client("sqs")
+    table, timers = PresenceTable(client("dynamodb"), settings.table), TimerQueue(sqs, settings.timer_queue)
+    watch, clock = Watch(settings.limits, Notices()), system_clock
+    redelivery = Redelivery(sqs, settings.source_queue)
+    if settings.source in READERS:
+        read = READERS[settings.source]
+        return Reading(Recorder(read=read, table=table, watch=watch, timers=timers, clock=clock), redelivery)
+    if settings.source not in (TIMERS, SCHEDULE):
+        known = ", ".join((*READERS, TIMERS, SCHEDULE))
+        raise SettingsError("EVENTPLANE_SOURCE", f"is {settings.source!r}, none of {known}")
+    judge = Judge(
+        table=table,
+        watch=watch,
+        sender=SqsSender(sqs),
+        outbox_url=settings.outbox_url,
+        timers=timers,
+        clock=clock,
+    )
+    if settings.source == SCHEDULE:
+        return Reconciler(table=table, judge=judge, clock=clock)
+    return Reading(TimerReader(table=table, judge=judge, timers=timers, clock=clock), redelivery)
 
 
 @logger.inject_lambda_context
+@metrics.log_metrics
 def handle(event: dict[str, Any], context: Context) -> PartialResponse | dict[str, Any]:
-    """Take down one batch of a queue; or sweep the `buckets` that the schedule names."""
-    it = service()
-    if isinstance(it, Sweeper):
-        return asdict(it.sweep(event["buckets"], context.get_remaining_time_in_millis))
-    messages, remaining_ms = read_messages(event), context.get_remaining_time_in_millis
-    return it.redelivery.answer(messages, it.recorder.process(messages, remaining_ms), remaining_ms)
+    """Read one batch of a queue; or reconcile the `buckets` that the schedule names, where something has been
+    due for `overdue_ms`."""
+    it, remaining_ms = service(), context.get_remaining_time_in_millis
+    if isinstance(it, Reconciler):
+        return asdict(it.reconcile(event["buckets"], event["overdue_ms"], remaining_ms))
+    messages = read_messages(event)
+    count(Metric.MESSAGES, len(messages))
+    failed = it.reader.process(messages, remaining_ms)
+    count(Metric.RETRIED, len(failed))
+    return it.redelivery.answer(messages, failed, remaining_ms)

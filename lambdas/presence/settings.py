@@ -14,19 +14,23 @@ LIMITS: Final = "EVENTPLANE_PRESENCE_LIMITS"
 
 QUOTA: Final = "EVENTPLANE_DEVICE_QUOTA"
 
-SWEEP: Final = "schedule"
-"""The source of the sweeper."""
+TIMERS: Final = "timers"
+"""The source of the function that judges devices at their deadlines."""
+
+SCHEDULE: Final = "schedule"
+"""The source of the reconciler."""
 
 
 @dataclass(frozen=True, slots=True)
 class PresenceSettings:
-    """`source` says what the function is fed with (see `handler`); only the sweeper has an `outbox_url`,
-    only the others a `source_queue`."""
+    """`source` says what the function is fed with (see `handler`). Only those that judge devices have an
+    `outbox_url`, all but the reconciler a `source_queue`."""
 
     source: str
     table: str
     limits: Limits
-    outbox_url: str | None
+    timer_queue: str
+    outbox_url: str
     source_queue: str
 
 
@@ -37,8 +41,9 @@ def read_settings(environment: Mapping[str, str]) -> PresenceSettings:
         source=source,
         table=text(environment, "EVENTPLANE_PRESENCE_TABLE"),
         limits=_limits(environment),
-        outbox_url=text(environment, "EVENTPLANE_OUTBOX_URL") if source == SWEEP else None,
-        source_queue=text(environment, "EVENTPLANE_SOURCE_QUEUE") if source != SWEEP else "",
+        timer_queue=text(environment, "EVENTPLANE_TIMER_QUEUE"),
+        outbox_url=text(environment, "EVENTPLANE_OUTBOX_URL") if source in (TIMERS, SCHEDULE) else "",
+        source_queue=text(environment, "EVENTPLANE_SOURCE_QUEUE") if source != SCHEDULE else "",
     )
 
 

@@ -15,12 +15,12 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
-from lambdas.common.sqs import SqsSender
 from lambdas.replay.orders import Orders
 from lambdas.replay.planners import Planners
 from lambdas.replay.service import ReplayService
 from lambdas.replay.tap_file import TapFiles
 from lambdas.router.dispatch import Dispatch
+from lambdas.router.senders import Senders
 from lambdas.router.settings import read_settings
 from lambdas.router.wiring import engine_in_force, wait_by
 
@@ -46,7 +46,7 @@ def service() -> Wired:
     replay = ReplayService(
         engine=in_force.engine,
         orders=Orders(TapFiles(s3, bucket), Planners(s3, bucket, settings.source)),
-        dispatch=Dispatch(SqsSender(sqs), settings.queues),
+        dispatch=Dispatch(Senders.of(settings.queues.values()), settings.queues),
         inboxes=settings.queues,
         archive=Archive(s3, bucket),
         clock=system_clock,

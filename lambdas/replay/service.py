@@ -14,6 +14,7 @@ from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import QueueMessage
+from lambdas.common.redelivery import handle_each
 from lambdas.replay.orders import DESTINATION_GONE, Orders
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine
@@ -64,17 +65,9 @@ class ReplayService:
             count(Metric.RETRIED, len(messages))
             return frozenset(message.id for message in messages)
         names = (f"{invocation_id}-{number}" for number in numbers())
-        failed: set[str] = set()
-        for message in messages:
-            try:
-                is_done = self._carry_out(engine, message, names, remaining_ms)
-            except Exception:  # noqa: BLE001 - a defect met by one order must not take the others with it
-                logger.exception("an order was not carried out", message_id=message.id)
-                is_done = False
-            if not is_done:
-                failed.add(message.id)
+        failed = handle_each(messages, lambda each: self._carry_out(engine, each, names, remaining_ms))
         count(Metric.RETRIED, len(failed))
-        return frozenset(failed)
+        return failed
 
     def _carry_out(
         self, engine: Engine, message: QueueMessage, names: Iterator[str], remaining_ms: Callable[[], int]
@@ -87,7 +80,7 @@ class ReplayService:
             facts, unsent = self._dispatch.send(
                 engine, portion, self._clock(), lambda: remaining_ms() >= RESERVE_MS
             )
-            facts = [step for step in facts if step.event or not unsent]
+            facts = [step for step in facts if step.event or step.tried_once or not unsent]
             self._archive.put_lines(
                 LEDGER, next(names), self._clock(), (to_line(step.record) for step in facts)
             )

@@ -1,14 +1,17 @@
-"""Sending what was planned: in batches across messages, what is urgent first."""
+"""Send what was planned in batches across messages: what is promised first, then what is at best effort."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from eventplane.contract import Priority
-from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.guarantee import FAILED
 from eventplane.sqs_binding import SqsMessage, to_message
-from lambdas.common.sqs import Answer, Fate, SqsSender, batches
+from lambdas.common.sender import Answer, Fate, Sender
+from lambdas.common.sqs import batches
 from lambdas.router.engine import Engine
 from lambdas.router.planner import Step
 
@@ -16,9 +19,9 @@ _LATER = Answer(Fate.AGAIN, "there was no time left")
 
 
 class Dispatch:
-    """Sends to `queues`, which has the queue URL of each destination."""
+    """Sends to `queues`, which has the URL of each destination."""
 
-    def __init__(self, sender: SqsSender, queues: Mapping[str, str]) -> None:
+    def __init__(self, sender: Sender, queues: Mapping[str, str]) -> None:
         self._sender = sender
         self._queues = queues
 
@@ -28,13 +31,14 @@ class Dispatch:
         """Send what `steps` deliver, as long as there `has_time`.
 
         Returns the steps that are facts now, those without an event among them, and the ids of messages that
-        have to come again. An event that its destination will never take is a dead letter on that route.
+        have to come again. An event that its destination will never take is a dead letter on that route. What
+        is at best effort goes last; where it fails, it is dropped, and its message does not come again.
         """
         planned = list(steps)
         done = [step for step in planned if not step.event]
         failed: set[str] = set()
         letters: list[Step] = []
-        for step, answer in self._answers(planned, has_time):
+        for step, answer in self._answers((each for each in planned if not each.tried_once), has_time):
             if answer.fate is Fate.TAKEN:
                 done.append(step)
             elif answer.fate is Fate.NEVER and step.record.type != DEAD_LETTER_TYPE:
@@ -48,6 +52,8 @@ class Dispatch:
                 done.append(step)
             else:
                 failed.add(step.record.message_id)
+        for step, answer in self._answers((each for each in planned if each.tried_once), has_time):
+            done.append(step if answer.fate is Fate.TAKEN else _dropped(step))
         return done, failed
 
     def _answers(self, steps: Iterable[Step], has_time: Callable[[], bool]) -> Iterator[tuple[Step, Answer]]:
@@ -63,6 +69,10 @@ class Dispatch:
                     yield from zip(tried, self._sender.send(self._queues[destination], batch), strict=True)
                 else:
                     yield from ((step, _LATER) for step in tried)
+
+
+def _dropped(step: Step) -> Step:
+    return replace(step, record=replace(step.record, outcome=Outcome.DROPPED, reason=FAILED), event=None)
 
 
 def _message(step: Step) -> SqsMessage:

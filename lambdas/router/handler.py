@@ -14,9 +14,9 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
-from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.drawing import drawing_of
+from lambdas.router.senders import Senders
 from lambdas.router.service import RouterService
 from lambdas.router.settings import read_settings
 from lambdas.router.wiring import engine_in_force, wait_by
@@ -41,7 +41,7 @@ def service() -> Wired:
     in_force = engine_in_force(settings, client("dynamodb"))
     router = RouterService(
         engine=in_force.engine,
-        dispatch=Dispatch(SqsSender(sqs), settings.queues),
+        dispatch=Dispatch(Senders.of(settings.queues.values()), settings.queues),
         archive=Archive(client("s3"), settings.archive_bucket),
         clock=system_clock,
         drawing=drawing_of(settings.tracing),

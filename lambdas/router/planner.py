@@ -11,6 +11,7 @@ from eventplane.contract import Channel, Contract, ParticipantKind, Place, Prior
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal, dead_letter, letter_id
 from eventplane.envelope import TOO_LARGE, Envelope, EnvelopeError, parse_event
 from eventplane.expiry import why_expired
+from eventplane.guarantee import NOT_REPEATED, is_promised
 from eventplane.hops import HOP_LIMIT, hops_of, sent_on
 from eventplane.ingest import Accepted, parse_frame
 from eventplane.interest import NO_INTEREST
@@ -37,12 +38,14 @@ NOT_TAKEN: Final = "not_taken"
 class Step:
     """One line for the ledger and, if its outcome is a delivery, the `event` that has to be sent for it.
 
-    `original` is the event as it came, None where it came as none.
+    `original` is the event as it came, None where it came as none. A delivery at best effort is `tried_once`:
+    what becomes of it is final, and its message never comes again because of it.
     """
 
     record: LedgerRecord
     original: Envelope | None
     event: Envelope | None = None
+    tried_once: bool = False
 
     @property
     def traceparent(self) -> str | None:
@@ -205,8 +208,12 @@ class Planner:
                 yield Step(record(route, Outcome.NO_INTEREST, NO_INTEREST), event)
             elif why := why_expired(event, now_ms, since_ms, *channels):
                 yield Step(record(route, Outcome.EXPIRED, why), event)
-            else:
+            elif is_promised(self._contract, event, self._channel, route):
                 yield Step(record(route, Outcome.DELIVERED, None), event, outgoing)
+            elif entry.attempt > 1:
+                yield Step(record(route, Outcome.DROPPED, NOT_REPEATED), event)
+            else:
+                yield Step(record(route, Outcome.DELIVERED, None), event, outgoing, tried_once=True)
 
     def _letter_steps(self, entry: _Entry, letter: Envelope, now_ms: int) -> Iterator[Step]:
         """Route a dead letter of the plane's own, like any event."""

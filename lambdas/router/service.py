@@ -105,8 +105,10 @@ class RouterService:
             steps = self._plan(engine, wave, failed, remaining_ms)
             done, unsent = self._send(engine, steps, remaining_ms)
             failed |= unsent
-            # A message that comes again is decided again: until then only what was really sent is a fact.
-            facts += [step for step in done if step.event or step.record.message_id not in failed]
+            # A message that comes again is decided again: until then only what was really tried is a fact.
+            facts += [
+                step for step in done if step.event or step.tried_once or step.record.message_id not in failed
+            ]
         return facts, failed
 
     def _route_urgent(
@@ -125,7 +127,7 @@ class RouterService:
         if not urgent or not self._file(engine.contract):
             return []
         done, _ = self._send(engine, urgent, remaining_ms)
-        return [step for step in done if step.event]
+        return [step for step in done if step.event or step.tried_once]
 
     def _send(
         self, engine: Engine, steps: Iterable[Step], remaining_ms: Callable[[], int]

@@ -56,7 +56,14 @@ def of_figures(folder: str, function: str, environment: Environment) -> Iterator
             metric=figure(function, "RegistrationRefused", reason="taken"),
             remedy="Somebody with the claim wanted to be a device that is in service. See docs/fleet.md.",
         )
-    elif folder == "presence" and function.endswith("-sweeper"):
+    elif folder == "presence" and function.endswith(("-timers", "-reconciler")):
+        yield Watch(
+            name=f"{function}-late",
+            metric=figure(function, "TimersLate"),
+            periods=3,
+            remedy="Notices come later than is promised, or timers were lost: see the age of the queue "
+            "presence-timers, its dead letters, and the functions' throttles. See docs/presence.md.",
+        )
         yield Watch(
             name=f"{function}-flooding",
             metric=figure(function, "DeviceFlooding"),

@@ -1,9 +1,11 @@
-"""The presence monitor: two functions take down what is said of devices, a third says what follows."""
+"""The presence monitor: two functions take down what is said of devices, a third judges them when a timer
+fires, a fourth finds lost timers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Final
 
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -11,6 +13,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
+from eventplane.presence import BUCKETS
 from eventplane.traffic import quota_text
 from stacks.constructs.durable_queue import allow_send, find_queue
 from stacks.constructs.every_minute import EveryMinute
@@ -20,12 +23,16 @@ from stacks.constructs.presence_table import DUE_INDEX, NAME, allow_presence
 from stacks.constructs.python_function import PythonFunction
 from stacks.environment import Environment
 from stacks.function_size import FunctionSize
-from stacks.presence_stack import LIFECYCLE
+from stacks.presence_stack import LIFECYCLE, TIMERS
 from stacks.scheduled_settings import PresenceSettings
 
 FOLDER = "presence"
 
 READ_AND_WRITE = ("dynamodb:BatchGetItem", "dynamodb:PutItem")
+
+OVERDUE_S: Final = 60
+"""How long a device is due before its timer is presumed lost, seconds. Ours: more than a cold start, an
+attempt that failed, and the next one take."""
 
 
 class PresenceMonitor(Construct):
@@ -46,6 +53,7 @@ class PresenceMonitor(Construct):
         self._environment = environment
         self._code = function_code(FOLDER, contract)
         self._layer = layer
+        self._timers = find_queue(self, "TimersQueue", environment=environment, name=TIMERS)
         settings = environment.presence
         lifecycle = find_queue(self, "LifecycleQueue", environment=environment, name=LIFECYCLE)
         PresenceRule(
@@ -58,24 +66,26 @@ class PresenceMonitor(Construct):
         )
         self._function("Connections", "presence", settings.recorder, source=lifecycle)
         self._function("Heartbeats", "heartbeats", settings.recorder, source=heartbeats)
-        sweeper = self._function(
-            "Sweeper",
-            "schedule",
-            settings.sweeper,
-            statements=[
-                allow_presence(self, environment=environment, actions=["dynamodb:Query"], index=DUE_INDEX),
-                allow_send(environment=environment, queues=[outbox]),
-            ],
-            outbox_url=outbox.queue_url,
+        self._function(
+            "Timers",
+            "timers",
+            settings.timers,
+            source=self._timers,
+            is_fed=settings.is_active,
+            outbox=outbox,
+        )
+        index = allow_presence(self, environment=environment, actions=["dynamodb:Query"], index=DUE_INDEX)
+        reconciler = self._function(
+            "Reconciler", "schedule", settings.reconciler, statements=[index], outbox=outbox
         )
         EveryMinute(
             self,
-            "Sweep",
+            "Reconcile",
             environment=environment,
-            name="presence-sweep",
-            function=sweeper,
-            inputs=[{"buckets": share} for share in settings.shares],
-            is_enabled=settings.is_scheduled,
+            name="presence-reconcile",
+            function=reconciler,
+            inputs=[{"buckets": list(range(BUCKETS)), "overdue_ms": 1_000 * OVERDUE_S}],
+            is_enabled=settings.is_active,
         )
 
     def _function(
@@ -85,8 +95,9 @@ class PresenceMonitor(Construct):
         size: FunctionSize,
         *,
         source: sqs.IQueue | None = None,
+        is_fed: bool = True,
         statements: Sequence[iam.PolicyStatement] = (),
-        outbox_url: str | None = None,
+        outbox: sqs.IQueue | None = None,
     ) -> lambda_.Function:
         return PythonFunction(
             self,
@@ -98,8 +109,12 @@ class PresenceMonitor(Construct):
             layer=self._layer,
             size=size,
             source=source,
+            is_fed=is_fed,
             statements=[
                 allow_presence(self, environment=self._environment, actions=READ_AND_WRITE),
+                allow_send(
+                    environment=self._environment, queues=[self._timers, *([outbox] if outbox else [])]
+                ),
                 *statements,
             ],
             variables={
@@ -107,7 +122,8 @@ class PresenceMonitor(Construct):
                 "EVENTPLANE_PRESENCE_TABLE": self._environment.resource_name(NAME),
                 "EVENTPLANE_DEVICE_QUOTA": quota_text(self._environment.presence.quota),
                 "EVENTPLANE_PRESENCE_LIMITS": json.dumps(_limits(self._environment.presence)),
-                **({"EVENTPLANE_OUTBOX_URL": outbox_url} if outbox_url else {}),
+                "EVENTPLANE_TIMER_QUEUE": self._timers.queue_url,
+                **({"EVENTPLANE_OUTBOX_URL": outbox.queue_url} if outbox else {}),
             },
         ).function
 

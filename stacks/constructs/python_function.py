@@ -25,7 +25,7 @@ class PythonFunction(Construct):
     """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`, or when somebody calls it.
 
     The function may read its queue, write its log, and do what `statements` allow. One that `draws_spans` is
-    told where to.
+    told where to. The messages of one that is not `is_fed` wait until somebody enables the mapping.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class PythonFunction(Construct):
         statements: Sequence[iam.PolicyStatement],
         variables: Mapping[str, str],
         draws_spans: bool = False,
+        is_fed: bool = True,
     ) -> None:
         super().__init__(scope, id)
         function_name = environment.resource_name(name)
@@ -90,14 +91,14 @@ class PythonFunction(Construct):
         accept(role, "IAM5[Resource::*]", "X-Ray has no resources to name; the CDK grants it to send traces.")
         accept(self.function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
         if source is not None:
-            self._feed(source, size)
+            self._feed(source, size, is_fed)
 
     def _collector(self, tracing: TracingSettings | None) -> list[lambda_.ILayerVersion]:
         if tracing is None or tracing.collector_layer is None:
             return []
         return [lambda_.LayerVersion.from_layer_version_arn(self, "Collector", tracing.collector_layer)]
 
-    def _feed(self, source: sqs.IQueue, size: FunctionSize) -> None:
+    def _feed(self, source: sqs.IQueue, size: FunctionSize, is_fed: bool) -> None:
         self.function.add_event_source(
             event_sources.SqsEventSource(
                 source,
@@ -105,5 +106,6 @@ class PythonFunction(Construct):
                 max_batching_window=Duration.seconds(size.batch_window_s) if size.batch_window_s else None,
                 max_concurrency=size.max_concurrency,
                 report_batch_item_failures=True,
+                enabled=is_fed,
             )
         )

@@ -23,6 +23,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
     return summary(outcome, {"scenario": "short", "homes": 2, "seed": SEED})
 
 
+@pytest.mark.source("P16")
 def test_everything_arrives_and_the_audit_agrees(document: dict[str, Any]) -> None:
     assert document["verdict"] == "passed", json.dumps(document, indent=2)
     assert document["faults_injected"] > 10
@@ -40,6 +41,7 @@ def test_the_figures_say_so(outcome: Outcome, document: dict[str, Any]) -> None:
     assert any(name.startswith("recovery_") for name in found)
 
 
+@pytest.mark.source("P16")
 def test_a_stolen_arrival_fails_the_run(outcome: Outcome) -> None:
     verdicts = list(outcome.verdicts)
     (care,) = [each for each in verdicts if each.service == "care-analytics"]

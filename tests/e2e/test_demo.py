@@ -46,6 +46,7 @@ def summary(output: Path, shared_data: Path) -> dict[str, Any]:
     return play(output, data=shared_data)
 
 
+@pytest.mark.source("P10")
 def test_everything_arrives_despite_the_faults(summary: dict[str, Any]) -> None:
     assert summary["verdict"] == "passed"
     assert (summary["lost"], summary["unexpected"], summary["audit_lost"]) == (0, 0, 0)

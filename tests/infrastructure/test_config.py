@@ -123,10 +123,9 @@ def test_an_environment_that_cannot_be_deployed_is_refused(setting: str, value: 
         ("oldest_urgent_s", -1),
         ("oldest_normal_s", 0),
         ("quiet_after_heartbeats", 1),
-        ("sweepers", 0),
-        ("sweepers", BUCKETS + 1),
-        ("sweeper", replace(environment("dev").router, timeout_s=61)),
-        ("sweeper", replace(environment("dev").router, timeout_s=19)),
+        ("reconciler", replace(environment("dev").router, timeout_s=61)),
+        ("reconciler", replace(environment("dev").router, timeout_s=19)),
+        ("timers", replace(environment("dev").router, batch_window_s=1)),
     ],
 )
 def test_presence_that_could_not_work_is_refused(setting: str, value: object) -> None:
@@ -135,10 +134,10 @@ def test_presence_that_could_not_work_is_refused(setting: str, value: object) ->
     assert caught.value.setting == setting
 
 
-@pytest.mark.parametrize("sweepers", range(1, BUCKETS + 1))
-def test_every_device_belongs_to_one_sweeper(sweepers: int) -> None:
-    shares = replace(environment("dev").presence, sweepers=sweepers).shares
-    assert len(shares) == sweepers
+@pytest.mark.parametrize("reconcilers", range(1, BUCKETS + 1))
+def test_every_device_belongs_to_one_reconciler(reconcilers: int) -> None:
+    shares = replace(environment("dev").downlink, reconcilers=reconcilers).shares
+    assert len(shares) == reconcilers
     assert sorted(bucket for share in shares for bucket in share) == list(range(BUCKETS))
 
 

@@ -58,6 +58,7 @@ def test_every_source_has_its_function(templates: Templates) -> None:
         assert variables["EVENTPLANE_SOURCE"] == source
 
 
+@pytest.mark.source("K6")
 def test_every_bucket_is_reconciled_once_a_minute(templates: Templates, local: Templates) -> None:
     schedules = [
         each for each in templates.of("AWS::Scheduler::Schedule") if "-downlink-" in each.find("Name")

@@ -24,7 +24,7 @@ ALARM = "AWS::CloudWatch::Alarm"
 
 MARKED = {
     name
-    for path in ("provisioning_hook/service.py", "certificate_keeper/service.py", "presence/sweeper.py")
+    for path in ("provisioning_hook/service.py", "certificate_keeper/service.py", "presence/judge.py")
     for name in re.findall(r'mark\("(\w+)"', (ROOT / "lambdas" / path).read_text())
 }
 """Figures that are written one by one."""
@@ -140,7 +140,7 @@ def test_the_functions_own_figures_are_watched_by_the_names_they_have(templates:
     assert {each.find("MetricName") for each in found} <= written
     by_function = Counter(dimensions(each)["service"].split("-", 2)[2] for each in found)
     assert by_function["provisioning-hook"] == by_function["certificate-keeper"] == 1
-    assert by_function["presence-sweeper"] == 1
+    assert by_function["presence-timers"] == by_function["presence-reconciler"] == 2
     routers = [name for name in by_function if name.startswith("router-")]
     assert {by_function[name] for name in routers} == {5}
     assert {"router-device", "router-device-urgent"} <= set(routers)

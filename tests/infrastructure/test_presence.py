@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from eventplane.presence import BUCKETS
 from stacks.config import environment
 from tests.infrastructure.templates import Resource, Templates, statements, words
+
+READ_QUEUE = {
+    "sqs:ReceiveMessage",
+    "sqs:ChangeMessageVisibility",
+    "sqs:GetQueueUrl",
+    "sqs:DeleteMessage",
+    "sqs:GetQueueAttributes",
+}
 
 
 def granted(templates: Templates, role: Resource) -> dict[str, str]:
@@ -32,7 +42,7 @@ def role_of(templates: Templates, name: str) -> Resource:
     return next(each for each in templates.of("AWS::IAM::Role") if each.id == id)
 
 
-def test_those_that_take_down_may_write_the_table_and_nothing_else(dev: Templates) -> None:
+def test_those_that_take_down_may_write_the_table_arm_timers_and_nothing_else(dev: Templates) -> None:
     for name, queue in (("connections", "dev-presence"), ("heartbeats", "dev-presence-monitor-inbox")):
         may = granted(dev, role_of(dev, name))
         assert {action for action in may if action.startswith("dynamodb:")} == {
@@ -40,30 +50,32 @@ def test_those_that_take_down_may_write_the_table_and_nothing_else(dev: Template
             "dynamodb:PutItem",
         }
         assert may["dynamodb:PutItem"].endswith(':table/eventplane-dev-presence"]]}')
-        assert "sqs:SendMessage" not in may
+        assert may["sqs:SendMessage"].endswith(':eventplane-dev-presence-timers"]]}')
         assert may["sqs:DeleteMessage"].endswith(f':eventplane-{queue}"]]}}')
 
 
-def test_the_sweeper_may_write_the_outbox_and_the_table_and_nothing_else(dev: Templates) -> None:
-    may = granted(dev, role_of(dev, "sweeper"))
-    assert {action for action in may if not action.startswith("xray:")} == {
-        "dynamodb:BatchGetItem",
-        "dynamodb:PutItem",
-        "dynamodb:Query",
-        "sqs:SendMessage",
-    }
-    assert may["sqs:SendMessage"].endswith(':eventplane-dev-presence-monitor-outbox"]]}')
+def test_those_that_judge_may_write_the_outbox_the_table_arm_timers_and_nothing_else(dev: Templates) -> None:
+    for name, more in (("timers", READ_QUEUE), ("reconciler", {"dynamodb:Query"})):
+        may = granted(dev, role_of(dev, name))
+        assert {action for action in may if not action.startswith("xray:")} == {
+            "dynamodb:BatchGetItem",
+            "dynamodb:PutItem",
+            "sqs:SendMessage",
+            *more,
+        }
+        for queue in ("presence-timers", "presence-monitor-outbox"):
+            assert f':eventplane-dev-{queue}"]]}}' in may["sqs:SendMessage"]
     assert may["dynamodb:Query"].endswith(':table/eventplane-dev-presence/index/due"]]}')
 
 
-def test_every_bucket_is_swept_once_a_minute_by_one_schedule(templates: Templates) -> None:
+def test_every_bucket_is_reconciled_once_a_minute_by_one_schedule(templates: Templates) -> None:
     schedules = [
-        each for each in templates.of("AWS::Scheduler::Schedule") if "-presence-sweep-" in each.find("Name")
+        each
+        for each in templates.of("AWS::Scheduler::Schedule")
+        if "-presence-reconcile-" in each.find("Name")
     ]
-    swept = [
-        bucket for schedule in schedules for bucket in json.loads(schedule.find("Target", "Input"))["buckets"]
-    ]
-    assert sorted(swept) == list(range(BUCKETS))
+    (given,) = (json.loads(each.find("Target", "Input")) for each in schedules)
+    assert given == {"buckets": list(range(BUCKETS)), "overdue_ms": 60_000}
     assert {each.find("ScheduleExpression") for each in schedules} == {"rate(1 minute)"}
     (role,) = {each.find("Target", "RoleArn")["Fn::GetAtt"][0] for each in schedules}
     may = granted(templates, next(each for each in templates.of("AWS::IAM::Role") if each.id == role))
@@ -86,18 +98,43 @@ def test_a_call_of_a_schedule_that_fails_is_not_repeated(templates: Templates) -
     assert {each["RetryPolicy"]["MaximumRetryAttempts"] for each in targets} == {0}
 
 
-def test_nobody_but_a_run_on_one_machine_has_to_sweep_by_hand(templates: Templates, local: Templates) -> None:
+def test_nobody_but_a_run_on_one_machine_has_to_start_timers_by_hand(
+    templates: Templates, local: Templates
+) -> None:
     states = {each.find("State") for each in templates.of("AWS::Scheduler::Schedule")}
     assert states == {"DISABLED" if templates is local else "ENABLED"}
+    (mapping,) = timers_mapping(templates)
+    assert mapping.find("Enabled") is (templates is not local)
 
 
-def test_a_sweep_ends_before_the_next_begins(templates: Templates) -> None:
-    (sweeper,) = [
+@pytest.mark.source("P9")
+def test_nothing_between_a_deadline_and_its_judge_waits_for_company(templates: Templates) -> None:
+    (mapping,) = timers_mapping(templates)
+    assert mapping.properties.get("MaximumBatchingWindowInSeconds", 0) == 0
+    assert mapping.find("FunctionResponseTypes") == ["ReportBatchItemFailures"]
+
+
+def timers_mapping(templates: Templates) -> list[Resource]:
+    """What feeds the function that judges devices."""
+    (timers,) = [
         each
         for each in templates.of("AWS::Lambda::Function")
-        if each.find("FunctionName").endswith("-presence-sweeper")
+        if each.find("FunctionName").endswith("-presence-timers")
     ]
-    assert sweeper.find("Timeout") < 60
+    return [
+        each
+        for each in templates.of("AWS::Lambda::EventSourceMapping")
+        if each.find("FunctionName") == {"Ref": timers.id}
+    ]
+
+
+def test_a_run_of_the_reconciler_ends_before_the_next_begins(templates: Templates) -> None:
+    (reconciler,) = [
+        each
+        for each in templates.of("AWS::Lambda::Function")
+        if each.find("FunctionName").endswith("-presence-reconciler")
+    ]
+    assert reconciler.find("Timeout") < 60
 
 
 def test_the_index_is_of_keys_only_and_a_deleted_table_can_be_restored(templates: Templates) -> None:

@@ -80,6 +80,7 @@ def test_every_mapping_reports_failures_one_by_one_and_is_bounded(templates: Tem
         assert mapping.find("ScalingConfig", "MaximumConcurrency") >= 2, mapping
 
 
+@pytest.mark.source("P5")
 def test_the_urgent_lane_has_executions_of_its_own_in_production(prod: Templates, dev: Templates) -> None:
     reserved = {
         each.find("FunctionName"): each.find("ReservedConcurrentExecutions")
@@ -97,6 +98,7 @@ def test_the_urgent_lane_has_executions_of_its_own_in_production(prod: Templates
     assert not any(each.find("ReservedConcurrentExecutions") for each in dev.of("AWS::Lambda::Function"))
 
 
+@pytest.mark.source("P5")
 def test_every_source_queue_has_one_function_of_its_own(templates: Templates, contract: Contract) -> None:
     sources = [source(mapping, templates).find("QueueName") for mapping in templates.of(MAPPING)]
     functions = [mapping.find("FunctionName")["Ref"] for mapping in templates.of(MAPPING)]
@@ -114,6 +116,7 @@ def test_every_source_queue_has_one_function_of_its_own(templates: Templates, co
             "tap",
             "presence",
             "presence-monitor-inbox",
+            "presence-timers",
             "replay",
             "subscribers-inbox",
             *outboxes,
@@ -121,6 +124,7 @@ def test_every_source_queue_has_one_function_of_its_own(templates: Templates, co
     )
 
 
+@pytest.mark.source("N4")
 def test_a_queue_keeps_what_its_channel_says(dev: Templates, contract: Contract) -> None:
     for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
         for channel in (participant.inbox, participant.outbox):
@@ -135,6 +139,7 @@ def document() -> dict[str, Any]:
     return loaded
 
 
+@pytest.mark.source("P2")
 def test_a_new_cloud_service_gets_all_it_needs_from_the_contract_alone(
     dev: Templates, document: dict[str, Any]
 ) -> None:

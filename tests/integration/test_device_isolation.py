@@ -31,6 +31,7 @@ def thing(emulator: CloudEndpoint, outputs: Mapping[str, str], tmp_path: Path) -
     )
 
 
+@pytest.mark.source("P2")
 @pytest.mark.parametrize("lane", [str, urgent_rule])
 def test_an_event_in_the_own_outbox_reaches_its_inbox(
     emulator: CloudEndpoint, outputs: Mapping[str, str], thing: Thing, lane: Callable[[str], str]
@@ -91,6 +92,7 @@ def test_every_other_subscription_is_refused(thing: Thing, topic: str) -> None:
         assert device.is_refused_to(topic.format(thing=thing.name))
 
 
+@pytest.mark.source("P2")
 def test_the_own_inbox_is_the_only_one_to_read(emulator: CloudEndpoint, thing: Thing) -> None:
     inbox = device_topic(thing.name, "inbox")
     with TestClient.of_thing(thing) as device:

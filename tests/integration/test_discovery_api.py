@@ -88,6 +88,7 @@ def test_only_who_signs_and_has_the_policy_reads(plane: Plane, get: Get, reader:
     assert request(nobody, url).status == 403
 
 
+@pytest.mark.source("P18")
 def test_by_its_links_one_finds_the_whole_plane(plane: Plane, get: Get) -> None:
     contract, root = plane.contract, get("/").body
     assert root["name"] == contract.name

@@ -71,6 +71,7 @@ def test_a_state_arrives_is_told_to_who_asks_and_survives_whatever_is_killed(
     assert home.versions(PULSE) == sorted(home.versions(PULSE))
 
 
+@pytest.mark.source("K7", "N6")
 def test_what_waits_for_a_home_that_is_cut_off_comes_with_its_return(plane: Plane, home: Home) -> None:
     plane.threshold(home.name, 1, PULSE)
     wait_for(lambda: plane.is_stored(home.name, PULSE, 1))
@@ -106,6 +107,7 @@ def test_a_device_that_lost_its_state_gets_everything_again(plane: Plane, home: 
     assert item.fence > 0
 
 
+@pytest.mark.source("K-B5")
 def test_the_session_that_stays_gets_the_newest_state(plane: Plane, home: Home) -> None:
     """Two connections of one device push each other out; whoever is left has to hear."""
     for version in (1, 2, 3):
@@ -130,6 +132,7 @@ def test_what_a_device_rejects_is_a_dead_letter_and_not_sent_again(plane: Plane,
     assert letter["reason"] == "contract_refused"
 
 
+@pytest.mark.source("K-B3")
 def test_a_deleted_and_made_again_object_is_right_in_every_order(plane: Plane, home: Home) -> None:
     for number, order in enumerate(((1, 2, 3), (3, 2, 1), (2, 3, 1), (1, 3, 2))):
         key = f"threshold/home/order-{number}"
@@ -180,6 +183,7 @@ def test_a_version_that_was_too_great_by_mistake_is_followed_by_any_after_a_rese
     assert home.current(key) == 7
 
 
+@pytest.mark.source("K1", "K6")
 def test_the_reconciler_finds_what_nobody_else_saw_and_a_device_that_goes_leaves_nothing(
     plane: Plane, home: Home
 ) -> None:

@@ -115,6 +115,7 @@ def scheduled(plane: Plane) -> Iterator[None]:
     client.update_schedule(**settings, State="DISABLED")
 
 
+@pytest.mark.source("P9")
 def test_a_device_that_is_cut_off_is_reported_and_so_is_its_return(presence: Presence, thing: Thing) -> None:
     with Network() as network:
         link = network.link(thing.host, thing.port)
@@ -139,6 +140,7 @@ def test_a_device_that_is_cut_off_is_reported_and_so_is_its_return(presence: Pre
     assert opened["data"]["check"]
 
 
+@pytest.mark.source("P9")
 def test_a_device_that_falls_silent_is_reported_until_it_says_something(
     presence: Presence, thing: Thing
 ) -> None:

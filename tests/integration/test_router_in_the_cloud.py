@@ -12,6 +12,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import Head, contract_item, head_item
@@ -74,6 +76,7 @@ def publish(
     )
 
 
+@pytest.mark.source("P1", "P-W8")
 def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
     plane: Plane, tmp_path: Path
 ) -> None:
@@ -112,6 +115,7 @@ def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
     assert publish(plane, tmp_path, new, "--withdraw").returncode == 0
 
 
+@pytest.mark.source("P5")
 def test_a_router_can_be_killed_and_what_comes_next_is_routed(plane: Plane) -> None:
     """The chaos runs kill functions by what the emulator sets in their environment."""
     alarm = event("org.eventplane.alarm.keyword.v1")

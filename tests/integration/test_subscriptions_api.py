@@ -100,6 +100,7 @@ def enter(plane: Plane) -> None:
     plane.cloud.client("sqs").send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=frame_text(frame))
 
 
+@pytest.mark.source("P18")
 def test_events_come_while_it_lasts(plane: Plane, carers: Call) -> None:
     sqs = plane.cloud.client("sqs")
     queue = plane.inboxes["carers"]
@@ -248,6 +249,7 @@ def signed(plane: Plane) -> Iterator[Signed]:
         http.request("DELETE", f"{path}/{each['id']}")
 
 
+@pytest.mark.source("P18")
 @described.parametrize()
 @settings(
     max_examples=25,

@@ -163,6 +163,7 @@ class Way:
         return (traced, plain) if self._receiver.wait(came, REST_S) else None
 
 
+@pytest.mark.source("P18")
 def test_one_trace_leads_from_a_service_on_a_device_to_what_its_consumer_answers(
     plane: Plane,
     receiver: Receiver,

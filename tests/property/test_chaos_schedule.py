@@ -67,6 +67,7 @@ def test_every_pair_has_its_turn_before_one_comes_again(seed: int, kinds: list[s
     assert len(set(first)) == pairs
 
 
+@pytest.mark.source("P16")
 def test_a_steady_kill_strikes_once_a_period() -> None:
     assert every(30, ["a", "b"], 10, 1) == (
         Strike(5, 6, "a", 0),

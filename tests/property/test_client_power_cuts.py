@@ -45,6 +45,7 @@ def findings(calls: Sequence[Call], cuts: int) -> list[str]:
     return wrong
 
 
+@pytest.mark.source("F6", "F-W2")
 def test_no_cut_forgets_what_was_handed_out_or_calls_for_healing(run: Sequence[Call]) -> None:
     assert sum(isinstance(each, Say) for each in run) == STEPS
     assert findings(run, CUTS) == []

@@ -35,13 +35,19 @@ class Asking(RuleBasedStateMachine):
         self.circuits = dict.fromkeys(PEERS, Circuit.CLOSED)
         self.unanswered = dict.fromkeys(PEERS, 0)
         self.asked: set[Replier] = set()
+        self.announced: dict[Replier, int] = {}
+        self.heard_of: dict[Replier, int] = {}
 
     @precondition(lambda self: len(self.waits) < MOST)
     @rule(target=requests, expected=st.sets(peers))
     def ask(self, expected: set[Replier]) -> str:
         self.number += 1
         name = str(self.number)
-        self.book.open(name, sorted(expected, key=str))
+        for peer in expected:  # what an asker that never asked a peer hears of it opens nothing
+            if peer in self.announced and self.heard_of.get(peer) != self.announced[peer]:
+                self.heard_of[peer] = self.announced[peer]
+                self.heard(peer)
+        self.book.open(name, sorted(expected, key=str), self.announced)
         self.expected[name], self.waits[name] = expected, set()
         self.asked |= expected
         for peer in expected:
@@ -83,6 +89,16 @@ class Asking(RuleBasedStateMachine):
         self.book.handlers_are(name, handlers)
         for peer in self.waits.get(name, set()) - handlers:
             self.release(name, peer)
+
+    @rule(peer=peers, is_new=st.booleans())
+    def announce(self, peer: Replier, is_new: bool) -> None:
+        before = self.announced.get(peer)
+        if is_new or before is None:
+            self.announced[peer] = (before or 0) + 1
+        self.book.handlers_are("any", PEERS, self.announced)
+        if peer in self.asked and self.heard_of.get(peer) != self.announced[peer]:
+            self.heard(peer)
+        self.heard_of.update({each: it for each, it in self.announced.items() if each in self.asked})
 
     @rule(name=consumes(requests), timed_out=st.booleans())
     def end(self, name: str, timed_out: bool) -> None:
@@ -138,6 +154,7 @@ Asking.TestCase.settings = settings(max_examples=examples(200), stateful_step_co
 TestAsking = Asking.TestCase
 
 
+@pytest.mark.source("C7")
 def test_the_longest_unasked_peer_is_forgotten_first() -> None:
     known = Peers(lambda _: None, most=2)
     for each in ("a", "b", "a", "c"):

@@ -66,6 +66,7 @@ def histories(draw: st.DrawFn) -> list[Addressed]:
     return events
 
 
+@pytest.mark.source("K4")
 @settings(max_examples=examples(500), deadline=None)
 @given(histories(), st.data())
 def test_any_order_and_any_repetition_end_in_the_same_state(

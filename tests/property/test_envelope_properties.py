@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from hypothesis import given
@@ -59,6 +60,7 @@ EVENTS = st.builds(
 )
 
 
+@pytest.mark.source("P-W4")
 @given(st.binary(max_size=300))
 def test_any_bytes_are_an_event_or_a_named_refusal(raw: bytes) -> None:
     try:
@@ -68,6 +70,7 @@ def test_any_bytes_are_an_event_or_a_named_refusal(raw: bytes) -> None:
         assert error.reason
 
 
+@pytest.mark.source("P-W4")
 @given(JSON)
 def test_any_json_is_an_event_or_a_named_refusal(value: object) -> None:
     try:

@@ -36,7 +36,7 @@ def odd_image() -> Contract:
     service = {"kind": "device_service", "description": "d"}
     return compile_contract(
         {
-            "format": 6,
+            "format": 7,
             "name": "odd",
             "participants": {
                 "home": {
@@ -64,11 +64,16 @@ def odd_image() -> Contract:
                 "a.ring": {"description": "d", "priority": "urgent"},
                 "t.plain": {"description": "d", "priority": "normal"},
                 "b.low": {"description": "d", "priority": "low"},
+                "b.lively": {"description": "d", "delivery_guarantee": "best_effort"},
             },
             "routes": {
                 "rings": {"filter": {"exact": {"type": "a.ring"}}, "to": "siren.inbox"},
                 "loud": {"filter": {"exact": {"loud": "yes"}}, "to": "siren.inbox"},
-                "smoke": {"filter": {"sql": "type LIKE 's.%' AND subject <> 'test'"}, "to": "mute.inbox"},
+                "smoke": {
+                    "filter": {"sql": "type LIKE 's.%' AND subject <> 'test'"},
+                    "to": "mute.inbox",
+                    "delivery_guarantee": "at_least_once",
+                },
                 "lights": {"filter": {"suffix": {"type": ".ring"}}, "to": "lamp.inbox"},
                 "up": {"filter": {"not": {"prefix": {"type": "t."}}}, "to": "home.outbox"},
                 "desk": {"filter": {"exact": {"type": "a.ring"}}, "to": "desk.inbox"},
@@ -79,6 +84,8 @@ def odd_image() -> Contract:
 
 
 IMAGES = {"shipped": load_contract(), "odd": odd_image()}
+
+GUARANTEES = ["best_effort", "at_least_once", None]
 
 SETTINGS: dict[str, list[Any]] = {
     "delivery_guarantee": ["best_effort", "at_least_once"],
@@ -150,6 +157,8 @@ def changes_of_types(document: Document) -> Iterator[Change]:
         for priority in ("urgent", "normal", "low", None):
             yield lambda it, name=name, priority=priority: put_type(it, name, {"priority": priority})
         yield lambda it, name=name: put_type(it, name, {"downlink": "state"})
+        for guarantee in GUARANTEES:
+            yield lambda it, name=name, one=guarantee: put_type(it, name, {"delivery_guarantee": one})
 
 
 def changes_of_routes(document: Document) -> Iterator[Change]:
@@ -161,6 +170,8 @@ def changes_of_routes(document: Document) -> Iterator[Change]:
         for channel in channels:
             yield lambda it, at=("routes", name, "to"), channel=channel: put(it, at, channel)
         yield lambda it, at=("routes", name, "interest"): put(it, at, [])
+        for guarantee in GUARANTEES:
+            yield lambda it, at=("routes", name, "delivery_guarantee"), one=guarantee: put(it, at, one)
         for filter in filters(document):
             at = ("routes", name, "filter")
             yield lambda it, at=at, filter=filter: put(it, at, filter)

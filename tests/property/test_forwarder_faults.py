@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -161,6 +162,7 @@ class Faults:
         )
 
 
+@pytest.mark.source("C-W2")
 @given(st.lists(st.one_of(arrive, arrive, happen, answer), max_size=25))
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_happens_what_was_receipted_is_delivered_or_told_as_lost(

@@ -6,6 +6,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -114,6 +115,7 @@ def firsts(events: list[Envelope]) -> dict[tuple[str, str], list[str]]:
     return {key: list(ids) for key, ids in found.items()}
 
 
+@pytest.mark.source("P17", "C2")
 @given(st.lists(st.one_of(arrive, arrive, happen, acknowledge), max_size=30))
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_first_deliveries_of_a_source_and_priority_are_in_order_and_complete(

@@ -19,6 +19,7 @@ def test_the_seeds_are_read(name: str) -> None:
     assert {TARGETS[name](seed) for seed in seeds(name)} & {ACCEPTED, "recovered"}
 
 
+@pytest.mark.source("P-W4")
 @pytest.mark.parametrize("name", TARGETS)
 @settings(deadline=None)  # a busy machine is nobody's refusal
 @given(data=st.data())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,6 +79,7 @@ def outcomes(contract: Contract, event: Envelope) -> dict[str | None, Outcome]:
     return {step.record.route: step.record.outcome for step in steps}
 
 
+@pytest.mark.source("C8")
 @settings(max_examples=examples(400), deadline=None)
 @given(st.fixed_dictionaries(dict.fromkeys(READERS, FILTERS)), ANNOUNCEMENTS, EVENTS)
 def test_a_router_with_interest_forwards_what_the_filter_and_the_interest_take(

@@ -193,6 +193,7 @@ def cut_pubacks(data: bytes) -> list[int]:
     return [int.from_bytes(data[i + 2 : i + 4], "big") for i in range(0, len(data), 4)]
 
 
+@pytest.mark.source("P-W6")
 @given(acknowledged=st.lists(st.integers(0, 30), max_size=60))
 @pytest.mark.parametrize("maximum", [1, 3, 65_535])
 def test_publishes_keep_to_the_brokers_window_and_none_is_left_behind(

@@ -20,6 +20,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Call]:
     return record_run(tmp_path_factory.mktemp("power") / "device", 20240501, COMMITS)
 
 
+@pytest.mark.source("C-W3", "F-W2")
 def test_no_cut_loses_revives_or_breaks_anything(run: Sequence[Call]) -> None:
     assert sum(isinstance(each, Write) for each in run) > 10 * COMMITS
     findings = cut_everywhere(run, CUTS, 1)
@@ -33,6 +34,7 @@ def test_a_disk_that_never_syncs_is_found_out(run: Sequence[Call]) -> None:
     assert findings.lost + findings.failed > 10
 
 
+@pytest.mark.source("F-W2")
 def test_a_recovery_can_be_cut_off_anywhere(tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("recovery") / "device"
     calls = record(directory, "benchmarks.power.damaged", str(directory / NAME))

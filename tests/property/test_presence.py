@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count, pairwise
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.presence import BUCKETS, bucket_of
+from lambdas.common.queue import QueueMessage
+from lambdas.common.sender import TAKEN, Answer
+from lambdas.common.sqs import Message as SqsMessage
+from lambdas.presence.deadlines import TimerReader
+from lambdas.presence.judge import Judge
 from lambdas.presence.observations import Observation
+from lambdas.presence.recorder import Recorder
 from lambdas.presence.state import DeviceState, Line, Sighting
-from tests.unit.lambdas.presence.world import HOUR, MINUTE, START, WATCH, Home, S, beat
+from lambdas.presence.timers import TimerQueue
+from tests.unit.lambdas.presence.world import HOUR, MINUTE, START, WATCH, Home, S, TimerSqs, beat, sent
 
 SKEW_MS = 2 * MINUTE
 """How wrong IoT Core's times may be (AWS IoT Developer Guide, lifecycle events)."""
@@ -110,3 +122,161 @@ def test_who_looks_only_when_something_is_due_says_the_same_as_who_always_looks(
 @given(st.text(min_size=1))
 def test_every_device_has_one_bucket(device: str) -> None:
     assert bucket_of(device) == bucket_of(device) in range(BUCKETS)
+
+
+class Killed(BaseException):
+    """A function ended in the middle."""
+
+
+@dataclass
+class Plane:
+    """The functions around a table and queues in memory, in the time of a test; they are killed at `deaths`,
+    counted in calls of AWS."""
+
+    deaths: frozenset[int]
+    now_ms: int = START
+    items: dict[str, DeviceState] = field(default_factory=dict)
+    sent: list[dict[str, Any]] = field(default_factory=list)
+    _calls: Iterator[int] = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        self.queue = TimerSqs(self.clock)
+        self.unrecorded: list[tuple[Observation, int]] = []
+        timers = TimerQueue(self, "timers")
+        judge = Judge(
+            table=self,
+            watch=WATCH,
+            sender=self,
+            outbox_url="outbox",
+            timers=timers,
+            clock=self.clock,  # type: ignore[arg-type]
+        )
+        self.reader = TimerReader(table=self, judge=judge, timers=timers, clock=self.clock)  # type: ignore[arg-type]
+        self.recorder = Recorder(
+            read=lambda body, sent_at_ms: self._said[int(body)],  # noqa: ARG005 - of the readers' shape
+            table=self,  # type: ignore[arg-type]
+            watch=WATCH,
+            timers=timers,
+            clock=self.clock,
+        )
+        self._said: list[Observation] = []
+
+    def clock(self) -> int:
+        return self.now_ms
+
+    def _call(self) -> None:
+        if next(self._calls) in self.deaths:
+            raise Killed
+
+    def read(self, devices: Iterable[str]) -> dict[str, DeviceState]:
+        self._call()
+        return {name: self.items.get(name, DeviceState(name)) for name in devices}
+
+    def write(self, state: DeviceState, due_ms: int | None) -> DeviceState | None:
+        self._call()
+        if self.items.get(state.device, DeviceState(state.device)).revision != state.revision:
+            return None
+        stored = self.items[state.device] = replace(state, revision=state.revision + 1, due_ms=due_ms)
+        self._call()
+        return stored
+
+    def send(self, url: str, batch: Sequence[SqsMessage]) -> list[Answer]:
+        self._call()
+        self.sent += [json.loads(each.body) for each in batch]
+        self._call()
+        return [TAKEN] * len(batch)
+
+    def send_message_batch(self, **arguments: Any) -> dict[str, Any]:
+        self._call()
+        answer = self.queue.send_message_batch(**arguments)
+        self._call()
+        return answer
+
+    def record(self, observation: Observation) -> None:
+        """Record; a killed run is repeated two seconds later."""
+        self._said.append(observation)
+        body = str(len(self._said) - 1)
+        for attempt in range(1, 100):
+            message = QueueMessage("m", body, self.now_ms, attempt)
+            try:
+                assert self.recorder.process([message], lambda: 30_000) == frozenset()
+            except Killed:
+                self.fire(self.now_ms + REDELIVERED_MS)
+            else:
+                return
+
+    def fire(self, until_ms: int) -> None:
+        while (next_ms := self.queue.next_ms) is not None and next_ms <= until_ms:
+            self.now_ms = max(self.now_ms, next_ms)
+            messages = self.queue.take(self.now_ms, 1)
+            try:
+                assert self.reader.process(messages, lambda: 30_000) == frozenset()
+            except Killed:
+                self.queue.redeliver(messages, self.now_ms + REDELIVERED_MS)
+        self.now_ms = until_ms
+
+    @property
+    def state(self) -> DeviceState:
+        return self.items.get("home-1", DeviceState("home-1"))
+
+    @property
+    def overdue_ms(self) -> int:
+        """For how long the device should have been judged already."""
+        due_ms = WATCH.due_ms(self.state)
+        return 0 if due_ms is None else max(0, self.now_ms - due_ms)
+
+
+REDELIVERED_MS = 2 * S
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([S, MINUTE, 10 * MINUTE, HOUR]),
+        st.sampled_from(["beat", "old", "up", "down", "loud", "nothing"]),
+    ),
+    max_size=20,
+)
+
+
+def _observation(what: str, now_ms: int, version: int) -> Observation | None:
+    if what in ("up", "down"):
+        line = Line.CONNECTED if what == "up" else Line.DISCONNECTED
+        return Observation("home-1", Sighting(line, now_ms, version, f"session-{version}"))
+    if what == "loud":
+        return sent((now_ms - START) // (5 * MINUTE))
+    return beat(now_ms, oldest_urgent_s=100.0 if what == "old" else 0.0) if what != "nothing" else None
+
+
+@pytest.mark.source("P9")
+@given(steps=STEPS)
+def test_a_device_is_judged_within_a_second_of_its_deadline_without_any_sweep(
+    steps: list[tuple[int, str]],
+) -> None:
+    plane, version = Plane(frozenset()), 0
+    for wait_ms, what in steps:
+        for _ in range(wait_ms // S if wait_ms <= MINUTE else 1):
+            plane.fire(plane.now_ms + (S if wait_ms <= MINUTE else wait_ms))
+            assert plane.overdue_ms < S
+        version += what == "up"
+        if observation := _observation(what, plane.now_ms, version):
+            plane.record(observation)
+    ids = [each["id"] for each in plane.sent]
+    assert len(ids) == len(set(ids)), "nothing is said twice"
+
+
+@pytest.mark.source("P9", "K6")
+@given(steps=STEPS, deaths=st.frozensets(st.integers(0, 200), max_size=12))
+def test_no_timer_is_lost_wherever_a_function_is_killed(
+    steps: list[tuple[int, str]], deaths: frozenset[int]
+) -> None:
+    plane, version = Plane(deaths), 0
+    for wait_ms, what in steps:
+        plane.fire(plane.now_ms + wait_ms)
+        version += what == "up"
+        if observation := _observation(what, plane.now_ms, version):
+            plane.record(observation)
+    plane.fire(plane.now_ms + 9 * HOUR)
+    assert (plane.overdue_ms, plane.state.unsent) == (0, ())
+    assert plane.queue.waiting == [], "no timer outlives its deadline"
+    line = [each["type"].split(".")[-2] for each in plane.sent if "connected" in each["type"]]
+    seen = plane.state.sighting
+    assert line[-1:] == ([] if seen is None else [str(seen.line)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +98,7 @@ def named(filters: list[Filter]) -> list[Route]:
     return [Route(f"r{at:02}", each, "desk.inbox", Place.CLOUD) for at, each in enumerate(filters)]
 
 
+@pytest.mark.source("P1")
 @settings(max_examples=examples(1500), deadline=None)
 @given(st.lists(FILTERS, max_size=12), st.lists(EVENTS, min_size=1, max_size=6))
 @example(

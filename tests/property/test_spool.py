@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -15,6 +16,8 @@ from edge.spool import Arrival, Delivery, Discard, Holding, Spool, Statement, re
 from eventplane.delivery import Outcome
 from tests.examples import examples
 from tests.unit.edge.spools import holding, key
+
+pytestmark = pytest.mark.source("C-W3")
 
 DESTINATIONS = ("device.outbox", "call.inbox", "display.inbox")
 RANKS = (0, 1, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ def connect(waiting: list[Delivery], suspicion: Suspicion, poison: set[Delivery]
     return None
 
 
+@pytest.mark.source("P15")
 @given(st.integers(1, 60), st.data())
 def test_poison_is_found_and_nothing_else(count: int, data: st.DataObject) -> None:
     waiting = [Delivery("device.outbox", 1, number) for number in range(count)]
@@ -50,6 +52,7 @@ def test_poison_is_found_and_nothing_else(count: int, data: st.DataObject) -> No
     assert convicted == poison
 
 
+@pytest.mark.source("P15")
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=200))
 def test_an_outage_convicts_nobody(connections: list[tuple[bool, int]]) -> None:
     """Connections that answer some publishes and then none, nor the probe while anybody is tried."""

@@ -68,6 +68,7 @@ def test_a_route_by_cesql_expects_what_the_router_delivered(archive: SmallArchiv
     assert faults(audit()) == {"lost": 2}
 
 
+@pytest.mark.source("P-W9")
 def test_a_copy_in_the_inbox_is_a_duplicate(archive: SmallArchive, audit: Audit) -> None:
     event = archive.send()
     archive.route(event)

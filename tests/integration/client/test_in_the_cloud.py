@@ -110,6 +110,7 @@ def kill_while_it_works(
     assert Counter(each for each in answered(database) if each in ids) == Counter(ids)
 
 
+@pytest.mark.source("P14")
 @pytest.mark.parametrize("state", ["", "dynamodb-log:eventplane-local-filter"])
 def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
     plane: Plane, supervisor: Supervisor, tmp_path: Path, state: str
@@ -127,6 +128,7 @@ def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
     kill_while_it_works(supervisor, environment, database, lambda event: enter(plane, event))
 
 
+@pytest.mark.source("F1")
 def test_a_participant_subscribes_to_what_the_contract_does_not_lead_to_it(
     plane: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:

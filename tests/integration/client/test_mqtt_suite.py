@@ -21,6 +21,8 @@ from tests.integration.mqtt import TestClient
 from tests.unit.client.test_contract_suite import *  # noqa: F403
 from tests.unit.client.worlds import MAX_RECEIVES, Steps, event, sent_by
 
+pytestmark = pytest.mark.source("N1")
+
 SECONDS = 30
 
 

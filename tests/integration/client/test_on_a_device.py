@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from eventplane_client import ClientSettings, Mode, connect
 from local.process import Supervisor
 from tests.integration.client.test_in_the_cloud import kill_while_it_works
 from tests.integration.edge.conftest import SECONDS, Home, wait_for
 
 
+@pytest.mark.source("P14")
 def test_the_example_answers_each_alarm_exactly_once_although_it_is_killed(
     home: Home, supervisor: Supervisor, tmp_path: Path
 ) -> None:

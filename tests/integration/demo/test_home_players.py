@@ -95,6 +95,7 @@ def play(
         yield lambda chosen: Homes(chosen, contract, supervisor, mosquitto, tmp_path, stack)
 
 
+@pytest.mark.source("P10")
 @pytest.mark.parametrize("with_faults", [False, True], ids=["calm", "faults"])
 def test_every_alarm_is_answered_once_and_every_malformed_message_refused(
     play: Callable[[Input], Homes], contract: Contract, with_faults: bool

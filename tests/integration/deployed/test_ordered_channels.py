@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+import pytest
+
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.sqs_binding import to_message
 from local.cloud import CloudEndpoint
@@ -38,6 +40,7 @@ def read(cloud: CloudEndpoint, url: str, into: list[Envelope]) -> None:
         sqs.delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
 
 
+@pytest.mark.source("P17", "N3")
 def test_each_source_arrives_in_its_order_and_once(
     emulator: CloudEndpoint, outputs: Mapping[str, str]
 ) -> None:

@@ -58,6 +58,7 @@ def refusal(guarded: Guarded, login: Login | None, protocol: str) -> str:
     return Line(guarded.broker.port, login=login, protocol=protocol).next(Disconnected).reason
 
 
+@pytest.mark.source("P2")
 def test_events_take_their_way_through_the_forwarder_as_without_rules(
     supervisor: Supervisor,
     guarded: Guarded,
@@ -104,6 +105,7 @@ def test_in_mqtt_5_a_service_is_told_that_anothers_outbox_is_not_its_own(guarded
     it.close()
 
 
+@pytest.mark.source("P2")
 def test_a_service_reads_its_own_inbox_and_no_other(guarded: Guarded) -> None:
     inboxes = [local_topic(name, "inbox") for name in ("call-service", "voice-service")]
     spy = line(guarded, "voice-service", ("#", *inboxes))

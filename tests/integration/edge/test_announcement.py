@@ -82,6 +82,7 @@ def house(supervisor: Supervisor, tmp_path: Path) -> House:
     return House(supervisor, tmp_path, device, second, provider)
 
 
+@pytest.mark.source("C9")
 def test_a_second_device_finds_the_broker_and_uses_it(house: House) -> None:
     house.write_profile(str(PORT))
     house.start_broker()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,18 +20,22 @@ from edge.errors import (
     RefusedError,
     RequestDroppedError,
     RequestTimeoutError,
+    StoreFullError,
 )
 from edge.questions.handlers import HandlersAnswer, read_question, write_answer
 from edge.service import ServiceClient
 from eventplane.contract import Contract, Downlink, compile_contract
+from eventplane.conversation.attributes import DELIVERY_GUARANTEE
 from eventplane.conversation.circuit import OPENS_AFTER, Circuit
 from eventplane.conversation.open_requests import Replies
 from eventplane.conversation.peers import PeerChanged
 from eventplane.conversation.reply import Failure, Replier, Reply, Status, write_reply
 from eventplane.device_reports import STARTED
 from eventplane.downlink.wire import stamped
-from eventplane.envelope import Envelope, write_event
-from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic
+from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
+from eventplane.sender import Sender
+from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic, receipt_topic
 from local.mosquitto import Broker
 from local.process import Supervisor
 from tests.integration.edge.certificates import Authority
@@ -55,6 +60,7 @@ def bright(event: Envelope) -> dict[str, str]:
     return {"lit_by": event.id}
 
 
+@pytest.mark.source("C3")
 def test_everybody_who_handles_it_replies(home: Home) -> None:
     def broken(event: Envelope) -> None:
         raise ValueError(f"{event.id}: no sound")
@@ -93,6 +99,7 @@ def test_what_can_never_be_handled_is_replied_as_a_failure(home: Home) -> None:
     assert found["lamp"].failure == Failure("no_bulb", "no_bulb: it has none")
 
 
+@pytest.mark.source("F4")
 def test_no_reply_is_sent_before_the_work_is_done(home: Home) -> None:
     begun, may_end = threading.Event(), threading.Event()
 
@@ -110,6 +117,7 @@ def test_no_reply_is_sent_before_the_work_is_done(home: Home) -> None:
     assert asking.result(SECONDS)["lamp"].answer == "r"
 
 
+@pytest.mark.source("C3")
 def test_the_error_says_who_did_not_answer_and_has_the_other_replies(home: Home) -> None:
     home.service("lamp", on_event=bright)
     button = home.service("button")
@@ -176,6 +184,7 @@ def test_what_the_cloud_asks_goes_up_as_a_reply(home: Home, cloud: CloudBroker) 
     assert reply.attributes["replyto"] == "desk"
 
 
+@pytest.mark.source("N2", "C1")
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("connected", [True, False])
 def test_the_guarantees(home: Home, durable: bool, connected: bool) -> None:
@@ -195,11 +204,108 @@ def test_the_guarantees(home: Home, durable: bool, connected: bool) -> None:
         home.broker.child.start()
         assert button.request(ask("r"), SECONDS)["lamp"].status is Status.HANDLED
     else:
-        with pytest.raises(RequestDroppedError, match="connection"):
-            button.request(ask("r"), SECONDS, durable=False)
+        with pytest.raises(RequestDroppedError, match="nobody said"):
+            button.request(ask("r"), 0.2, durable=False)
+        assert button.waiting == 0
+        asking = in_background(lambda: button.request(ask("again"), SECONDS, durable=False))
+        home.broker.child.start()
+        assert asking.result(SECONDS)["lamp"].status is Status.HANDLED
 
 
-def test_a_full_window_keeps_a_request_waiting_and_drops_one_at_best_effort(home: Home) -> None:
+class FullForwarder:
+    """Has no room for the first `refusals` requests; the lamp replies to later ones."""
+
+    def __init__(self, line: TestClient, refusals: int) -> None:
+        self.requests: list[Envelope] = []
+        self._line = line
+        self._refusals = refusals
+        self._asked: set[str] = set()
+        for topic in (handlers_topic("button"), local_topic("button", "outbox")):
+            line.subscribe(topic)
+
+    def serve(self, is_done: Callable[[], bool]) -> None:
+        wait_for(lambda: self._serve_all() or is_done())
+
+    def _serve_all(self) -> None:
+        messages = self._line.messages
+        while messages:
+            topic, payload = messages.pop(0)
+            if topic == handlers_topic("button"):
+                answer = HandlersAnswer(read_question(payload, "").id, THING, ("lamp",), comes_again=False)
+                assert self._line.publish(handlers_answer_topic("button"), write_answer(answer))
+                continue
+            self.requests.append(parse_event(payload))
+            has_room = len(self.requests) > self._refusals
+            receipt = Receipt(digest(payload), None if has_room else SPOOL_FULL)
+            assert self._line.publish(receipt_topic("button", "outbox"), write_receipts([receipt]))
+            if has_room:
+                reply = write_reply(self.requests[-1], Reply(LAMP, Status.HANDLED, "done"), NOW)
+                reply = reply.stamped(**Sender(service="lamp").attributes)
+                assert self._line.publish(local_topic("button", "replies"), reply.json.encode())
+
+
+@pytest.mark.source("C6", "N2")
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_request_waits_for_room_in_the_spool(home: Home, durable: bool) -> None:
+    home.forwarder.stop()
+    button = home.service("button")
+    with TestClient("stand-in", "127.0.0.1", home.broker.port) as line:
+        forwarder = FullForwarder(line, refusals=2)
+        asking = in_background(lambda: button.request(ask("r"), SECONDS, durable=durable))
+        forwarder.serve(asking.done)
+    assert asking.result()["lamp"].answer == "done"
+    assert [each.id for each in forwarder.requests] == ["r", "r", "r"]
+    assert {each.attributes.get(DELIVERY_GUARANTEE) for each in forwarder.requests} == {
+        None if durable else "best_effort"
+    }
+
+
+@pytest.mark.source("C6", "N2")
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_request_that_found_no_room_until_its_timeout_is_not_kept(home: Home, durable: bool) -> None:
+    home.forwarder.stop()
+    button = home.service("button")
+    with TestClient("stand-in", "127.0.0.1", home.broker.port) as line:
+        forwarder = FullForwarder(line, refusals=10**9)
+        asking = in_background(lambda: button.request(ask("r"), 2.0, durable=durable))
+        forwarder.serve(asking.done)
+    with pytest.raises(StoreFullError if durable else RequestDroppedError, match="store is full"):
+        asking.result()
+    assert len(forwarder.requests) > 1
+    assert button.waiting == 0
+
+
+@pytest.mark.source("C7")
+def test_who_announces_is_heard(home: Home) -> None:
+    """It comes back without a late reply: what it announces is its only sign of life."""
+    handles = [{"exact": {"type": ask().type}}]
+    # It reads no inbox, so that nothing is replied.
+    lamp = home.service("lamp", handles=handles)
+    button = home.service("button")
+
+    def opens() -> bool:
+        with pytest.raises(RequestTimeoutError):
+            button.request(ask(secrets.token_hex(8)), 0.3, expires=True)
+        return button.peers() == {"lamp": Circuit.OPEN}
+
+    wait_for(opens)
+    # The same announcement, seen again and again, is no news.
+    assert button.request(ask("skipped"), SECONDS) == {"lamp": Reply(LAMP, Status.NOT_AWAITED)}
+    lamp.announce(handles)
+
+    def is_probed() -> bool:
+        try:
+            found = button.request(ask(secrets.token_hex(8)), 0.3)
+        except RequestTimeoutError:
+            return True
+        assert found["lamp"].status is Status.NOT_AWAITED
+        return False
+
+    wait_for(is_probed)
+
+
+@pytest.mark.source("C6", "N2")
+def test_a_full_window_keeps_a_request_waiting_until_its_timeout(home: Home) -> None:
     home.service("lamp", on_event=bright)
     button = home.service("button", window=1)
     button.request(ask("first"), SECONDS)
@@ -210,7 +316,7 @@ def test_a_full_window_keeps_a_request_waiting_and_drops_one_at_best_effort(home
         answers = threading.Thread(target=_answer, args=(forwarder, 2))
         answers.start()
         with pytest.raises(RequestDroppedError, match="room"):
-            button.request(ask("r"), SECONDS, durable=False)
+            button.request(ask("r"), 1.0, durable=False)
         waiting = in_background(lambda: button.request(ask("waits"), SECONDS))
         answers.join(SECONDS)
     home.forwarder.start()
@@ -270,6 +376,7 @@ def _put_in_force(home: Home, contract: Contract, directory: Path) -> None:
     home.forwarder.start()
 
 
+@pytest.mark.source("C7")
 def test_whom_nobody_hears_is_waited_for_no_more_until_it_is_heard(home: Home) -> None:
     changes: list[PeerChanged] = []
 

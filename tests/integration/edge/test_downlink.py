@@ -82,6 +82,7 @@ def send_until_answered(cloud: CloudBroker, event: str, key: str, version: int) 
     return answers(cloud, key, version)[0]
 
 
+@pytest.mark.source("K2")
 def test_a_state_is_stored_delivered_answered_and_told_to_who_starts_later(
     home: Home, cloud: CloudBroker
 ) -> None:

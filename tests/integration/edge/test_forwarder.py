@@ -59,6 +59,7 @@ def test_a_plain_publisher_needs_no_client_of_ours(home: Home, cloud: CloudBroke
     wait_for(lambda: cloud.has({"e1"}))
 
 
+@pytest.mark.source("P-W4")
 def test_what_is_malformed_becomes_a_dead_letter_and_blocks_nothing(home: Home, cloud: CloudBroker) -> None:
     refused: list[tuple[bytes, str]] = []
     service = home.service(
@@ -79,6 +80,7 @@ def test_what_is_malformed_becomes_a_dead_letter_and_blocks_nothing(home: Home, 
     assert json.loads(letters["not_json"].json)["data"]["channel"] == "health-service.outbox"
 
 
+@pytest.mark.source("P1", "P10")
 def test_an_alarm_rings_at_home_and_is_done_with_the_services_own_receipt(
     home: Home, cloud: CloudBroker
 ) -> None:
@@ -115,6 +117,7 @@ def test_an_event_that_a_service_can_never_handle_becomes_a_dead_letter(
     wait_for(home.drained)
 
 
+@pytest.mark.source("P5", "N5")
 def test_kill_of_the_forwarder_mid_stream_loses_nothing(home: Home, cloud: CloudBroker) -> None:
     service = home.service("health-service")
     sender = threading.Thread(target=send, args=(service, 0, 600))
@@ -130,6 +133,7 @@ def test_kill_of_the_forwarder_mid_stream_loses_nothing(home: Home, cloud: Cloud
     assert_one_epoch_without_gaps(cloud)
 
 
+@pytest.mark.source("N5")
 def test_kill_of_the_homes_broker_mid_stream_loses_nothing(home: Home, cloud: CloudBroker) -> None:
     service = home.service("health-service")
     sender = threading.Thread(target=send, args=(service, 0, 600))
@@ -144,6 +148,7 @@ def test_kill_of_the_homes_broker_mid_stream_loses_nothing(home: Home, cloud: Cl
     wait_for(home.drained)
 
 
+@pytest.mark.source("P8")
 def test_a_cloud_that_was_away_gets_everything_in_batches(home: Home, cloud: CloudBroker) -> None:
     cloud.stop()
     service = home.service("health-service")

@@ -84,6 +84,7 @@ def test_what_is_not_handled_does_not_come_until_it_is_withdrawn(home: Home, clo
     wait_for(lambda: came == ["2", "3"])
 
 
+@pytest.mark.source("C8", "C10")
 def test_it_is_known_again_after_the_broker_and_the_forwarder_were_killed(home: Home) -> None:
     came: list[str] = []
     home.service("voice-service", on_event=lambda each: came.append(each.id), handles=[DOORS])
@@ -174,6 +175,7 @@ def send_down(cloud: CloudBroker, text: str, version: int) -> None:
     wait_for(answered)
 
 
+@pytest.mark.source("C8")
 def test_the_device_sends_up_what_the_cloud_wants_and_what_is_urgent(home: Home, cloud: CloudBroker) -> None:
     sensor, voice = home.service("activity-service"), home.service("voice-service")
     sensor.put(event("1", MOTION), SECONDS)

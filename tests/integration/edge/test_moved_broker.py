@@ -106,6 +106,7 @@ def test_a_service_trusts_the_certificate_it_was_given_and_no_other(
     assert "certificate verify failed" in refused
 
 
+@pytest.mark.source("C9")
 def test_the_client_library_finds_the_broker_too(movable: Movable, cloud: CloudBroker) -> None:
     settings = ClientSettings("health-service", f"mqtt-profile:{movable.profile}", mode=Mode.AT_LEAST_ONCE)
     with connect(settings) as client:

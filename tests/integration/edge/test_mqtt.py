@@ -51,6 +51,7 @@ def test_it_reports_what_happens(broker: Broker, protocol: Protocol) -> None:
     line.next(Disconnected)
 
 
+@pytest.mark.source("P6", "C1")
 @both_protocols
 def test_what_was_not_acknowledged_comes_again_on_the_next_connection(
     broker: Broker, protocol: Protocol
@@ -130,6 +131,7 @@ def test_ten_thousand_messages_go_both_ways_and_each_is_acknowledged_once(
     again.close()
 
 
+@pytest.mark.source("P6")
 def test_paho_and_we_understand_each_other(broker: Broker) -> None:
     payloads = [bytes([number]) * 5_000 for number in range(256)]
     line = Line(broker.port, subscriptions=("from/paho",))
@@ -157,6 +159,7 @@ def test_a_payload_of_any_size_arrives_whole(broker: Broker, protocol: Protocol,
     line.close()
 
 
+@pytest.mark.source("C1")
 def test_at_qos_0_it_arrives_and_nothing_is_acknowledged(broker: Broker) -> None:
     line = Line(broker.port)
     line.next(Connected)
@@ -176,6 +179,7 @@ def test_more_filters_than_fit_one_subscribe(broker: Broker) -> None:
     line.close()
 
 
+@pytest.mark.source("P-W6")
 def test_mosquittos_window_is_kept_though_we_publish_more_at_once(broker: Broker) -> None:
     # MQTT 5: Mosquitto announces a receive maximum and hangs up on who exceeds it.
     line = Line(broker.port, protocol="5", subscriptions=())
@@ -240,6 +244,7 @@ def test_what_the_broker_says_in_parting_is_the_reason() -> None:
         assert "session taken over; another connection uses client id 'c'" in line.next(Disconnected).reason
 
 
+@pytest.mark.source("C10")
 def test_after_a_restart_of_the_broker_a_new_connection_stands(broker: Broker) -> None:
     line = Line(broker.port)
     line.next(Connected)

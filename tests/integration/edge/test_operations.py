@@ -163,6 +163,7 @@ def test_it_is_in_service_before_any_broker_and_says_which_are_missing(
     wait_for(lambda: problems(home) == ["cloud_down"])
 
 
+@pytest.mark.source("P15")
 def test_it_feeds_the_watchdog_while_its_loop_turns_and_only_then(
     home: Home, cloud: CloudBroker, manager: Manager, tmp_path: Path
 ) -> None:
@@ -198,6 +199,7 @@ def test_a_cloud_that_swallows_everything_does_not_starve_the_watchdog(
         assert problems(home) == ["cloud_down"]
 
 
+@pytest.mark.source("P-W8")
 def test_sighup_takes_a_new_contract_and_refuses_a_broken_one(
     home: Home, cloud: CloudBroker, manager: Manager, tmp_path: Path
 ) -> None:

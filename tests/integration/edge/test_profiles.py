@@ -54,6 +54,7 @@ def is_answered(address: BrokerAddress) -> bool:
     return isinstance(report, Connected)
 
 
+@pytest.mark.source("C9")
 @pytest.mark.parametrize("odd", READ, ids=lambda odd: odd.name)
 def test_mosquitto_answers_where_the_profile_leads(odd: Odd, tmp_path: Path, supervisor: Supervisor) -> None:
     file, filled = write_profile(odd, tmp_path)

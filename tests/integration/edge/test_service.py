@@ -93,6 +93,7 @@ def test_the_largest_message_that_it_takes_passes_the_broker_and_a_larger_one_is
         wait_for(lambda: (OUTBOX, largest) in forwarder.messages)
 
 
+@pytest.mark.source("P-W5")
 def test_put_returns_with_the_receipt_and_raises_what_it_says(broker: Broker) -> None:
     answers: dict[bytes, str | None] = {b"kept": None, b"no room": "spool_full", b"garbage": "not_json"}
     outcomes: dict[bytes, Exception | None] = {}
@@ -133,6 +134,7 @@ def test_put_returns_with_the_receipt_and_raises_what_it_says(broker: Broker) ->
     assert refused == []
 
 
+@pytest.mark.source("P-W5")
 def test_it_publishes_again_until_the_receipt_comes(broker: Broker) -> None:
     with (
         TestClient("forwarder", "127.0.0.1", broker.port) as forwarder,
@@ -147,6 +149,7 @@ def test_it_publishes_again_until_the_receipt_comes(broker: Broker) -> None:
         assert client.waiting == 0
 
 
+@pytest.mark.source("C10")
 def test_after_a_restart_of_the_broker_it_publishes_again(broker: Broker) -> None:
     def forwarder() -> TestClient:
         return TestClient("forwarder", "127.0.0.1", broker.port, persistent=True)
@@ -162,6 +165,7 @@ def test_after_a_restart_of_the_broker_it_publishes_again(broker: Broker) -> Non
             wait_for(lambda: (OUTBOX, b"hello") in listener.messages)
 
 
+@pytest.mark.source("P6", "C-W1")
 def test_it_confirms_what_its_handler_has_done_and_refuses_what_is_no_event(broker: Broker) -> None:
     handled: list[Envelope] = []
     receipts_to = receipt_topic("call", "inbox")

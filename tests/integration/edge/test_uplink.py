@@ -237,6 +237,7 @@ def test_a_black_hole_at_the_door_is_noticed(start: Callable[..., Home], iot_cor
     arrived(home, iot_core, 5)
 
 
+@pytest.mark.source("N5")
 def test_killed_with_a_full_window_it_sends_all_again(start: Callable[..., Home], iot_core: IotCore) -> None:
     iot_core.script = lambda _: Answer.IGNORE
     iot_core.quota = RESTARTS

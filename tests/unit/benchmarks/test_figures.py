@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tools.bars import Bar, chart
-from tools.figures import chosen, collect, page, plots
+from tools.figures import KEPT, Results, chosen, collect, page, plots
 
 FIGURE = {"name": "lost", "value": 0.0, "unit": "events", "aim": 0.0, "met": True, "note": "a|b"}
 RESULT = {"figures": [FIGURE], "machine": "m", "date": "2026-01-02T00:00:00+00:00", "command": "make chaos"}
@@ -36,6 +36,7 @@ def test_a_missed_aim_and_a_peer_are_told() -> None:
     assert "peers" in plots({"bench/edge": {**RESULT, "figures": [missed]}})
 
 
+@pytest.mark.source("P16")
 def test_the_paper_stands_beside_ours() -> None:
     counts = [
         figure(name, value)
@@ -71,3 +72,56 @@ def test_the_readme_tells_the_few_figures_that_there_are() -> None:
     assert "two faults" not in text
     assert text.startswith("a\n<!-- figures -->\n| tried | seen | by |")
     assert text.endswith("<!-- end -->\nb")
+
+
+@pytest.fixture(scope="module")
+def published() -> Results:
+    """What the page of figures is written from."""
+    results: Results = json.loads(KEPT.read_text())
+    return results
+
+
+def value(results: Results, run: str, name: str) -> float:
+    """The published figure `name` of `run`."""
+    found: float = next(each["value"] for each in results[run]["figures"] if each["name"] == name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("run", "name"),
+    [
+        pytest.param("bench/router", "parse_and_route_1000", marks=pytest.mark.source("B1")),
+        pytest.param("bench/spool", "written: 1 a commit", marks=pytest.mark.source("B3")),
+        pytest.param("bench/client", "mqtt_get_exactly_once_sqlite", marks=pytest.mark.source("B4")),
+        pytest.param("bench/client", "sqs_get_exactly_once_items", marks=pytest.mark.source("B4")),
+        pytest.param("bench/downlink", "latency_p50", marks=pytest.mark.source("B6")),
+        pytest.param("bench/conversation", "device_p50", marks=pytest.mark.source("B7")),
+        pytest.param("bench/interest", "uplink_bytes_not_sent_share", marks=pytest.mark.source("B7")),
+        pytest.param("bench/tracing", "router_default_share", marks=pytest.mark.source("B7")),
+    ],
+)
+def test_each_thing_that_is_measured_is_published(published: Results, run: str, name: str) -> None:
+    assert value(published, run, name) > 0
+
+
+@pytest.mark.source("B2", "B5")
+@pytest.mark.parametrize(("run", "peer"), [("bench/edge", "Mosquitto's bridge"), ("bench/audit", "DuckDB")])
+def test_figures_are_published_beside_those_of_a_peer(published: Results, run: str, peer: str) -> None:
+    assert any(each["peer"] == peer and each["ratio"] for each in published[run]["figures"])
+
+
+@pytest.mark.source("N7", "B4")
+@pytest.mark.parametrize("backend", ["memory", "mqtt", "sqs"])
+def test_the_reliable_path_is_published_beside_the_other(published: Results, backend: str) -> None:
+    reliable = value(published, "bench/client", f"{backend}_get_at_least_once")
+    unreliable = value(published, "bench/client", f"{backend}_get_at_most_once")
+    assert min(reliable, unreliable) > 0
+
+
+@pytest.mark.source("B3", "B5", "P16")
+def test_the_published_runs_lost_nothing(published: Results) -> None:
+    assert value(published, "chaos/paper", "sent") >= 100_000
+    assert value(published, "chaos/paper", "lost") == 0
+    assert value(published, "bench/crash", "power cuts") >= 10_000
+    assert value(published, "bench/crash", "cuts that lost or revived an event") == 0
+    assert value(published, "bench/audit_proof", "lost_router_recall") == 1

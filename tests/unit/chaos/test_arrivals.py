@@ -20,6 +20,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "care.jsonl"
 
 
+@pytest.mark.source("P-W9")
 def test_each_event_counts_once_and_its_repetition_as_one(path: Path) -> None:
     writer, arrivals = ArrivalWriter(path), Arrivals(path)
     arrivals.refresh()

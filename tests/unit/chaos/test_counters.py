@@ -1,5 +1,7 @@
 """The counts of both ends, on a handful of events."""
 
+import pytest
+
 from eventplane.contract import Place
 from local.chaos.counters import (
     Recovery,
@@ -22,6 +24,7 @@ def sent(*keys: Key) -> list[SentEvent]:
     return [SentEvent(source, id, "t", None, False, Place.DEVICE) for source, id in keys]
 
 
+@pytest.mark.source("P17")
 def test_an_event_that_came_after_a_later_one_of_its_source_is_out_of_order() -> None:
     assert out_of_order(sent(A, B, C, OTHER), [C, OTHER, A, B]) == 2
     assert out_of_order(sent(A, B, C, OTHER), [OTHER, A, B, C]) == 0

@@ -1,6 +1,10 @@
 """A part of a scenario is as long as was said."""
 
-from local.chaos.scenarios import paper, singly
+from collections import Counter
+
+import pytest
+
+from local.chaos.scenarios import paper, paper_best_effort, singly
 
 
 def test_half_of_the_seconds_is_half_of_the_load() -> None:
@@ -16,3 +20,12 @@ def test_where_the_sending_ends_the_faults_it_is_the_sending_that_lasts() -> Non
     part = whole.within(100, None)
     assert part.load.events == 100 * whole.load.per_s == whole.load.events
     assert part.seconds == whole.seconds
+
+
+@pytest.mark.source("P16")
+def test_the_papers_test_is_repeated_with_its_numbers() -> None:
+    for each in (paper(), paper_best_effort()):
+        assert (each.load.events, each.load.per_s) == (100_000, 1_000)
+        strikes = each.plan(0, each.kinds, 1, 100)
+        assert Counter(strike.kind for strike in strikes) == {"forwarder-kill": 10, "router-kill": 10}
+        assert [strike.at_s for strike in strikes if strike.kind == "router-kill"] == [*range(10, 101, 10)]

@@ -75,6 +75,7 @@ def wrong(outcome: Outcome, *, loses: bool = False) -> set[str]:
     return set(document["wrong"])
 
 
+@pytest.mark.source("P16")
 @pytest.mark.parametrize(
     ("found", "called"),
     [
@@ -97,6 +98,7 @@ def test_only_what_a_device_gave_up_may_be_missing(
     assert wrong(outcome(contract, tmp_path, **found)) == called
 
 
+@pytest.mark.source("P16")
 @pytest.mark.parametrize(
     ("found", "called"),
     [

@@ -26,12 +26,14 @@ ENVIRONMENT = {
 }
 
 
+@pytest.mark.source("P13", "N1")
 def test_the_environment_says_everything() -> None:
     assert ClientSettings.read(ENVIRONMENT) == ClientSettings(
         "desk", "memory:settings", mode=Mode.AT_LEAST_ONCE, window=500, gap_timeout_s=2.5
     )
 
 
+@pytest.mark.source("F5")
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
@@ -68,6 +70,7 @@ def test_an_unknown_backend_is_refused(transport: str, state: str) -> None:
         connect(ClientSettings("desk", transport, state=state))
 
 
+@pytest.mark.source("F1", "F3")
 def test_subscribers_get_what_passes_their_filter_from_then_on(tmp_path: Path) -> None:
     state = f"sqlite:{tmp_path / 'state.db'}"
     with (

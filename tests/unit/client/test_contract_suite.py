@@ -14,6 +14,8 @@ from eventplane_client.notices import DeadLettered, EpochChanged, InDoubt, Notic
 from tests.eventually import eventually
 from tests.unit.client.worlds import MAX_RECEIVES, World, event
 
+pytestmark = pytest.mark.source("N1")
+
 HOME = {"senderdevice": "home-1", "senderservice": "voice-service"}
 OTHER_HOME = {**HOME, "senderdevice": "home-666"}
 """What the plane stamps on what comes from two homes."""
@@ -22,6 +24,7 @@ NOW = 0.0
 SOON = 20.0
 
 
+@pytest.mark.source("F1")
 def test_what_is_put_comes_out_once_as_it_was_written(world: World) -> None:
     sent = [event("one"), event("two")]
     with (
@@ -39,6 +42,7 @@ def test_what_is_put_comes_out_once_as_it_was_written(world: World) -> None:
         assert world.pending() == 0
 
 
+@pytest.mark.source("F2")
 def test_a_repeated_put_is_a_success_and_counts_once(world: World) -> None:
     sent = event()
     with world.client(world.sender) as sender:
@@ -52,6 +56,7 @@ def test_a_repeated_put_is_a_success_and_counts_once(world: World) -> None:
             inbox.get(NOW)
 
 
+@pytest.mark.source("F2")
 def test_equal_payloads_with_different_ids_both_come(world: World) -> None:
     with (
         world.client(world.sender) as sender,
@@ -79,6 +84,21 @@ def test_events_of_the_sdk_go_in_and_come_out(world: World) -> None:
             sender.put(b"no event")
 
 
+@pytest.mark.source("P4", "C1")
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_an_event_asks_for_less_than_its_channel_gives(world: World, by_itself: bool) -> None:
+    asks = {"deliveryguarantee": "best_effort"}
+    sent = event(**(asks if by_itself else {}))
+    with (
+        world.client(world.sender) as sender,
+        world.client(world.reader) as client,
+        client.subscribe() as inbox,
+    ):
+        sender.put(sent, best_effort=not by_itself)
+        came = inbox.get(SOON)
+        assert (came.claim, came.attributes["deliveryguarantee"]) == (sent.claim, "best_effort")
+
+
 def test_a_batch_is_handed_out_and_handled_as_one(world: World) -> None:
     with (
         world.client(world.sender) as sender,
@@ -95,6 +115,7 @@ def test_a_batch_is_handed_out_and_handled_as_one(world: World) -> None:
     assert world.pending() == 0
 
 
+@pytest.mark.source("F1")
 def test_what_was_handled_never_comes_again_also_in_another_process(world: World) -> None:
     sent = event()
     with world.client(world.sender) as sender:
@@ -109,6 +130,7 @@ def test_what_was_handled_never_comes_again_also_in_another_process(world: World
     assert world.letters() == []
 
 
+@pytest.mark.source("F4")
 @pytest.mark.parametrize("again", [True, False])
 def test_what_was_in_hand_at_a_crash_is_its_programs_to_decide(world: World, again: bool) -> None:
     notices: list[Notice] = []
@@ -150,6 +172,7 @@ def test_without_a_decision_what_is_in_doubt_is_a_dead_letter(world: World) -> N
     assert [each.data()["channel"] for each in world.letters(1)] == [f"{world.reader}.inbox"]
 
 
+@pytest.mark.source("C-W1")
 def test_an_exception_in_the_block_gives_back_what_was_in_hand(world: World) -> None:
     sent = event()
     with world.client(world.sender) as sender:
@@ -196,6 +219,7 @@ def test_what_is_no_event_is_a_dead_letter_and_holds_nobody_up(world: World) -> 
     assert [each.attributes["deadletterreason"] for each in world.letters(1)] == ["not_json"]
 
 
+@pytest.mark.source("N3", "F4")
 def test_at_least_once_repeats_what_nobody_acknowledged(world: World) -> None:
     sent = event()
     with world.client(world.sender) as sender:
@@ -219,6 +243,7 @@ def test_at_most_once_forgets_before_it_hands_out(world: World) -> None:
     assert world.pending() == 0
 
 
+@pytest.mark.source("P17")
 def test_events_come_in_the_order_of_their_source_and_a_gap_is_told(world: World) -> None:
     notices: list[Notice] = []
     source = "/homes/9/voice"
@@ -235,6 +260,7 @@ def test_events_come_in_the_order_of_their_source_and_a_gap_is_told(world: World
         assert inbox.get(SOON).id == "4"  # late, and not lost
 
 
+@pytest.mark.source("F6")
 def test_a_change_of_the_devices_epoch_is_told_also_across_a_restart(world: World) -> None:
     notices: list[Notice] = []
     source = "/homes/7/voice"
@@ -320,6 +346,7 @@ def test_closing_the_client_fails_nothing_that_was_in_hand(world: World) -> None
     assert world.letters() == []
 
 
+@pytest.mark.source("F5")
 def test_after_its_end_a_client_says_so(world: World) -> None:
     client = world.client(world.reader)
     inbox = client.subscribe()

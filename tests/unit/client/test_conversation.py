@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
+from edge.service import ServiceClient
 from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, compile_contract, interest
 from eventplane.contract.publication import KEY, Head, contract_item, head_item
 from eventplane.contract.subscription import PARTITION, SORT, new_subscription, subscription_item
+from eventplane.conversation.attributes import DELIVERY_GUARANTEE
 from eventplane.conversation.circuit import OPENS_AFTER, Circuit
 from eventplane.conversation.errors import NotAskingError as NotAskingFromCore
 from eventplane.conversation.handlers import Handlers
@@ -25,14 +29,18 @@ from eventplane.conversation.reply import Failure, Replier, Reply, Status, write
 from eventplane.conversation.request import write_request
 from eventplane.envelope import Envelope, parse_event
 from eventplane_client import Client, ClientSettings, Mode, asker, connect, contract_in_force
+from eventplane_client.aio import AsyncClient
 from eventplane_client.asker import QueueAsker
 from eventplane_client.connection import memory_plane
 from eventplane_client.contract_in_force import ContractInForce
 from eventplane_client.conversation import telling
 from eventplane_client.errors import (
+    ClientError,
     ClientSettingsError,
     ClosedError,
+    NoRoomError,
     NotAskingError,
+    NotConfirmedError,
     RequestDroppedError,
     RequestTimeoutError,
     TooManyRequestsError,
@@ -88,6 +96,7 @@ def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
     it.close()
 
 
+@pytest.mark.source("N2", "C3")
 @pytest.mark.parametrize("mode", list(Mode))
 def test_everybody_who_handles_it_replies(talk: Talk, mode: Mode) -> None:
     def fail(event: Envelope) -> None:
@@ -99,6 +108,17 @@ def test_everybody_who_handles_it_replies(talk: Talk, mode: Mode) -> None:
     found = talk.desk.request(ask("r"), SECONDS)
     assert found["porter"] == Reply(PORTER, Status.HANDLED, ["r"])
     assert found["cook"] == Reply(Replier("cook"), Status.FAILED, None, Failure("KeyError", "'r'"))
+
+
+@pytest.mark.source("C3")
+def test_a_request_waits_for_300_s_unless_told_otherwise(talk: Talk) -> None:
+    for call in (Client.request, AsyncClient.request, ServiceClient.request):
+        assert inspect.signature(call).parameters["timeout_s"].default == 300
+    talk.answers("porter", lambda event: event.attributes["expirytime"])
+    before = datetime.now(UTC)
+    expiry = talk.desk.request(ask(), expires=True)["porter"].answer
+    waited = datetime.fromisoformat(str(expiry)) - timedelta(seconds=300)
+    assert before - timedelta(milliseconds=1) <= waited <= datetime.now(UTC)
 
 
 def test_a_failure_that_comes_again_is_not_replied(talk: Talk) -> None:
@@ -134,6 +154,7 @@ def test_whoever_settles_an_event_replies(talk: Talk, by: str) -> None:
     assert asking.result(SECONDS)["porter"] == Reply(PORTER, Status.HANDLED, None)
 
 
+@pytest.mark.source("C3")
 def test_the_error_says_who_did_not_answer(talk: Talk) -> None:
     talk.client("cook").subscribe(ASKED)
     talk.answers("porter", lambda event: event.id)
@@ -159,6 +180,7 @@ def test_who_leaves_releases_who_waits(talk: Talk, monkeypatch: pytest.MonkeyPat
     assert asking.result(SECONDS) == {"porter": Reply(PORTER, Status.UNHANDLED)}
 
 
+@pytest.mark.source("C7")
 def test_a_circuit_opens_is_probed_and_closes(talk: Talk) -> None:
     talk.client("porter").subscribe(ASKED)
     for number in range(OPENS_AFTER):
@@ -196,6 +218,7 @@ def test_closing_ends_the_waiting(talk: Talk) -> None:
         talk.desk.request(ask(), SECONDS)
 
 
+@pytest.mark.source("C5")
 def test_no_more_are_open_than_there_may_be(talk: Talk) -> None:
     conversations: Any = talk.desk._conversations
     for each in range(MAX_OPEN):
@@ -204,31 +227,90 @@ def test_no_more_are_open_than_there_may_be(talk: Talk) -> None:
         talk.desk.request(ask(), SECONDS)
 
 
-class Down:
-    """A transport that does not answer."""
+class Down(MemoryTransport):
+    """A transport that refuses the first puts, each with one of `refusals`."""
 
-    def __init__(self, broken: str) -> None:
-        self._broken = broken
+    def __init__(self, plane: MemoryPlane, *refusals: ClientError) -> None:
+        super().__init__(plane, "desk")
+        self.refusals = list(refusals)
+        self.put_with: list[str | int | bool | None] = []
 
-    def __getattr__(self, name: str) -> Any:
-        if name == self._broken:
-            raise UnavailableError("desk", "down")
-        return lambda *_, **__: []
+    def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
+        self.put_with.append(event.attributes.get(DELIVERY_GUARANTEE))
+        if self.refusals:
+            raise self.refusals.pop(0)
+        super().put(event, timeout_s, durable=durable)
 
 
+def asker_over(transport: Down, shared: MemoryPlane) -> QueueAsker:
+    replies = MemoryTransport(shared, "desk.replies")
+    return QueueAsker("desk", transport, replies, lambda _: frozenset([PORTER]), lambda _: None)
+
+
+@pytest.mark.source("C6", "N2")
 @pytest.mark.parametrize("durable", [True, False])
-def test_without_a_connection(durable: bool) -> None:
-    it = QueueAsker(
-        "desk",
-        Down("put"),
-        Down(""),
-        lambda _: frozenset([PORTER]),
-        lambda _: None,  # type: ignore[arg-type]
-    )
+def test_without_a_connection_until_the_timeout(durable: bool) -> None:
+    shared = MemoryPlane()
+    transport = Down(shared, *[UnavailableError("desk", "down")] * 100)
+    it = asker_over(transport, shared)
     with pytest.raises(UnavailableError if durable else RequestDroppedError, match="down"):
-        it.request(ask(), SECONDS, durable=durable, expires=True)
+        it.request(ask(), 0.0, durable=durable, expires=True)
     assert it.peers() == {"porter": Circuit.CLOSED}  # it is not the peer's fault
     it.close()
+
+
+@pytest.mark.source("C6", "N2")
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize(
+    "refusal", [UnavailableError("desk", "down"), NoRoomError("desk"), NotConfirmedError("desk", 1)]
+)
+def test_a_request_is_tried_again_until_it_is_sent(
+    durable: bool, refusal: ClientError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asker, "_RETRY_S", 0.01)
+    shared = MemoryPlane()
+    shared.subscribe("porter", "inbox", None)
+    transport = Down(shared, refusal, refusal)
+    it = asker_over(transport, shared)
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(it.request, ask("r"), SECONDS, durable=durable, expires=False)
+        (message,) = shared.take("porter", 1, SECONDS)
+        request = parse_event(message.body)
+        reply = write_reply(request, Reply(PORTER, Status.HANDLED, "done"), NOW)
+        MemoryTransport(shared, "porter").put(reply, SECONDS, durable=True)
+        assert asking.result(SECONDS)["porter"].answer == "done"
+    assert transport.put_with == [None if durable else "best_effort"] * 3
+    it.close()
+
+
+@pytest.mark.source("C6")
+def test_closing_ends_the_waiting_for_room() -> None:
+    shared = MemoryPlane()
+    it = asker_over(transport := Down(shared, *[NoRoomError("desk")] * 1_000), shared)
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(it.request, ask("r"), SECONDS, durable=True, expires=False)
+        assert eventually(lambda: transport.put_with != [], SECONDS)
+        it.close()
+        with pytest.raises(ClosedError):
+            asking.result(SECONDS)
+
+
+@pytest.mark.source("C7")
+def test_who_announces_is_heard(talk: Talk) -> None:
+    porter = talk.client("porter")
+    porter.subscribe(ASKED)
+    porter.announce([ASKED])
+    for number in range(10):
+        with pytest.raises(RequestTimeoutError):
+            talk.desk.request(ask(f"r{number}"), 0.0)
+    assert talk.desk.request(ask("skipped"), SECONDS)["porter"].status is Status.NOT_AWAITED
+    porter.announce([ASKED])
+    with pytest.raises(RequestTimeoutError):
+        talk.desk.request(ask("probe"), 0.0)
+    # The probe was left unanswered, and the same announcement is no news.
+    assert talk.desk.request(ask("skipped too"), SECONDS)["porter"].status is Status.NOT_AWAITED
+    changed = [each.circuit for each in talk.notices if isinstance(each, PeerChanged)]
+    assert changed == [Circuit.OPEN, Circuit.HALF_OPEN, Circuit.OPEN]
 
 
 class TestSharedQueue:
@@ -243,6 +325,7 @@ class TestSharedQueue:
             lambda _: None,
         )
 
+    @pytest.mark.source("C3")
     def test_each_process_gets_the_replies_to_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(asker, "_OTHERS_S", 0.01)
         shared = MemoryPlane()
@@ -363,6 +446,20 @@ class TestContractInForce:
             item = interest.interest_item(interest.Leased(other, int(until_s)), "one")
             tables.put_item(TableName="interest", Item=item)
             assert self.names(in_force) == expected
+
+    @pytest.mark.source("C7")
+    def test_a_new_announcement_is_known_by_its_time_and_a_renewal_is_none(self, tables: Any) -> None:
+        in_force = in_force_for("desk", plane(), tables)
+        everything = new_announcement("porter", [{"exact": {"type": ASK}}])
+
+        def last(announcer: str, until_s: float, announced_ms: int) -> dict[Replier, Any]:
+            leased = interest.Leased(everything, int(time.time() + until_s), announced_ms)
+            tables.put_item(TableName="interest", Item=interest.interest_item(leased, announcer))
+            assert self.names(in_force) == {"porter"}
+            return dict(in_force.announced())
+
+        assert last("one", SECONDS, 7) == last("one", 2 * SECONDS, 7) == {PORTER: 7}
+        assert last("another", SECONDS, 8) == {PORTER: 8}
 
     def test_what_is_published_and_broken_replaces_nothing(self, tables: Any) -> None:
         deployed = plane()

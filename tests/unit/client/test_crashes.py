@@ -84,6 +84,7 @@ def put_all(world: World) -> list[str]:
     return [each.id for each in sent]
 
 
+@pytest.mark.source("P14")
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("kind", WORLDS)
 def test_a_crash_at_any_step_loses_and_repeats_nothing(
@@ -111,6 +112,7 @@ def test_a_crash_at_any_step_loses_and_repeats_nothing(
     assert cuts > 2 * EVENTS
 
 
+@pytest.mark.source("P14")
 @given(
     kind=st.sampled_from(WORLDS[:2]),
     batch=st.integers(1, 5),
@@ -130,6 +132,7 @@ def test_any_number_of_crashes(kind: str, batch: int, crashes: list[tuple[int, b
         world.close()
 
 
+@pytest.mark.source("F4")
 @given(
     decisions=st.lists(st.sampled_from(["ack", "nack", "leave", "crash"]), max_size=12),
     mode=st.sampled_from([Mode.EXACTLY_ONCE, Mode.AT_LEAST_ONCE]),

@@ -22,6 +22,7 @@ def test_every_example_runs(example: str) -> None:
     exec(compile(example, "docs/client.md", "exec"), {"__name__": "example"})  # noqa: S102
 
 
+@pytest.mark.source("F5")
 def test_every_error_and_notice_is_there() -> None:
     named = {
         name

@@ -81,6 +81,7 @@ def test_the_item_filter_writes_twice_an_event(table: Table) -> None:
     assert table.calls == {"update_item": 20}
 
 
+@pytest.mark.source("F-W4")
 def test_the_log_writes_once_a_batch(table: Table) -> None:
     reader = table.reader(DynamoDbLogFilter)
     table.calls.clear()

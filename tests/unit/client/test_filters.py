@@ -79,6 +79,7 @@ def readers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Readers]
 shared = pytest.mark.parametrize("readers", SHARED, indirect=True)
 
 
+@pytest.mark.source("P14")
 def test_an_event_is_new_once_and_done_for_ever(readers: Readers) -> None:
     reader = readers.open()
     assert reader.claim([key(1), key(2)]) == [Verdict.NEW] * 2
@@ -88,6 +89,7 @@ def test_an_event_is_new_once_and_done_for_ever(readers: Readers) -> None:
     assert readers.open().claim([key(1), key(4)]) == [Verdict.DONE, Verdict.NEW]
 
 
+@pytest.mark.source("P14")
 def test_what_a_killed_reader_had_in_hand_is_in_doubt_and_can_be_taken_over(readers: Readers) -> None:
     readers.open().claim([key(1)])
     readers.kill()
@@ -158,6 +160,7 @@ def test_each_claim_has_the_lease_that_its_reader_has_then(readers: Readers) -> 
 
 
 @shared
+@pytest.mark.source("P14")
 def test_a_reader_can_neither_give_back_nor_renew_what_another_took_over(readers: Readers) -> None:
     one, two = readers.open(), readers.open()
     one.claim([key(1)])

@@ -52,11 +52,13 @@ def test_what_it_writes_is_what_routers_read_and_goes_with_the_program(dynamodb:
     assert items(dynamodb) == []
 
 
+@pytest.mark.source("C8")
 def test_it_is_renewed_while_the_program_lives(dynamodb: Any) -> None:
     seconds = iter(range(1_000, 100_000_000, 1_000))
     own = DynamoDbInterest(dynamodb, "interest", "family-app", lease_s=0.03, clock=lambda: next(seconds))
     own.announce(checked_announcement("family-app", [DOORS]))
     assert eventually(lambda: items(dynamodb)[0].until_s > 2_000)
+    assert items(dynamodb)[0].announced_ms == 1_000_000  # a renewal announces nothing
     own.close()
     assert items(dynamodb) == []
 
@@ -69,6 +71,7 @@ def test_a_table_that_does_not_answer_is_named_and_does_not_keep_a_program_from_
     own.close()
 
 
+@pytest.mark.source("C8")
 def test_in_memory_what_is_not_handled_does_not_come() -> None:
     plane = "memory:interest"
     with (

@@ -14,6 +14,7 @@ TIMEOUT = 10.0
 S = ("home-1/", "s")
 
 
+@pytest.mark.source("P17")
 @given(st.permutations(range(1, 9)))
 def test_whatever_comes_in_time_comes_in_order(numbers: list[int]) -> None:
     gaps: list[SequenceGap] = []
@@ -24,6 +25,7 @@ def test_whatever_comes_in_time_comes_in_order(numbers: list[int]) -> None:
     assert order.deadline() is None
 
 
+@pytest.mark.source("P17")
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 12)), max_size=40))
 def test_nothing_is_lost_or_invented(arrivals: list[tuple[str, int]]) -> None:
     order = Resequencer[tuple[str, int]](TIMEOUT, lambda _: None)
@@ -66,6 +68,7 @@ def test_what_is_given_back_goes_first() -> None:
     assert order.add(S, 1, 1, 1.0) == [1, 2]
 
 
+@pytest.mark.source("C5")
 def test_what_is_held_is_bounded() -> None:
     gaps: list[SequenceGap] = []
     order = Resequencer[int](TIMEOUT, gaps.append)

@@ -72,6 +72,7 @@ def test_a_damaged_copy_is_made_anew_from_the_other(
     assert remembers(reopened())
 
 
+@pytest.mark.source("F6")
 def test_with_both_damaged_it_begins_anew_says_so_and_keeps_the_damaged(
     reopened: Callable[[], SqliteFilter], path: Path, notices: list[Notice]
 ) -> None:
@@ -158,6 +159,7 @@ def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
         SqliteFilter(tmp_path / "missing" / "state.db")
 
 
+@pytest.mark.source("F-W3")
 def test_its_size_is_bounded(path: Path) -> None:
     filter = SqliteFilter(path, window=100, on_notice=lambda _: None)
     for number in range(0, 3_000, 10):

@@ -11,11 +11,12 @@ from botocore.exceptions import ClientError
 
 from eventplane.envelope import write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
-from eventplane_client import ClientSettings, Mode, connect
+from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.errors import LeaseTooLongError, NothingThereError, RefusedError, UnavailableError
 from eventplane_client.inbox import Inbox
-from eventplane_client.memory_filter import MemoryFilter
+from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.sqs import SqsTransport
+from eventplane_client.subscription import NoSubscriptions
 from tests.unit.client.worlds import READER, create_filter_table, event
 
 
@@ -61,6 +62,7 @@ def find(sqs: Any) -> SqsTransport:
     return SqsTransport.find(READER, "test", sqs, max_receives=5)
 
 
+@pytest.mark.source("P-W1")
 def test_it_finds_queues_of_both_kinds_and_keeps_the_last_receive_for_a_dead_letter(sqs: Any) -> None:
     transport = find(sqs)
     assert (transport.visibility_s, transport.max_receives) == (77.0, 6)
@@ -80,11 +82,13 @@ def test_a_queue_that_delivers_nothing_after_the_lease_is_refused(sqs: Any) -> N
     connect(ClientSettings(READER, "sqs:test", mode=Mode.AT_LEAST_ONCE)).close()
 
 
+@pytest.mark.source("F5")
 def test_a_plane_that_is_not_there_is_named(sqs: Any) -> None:
     with pytest.raises(UnavailableError):
         SqsTransport.find("nobody", "test", sqs, max_receives=5)
 
 
+@pytest.mark.source("F5")
 @pytest.mark.parametrize(
     ("code", "error"), [("Throttling", UnavailableError), ("InvalidMessageContents", RefusedError)]
 )
@@ -102,8 +106,20 @@ def test_an_event_that_no_router_could_count_is_refused_before_it_is_sent(sqs: A
     assert caught.value.reason == "too_large"
 
 
+@pytest.mark.source("P4", "C1")
 def test_best_effort_keeps_quiet(sqs: Any) -> None:
     find(Failing(sqs, "Throttling")).put(event(), 1, durable=False)
+
+
+@pytest.mark.source("P4", "C1")
+def test_an_event_that_asks_for_best_effort_is_tried_once_and_keeps_quiet(sqs: Any) -> None:
+    transport = find(Failing(sqs, "Throttling"))
+    client = Client(READER, transport, lambda: MemoryFilter(Memory()), NoSubscriptions("none"))
+    with client:
+        client.put(event(), best_effort=True)
+        client.put(event(deliveryguarantee="best_effort"))
+        with pytest.raises(UnavailableError):
+            client.put(event())
 
 
 def test_at_most_once_hands_out_nothing_that_comes_again(sqs: Any) -> None:
@@ -127,6 +143,7 @@ def test_the_settings_lead_to_it(sqs: Any) -> None:
             assert inbox.get(5).id == sent.id
 
 
+@pytest.mark.source("N3")
 def test_in_a_fifo_inbox_nothing_overtakes_what_was_given_back(aws: None) -> None:
     client = boto3.client("sqs")
     attributes = {"FifoQueue": "true", "VisibilityTimeout": "600"}

@@ -237,6 +237,7 @@ def test_on_asyncio_a_put_belongs_to_the_task_s_own_span(told: Told) -> None:
     assert parent_of(told.spans["send sender.outbox"]) == id_of(told.spans["mine"])
 
 
+@pytest.mark.source("P18")
 def test_traces_and_metrics_reach_a_receiver_of_otlp() -> None:
     with otlp_receiver() as receiver:
         tracers = TracerProvider()

@@ -49,6 +49,17 @@ def test_the_command_writes_the_page_and_says_where(
     assert output.read_text() == catalogue(CONTRACT)
 
 
+@pytest.mark.source("P4")
+def test_it_has_the_guarantees_of_types_and_routes() -> None:
+    document = contract_document(small())
+    document["event_types"]["ring"]["delivery_guarantee"] = "best_effort"
+    document["routes"]["to-desk"]["delivery_guarantee"] = "at_least_once"
+    page = catalogue(compile_contract(document, "small"))
+    assert "<dt>Guarantee</dt><dd>best effort, unless its route declares otherwise</dd>" in page
+    assert "decided in the cloud, at least once</span>" in page
+    assert "<dt>Guarantee</dt>" not in catalogue(small())
+
+
 def test_it_has_all_that_the_contract_says() -> None:
     page = html.unescape(catalogue(CONTRACT))
     for participant in CONTRACT.participants.values():

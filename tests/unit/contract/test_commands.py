@@ -10,6 +10,7 @@ from contract.__main__ import main
 from contract.acl import FORWARDER
 from contract.diagram import diagram
 from contract.diff import Change, diff
+from contract.summary import summary
 from eventplane.contract import Contract, ContractError, ParticipantKind, compile_contract, contract_document
 
 GOLDEN = Path(__file__).parent / "golden" / "format-1.json"
@@ -76,6 +77,18 @@ def test_best_effort_is_dotted_and_the_downlink_ends_at_the_home(contract: Contr
     text = diagram(changed(contract, participants={"family-app": desk}, routes={"down": down}))
     assert 'cloud_router -. "daily-life-to-family" .-> p_family_app' in text
     assert 'cloud_router -- "down" --> home' in text
+
+
+@pytest.mark.source("P4")
+def test_the_guarantee_of_a_route_and_of_a_type_is_in_the_diagram_and_the_summary(contract: Contract) -> None:
+    document = contract_document(contract)
+    name, sender = "daily-life-to-family", "org.eventplane.activity.motion.v1"
+    lively = document["routes"][name] | {"delivery_guarantee": "best_effort"}
+    sure = document["event_types"][sender] | {"delivery_guarantee": "at_least_once"}
+    declared = changed(contract, routes={name: lively}, event_types={sender: sure})
+    assert f'cloud_router -. "{name}" .-> p_family_app' in diagram(declared)
+    assert f"  {name} -> family-app.inbox, best effort\n" in summary(declared)
+    assert f"  {sender}: at least once, unless its route declares otherwise\n" in summary(declared)
 
 
 def test_nothing_changed(contract: Contract, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

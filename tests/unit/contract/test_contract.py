@@ -19,9 +19,9 @@ from eventplane.contract import (
     Transport,
     WhenFull,
     compile_contract,
+    contract_document,
     load_compiled,
 )
-from eventplane.contract.canonical import FORMAT
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.envelope import write_event
 from eventplane.router import Router
@@ -68,6 +68,7 @@ def test_the_version_follows_the_content_not_the_writing() -> None:
     assert compile_contract(changed, "c").version != version
 
 
+@pytest.mark.source("P3")
 def test_defaults_are_the_safe_ones() -> None:
     channel = compile_contract(small(), "small").channel("desk.inbox")
     assert channel.delivery_guarantee is DeliveryGuarantee.AT_LEAST_ONCE
@@ -83,6 +84,7 @@ def test_what_routers_read_is_not_given_up_for_a_function_that_dies() -> None:
     assert contract.device.outbox.max_receives == contract.channel("desk.outbox").max_receives == 50
 
 
+@pytest.mark.source("P1")
 def test_a_route_is_decided_where_its_destination_is_written() -> None:
     contract = compile_contract(small(), "small")
     assert [route.name for route in contract.routes_at(Place.DEVICE)] == ["up"]
@@ -112,6 +114,7 @@ def test_dead_letters_of_the_plane_are_routed_everywhere(contract: Contract, pla
     assert Router(contract, place).route(letter)
 
 
+@pytest.mark.source("P10")
 def test_the_alarm_reaches_the_call_service_and_the_alarm_centre(contract: Contract) -> None:
     """Fig. 3 of the router paper."""
     alarm = write_event({"id": "1", "source": "/homes/1/voice", "type": "org.eventplane.alarm.keyword.v1"})
@@ -121,6 +124,7 @@ def test_the_alarm_reaches_the_call_service_and_the_alarm_centre(contract: Contr
     assert in_cloud == ["alarm-centre.inbox", "family-app.inbox"]
 
 
+@pytest.mark.source("P-W3")
 def test_unrouted_events_have_no_route(contract: Contract) -> None:
     stranger = write_event({"id": "1", "source": "/a", "type": "com.example.unknown"})
     assert Router(contract, Place.CLOUD).route(stranger) == ()
@@ -195,6 +199,11 @@ def put(path: str, value: object) -> Change:
         (put("participants/bell/outbox/when_full", "explode"), "participants.bell.outbox.when_full"),
         (put("participants/bell/inbox/when_full", "drop_oldest"), "participants.bell.inbox.when_full"),
         (put("participants/desk/outbox/when_full", "drop_oldest"), "participants.desk.outbox.when_full"),
+        (put(f"event_types/{RING}/delivery_guarantee", "sure"), f"event_types.{RING}.delivery_guarantee"),
+        (
+            put("routes/to-desk/delivery_guarantee", "exactly_once"),
+            "routes.to-desk.delivery_guarantee",
+        ),
         (put("routes/to-desk/to", "nobody.inbox"), "routes.to-desk.to"),
         (put("routes/to-desk/to", "desk.outbox"), "routes.to-desk.to"),
         (put("routes/to-desk/to", "bell.cupboard"), "routes.to-desk.to"),
@@ -212,6 +221,7 @@ def test_a_fault_is_named_with_its_place_and_remedy(change: Change, path: str) -
     assert "some.yaml" in str(caught.value)
 
 
+@pytest.mark.source("P3")
 @pytest.mark.parametrize(
     ("change", "remedy"),
     [
@@ -243,6 +253,7 @@ def test_two_types_may_share_a_schema_but_not_its_name() -> None:
     assert [each.path for each in caught.value.problems] == ["event_types.other.schemas[0]"]
 
 
+@pytest.mark.source("P11")
 def test_versions_keep_their_order_and_the_first_is_the_one_of_old_events() -> None:
     document = small()
     put(f"event_types/{RING}/schemas", [{"$id": "a:2"}, {"$id": "a:1"}])(document)
@@ -348,9 +359,10 @@ def test_faults_of_the_files_and_of_the_contract_come_together(tmp_path: Path) -
     ]
 
 
+@pytest.mark.source("P11")
 def test_every_event_type_of_the_plane_has_a_schema(contract: Contract) -> None:
     assert [each.name for each in contract.event_types.values() if not each.schemas] == []
 
 
-def test_the_file_is_in_the_documents_format() -> None:
-    assert yaml.safe_load(CONTRACT_FILE.read_text())["format"] in (2, FORMAT)
+def test_the_file_is_in_the_lowest_format_that_says_it_all(contract: Contract) -> None:
+    assert yaml.safe_load(CONTRACT_FILE.read_text())["format"] == contract_document(contract)["format"]

@@ -116,6 +116,12 @@ UP, HOME = "everything-to-cloud", "alarms-to-call-service"
             channel("call-service.inbox", delivery_guarantee="best_effort"),
             "participants.call-service.inbox.delivery_guarantee",
         ),
+        (route(HOME, delivery_guarantee="best_effort"), f"routes.{HOME}.delivery_guarantee"),
+        (route(UP, delivery_guarantee="best_effort"), f"routes.{UP}"),
+        (
+            event_type(KEYWORD, delivery_guarantee="best_effort"),
+            f"event_types.{KEYWORD}.delivery_guarantee",
+        ),
         (channel("call-service.inbox", priority="normal"), "participants.call-service.inbox.priority"),
         (channel("call-service.inbox", expiry_s=1), "participants.call-service.inbox.expiry_s"),
         (channel("call-service.inbox", receipts=False), "participants.call-service.inbox.receipts"),

@@ -36,8 +36,11 @@ GOLDEN_5 = Path(__file__).parent / "golden" / "format-5.json"
 GOLDEN_5_VERSION = "22046cd16ad10196"
 GOLDEN_6 = Path(__file__).parent / "golden" / "format-6.json"
 GOLDEN_6_VERSION = "31a641cacc622cb3"
+GOLDEN_7 = Path(__file__).parent / "golden" / "format-7.json"
+GOLDEN_7_VERSION = "614ef53315f62ac9"
 
 
+@pytest.mark.source("P11")
 def test_a_contract_of_format_1_is_readable_for_ever() -> None:
     raw = GOLDEN.read_bytes()
     contract = load_compiled(raw)
@@ -103,6 +106,18 @@ def test_a_contract_of_format_6_is_readable_for_ever() -> None:
     assert contract.canonical == raw
     assert contract.participants["desk"].may_address == ("north", "south")
     assert contract.participants["desk"].may_subscribe == Prefix("type", "org.example.")
+
+
+def test_a_contract_of_format_7_is_readable_for_ever() -> None:
+    raw = GOLDEN_7.read_bytes()
+    contract = load_compiled(raw)
+    assert contract.version == GOLDEN_7_VERSION == hashlib.sha256(raw).hexdigest()[:16]
+    assert contract.canonical == raw
+    quiet = contract.event_types["org.example.quiet.v1"]
+    assert quiet.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT
+    promised = {each.name: each.delivery_guarantee for each in contract.routes}
+    assert promised["up"] is DeliveryGuarantee.AT_LEAST_ONCE
+    assert promised["to-desk"] is None
 
 
 def test_a_file_of_format_1_is_read_and_compiled_to_todays_form(tmp_path: Path) -> None:

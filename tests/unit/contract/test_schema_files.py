@@ -96,6 +96,7 @@ def test_format_1_asks_for_no_more_than_it_did(tmp_path: Path) -> None:
     assert (problem.path, problem.remedy) == ("event_types.t.schema", "write `schemas: [FILE, ...]`")
 
 
+@pytest.mark.source("P11")
 def test_every_schema_of_the_plane_can_be_named_by_an_event() -> None:
     for event_type in load_contract().event_types.values():
         assert all(id.startswith("https://schemas.eventplane.org/") for id in event_type.schemas)

@@ -36,6 +36,7 @@ def fleeting(json: str) -> Fleeting:
     return Fleeting("display.inbox", READING, json, b"")
 
 
+@pytest.mark.source("N4")
 def test_it_keeps_the_newest_within_its_bounds() -> None:
     ends = Ends()
     lane = MemoryLane("display.inbox", BEST_EFFORT_RANK, ends)
@@ -77,6 +78,7 @@ def device_of(path: Path, **options: object) -> Device:
     return device
 
 
+@pytest.mark.source("P4")
 def test_it_is_sent_while_the_line_stands_and_never_stored(tmp_path: Path) -> None:
     device = device_of(tmp_path)
     before = device.spool.next_sequence
@@ -93,6 +95,7 @@ def test_it_is_sent_while_the_line_stands_and_never_stored(tmp_path: Path) -> No
     device.crash()
 
 
+@pytest.mark.source("C1")
 def test_offline_it_is_counted_and_gone(tmp_path: Path) -> None:
     device = device_of(tmp_path)
     device.disconnect(CLOUD)
@@ -119,6 +122,7 @@ def test_a_repetition_is_known(tmp_path: Path) -> None:
     device.crash()
 
 
+@pytest.mark.source("P4")
 def test_what_is_promised_goes_first(tmp_path: Path) -> None:
     device = device_of(tmp_path, window=2, batch_events=2)
     device.turn(*(device.from_service(event(f"b{n}")) for n in range(3)))
@@ -145,6 +149,7 @@ def test_what_waits_for_a_slow_service_is_not_lost_with_the_patience(tmp_path: P
     device.crash()
 
 
+@pytest.mark.source("C1")
 @pytest.mark.parametrize("name", [LOCAL, CLOUD])
 def test_what_was_under_way_is_lost_with_the_line_and_counted(tmp_path: Path, name: LinkName) -> None:
     device = device_of(tmp_path)

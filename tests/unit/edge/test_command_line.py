@@ -17,6 +17,7 @@ def read(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Path, frozen
     return read_command_line(USAGE, "--check")
 
 
+@pytest.mark.source("P13")
 def test_the_file_and_the_flags_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(monkeypatch, "--settings", "a.toml") == (Path("a.toml"), frozenset())
     assert read(monkeypatch, "--check", "--settings=a.toml") == (Path("a.toml"), frozenset({"--check"}))

@@ -45,12 +45,14 @@ def loaded(module: str) -> set[str]:
     return set(result.stdout.split())
 
 
+@pytest.mark.source("P7")
 @pytest.mark.parametrize("module", sorted(EDGE.rglob("*.py")), ids=lambda path: str(path.relative_to(EDGE)))
 def test_it_needs_only_the_core_and_the_standard_library(module: Path) -> None:
     strangers = imported_packages(module.read_text()) - set(sys.stdlib_module_names) - {"edge", "eventplane"}
     assert strangers == EXTRAS.get(str(module.relative_to(EDGE)), set())
 
 
+@pytest.mark.source("P7", "P18")
 def test_the_forwarder_loads_nothing_heavy() -> None:
     modules = loaded("edge.__main__")
     assert "edge.mqtt" in modules

@@ -34,6 +34,7 @@ def told(device: Device) -> list[tuple[str, str, str, int]]:
     return [(each.destination, each.outcome, each.reason, each.count) for each in device.spool.discards()]
 
 
+@pytest.mark.source("N4", "C4")
 def test_what_expired_while_the_cloud_was_away_is_counted_and_not_sent(offline: Device) -> None:
     offline.turn(offline.from_service(event("old", **SHORT)), offline.from_service(event("good")))
     offline.turn(after=100.0)
@@ -74,6 +75,7 @@ def test_what_the_cloud_sent_back_can_still_expire(device: Device) -> None:
     assert told(device) == [("device.outbox", Outcome.EXPIRED, "expirytime", 1)]
 
 
+@pytest.mark.source("C4")
 @pytest.mark.parametrize("jump", [timedelta(days=9000), timedelta(days=-9000)])
 def test_a_jump_of_the_wall_clock_expires_nothing(offline: Device, jump: timedelta) -> None:
     offline.turn(offline.from_service(event("e", **SHORT)))

@@ -16,6 +16,7 @@ from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
 
+@pytest.mark.source("P4", "C-W2")
 def test_what_arrived_is_stored_then_acknowledged_in_order_with_one_message_of_receipts(
     device: Device,
 ) -> None:
@@ -34,6 +35,7 @@ def test_no_message_of_receipts_is_larger_than_the_broker_takes(device: Device) 
     assert max(len(payload) for _, _, payload in device.local.last.published) < MAX_MESSAGE_BYTES
 
 
+@pytest.mark.source("P4", "P6")
 def test_nothing_is_acknowledged_when_the_commit_fails(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +73,7 @@ def test_a_repetition_is_receipted_and_not_stored_again(device: Device) -> None:
     assert len(device.local.last.acknowledged) == 3
 
 
+@pytest.mark.source("F3")
 def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> None:
     device.turn(device.from_service(event("a")), device.from_service(event("b")))
     epoch = device.spool.epoch
@@ -145,6 +148,7 @@ def test_what_a_service_says_beside_events_is_none_under_a_contract_that_does_no
 
 
 class TestInbox:
+    @pytest.mark.source("P8")
     def test_an_alarm_reaches_the_home_while_the_cloud_is_away(self, device: Device) -> None:
         device.disconnect(CLOUD)
         device.turn(device.from_service(event("fire", ALARM)))
@@ -182,6 +186,7 @@ class TestInbox:
             device.turn(after=320.0)
         assert len(device.delivered("call")) == 13
 
+    @pytest.mark.source("N6")
     def test_a_new_connection_makes_it_come_again(self, device: Device) -> None:
         device.turn(device.from_service(event("fire", ALARM)))
         device.disconnect(LOCAL)
@@ -233,6 +238,7 @@ class TestInbox:
         assert len(device.delivered("call")) == 4
 
 
+@pytest.mark.source("P-W3")
 def test_somebody_hears_of_events_that_no_route_takes_on(
     device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -46,6 +46,7 @@ def test_a_page_is_served(server: HealthServer) -> None:
     assert body == b"well\n"
 
 
+@pytest.mark.source("P15")
 @pytest.mark.parametrize(
     ("request_", "status"),
     [

@@ -6,7 +6,7 @@ from edge.intake import Intake, Slot
 from edge.interest import Interest
 from edge.memory_lane import Fleeting
 from edge.recent import RecentKeys
-from eventplane.contract import Contract
+from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.delivery import Refusal
 from eventplane.envelope import parse_event
 from eventplane.event_keys import key_digest
@@ -102,6 +102,7 @@ def test_a_best_effort_outbox_gives_no_number() -> None:
     )
 
 
+@pytest.mark.source("P4")
 def test_a_best_effort_destination_takes_nothing_from_the_others() -> None:
     plane = contract(display={"inbox": {"delivery_guarantee": "best_effort"}})
     offered = event("e", READING, subject="show")
@@ -110,6 +111,52 @@ def test_a_best_effort_destination_takes_nothing_from_the_others() -> None:
     assert verdict.arrival is not None
     assert dict(verdict.arrival.destinations) == {"device.outbox": None}
     assert verdict.fleeting == (Fleeting("display.inbox", READING, sent.json, key_digest(sent.key)),)
+
+
+@pytest.mark.source("P4", "C1")
+def test_an_event_that_asks_for_less_is_stored_nowhere() -> None:
+    plane = contract()
+    offered = event("e", READING, subject="show", deliveryguarantee="best_effort")
+    verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    assert verdict.arrival is None
+    assert [each.destination for each in verdict.fleeting] == ["display.inbox", "device.outbox"]
+
+
+@pytest.mark.source("P4", "C1")
+@pytest.mark.parametrize(
+    ("route", "event_type", "stored"),
+    [
+        (None, None, ["display.inbox", "device.outbox"]),
+        ("best_effort", None, ["device.outbox"]),
+        (None, "best_effort", []),
+        ("at_least_once", "best_effort", ["display.inbox"]),
+    ],
+)
+def test_the_guarantee_of_a_route_goes_before_that_of_the_type(
+    route: str | None, event_type: str | None, stored: list[str]
+) -> None:
+    document = contract_document(contract())
+    document["routes"]["shows"]["delivery_guarantee"] = route
+    document["event_types"][READING] = {"description": "d", "delivery_guarantee": event_type}
+    plane = compile_contract(document, "guarantees")
+    offered = event("e", READING, subject="show")
+    verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    kept = [] if verdict.arrival is None else sorted(verdict.arrival.destinations, reverse=True)
+    assert kept == stored
+    assert len(kept) + len(verdict.fleeting) == 2
+
+
+@pytest.mark.source("P4")
+def test_two_routes_to_one_channel_are_one_delivery_with_the_stronger_guarantee() -> None:
+    document = contract_document(contract())
+    again = document["routes"]["shows"] | {"delivery_guarantee": "best_effort"}
+    document["routes"]["also-shows"] = again
+    plane = compile_contract(document, "guarantees")
+    offered = event("e", READING, subject="show")
+    verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    assert verdict.arrival is not None
+    assert sorted(verdict.arrival.destinations) == ["device.outbox", "display.inbox"]
+    assert verdict.fleeting == ()
 
 
 def test_what_is_no_event_is_a_dead_letter_also_where_nothing_is_promised() -> None:

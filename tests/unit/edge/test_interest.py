@@ -52,6 +52,7 @@ def wanted_up(number: int, *filters: object, **changes: object) -> str:
     return state(number, UPLINK_KEY, type=UPLINK_INTEREST_TYPE, data=data)
 
 
+@pytest.mark.source("C8")
 def test_what_a_service_does_not_handle_is_not_forwarded_to_it_and_counted(home: Device) -> None:
     home.turn(home.announcement_of("display", LOUD))
     home.turn(home.from_service(event("1", subject="show")))
@@ -104,6 +105,7 @@ def test_what_is_withdrawn_is_unknown_and_said_once(home: Device, withdrawal: by
     assert shown(home) == ["1"]
 
 
+@pytest.mark.source("C8")
 def test_over_a_new_connection_the_broker_says_it_again(home: Device) -> None:
     home.turn(home.announcement_of("display", LOUD))
     home.disconnect(LOCAL)

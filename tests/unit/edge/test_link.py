@@ -39,6 +39,7 @@ def test_an_attempt_without_an_answer_is_given_up(link: Link, wires: Wires) -> N
     assert wires.last.generation == 2
 
 
+@pytest.mark.source("C10")
 def test_a_lost_connection_is_dialled_again_after_the_backoff(link: Link, wires: Wires) -> None:
     link.tick(0.0)
     assert link.connected(1, 0.0)
@@ -120,6 +121,7 @@ def test_publishing_while_down_is_a_mistake_of_ours(link: Link) -> None:
         link.publish("topic", b"")
 
 
+@pytest.mark.source("C10")
 def test_the_backoff_grows_to_its_bound_and_never_undercuts_the_budget() -> None:
     backoff = Backoff(1.0, 60.0, Random(1))
     for failures, ceiling in [(1, 2.0), (3, 8.0), (6, 60.0), (10_000, 60.0)]:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import re
 from dataclasses import fields, replace
 
+import pytest
+
 from edge.figures import Figures, heartbeat
 from edge.health.metrics import METRICS, render
 from edge.health.snapshots import Snapshot
@@ -22,6 +24,7 @@ FINDINGS = (Finding("cloud_down", Health.DEGRADED, "no line", "wait"),)
 SAMPLE = re.compile(r'([a-z_:]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
 
 
+@pytest.mark.source("P18")
 def test_every_family_has_its_help_and_its_type_before_its_samples() -> None:
     family = ""
     seen: list[str] = []

@@ -20,6 +20,7 @@ def decode(data: bytes, version: int = 4) -> list[Packet]:
     return list(Decoder(version, LIMIT).feed(data))
 
 
+@pytest.mark.source("P6")
 @pytest.mark.parametrize(
     ("packet", "expected"),
     [
@@ -98,6 +99,7 @@ def test_what_mqtt_has_no_place_for_is_refused(send: object) -> None:
     assert error.value.problem
 
 
+@pytest.mark.source("P6")
 @pytest.mark.parametrize(
     ("version", "data", "expected"),
     [

@@ -25,6 +25,7 @@ def test_each_message_is_due_once(window: OutboxWindow) -> None:
     assert window.deadline() == 105.0
 
 
+@pytest.mark.source("P4", "P-W2")
 def test_without_a_receipt_it_is_due_again(window: OutboxWindow) -> None:
     fill(window, b"a")
     window.due(100.0)
@@ -77,6 +78,7 @@ def test_equal_bytes_are_one_message(window: OutboxWindow) -> None:
     assert window.due(100.0) == [b"a"]
 
 
+@pytest.mark.source("C5")
 def test_there_is_no_room_beyond_the_size_until_a_receipt_comes(window: OutboxWindow) -> None:
     fill(window, b"a", b"b", b"c")
     assert not window.add(b"d", 0)

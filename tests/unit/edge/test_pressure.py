@@ -48,6 +48,7 @@ def answers(device: Device, *kinds: str) -> list[str | None]:
     return [each.refused for each in device.receipts()[before:]]
 
 
+@pytest.mark.source("C6")
 @pytest.mark.parametrize(
     ("share", "expected"),
     [
@@ -73,6 +74,7 @@ def test_a_refused_event_is_taken_when_it_comes_again_later(tmp_path: Path) -> N
     device.crash()
 
 
+@pytest.mark.source("C6")
 def test_within_one_turn_no_more_comes_in_than_there_is_room(tmp_path: Path) -> None:
     device = full_device(tmp_path, 0.5)
     device.turn(*(device.from_service(event(f"e{n}", pad="x" * 50_000)) for n in range(20)))
@@ -82,6 +84,7 @@ def test_within_one_turn_no_more_comes_in_than_there_is_room(tmp_path: Path) -> 
     device.crash()
 
 
+@pytest.mark.source("N4")
 def test_drop_oldest_makes_room_among_what_is_not_more_urgent(tmp_path: Path) -> None:
     plane = contract(sensor={"outbox": DROP_OLDEST})
     device = full_device(tmp_path, 0.75, CHORE, plane)
@@ -128,6 +131,7 @@ def test_urgent_takes_the_place_of_others_when_nothing_is_left(tmp_path: Path, k
     device.crash()
 
 
+@pytest.mark.source("C6")
 def test_urgent_is_refused_only_when_there_is_nothing_to_evict(tmp_path: Path) -> None:
     device = full_device(tmp_path, 1.0, ALARM)
     assert answers(device, ALARM) == [FULL]
@@ -334,6 +338,7 @@ def test_a_refusal_of_a_service_is_not_lost_when_its_dead_letter_finds_no_room(
     assert tallies["call.inbox", Outcome.DROPPED, FULL] == 1
 
 
+@pytest.mark.source("P8")
 def test_the_emergency_path_waits_for_nothing(tmp_path: Path) -> None:
     """The cloud takes connections and answers nothing; thousands wait; the spool is nearly full."""
     device = Device(tmp_path / "spool.db", capacity_bytes=4 * CAPACITY)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import pytest
+
 from edge.recent import RecentKeys
 from eventplane.event_keys import KEY_BYTES, key_digest
 
 
+@pytest.mark.source("F-W3")
 def test_it_knows_the_last_keys_only_also_those_it_was_given() -> None:
     recent = RecentKeys(2, [b"a", b"b"])
     recent.add(b"c")

@@ -24,6 +24,7 @@ LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
 
 class TestReload:
+    @pytest.mark.source("P13", "P-W8")
     def test_routes_follow_the_new_contract_from_the_next_turn_on(self, device: Device) -> None:
         narrow = contract(uplink_prefix="org.eventplane.alarm.")
         device.turn(device.from_service(event("before")), Reload(narrow))

@@ -130,6 +130,7 @@ def test_a_missing_one_is_named_with_its_variable(tmp_path: Path, name: str) -> 
     assert f"EVENTPLANE_{name.replace('.', '_').upper()}" in it.remedy
 
 
+@pytest.mark.source("C5")
 @pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE)
 def test_one_out_of_range_is_named_with_its_range(tmp_path: Path, name: str, value: object) -> None:
     (it,) = problems(tmp_path, {**COMPLETE, name: value})
@@ -258,6 +259,7 @@ def bounds() -> list[tuple[str, float]]:
     return found
 
 
+@pytest.mark.source("C5")
 @pytest.mark.parametrize(("name", "value"), bounds())
 def test_every_range_is_kept_at_both_ends(tmp_path: Path, name: str, value: float) -> None:
     whole = {

@@ -57,12 +57,14 @@ def test_a_number_is_never_used_again_and_the_epoch_stays(path: Path) -> None:
         assert spool.next_sequence == 3
 
 
+@pytest.mark.source("F6")
 def test_a_new_file_is_a_new_epoch(tmp_path: Path) -> None:
     with Spool(tmp_path / "a") as first, Spool(tmp_path / "b") as second:
         assert first.epoch != second.epoch
         assert len(first.epoch) == 16
 
 
+@pytest.mark.source("P5")
 def test_a_commit_is_all_or_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
@@ -91,6 +93,7 @@ def test_reading_goes_on_behind_a_sequence_and_stops_at_the_limit_or_the_size(pa
         assert spool.read("unknown", 1, 0, 10) == []
 
 
+@pytest.mark.source("N5")
 def test_the_newest_is_known_after_a_restart(path: Path) -> None:
     with Spool(path) as spool:
         spool.commit([arrival(1), arrival(2, 0)], life_ms=0)
@@ -114,6 +117,7 @@ def test_a_file_has_one_writer(path: Path) -> None:
     Spool(path).close()
 
 
+@pytest.mark.source("P5")
 def test_it_syncs_every_commit(path: Path) -> None:
     with Spool(path) as spool:
         assert spool._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -139,6 +143,7 @@ def test_anybody_may_look_at_the_backlog_meanwhile_and_afterwards(path: Path) ->
     assert read_backlog(path) == {HOME: 1, CLOUD: 2}
 
 
+@pytest.mark.source("N5")
 def test_counters_are_known_after_a_restart(path: Path) -> None:
     with Spool(path) as spool:
         spool.commit([arrival(1, 0, (HOME, CLOUD)), arrival(2), arrival(3)], life_ms=50)
@@ -153,6 +158,7 @@ def test_counters_are_known_after_a_restart(path: Path) -> None:
         assert spool.oldest_stored_ms(CLOUD, 1) == 60
 
 
+@pytest.mark.source("C2")
 def test_order_holds_whatever_goes_where(path: Path) -> None:
     ways = [(CLOUD,), (HOME, CLOUD), (CLOUD,), (HOME,), (CLOUD, HOME), (CLOUD,)]
     with Spool(path) as spool:

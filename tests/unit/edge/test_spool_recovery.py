@@ -51,6 +51,7 @@ def test_what_is_no_database_is_set_aside_untouched(path: Path, contents: bytes)
     assert aside.read_bytes() == contents
 
 
+@pytest.mark.source("F-W1")
 def test_one_damaged_page_costs_one_batch(path: Path) -> None:
     with Spool(path) as spool:
         fill(spool, 1000)
@@ -73,6 +74,7 @@ def test_one_damaged_page_costs_one_batch(path: Path) -> None:
         assert waiting(spool)[-1] == "new"
 
 
+@pytest.mark.source("F-W1")
 def test_the_damage_is_told_until_it_has_been_reported(path: Path) -> None:
     path.write_bytes(b"garbage" * 1000)
     Spool(path).close()

@@ -98,6 +98,7 @@ def test_a_limit_that_sqlite_has_no_word_for(tmp_path: Path) -> None:
         check_it_survives(tmp_path / "spool.db", lift)
 
 
+@pytest.mark.source("N4")
 def test_the_capacity_is_a_wall_for_arrivals_only(tmp_path: Path) -> None:
     path = tmp_path / "spool.db"
     with Spool(path, capacity_bytes=1024 * KIB) as spool:
@@ -145,6 +146,7 @@ def test_the_log_stays_small(tmp_path: Path) -> None:
         assert path.with_name("spool.db-wal").stat().st_size < 5 * KIB * KIB
 
 
+@pytest.mark.source("F-W4")
 def test_it_counts_what_it_writes(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool.db") as spool:
         before = spool.written_bytes

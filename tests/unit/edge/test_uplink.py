@@ -107,6 +107,7 @@ def test_low_waits_also_for_normal_that_is_too_large_to_be_read_at_once(tmp_path
     device.crash()
 
 
+@pytest.mark.source("P4", "P-W5")
 def test_only_a_puback_ends_a_delivery(device: Device) -> None:
     device.turn(device.from_service(event("fire", ALARM)))
     device.turn(device.puback(99))
@@ -125,6 +126,7 @@ def test_a_late_puback_of_a_bygone_connection_confirms_nothing(device: Device) -
     assert device.spool.backlog()["device.outbox"] == 1
 
 
+@pytest.mark.source("C1", "C2")
 def test_what_was_under_way_is_sent_again_in_order(device: Device) -> None:
     device.turn(*(device.from_service(event(f"e{n}")) for n in range(12)))
     device.turn(device.puback(1))
@@ -147,6 +149,7 @@ def test_what_is_left_of_a_backlog_waits_for_company_like_anything_else(device: 
     assert device.uplinked() == [["a"]]
 
 
+@pytest.mark.source("P-W2")
 def test_a_missing_puback_forces_a_new_connection(device: Device) -> None:
     device.turn(device.from_service(event("fire", ALARM)))
     stuck = device.cloud.last
@@ -159,6 +162,7 @@ def test_a_missing_puback_forces_a_new_connection(device: Device) -> None:
     assert device.uplinked() == [["fire"]]
 
 
+@pytest.mark.source("P8", "N5")
 def test_a_backlog_found_at_start_is_drained(device: Device) -> None:
     device.disconnect(CLOUD)
     device.turn(*(device.from_service(event(f"e{n}")) for n in range(23)))
@@ -376,6 +380,7 @@ class TestProbe:
         device.turn(after=30.0)
         assert device.cloud.last.abandoned
 
+    @pytest.mark.source("P-W2")
     def test_the_loop_wakes_up_for_both(self, device: Device) -> None:
         stuck = device.cloud.last
         for _ in range(2):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from edge.health.watchdog import Progress, Watchdog
 
 PATIENCE_S = 90.0
@@ -31,6 +33,7 @@ def test_it_wakes_nobody_when_nobody_asks() -> None:
     assert not watchdog.is_due(1e9)
 
 
+@pytest.mark.source("P15")
 def test_a_connected_line_with_a_backlog_and_no_acknowledgement_is_stuck() -> None:
     line = Line()
     line.complaint(1, 5, 2)

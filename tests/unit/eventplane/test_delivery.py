@@ -164,6 +164,7 @@ def test_what_is_no_receipt_is_refused(payload: bytes) -> None:
         read_receipts(payload)
 
 
+@pytest.mark.source("P2")
 def test_topics_follow_from_names() -> None:
     assert local_topic("voice-service", "outbox") == "eventplane/voice-service/outbox"
     assert receipt_topic("voice-service", "outbox") == "eventplane/voice-service/outbox/receipts"

@@ -44,6 +44,7 @@ def test_null_attribute_is_unset() -> None:
     assert "subject" not in parse_event(text(subject=None)).attributes
 
 
+@pytest.mark.source("P12")
 def test_listing_1_of_the_router_paper_is_an_event_with_contenttype_as_extension() -> None:
     listing = {
         "specversion": "1.0",

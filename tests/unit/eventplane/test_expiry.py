@@ -7,6 +7,7 @@ from eventplane.envelope import write_event
 from eventplane.expiry import BY_CHANNEL, BY_EVENT, is_expired, why_expired
 
 
+@pytest.mark.source("C4")
 def test_an_event_expires_at_its_expirytime_and_not_before() -> None:
     event = write_event({"id": "1", "source": "/a", "type": "t", "expirytime": "1970-01-01T00:00:01Z"})
     assert not is_expired(event, 999)
@@ -58,6 +59,7 @@ def test_the_strictest_channel_counts_from_acceptance(
     assert why_expired(event, accepted + age_ms, accepted, *map(inbox, bounds)) == expected
 
 
+@pytest.mark.source("C4")
 def test_what_the_event_says_of_itself_goes_first() -> None:
     event = write_event({"id": "1", "source": "/a", "type": "t", "expirytime": "1970-01-01T00:00:01Z"})
     assert why_expired(event, 100_000, 0, inbox(10)) == BY_EVENT

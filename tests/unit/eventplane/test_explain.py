@@ -129,6 +129,31 @@ def test_the_table_has_the_matching_routes_first_and_a_line_a_term() -> None:
     ]
 
 
+@pytest.mark.source("P4", "C1")
+@pytest.mark.parametrize(
+    ("more", "promised"),
+    [
+        ({}, {"to-bell": "at_least_once", "up": "at_least_once", "to-desk": "at_least_once"}),
+        (
+            {"deliveryguarantee": "best_effort"},
+            {"to-bell": "best_effort", "up": "best_effort", "to-desk": "best_effort"},
+        ),
+        # Over the desk's outbox, which the contract has at best effort, it comes to the cloud's router only.
+        (
+            {"senderservice": "desk"},
+            {"to-bell": "at_least_once", "up": "at_least_once", "to-desk": "best_effort"},
+        ),
+    ],
+)
+def test_the_guarantee_of_each_delivery_is_explained(more: dict[str, str], promised: dict[str, str]) -> None:
+    contract = load_compiled(GOLDEN.read_bytes())
+    explanations = explain(contract, write_event({**RING, **more}))
+    found = {each.route.name: each.document()["delivery_guarantee"] for each in explanations}
+    assert found == promised
+    table = explanation_table(explanations)
+    assert ("MATCHES, at best effort" in table) is ("deliveryguarantee" in more)
+
+
 def test_no_route_at_a_place_is_said() -> None:
     assert explanation_table(()) == "no route is decided here"
 

@@ -17,6 +17,7 @@ def filter_of(document: object) -> Filter:
     return result
 
 
+@pytest.mark.source("P1", "P-W7")
 @pytest.mark.parametrize(
     ("document", "expected"),
     [

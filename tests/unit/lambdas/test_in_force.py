@@ -35,10 +35,12 @@ def table(cloud: Cloud, contract: Contract) -> Table:
     return Table(cloud, contract)
 
 
+@pytest.mark.source("P13")
 def test_without_a_publication_it_is_the_bundled_one(table: Table, contract: Contract) -> None:
     assert seen(table.in_force()).contract is contract
 
 
+@pytest.mark.source("P13", "P-W1")
 def test_a_published_one_is_followed_within_the_interval_and_withdrawn_again(
     table: Table, contract: Contract
 ) -> None:

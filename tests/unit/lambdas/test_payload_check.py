@@ -64,6 +64,7 @@ def refusal(event: Envelope, *schemas: dict[str, Any], check: str = "strict") ->
     return PayloadCheck(plane(*schemas, check=check)).of_message()(event)
 
 
+@pytest.mark.source("P11")
 @pytest.mark.parametrize(
     ("check", "dataschema", "data", "reason"),
     [
@@ -90,6 +91,7 @@ def test_the_check_and_the_version_decide(
     assert (found.reason if found else None) == reason
 
 
+@pytest.mark.source("P11")
 def test_a_refusal_says_where_what_and_by_which_schema() -> None:
     found = refusal(event({"value": "much"}))
     assert found == Refusal("payload_invalid", f"$.value: 'much' is not of type 'number' (schema {V1})")
@@ -229,6 +231,7 @@ def plan(contract: Contract, *events: Envelope, attempt: int = 1) -> list[Step]:
     return list(Planner(contract, "device.outbox").plan(message("m1", body, attempt), NOW_MS))
 
 
+@pytest.mark.source("P11")
 def test_a_refused_event_is_recorded_by_name_and_becomes_a_dead_letter_with_its_original() -> None:
     bad, good = event({"value": "x"}), event({"value": 1}, id="2")
     refused, letter, delivered = plan(plane(), bad, good)

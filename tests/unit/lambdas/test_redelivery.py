@@ -9,7 +9,7 @@ import pytest
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.backoff import FACTOR, FIRST_S, LONGEST_S, outage_wait_s, wait_s
 from lambdas.common.queue import QueueMessage, read_messages
-from lambdas.common.redelivery import Redelivery
+from lambdas.common.redelivery import Redelivery, handle_each
 from tests.unit.lambdas.support import Cloud, Unwilling, message, sqs_event
 
 
@@ -94,3 +94,20 @@ def test_a_real_queue_accepts_the_waits(cloud: Cloud, wait: float) -> None:
     Redelivery(cloud.sqs, cloud.source, lambda: wait).answer([failed], {"m0"}, lambda: 30_000)
     figures = cloud.sqs.get_queue_attributes(QueueUrl=cloud.source, AttributeNames=["All"])["Attributes"]
     assert figures["ApproximateNumberOfMessagesNotVisible"] == "1"
+
+
+@pytest.mark.source("P4", "P15")
+def test_no_message_takes_another_with_it_and_none_is_begun_without_time() -> None:
+    handled: list[str] = []
+
+    def handle(each: QueueMessage) -> bool:
+        handled.append(each.id)
+        if each.id == "defect":
+            raise KeyError(each.id)
+        return each.id != "not done"
+
+    messages = [message(id, "") for id in ("done", "defect", "not done", "last", "too late")]
+    failed = handle_each(messages, handle, lambda: len(handled) < 4)
+    assert failed == {"defect", "not done", "too late"}
+    assert handled == ["done", "defect", "not done", "last"]
+    assert handle_each([message("done", "")], handle) == frozenset()

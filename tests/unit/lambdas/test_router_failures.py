@@ -33,6 +33,7 @@ from tests.unit.lambdas.support import (
 )
 
 
+@pytest.mark.source("P4")
 def test_a_queue_that_refuses_fails_only_the_messages_with_events_for_it(
     cloud: Cloud, run: Run, contract: Contract
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_batch_that_a_queue_takes_in_part_fails_only_the_rest(cloud: Cloud, ru
     assert [line["id"] for line in cloud.lines("ledger/")] == ["1", "3"]
 
 
+@pytest.mark.source("P4")
 @pytest.mark.parametrize("code", ["AccessDenied", "SlowDown", "NoSuchBucket"])
 def test_without_a_ledger_nothing_is_acknowledged(cloud: Cloud, run: Run, code: str) -> None:
     s3 = Unwilling(cloud.s3, "put_object", code=code)
@@ -182,6 +184,7 @@ class Never:
         return self._text in body or (self._also_letters and "not_taken" in body)
 
 
+@pytest.mark.source("P15")
 @pytest.mark.parametrize("whole", [True, False])
 def test_what_a_queue_will_never_take_is_a_dead_letter_of_that_route_at_once(
     cloud: Cloud, run: Run, whole: bool
@@ -213,6 +216,7 @@ def test_without_its_letter_the_original_comes_again(cloud: Cloud, run: Run) -> 
     assert cloud.outcomes() == []
 
 
+@pytest.mark.source("P17")
 def test_in_a_fifo_queue_the_later_ones_of_a_group_wait_for_the_one_that_failed(
     cloud: Cloud, run: Run, contract: Contract
 ) -> None:

@@ -29,6 +29,7 @@ from tests.unit.lambdas.support import (
 )
 
 
+@pytest.mark.source("P2")
 def test_a_batch_frame_reaches_every_inbox_that_the_routes_name(cloud: Cloud, run: Run) -> None:
     assert run(message("m1", frame(pack([event("1", ALARM), event("2", READING)])))) == frozenset()
 
@@ -136,6 +137,7 @@ def test_the_contract_in_force_is_filed_with_the_ledger(cloud: Cloud, run: Run, 
     assert filed == contract.canonical
 
 
+@pytest.mark.source("P2")
 def test_a_service_outbox_holds_one_event_a_message(cloud: Cloud, run: Run) -> None:
     sent = event("1", "org.eventplane.home.message.v1")
     assert run(message("m1", sent.json), source="carers.outbox") == frozenset()
@@ -165,6 +167,7 @@ def test_a_service_of_any_length_is_one_dead_letter_and_takes_no_other_with_it(
     assert (letter["reason"], letter["sender"]) == ("attribute_value", {"device": "home-1", "service": ""})
 
 
+@pytest.mark.source("P15")
 def test_a_malformed_item_becomes_a_dead_letter_and_takes_no_other_with_it(cloud: Cloud, run: Run) -> None:
     bad = '{"specversion":"1.0","id":"x"}'
     run(message("m1", frame(f"[{bad},{event('2').json}]".encode()), attempt=2))
@@ -222,6 +225,7 @@ def test_a_repeated_refusal_is_the_same_dead_letter(cloud: Cloud, run: Run) -> N
     assert first == second
 
 
+@pytest.mark.source("C4")
 def test_an_expired_event_is_recorded_and_not_delivered(cloud: Cloud, run: Run) -> None:
     late = event("1", expirytime="2025-12-31T23:59:59Z")
     in_time = event("2", expirytime="2026-01-01T00:00:01Z")
@@ -234,6 +238,7 @@ def test_an_expired_event_is_recorded_and_not_delivered(cloud: Cloud, run: Run) 
     ]
 
 
+@pytest.mark.source("P-W3")
 def test_an_unrouted_event_is_recorded(cloud: Cloud, run: Run, contract: Contract) -> None:
     plane = with_sends(contract, "activity-service", "com.example.unknown")
     sent = message("m1", frame(event("1", "com.example.unknown").json.encode()))
@@ -263,6 +268,7 @@ def test_an_event_that_a_service_sends_on_is_counted_and_stopped_in_the_end(
     assert base64.b64decode(letter["data"]["original_base64"]).decode() == body
 
 
+@pytest.mark.source("P15")
 def test_a_dead_letter_that_goes_round_is_dropped_and_makes_no_other(cloud: Cloud, run: Run) -> None:
     letter = event("1", "org.eventplane.deadletter.v1", routerhops=MAX_HOPS)
     assert run(message("m1", letter.json), source="operations.outbox") == frozenset()

@@ -62,6 +62,7 @@ def test_it_says_what_it_is(artifact: Path) -> None:
     assert (manifest["revision"], manifest["contract_format"]) == ("v9-test", FORMAT)
 
 
+@pytest.mark.source("P7")
 def test_it_holds_what_the_device_imports_and_nothing_else(artifact: Path) -> None:
     names = zipfile.ZipFile(artifact).namelist()
     tops = {name.partition("/")[0] for name in names}

@@ -6,6 +6,8 @@ import hashlib
 import re
 from pathlib import Path
 
+import pytest
+
 from tools.device_image import PACKAGING, PROGRAMS, ROOT, device_closure
 
 LAYER = PACKAGING / "yocto"
@@ -42,6 +44,7 @@ def variables(text: str) -> dict[str, str]:
     return {name: " ".join(value.replace("\\\n", " ").split()) for name, value in _ASSIGNMENT.findall(text)}
 
 
+@pytest.mark.source("P7")
 def test_every_line_of_the_recipe_is_bitbake() -> None:
     text = RECIPE.read_text()
     rest = _TASK.sub("", _ASSIGNMENT.sub("", text))
@@ -56,6 +59,7 @@ def test_the_licence_is_the_projects_own() -> None:
     assert (recipe["LICENSE"], recipe["LIC_FILES_CHKSUM"]) == ("Apache-2.0", f"file://LICENSE;md5={digest}")
 
 
+@pytest.mark.source("P7")
 def test_it_depends_on_what_the_program_imports_and_on_nothing_else() -> None:
     package_of = {module: package for package, modules in PACKAGES.items() for module in modules.split()}
     imported = device_closure().standard

@@ -37,6 +37,7 @@ def section(unit: Path, name: str) -> configparser.SectionProxy:
     return parser[name]
 
 
+@pytest.mark.source("P7")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_understands_every_line(unit: Path) -> None:
     verdict = analyze("verify", "--man=no", "--recursive-errors=no", str(unit))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from contract import load_contract
-from eventplane.contract import compile_contract
+from eventplane.contract import compile_contract, contract_document
 from eventplane.registry import (
     Answer,
     ApiNotFoundError,
@@ -46,6 +46,21 @@ def test_a_message_says_who_sends_it_and_who_receives_it_by_which_routes() -> No
         "/routes/everything-to-cloud",
         "/routes/daily-life-to-family",
     ]
+
+
+@pytest.mark.source("P4")
+def test_a_message_and_a_route_say_their_guarantee() -> None:
+    document = contract_document(CONTRACT)
+    document["event_types"][KEYWORD]["delivery_guarantee"] = "at_least_once"
+    document["routes"]["daily-life-to-family"]["delivery_guarantee"] = "best_effort"
+    registry = build_registry(compile_contract(document, "declared"))
+    for path, guarantee in (
+        (f"{MESSAGES}/{KEYWORD}", "at_least_once"),
+        ("/routes/daily-life-to-family", "best_effort"),
+    ):
+        said = look_up(registry, path, {}, BASE).body["eventplane"]
+        assert said["delivery_guarantee"] == guarantee
+        assert "delivery_guarantee" not in get(path).body["eventplane"]
 
 
 def test_a_participant_says_what_it_sends_and_asks() -> None:

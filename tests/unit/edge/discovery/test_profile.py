@@ -27,6 +27,7 @@ def address_of(odd: Odd, folder: Path) -> str:
     return str(choose(load_profile(file), has_login=odd.has_login))
 
 
+@pytest.mark.source("C9")
 @pytest.mark.parametrize("odd", ODD_PROFILES, ids=lambda odd: odd.name)
 def test_it_leads_where_mosquitto_listens(odd: Odd, tmp_path: Path) -> None:
     if odd.address is not None:

@@ -32,6 +32,7 @@ def results(device: Device) -> list[tuple[str, Result, str]]:
     return [(each.id, each.result, each.reason) for each in device.acknowledgements()]
 
 
+@pytest.mark.source("K2")
 def test_a_state_is_stored_answered_delivered_and_only_then_acknowledged(device: Device) -> None:
     message = device.from_cloud(state(1))
     device.turn(message)
@@ -42,12 +43,14 @@ def test_a_state_is_stored_answered_delivered_and_only_then_acknowledged(device:
     assert device.local.last.acknowledged == []
 
 
+@pytest.mark.source("K2")
 def test_the_answer_names_what_it_answers(device: Device) -> None:
     device.turn(device.from_cloud(state(7, fence=3)))
     (answer,) = device.acknowledgements()
     assert (answer.key, answer.version, answer.fence, answer.source, answer.id) == (KEY, 7, 3, "/app", "v7")
 
 
+@pytest.mark.source("K2")
 def test_nothing_is_acknowledged_when_the_commit_fails(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +73,7 @@ def test_a_message_of_a_bygone_connection_is_stored_but_not_acknowledged(device:
     assert device.cloud.last.acknowledged == []
 
 
+@pytest.mark.source("K2")
 def test_a_repetition_is_answered_again_and_not_delivered_again_also_after_a_crash(device: Device) -> None:
     device.turn(device.from_cloud(state(1)), device.from_cloud(state(1)))
     device.turn(device.puback(1, LOCAL))
@@ -81,6 +85,7 @@ def test_a_repetition_is_answered_again_and_not_delivered_again_also_after_a_cra
     assert device.delivered("display") == []
 
 
+@pytest.mark.source("K4")
 def test_an_older_version_is_never_applied_after_a_newer(device: Device) -> None:
     device.turn(device.from_cloud(state(10)), device.from_cloud(state(9)))
     device.turn(device.from_cloud(state(2)))
@@ -105,6 +110,7 @@ def test_a_tombstone_is_delivered_remembered_and_followed_by_a_new_incarnation(d
 
 
 class TestNewestWins:
+    @pytest.mark.source("K4")
     def test_what_waits_for_a_service_is_only_the_newest(self, device: Device) -> None:
         device.disconnect(LOCAL)
         for version in range(1, 6):
@@ -286,6 +292,7 @@ class TestBounds:
 
 
 class TestQuestions:
+    @pytest.mark.source("N6")
     def test_a_service_that_starts_later_asks_for_the_current_state(self, device: Device) -> None:
         device.turn(device.from_cloud(state(1)), device.from_cloud(state(2)))
         device.turn(

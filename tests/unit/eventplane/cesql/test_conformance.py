@@ -44,6 +44,7 @@ def test_the_cases_are_there() -> None:
         pytest.skip("the conformance cases are not on this machine; EVENTPLANE_SHARED names their folder")
 
 
+@pytest.mark.source("P1", "P-W7")
 @pytest.mark.skipif(not FOUND, reason="the conformance cases are not on this machine")
 @pytest.mark.parametrize("case", FOUND)
 def test_case(case: dict[str, Any]) -> None:

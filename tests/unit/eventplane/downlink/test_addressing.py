@@ -34,6 +34,7 @@ def reason(kind: Downlink = Downlink.STATE, **attributes: Any) -> str:
     return caught.value.reason
 
 
+@pytest.mark.source("K1")
 def test_one_device_all_devices_or_a_group() -> None:
     assert read().target == Target(thing="home-1")
     assert read(todevice="*").target == Target()

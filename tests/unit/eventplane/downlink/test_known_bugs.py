@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from eventplane.downlink.acknowledgements import stored
 from eventplane.downlink.desired import AWAY_MS, BACKOFF_MS, KEPT_MS, LOOK_MS, PARKED_MS, State, Step
 from eventplane.downlink.reception import Verdict, held, receive
@@ -24,6 +26,7 @@ from tests.unit.eventplane.downlink.events import (
 )
 
 
+@pytest.mark.source("K-B1")
 def test_double_acknowledgement_crashes() -> None:
     first = wanted(state(1))
     once = item_of(confirmed(first))
@@ -31,6 +34,7 @@ def test_double_acknowledgement_crashes() -> None:
     assert acknowledge(once, stored(incoming(first)), EPOCH, NOW_MS, is_present=True) == Step(once)
 
 
+@pytest.mark.source("K-B2")
 def test_the_reconcilers_resend_is_dropped_because_the_store_holds_an_equal_version() -> None:
     first = wanted(state(1))
     parked = replace(item_of(first), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
@@ -40,6 +44,7 @@ def test_the_reconcilers_resend_is_dropped_because_the_store_holds_an_equal_vers
     assert item_of(confirmed(again)).state is State.IDLE
 
 
+@pytest.mark.source("K-B2")
 def test_an_equal_version_that_comes_again_is_not_taken_for_delivered() -> None:
     parked = replace(item_of(wanted(state(1))), state=State.PARKED, due_at_ms=NOW_MS + PARKED_MS)
     step = desire(parked, THING, state(1), NOW_MS, is_present=True)
@@ -47,6 +52,7 @@ def test_an_equal_version_that_comes_again_is_not_taken_for_delivered() -> None:
     assert incoming(step).version == 1
 
 
+@pytest.mark.source("K-B3")
 def test_a_late_delete_takes_the_object_that_was_made_anew_under_the_name() -> None:
     """The delete is guarded by uid and version, in every order."""
     for events in (
@@ -60,6 +66,7 @@ def test_a_late_delete_takes_the_object_that_was_made_anew_under_the_name() -> N
         assert (message.uid, message.version, message.is_deleted) == ("new", 2, False)
 
 
+@pytest.mark.source("K-B3")
 def test_a_device_that_deleted_takes_the_object_that_was_made_anew() -> None:
     gone = sent(state(1, "old"), deletion(3, "old"))
     late = desire(item_of(confirmed(gone)), THING, state(2, "new"), NOW_MS, is_present=True)
@@ -67,6 +74,7 @@ def test_a_device_that_deleted_takes_the_object_that_was_made_anew() -> None:
     assert receive(held(incoming(gone)), incoming(late)) is Verdict.APPLY
 
 
+@pytest.mark.source("K-B3")
 def test_a_delete_before_its_create_is_forgotten() -> None:
     first = wanted(deletion(3, "a"))
     assert first.publish is None
@@ -74,6 +82,7 @@ def test_a_delete_before_its_create_is_forgotten() -> None:
     assert incoming(late).is_deleted
 
 
+@pytest.mark.source("K-B4")
 def test_a_slow_key_blocks_the_whole_node() -> None:
     """Every key is an item of its own; nothing of one is asked when another is sent."""
     slow = wanted(command("a", 1, "lock/door/front"))
@@ -82,6 +91,7 @@ def test_a_slow_key_blocks_the_whole_node() -> None:
     assert incoming(wanted(state(1))).version == 1
 
 
+@pytest.mark.source("K-B5")
 def test_a_quick_reconnect_loses_the_new_session() -> None:
     """What went into the old session goes out again at once, not after its wait."""
     again = connected(item_of(wanted(state(1))), NOW_MS + 1)
@@ -90,6 +100,7 @@ def test_a_quick_reconnect_loses_the_new_session() -> None:
     assert item_of(confirmed(again)).state is State.IDLE
 
 
+@pytest.mark.source("K-B6")
 def test_a_resend_keeps_the_old_body_though_a_newer_one_waits() -> None:
     step = wanted(state(1), state(2), state(3))
     assert step.publish is None
@@ -97,6 +108,7 @@ def test_a_resend_keeps_the_old_body_though_a_newer_one_waits() -> None:
     assert incoming(again).event.data() == 3
 
 
+@pytest.mark.source("K-B7")
 def test_the_backlog_collected_offline_is_overwritten_at_reconnect() -> None:
     away = wanted(*(command(f"c{each}", each) for each in range(5)), is_present=False)
     assert away.publish is None
@@ -107,11 +119,13 @@ def test_the_backlog_collected_offline_is_overwritten_at_reconnect() -> None:
     assert arrived == ["c0", "c1", "c2", "c3", "c4"]
 
 
+@pytest.mark.source("K4")
 def test_an_older_version_overtakes_because_versions_are_compared_as_text() -> None:
     assert wanted(state(10), state(9)).is_older
     assert receive(held(incoming(wanted(state(10)))), incoming(wanted(state(9)))) is Verdict.OLDER
 
 
+@pytest.mark.source("K5")
 def test_a_restarted_sender_resends_what_was_acknowledged() -> None:
     item = item_of(confirmed(wanted(state(7))))
     assert (item.acknowledged_version, item.due_at_ms) == (7, None)
@@ -119,6 +133,7 @@ def test_a_restarted_sender_resends_what_was_acknowledged() -> None:
         assert step == Step(item)
 
 
+@pytest.mark.source("K6")
 def test_the_record_of_a_delete_goes_before_it_is_acknowledged() -> None:
     item = item_of(wanted(state(1), deletion(2)))
     for _ in range(20):
@@ -131,6 +146,7 @@ def test_the_record_of_a_delete_goes_before_it_is_acknowledged() -> None:
     assert reconcile(item_of(done), NOW_MS + KEPT_MS, is_present=True, is_known=True) == Step(None)
 
 
+@pytest.mark.source("K7")
 def test_the_absent_are_sent_to() -> None:
     item = item_of(wanted(state(1), is_present=False))
     # It may have connected just now, unseen; later it is seldom looked at.

@@ -12,10 +12,12 @@ from tests.unit.eventplane.downlink.events import command, deletion, incoming, i
 SAME = state(5, id="b")
 
 
+@pytest.mark.source("K4")
 @pytest.mark.parametrize(
     ("older", "newer"),
     [
         (state(9), state(10)),
+        (deletion(9), deletion(10)),
         (state(5), deletion(5)),
         (deletion(5), state(6)),
         (state(5, id="a"), SAME),
@@ -33,6 +35,29 @@ def test_both_ends_agree_on_what_is_newer(older: Addressed, newer: Addressed) ->
     assert receive(held(early), late) is Verdict.APPLY
     assert receive(held(late), early) is Verdict.OLDER
     assert receive(held(late), late) is Verdict.DUPLICATE
+
+
+@pytest.mark.source("K4")
+@pytest.mark.parametrize(
+    ("history", "newest", "deletes"),
+    [
+        ([deletion(9), deletion(10)], ("", 10, True), ()),
+        ([deletion(10), deletion(9)], ("", 10, True), ()),
+        ([state(9, "a"), deletion(10, "a")], ("a", 9, True), (("a", 10),)),
+        ([state(10, "a"), deletion(9, "a")], ("a", 10, False), ()),
+        ([state(9, "a"), deletion(10, "b")], ("a", 9, False), (("b", 10),)),
+        ([state(8, "a"), deletion(10, "b"), deletion(9, "b")], ("a", 8, False), (("b", 10),)),
+        ([state(8, "a"), deletion(10, "b"), state(9, "b")], ("b", 9, True), (("b", 10),)),
+        ([state(8, "a"), deletion(10, "b"), state(9, "c")], ("c", 9, False), (("b", 10),)),
+    ],
+)
+def test_versions_are_compared_as_numbers(
+    history: list[Addressed], newest: tuple[str, int, bool], deletes: tuple[tuple[str, int], ...]
+) -> None:
+    item = item_of(wanted(*history, is_present=False))
+    assert item.message
+    assert (item.message.uid, item.message.version, item.message.is_deleted) == newest
+    assert item.deletes == deletes
 
 
 def test_commands_are_known_by_their_number() -> None:

@@ -36,9 +36,11 @@ from tests.unit.eventplane.downlink.events import (
 )
 
 
+@pytest.mark.source("K3")
 def test_five_transmissions_then_it_is_parked_then_the_reconciler_begins_anew() -> None:
     item, now_ms = item_of(wanted(state(1))), NOW_MS
-    for attempt, wait_ms in enumerate(BACKOFF_MS, start=1):
+    # The source's five, 5 s after the first; numbers, so that a changed constant is noticed.
+    for attempt, wait_ms in enumerate((5_000, 10_000, 20_000, 40_000, 80_000), start=1):
         assert (item.state, item.attempts, item.due_at_ms) == (State.SENDING, attempt, now_ms + wait_ms)
         now_ms += wait_ms
         item = item_of(missed(item, now_ms, is_present=True))
@@ -63,6 +65,7 @@ def test_an_acknowledgement_counts_also_after_parking_and_offline() -> None:
         assert (item_of(step).state, item_of(step).due_at_ms) == (State.IDLE, None)
 
 
+@pytest.mark.source("K4")
 def test_ten_updates_a_second_are_one_transmission_at_a_time() -> None:
     first = wanted(state(1))
     item = item_of(first)
@@ -76,6 +79,7 @@ def test_ten_updates_a_second_are_one_transmission_at_a_time() -> None:
     assert item_of(confirmed(step)).acknowledged_version == 10
 
 
+@pytest.mark.source("K3")
 def test_updates_do_not_keep_a_silent_device_from_being_parked() -> None:
     item, version = item_of(wanted(state(1))), 1
     while item.state is State.SENDING:
@@ -133,6 +137,7 @@ def test_commands_that_wait_together_go_in_the_order_of_their_versions() -> None
     assert [order for _, order in arrived] == [NOW_MS, NOW_MS + 1, NOW_MS + 2]
 
 
+@pytest.mark.source("K5")
 def test_a_command_that_was_carried_out_is_not_sent_again() -> None:
     item = item_of(confirmed(wanted(command("a", 1))))
     assert desire(item, THING, command("a", 1), NOW_MS, is_present=True) == Step(item)
@@ -184,6 +189,7 @@ def test_a_new_life_also_gets_the_tombstone() -> None:
     assert item_of(step).state is State.SENDING
 
 
+@pytest.mark.source("K1")
 def test_what_belongs_to_a_device_that_left_goes_with_it() -> None:
     assert reconcile(item_of(wanted(state(1))), NOW_MS, is_present=True, is_known=False) == Step(None)
     step = reconcile(item_of(sent(command("a", 1), command("b", 2))), NOW_MS, is_present=True, is_known=False)

@@ -143,6 +143,7 @@ def test_what_is_not_the_planes_is_refused_on_the_device(members: dict[str, Any]
     assert caught.value.reason == NOT_FOR_A_DEVICE
 
 
+@pytest.mark.source("K2")
 def test_acknowledgements_travel_together() -> None:
     first, second = (
         replace(incoming(wanted(state(1, "a"))), version=10**18 - 1),

@@ -34,6 +34,7 @@ def test_a_state_goes_out_at_once_and_is_done_when_the_device_has_it(world: Worl
     assert world.reconcile().items == 0
 
 
+@pytest.mark.source("K1", "K7")
 def test_nothing_is_sent_to_who_is_away_and_all_of_it_when_it_subscribes(world: World) -> None:
     world.desire(state(1, "home-2"), state(2, "home-2"))
     assert world.sent == []
@@ -44,6 +45,7 @@ def test_nothing_is_sent_to_who_is_away_and_all_of_it_when_it_subscribes(world: 
     assert world.versions("home-2") == [2]
 
 
+@pytest.mark.source("K3", "K-B6")
 def test_who_does_not_answer_gets_the_newest_body_five_times_and_then_the_reconciler(world: World) -> None:
     world.desire(state(1))
     world.desire(state(2))
@@ -75,6 +77,7 @@ def test_a_check_is_due_after_each_transmission_and_too_early_does_nothing(world
     assert (world.versions(), world.delays) == ([1, 1], [5, 0, 10])
 
 
+@pytest.mark.source("K7")
 def test_who_went_away_while_it_was_sent_waits_for_its_return(world: World) -> None:
     world.desire(state(1))
     world.line("home-1", "disconnected")
@@ -84,6 +87,7 @@ def test_who_went_away_while_it_was_sent_waits_for_its_return(world: World) -> N
     assert (world.versions(), world.item().state) == ([1], State.PENDING)
 
 
+@pytest.mark.source("K-B5")
 def test_a_quick_reconnect_gets_what_the_lost_session_got(world: World) -> None:
     """A bug of KubeEdge: the new session of a quick reconnect was taken for the old one, and got nothing."""
     world.desire(state(1))
@@ -102,6 +106,7 @@ def test_a_second_page_does_not_send_again_what_the_first_one_sent(world: World)
     assert world.delays.count(PACE_S) == 2
 
 
+@pytest.mark.source("K-B4")
 def test_keys_are_independent_and_commands_of_one_key_are_not(world: World) -> None:
     world.desire(command(1), command(2), command(3, statekey="command/home/door"))
     assert [incoming.id for _, incoming in world.sent] == ["c1", "c3"]
@@ -189,6 +194,7 @@ def test_an_event_for_a_group_reaches_its_members_only(world: World) -> None:
     assert world.reasons() == []
 
 
+@pytest.mark.source("K5")
 def test_a_message_that_comes_again_changes_nothing(world: World) -> None:
     for _ in range(3):
         world.desire(state(1), command(1))
@@ -198,6 +204,7 @@ def test_a_message_that_comes_again_changes_nothing(world: World) -> None:
     assert world.sent == []
 
 
+@pytest.mark.source("K-B1")
 def test_late_repeated_and_foreign_answers_are_harmless(world: World) -> None:
     world.desire(state(1))
     ((_, incoming),) = world.sent
@@ -235,6 +242,7 @@ def test_a_device_that_lost_its_state_gets_everything_again(world: World) -> Non
     assert world.sent == []
 
 
+@pytest.mark.source("K6")
 def test_a_tombstone_goes_down_and_is_collected_in_its_time(world: World) -> None:
     world.desire(state(1))
     world.store("home-1")
@@ -248,6 +256,7 @@ def test_a_tombstone_goes_down_and_is_collected_in_its_time(world: World) -> Non
     assert world.count() == 0
 
 
+@pytest.mark.source("K1")
 def test_what_belongs_to_a_decommissioned_device_is_collected(world: World) -> None:
     world.desire(state(1, "home-2"))
     world.make("home-2", is_gone=True)
@@ -267,6 +276,7 @@ def test_a_transmission_that_iot_core_refuses_is_repeated(world: World) -> None:
     assert world.versions() == [1]
 
 
+@pytest.mark.source("K6")
 def test_a_check_that_is_lost_is_made_by_the_reconciler(world: World) -> None:
     world.desire(state(1))
     world.taken("work")

@@ -14,9 +14,10 @@ from eventplane.presence import BUCKETS, bucket_of, gone_request
 from eventplane.traffic import Traffic, quota_text, traffic_text
 from lambdas.common.settings import SettingsError
 from lambdas.presence import handler
+from lambdas.presence.judge import SENDING_MS
 from lambdas.presence.state import DeviceState, Line
-from lambdas.presence.sweeper import SENDING_MS
 from lambdas.presence.table import PAGE
+from lambdas.presence.timers import Timer
 from tests.unit.lambdas.presence.world import (
     HOUR,
     LIMITS,
@@ -44,7 +45,7 @@ def indexed(world: World) -> int:
 def cut(world: World) -> None:
     """A device that was reported as connected loses its line."""
     world.record(lifecycle(Line.CONNECTED, START))
-    world.sweep(START + HOUR)
+    world.reconcile(START + HOUR)
     assert world.words() == ["connected"]
     world.record(lifecycle(Line.DISCONNECTED, START + HOUR))
     world.now_ms = START + 2 * HOUR
@@ -52,7 +53,7 @@ def cut(world: World) -> None:
 
 def test_of_a_decommissioned_device_nothing_is_said(world: World) -> None:
     world.record(lifecycle(Line.CONNECTED, START))
-    world.sweep(START + HOUR)
+    world.reconcile(START + HOUR)
     assert world.words() == ["connected"]
     read = world.table.read(["home-1"])["home-1"]
     for device in ("home-1", "never-seen"):
@@ -64,25 +65,25 @@ def test_of_a_decommissioned_device_nothing_is_said(world: World) -> None:
             lifecycle(Line.DISCONNECTED, START + HOUR, 1, device=device),
         )
         world.record(heartbeat(device=device, oldest_urgent_s=9_000), heartbeats=True)
-    world.sweep(START + 9 * HOUR)
+    world.reconcile(START + 9 * HOUR)
     assert (world.words(), indexed(world)) == ([], 0)
 
 
 def test_what_was_due_for_a_device_is_not_said_when_it_is_decommissioned(world: World) -> None:
     cut(world)
     world.dynamodb.update_item(**gone_request(TABLE, "home-1"))
-    assert world.sweep().sent == 0
+    assert world.reconcile().sent == 0
 
 
 def test_a_device_is_cut_reported_and_comes_back(world: World) -> None:
     cut(world)
-    assert world.sweep().sent == 2
+    assert world.reconcile().sent == 2
     assert world.words() == ["disconnected", "notice opened"]
     assert indexed(world) == 0
     world.record(lifecycle(Line.CONNECTED, START + 3 * HOUR, 1))
-    world.sweep(START + 4 * HOUR)
+    world.reconcile(START + 4 * HOUR)
     assert world.words() == ["connected", "notice over"]
-    assert (world.sweep(START + 9 * HOUR).devices, indexed(world)) == (0, 0)
+    assert (world.reconcile(START + 9 * HOUR).devices, indexed(world)) == (0, 0)
 
 
 def test_a_flooding_device_is_named_in_event_log_and_metric(
@@ -92,8 +93,8 @@ def test_a_flooding_device_is_named_in_event_log_and_metric(
     for at in range(3):
         # No batch alone is over the quota of the window.
         assert world.record(*[traffic_text("home-1", Traffic(window + at, 400, 400, 9_000))] * 3) == set()
-        world.sweep(START + (5 * at + 1) * MINUTE)
-        world.sweep()
+        world.reconcile(START + (5 * at + 1) * MINUTE)
+        world.reconcile()
     (event,) = world.sent()
     assert (event["type"], event["subject"]) == ("org.eventplane.device.flooding.v1", "home-1")
     assert event["data"] | {"since": ""} == {
@@ -108,7 +109,7 @@ def test_a_flooding_device_is_named_in_event_log_and_metric(
     logged = [vars(each) for each in caplog.records if each.message == "a device floods"]
     assert [each["device"] for each in logged] == ["home-1"] * 3, "the alarm stays while it floods"
     assert capsys.readouterr().out.count('"DeviceFlooding":[1.0]') == 3
-    world.sweep(START + 20 * MINUTE)
+    world.reconcile(START + 20 * MINUTE)
     assert state(world).flood is None
     assert indexed(world) == 0
 
@@ -124,18 +125,18 @@ def test_repeated_messages_cost_no_write(world: World) -> None:
 def test_a_batch_is_taken_down_device_by_device(world: World) -> None:
     names = [f"home-{number}" for number in range(PAGE + 10)]
     assert world.record(*(lifecycle(Line.CONNECTED, START, device=each) for each in names)) == frozenset()
-    swept = world.sweep(START + HOUR)
-    assert (swept.devices, swept.sent, swept.is_complete) == (len(names), len(names), True)
+    done = world.reconcile(START + HOUR)
+    assert (done.devices, done.sent, done.is_complete) == (len(names), len(names), True)
     assert sorted(each["subject"] for each in world.sent()) == sorted(names)
 
 
-def test_a_sweeper_keeps_to_its_buckets(world: World) -> None:
+def test_a_reconciler_keeps_to_its_buckets(world: World) -> None:
     names = [f"home-{number}" for number in range(40)]
     world.record(*(lifecycle(Line.CONNECTED, START, device=each) for each in names))
-    world.sweep(START + HOUR, buckets=[3, 4])
+    world.reconcile(START + HOUR, buckets=[3, 4])
     mine = {each for each in names if bucket_of(each) in (3, 4)}
     assert {each["subject"] for each in world.sent()} == mine
-    world.sweep(START + HOUR, buckets=[each for each in range(BUCKETS) if each not in (3, 4)])
+    world.reconcile(START + HOUR, buckets=[each for each in range(BUCKETS) if each not in (3, 4)])
     assert {each["subject"] for each in world.sent()} == set(names) - mine
 
 
@@ -152,26 +153,26 @@ def test_a_heartbeat_moves_no_entry_of_the_index(world: World) -> None:
         world.now_ms += 5 * MINUTE
         world.record(heartbeat(sequence), heartbeats=True)
         assert state(world).due_ms == due_ms
-    # Once in so many intervals the sweeper looks, says nothing, and moves it.
-    assert (world.sweep().devices, world.sent()) == (1, [])
+    # Once in so many intervals the judge looks, says nothing, and moves it.
+    assert (world.reconcile().devices, world.sent()) == (1, [])
     assert state(world).due_ms == world.now_ms + 15 * MINUTE
 
 
 def test_a_device_without_heartbeats_is_found_and_recovers(world: World) -> None:
     world.record(heartbeat(1), heartbeats=True)
-    world.sweep(START + 15 * MINUTE)
+    world.reconcile(START + 15 * MINUTE)
     assert world.words() == ["notice opened", "quiet"]
     world.now_ms += 5 * MINUTE
     world.record(heartbeat(2), heartbeats=True)
-    world.sweep()
+    world.reconcile()
     assert world.words() == ["notice over", "recovered"]
 
 
-def test_what_the_outbox_refuses_is_sent_by_the_next_sweep(world: World) -> None:
+def test_what_the_outbox_refuses_is_sent_by_the_next_run(world: World) -> None:
     cut(world)
-    assert world.sweep(sqs=Unwilling(world.sqs, "send_message_batch")).sent == 0
+    assert world.reconcile(sqs=Unwilling(world.sqs, "send_message_batch")).sent == 0
     assert len(state(world).unsent) == 2
-    world.sweep()
+    world.reconcile()
     assert world.words() == ["disconnected", "notice opened"]
     assert state(world).unsent == ()
 
@@ -188,12 +189,12 @@ def test_what_was_sent_before_a_crash_is_sent_again_as_the_same_events(world: Wo
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        world.sweep(sqs=Crashing(world.sqs))
+        world.reconcile(sqs=Crashing(world.sqs))
     before = {each["id"]: each for each in world.sent()}
-    world.sweep(world.now_ms + MINUTE)
+    world.reconcile(world.now_ms + MINUTE)
     assert {each["id"]: each for each in world.sent()} == before
     assert len(before) == 2
-    assert world.sweep(world.now_ms + MINUTE).sent == 0
+    assert world.reconcile(world.now_ms + MINUTE).sent == 0
 
 
 def test_a_device_that_comes_back_while_its_absence_is_sent_is_reported_as_back(world: World) -> None:
@@ -207,28 +208,28 @@ def test_a_device_that_comes_back_while_its_absence_is_sent_is_reported_as_back(
             world.record(lifecycle(Line.CONNECTED, world.now_ms, 1))
             return self._client.send_message_batch(**arguments)
 
-    world.sweep(sqs=Slow(world.sqs))
+    world.reconcile(sqs=Slow(world.sqs))
     assert world.words() == ["disconnected", "notice opened"]
     assert state(world).unsent == ()
-    world.sweep(world.now_ms + HOUR)
+    world.reconcile(world.now_ms + HOUR)
     assert world.words() == ["connected", "notice over"]
 
 
-def test_two_sweeps_at_once_say_it_once(world: World) -> None:
+def test_two_judges_at_once_say_it_once(world: World) -> None:
     cut(world)
 
     class Overtaken:
-        """Another sweep decides between the reading and the writing of this one."""
+        """Another judge decides between the reading and the writing of this one."""
 
         def __init__(self, client: Any) -> None:
             self._client = client
 
         def __getattr__(self, name: str) -> Any:
             if name == "put_item":
-                world.sweep()
+                world.reconcile()
             return getattr(self._client, name)
 
-    assert world.sweep(dynamodb=Overtaken(world.dynamodb)).sent == 0
+    assert world.reconcile(dynamodb=Overtaken(world.dynamodb)).sent == 0
     assert world.words() == ["disconnected", "notice opened"]
 
 
@@ -253,14 +254,14 @@ def test_a_device_that_is_always_busy_comes_again(world: World) -> None:
     assert state(world).revision == 6
 
 
-def test_a_sweep_ends_in_time_and_leaves_the_rest_due(world: World) -> None:
+def test_a_reconciler_ends_in_time_and_leaves_the_rest_due(world: World) -> None:
     world.record(*(lifecycle(Line.CONNECTED, START, device=f"home-{number}") for number in range(30)))
     world.now_ms = START + HOUR
     left = iter([60_000] * 10)
-    swept = world.sweeper().sweep(range(BUCKETS), lambda: next(left, 0))
-    assert not swept.is_complete
-    assert 0 < swept.sent <= swept.devices < 30
-    assert world.sweep().sent == 30 - swept.sent
+    done = world.reconciler().reconcile(range(BUCKETS), 0, lambda: next(left, 0))
+    assert not done.is_complete
+    assert 0 < done.sent <= done.devices < 30
+    assert world.reconcile().sent == 30 - done.sent
     assert len(world.sent()) == 30
 
 
@@ -283,8 +284,8 @@ class Counting:
 def test_without_time_no_further_bucket_is_looked_at(world: World) -> None:
     world.now_ms = START + HOUR
     dynamodb = Counting(world.dynamodb, after="query")
-    swept = world.sweeper(dynamodb=dynamodb).sweep(range(BUCKETS), dynamodb.remaining_ms)
-    assert not swept.is_complete
+    done = world.reconciler(dynamodb=dynamodb).reconcile(range(BUCKETS), 0, dynamodb.remaining_ms)
+    assert not done.is_complete
     assert dynamodb.calls["query"] == 1
 
 
@@ -293,10 +294,10 @@ def test_without_time_no_further_batch_is_sent_and_none_is_lost(world: World) ->
     world.record(*(lifecycle(Line.CONNECTED, START, device=each) for each in mine))
     world.now_ms = START + HOUR
     sqs = Counting(world.sqs, after="send_message_batch")
-    swept = world.sweeper(sqs=sqs).sweep([0], sqs.remaining_ms)
-    assert (swept.sent, sqs.calls["send_message_batch"]) == (10, 1)
-    assert not swept.is_complete
-    assert world.sweep().sent == len(mine) - 10 > 0
+    done = world.reconciler(sqs=sqs).reconcile([0], 0, sqs.remaining_ms)
+    assert (done.sent, sqs.calls["send_message_batch"]) == (10, 1)
+    assert not done.is_complete
+    assert world.reconcile().sent == len(mine) - 10 > 0
     assert len(world.sent()) == len(mine)
 
 
@@ -328,9 +329,9 @@ def test_no_device_suffers_for_another(world: World) -> None:
     bodies = [lifecycle(Line.CONNECTED, START, device=each) for each in names]
     assert world.record(*bodies, dynamodb=Refusing(world.dynamodb)) == {"m1"}
     world.record(*bodies)
-    assert world.sweep(START + HOUR, dynamodb=Refusing(world.dynamodb)).sent == 2
+    assert world.reconcile(START + HOUR, dynamodb=Refusing(world.dynamodb)).sent == 2
     assert {each["subject"] for each in world.sent()} == {"home-0", "home-2"}
-    assert world.sweep().sent == 1
+    assert world.reconcile().sent == 1
 
 
 def test_a_damaged_item_is_nobody_elses_problem(world: World) -> None:
@@ -342,7 +343,7 @@ def test_a_damaged_item_is_nobody_elses_problem(world: World) -> None:
     ]
     world.dynamodb.put_item(TableName=TABLE, Item=item | {"known": {"S": '{"sighting": {"line": "up"}}'}})
     assert world.record(*bodies) == {"m1"}
-    assert world.sweep(START + HOUR).sent == 2
+    assert world.reconcile(START + HOUR).sent == 2
 
 
 def test_without_time_messages_come_again(world: World) -> None:
@@ -362,7 +363,7 @@ def test_the_item_of_a_healthy_device_is_one_write_unit(world: World) -> None:
 
 @pytest.fixture
 def deployed(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """The environment that the stacks give the sweeper."""
+    """The environment that the stacks give the reconciler."""
     limits = {name: str(getattr(LIMITS, name)) for name in LIMITS.__slots__ if name != "quota"}
     for name, value in {
         "EVENTPLANE_SOURCE": "schedule",
@@ -371,6 +372,7 @@ def deployed(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.M
         "EVENTPLANE_PRESENCE_LIMITS": json.dumps(limits),
         "EVENTPLANE_DEVICE_QUOTA": quota_text(LIMITS.quota),
         "EVENTPLANE_OUTBOX_URL": world.outbox,
+        "EVENTPLANE_TIMER_QUEUE": world.sqs.create_queue(QueueName="timers")["QueueUrl"],
     }.items():
         monkeypatch.setenv(name, value)
     handler.service.cache_clear()
@@ -378,7 +380,7 @@ def deployed(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.M
     handler.service.cache_clear()
 
 
-def test_the_handler_takes_down_and_sweeps(world: World, deployed: pytest.MonkeyPatch) -> None:
+def test_the_handler_takes_down_judges_and_reconciles(world: World, deployed: pytest.MonkeyPatch) -> None:
     for source, body in (("presence", lifecycle(Line.CONNECTED, START)), ("heartbeats", heartbeat(1))):
         deployed.setenv("EVENTPLANE_SOURCE", source)
         handler.service.cache_clear()
@@ -387,11 +389,19 @@ def test_the_handler_takes_down_and_sweeps(world: World, deployed: pytest.Monkey
     assert state(world).heartbeat
     assert state(world).sighting
 
+    deployed.setenv("EVENTPLANE_SOURCE", "timers")
+    handler.service.cache_clear()
+    timer = Timer("home-1", state(world).due_ms or 0)
+    batch = sqs_event(message("m1", timer.body), message("m2", '{"device": 1}'))
+    assert handler.handle(batch, LambdaContext()) == {"batchItemFailures": [{"itemIdentifier": "m2"}]}
+    assert "connected" in world.words()
+
+    world.record(lifecycle(Line.CONNECTED, START, device="home-2"))
     deployed.setenv("EVENTPLANE_SOURCE", "schedule")
     handler.service.cache_clear()
-    answer = handler.handle({"buckets": list(range(BUCKETS))}, LambdaContext())
-    assert answer["devices"] == 1
-    assert "connected" in world.words()
+    answer = handler.handle({"buckets": list(range(BUCKETS)), "overdue_ms": 60_000}, LambdaContext())
+    assert answer == {"devices": 1, "sent": 1, "is_complete": True}
+    assert world.words() == ["connected"]
 
 
 @pytest.mark.parametrize(
@@ -399,6 +409,7 @@ def test_the_handler_takes_down_and_sweeps(world: World, deployed: pytest.Monkey
     [
         ("EVENTPLANE_SOURCE", "elsewhere"),
         ("EVENTPLANE_OUTBOX_URL", ""),
+        ("EVENTPLANE_TIMER_QUEUE", ""),
         ("EVENTPLANE_PRESENCE_TABLE", ""),
         ("EVENTPLANE_DEVICE_QUOTA", '{"window_s": 0, "frames": 1, "events": 1, "bytes": 1}'),
         ("EVENTPLANE_DEVICE_QUOTA", "[]"),

@@ -91,6 +91,7 @@ def test_who_comes_back_in_time_was_never_away(home: Home) -> None:
     assert WATCH.due_ms(home.state) is None
 
 
+@pytest.mark.source("P9")
 def test_who_stays_away_is_reported_once_and_again_when_back(home: Home) -> None:
     home.observe(disconnected(START + HOUR, 0))
     assert home.said(START + HOUR + 2 * MINUTE) == ["disconnected", "notice opened"]
@@ -118,6 +119,7 @@ def test_a_device_that_flaps_is_one_incident(home: Home) -> None:
     assert opened["data"]["incident"] == over["data"]["incident"]
 
 
+@pytest.mark.source("P9")
 @pytest.mark.parametrize(
     ("cause", "reason"), [*CAUSES.items(), ("MQTT_KEEP_ALIVE_TIMEOUT", LOST), ("", LOST)]
 )
@@ -130,6 +132,7 @@ def test_carers_are_told_what_helps_against_the_cause(home: Home, cause: str, re
     assert "home-1" in notice["data"]["title"]
 
 
+@pytest.mark.source("P9")
 def test_every_reason_has_its_own_words() -> None:
     assert Notices().reasons == {LOST, OVER, *CAUSES.values(), *QuietReason}
 
@@ -170,6 +173,7 @@ def test_who_is_away_is_not_quiet_as_well(home: Home) -> None:
     assert home.said(START + 2 * HOUR + 15 * MINUTE) == ["quiet", "notice opened"]
 
 
+@pytest.mark.source("P9")
 @pytest.mark.parametrize(("figure", "limit_s"), [("oldest_urgent_s", 60), ("oldest_normal_s", 900)])
 def test_an_event_that_waits_for_too_long_makes_a_device_quiet(home: Home, figure: str, limit_s: int) -> None:
     home.observe(beat(START + HOUR, **{figure: limit_s}))

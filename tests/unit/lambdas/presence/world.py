@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 from eventplane.device_reports import HEARTBEAT, forwarder_source
@@ -12,12 +13,14 @@ from eventplane.envelope import write_event
 from eventplane.traffic import Quota, Traffic
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
+from lambdas.presence.deadlines import Reconciler, TimerReader
+from lambdas.presence.judge import Judge
 from lambdas.presence.notices import Notices
 from lambdas.presence.observations import Observation, read_heartbeat, read_presence
 from lambdas.presence.recorder import Recorder
 from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
-from lambdas.presence.sweeper import Sweeper
 from lambdas.presence.table import INDEX, PresenceTable
+from lambdas.presence.timers import TimerQueue
 from lambdas.presence.watch import Limits, Watch
 
 S = 1_000
@@ -116,6 +119,44 @@ def word(event: dict[str, Any]) -> str:
     return f"notice {event['data']['phase']}" if name == "carer" else name
 
 
+@dataclass
+class TimerSqs:
+    """A queue of delayed messages in the time of a test; `refuses` as long as it takes none."""
+
+    clock: Callable[[], int]
+    waiting: list[QueueMessage] = field(default_factory=list)
+    refuses: bool = False
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def send_message_batch(self, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
+        """SQS's call; the queue's name has no part in it."""
+        assert len(Entries) <= 10, QueueUrl
+        assert all(0 <= each["DelaySeconds"] <= 900 for each in Entries)
+        if self.refuses:
+            return {"Failed": [{"Id": each["Id"], "Code": "InternalError"} for each in Entries]}
+        for each in Entries:
+            sent_ms = self.clock()
+            due_ms = sent_ms + S * each["DelaySeconds"]
+            name = f"t{next(self._numbers)}"
+            self.waiting.append(QueueMessage(name, each["MessageBody"], sent_ms, 1, received_at_ms=due_ms))
+        return {"Successful": [{"Id": each["Id"]} for each in Entries]}
+
+    def take(self, now_ms: int, number: int = 10) -> list[QueueMessage]:
+        """The messages whose delay is over."""
+        taken = [each for each in self.waiting if (each.received_at_ms or 0) <= now_ms][:number]
+        self.waiting = [each for each in self.waiting if each not in taken]
+        return taken
+
+    def redeliver(self, messages: Iterable[QueueMessage], at_ms: int) -> None:
+        """Deliver messages again at a moment."""
+        self.waiting += [replace(each, attempt=each.attempt + 1, received_at_ms=at_ms) for each in messages]
+
+    @property
+    def next_ms(self) -> int | None:
+        """When the next message comes."""
+        return min((each.received_at_ms or 0 for each in self.waiting), default=None)
+
+
 class World:
     """The table and the outbox as moto plays them, and the functions around them at a moment, `now_ms`."""
 
@@ -123,6 +164,7 @@ class World:
         self.dynamodb = dynamodb
         self.sqs = sqs
         self.now_ms = START
+        self.timers = TimerSqs(self.clock)
         self.outbox = sqs.create_queue(QueueName="outbox")["QueueUrl"]
         dynamodb.create_table(
             TableName=TABLE,
@@ -150,6 +192,7 @@ class World:
         self,
         *bodies: str,
         heartbeats: bool = False,
+        attempt: int = 1,
         dynamodb: Any = None,
         remaining_ms: Callable[[], int] = lambda: 30_000,
     ) -> frozenset[str]:
@@ -157,24 +200,62 @@ class World:
         read = read_heartbeat if heartbeats else read_presence
         table = PresenceTable(dynamodb or self.dynamodb, TABLE)
         messages = [
-            QueueMessage(id=f"m{at}", body=body, sent_at_ms=self.now_ms, attempt=1)
+            QueueMessage(id=f"m{at}", body=body, sent_at_ms=self.now_ms, attempt=attempt)
             for at, body in enumerate(bodies)
         ]
-        return Recorder(read=read, table=table, watch=WATCH).process(messages, remaining_ms)
+        recorder = Recorder(
+            read=read, table=table, watch=WATCH, timers=TimerQueue(self.timers, "timers"), clock=self.clock
+        )
+        return recorder.process(messages, remaining_ms)
 
-    def sweeper(self, *, dynamodb: Any = None, sqs: Any = None) -> Sweeper:
-        return Sweeper(
+    def clock(self) -> int:
+        return self.now_ms
+
+    def judge(self, *, dynamodb: Any = None, sqs: Any = None) -> Judge:
+        return Judge(
             table=PresenceTable(dynamodb or self.dynamodb, TABLE),
             watch=WATCH,
             sender=SqsSender(sqs or self.sqs),
             outbox_url=self.outbox,
-            clock=lambda: self.now_ms,
+            timers=TimerQueue(self.timers, "timers"),
+            clock=self.clock,
         )
 
-    def sweep(self, now_ms: int | None = None, buckets: Sequence[int] = range(16), **clients: Any) -> Any:
-        """Sweep at a moment."""
+    def reader(self, *, dynamodb: Any = None, sqs: Any = None) -> TimerReader:
+        return TimerReader(
+            table=PresenceTable(dynamodb or self.dynamodb, TABLE),
+            judge=self.judge(dynamodb=dynamodb, sqs=sqs),
+            timers=TimerQueue(self.timers, "timers"),
+            clock=self.clock,
+        )
+
+    def reconciler(self, *, dynamodb: Any = None, sqs: Any = None) -> Reconciler:
+        return Reconciler(
+            table=PresenceTable(dynamodb or self.dynamodb, TABLE),
+            judge=self.judge(dynamodb=dynamodb, sqs=sqs),
+            clock=self.clock,
+        )
+
+    def reconcile(self, now_ms: int | None = None, buckets: Sequence[int] = range(16), **clients: Any) -> Any:
+        """Reconcile at a moment, whatever is due by then."""
         self.now_ms = self.now_ms if now_ms is None else now_ms
-        return self.sweeper(**clients).sweep(buckets, lambda: 60_000)
+        return self.reconciler(**clients).reconcile(buckets, 0, lambda: 60_000)
+
+    def fire(self, until_ms: int | None = None, *, failed_after_ms: int = 2 * S, **clients: Any) -> int:
+        """Let time pass and timers fire, each at its moment; how many have fired.
+
+        A message that fails comes again `failed_after_ms` later.
+        """
+        end_ms, fired = self.now_ms if until_ms is None else until_ms, 0
+        while (next_ms := self.timers.next_ms) is not None and next_ms <= end_ms:
+            self.now_ms = max(self.now_ms, next_ms)
+            messages = self.timers.take(self.now_ms)
+            failed = self.reader(**clients).process(messages, lambda: 30_000)
+            again = [each for each in messages if each.id in failed]
+            self.timers.redeliver(again, self.now_ms + failed_after_ms)
+            fired += len(messages)
+        self.now_ms = end_ms
+        return fired
 
     def sent(self) -> list[dict[str, Any]]:
         """The events in the outbox that nobody took yet."""

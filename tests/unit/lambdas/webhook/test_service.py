@@ -253,6 +253,7 @@ def test_a_late_event_that_the_endpoint_takes_is_no_dead_letter(hook: Hook) -> N
     assert hook.outcomes() == [("1", "delivered", None, 204)]
 
 
+@pytest.mark.source("C4")
 def test_an_expired_event_is_not_delivered_and_recorded(hook: Hook) -> None:
     failed, server = handed_over(hook, alarm("1", expirytime="2025-12-31T23:59:59Z"))
     assert not failed

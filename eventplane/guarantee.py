@@ -1,0 +1,71 @@
+"""How reliable one delivery is: one rule for the device, the routers in the cloud and the audit. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from eventplane.contract import Channel, Contract, DeliveryGuarantee, Route
+from eventplane.envelope import Envelope
+from eventplane.sending import PLANE_TYPES
+
+DELIVERY_GUARANTEE: Final = "deliveryguarantee"
+"""The attribute by which an event asks for less; `eventplane.attributes` accepts `best_effort` only."""
+
+FAILED: Final = "best_effort_failed"
+"""Why a router dropped a delivery: it was tried once, and the destination did not take it in time."""
+
+NOT_REPEATED: Final = "best_effort_not_repeated"
+"""Why a router dropped a delivery: its message was received again, and best effort is tried only once."""
+
+DROP_REASONS: Final = (FAILED, NOT_REPEATED)
+"""The reasons that only a delivery at best effort can have."""
+
+
+def decide(
+    channels: Iterable[DeliveryGuarantee],
+    asked: DeliveryGuarantee | None,
+    route: DeliveryGuarantee | None,
+    event_type: DeliveryGuarantee | None,
+) -> DeliveryGuarantee:
+    """Decide the guarantee of a delivery from what is declared; None where nothing is.
+
+    Best effort if one of the `channels`, or the event itself (`asked`), says so. Otherwise what the `route`
+    declares, otherwise what the `event_type` declares, otherwise at least once.
+    """
+    if DeliveryGuarantee.BEST_EFFORT in (*channels, asked):
+        return DeliveryGuarantee.BEST_EFFORT
+    return route or event_type or DeliveryGuarantee.AT_LEAST_ONCE
+
+
+def asks_best_effort(event: Envelope) -> bool:
+    """Return whether the event itself asks for best effort."""
+    return event.attributes.get(DELIVERY_GUARANTEE) == DeliveryGuarantee.BEST_EFFORT
+
+
+def at_best_effort(event: Envelope) -> Envelope:
+    """Return the event asking for best effort, on every hop of its way."""
+    if asks_best_effort(event):
+        return event
+    return event.stamped(**{DELIVERY_GUARANTEE: DeliveryGuarantee.BEST_EFFORT})
+
+
+def guarantee_of(contract: Contract, event: Envelope, over: Channel, route: Route) -> DeliveryGuarantee:
+    """Decide the guarantee of delivering an `event` that came in `over` a channel, on a `route`.
+
+    The plane's own reports are delivered at least once, whatever their channels and routes declare.
+    """
+    if event.type in PLANE_TYPES:
+        return DeliveryGuarantee.AT_LEAST_ONCE
+    declared = contract.event_types.get(event.type)
+    return decide(
+        (over.delivery_guarantee, contract.channel(route.destination).delivery_guarantee),
+        DeliveryGuarantee.BEST_EFFORT if asks_best_effort(event) else None,
+        route.delivery_guarantee,
+        declared.delivery_guarantee if declared else None,
+    )
+
+
+def is_promised(contract: Contract, event: Envelope, over: Channel, route: Route) -> bool:
+    """Return whether that delivery is at least once; parameters as of `guarantee_of`."""
+    return guarantee_of(contract, event, over, route) is DeliveryGuarantee.AT_LEAST_ONCE

@@ -1,0 +1,48 @@
+"""What connects over each transport, found by entry points: the library's own and those of other packages."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from eventplane.protocols import TRANSPORTS
+from eventplane_client.client import Client
+from eventplane_client.errors import ClientSettingsError
+from eventplane_client.notices import Listener
+from eventplane_client.settings import ClientSettings
+
+
+class Connector(Protocol):
+    """Makes a client of the settings: a `ports.Transport`, and what the participant has besides."""
+
+    def __call__(self, settings: ClientSettings, address: str, on_notice: Listener, /) -> Client:
+        """Connect to `address`, what follows the colon. Raises `ClientSettingsError`, `UnavailableError`."""
+
+
+def connector_of(transport: str) -> tuple[Connector, str]:
+    """Return what connects to `transport`, `NAME:ADDRESS`, and the address; load no other package.
+
+    Raises `ClientSettingsError`.
+    """
+    name, separator, address = transport.partition(":")
+    found = {each.value: each for each in entry_points(group=TRANSPORTS, name=name)}
+    if not separator or not found:
+        known = ", ".join(f"{each}:" for each in sorted(entry_points(group=TRANSPORTS).names))
+        raise ClientSettingsError(
+            "transport",
+            f"{transport!r} is not known",
+            f"use NAME:ADDRESS with one of: {known or '(nothing is registered, the *.dist-info is gone)'}, "
+            "or install the package that adds it",
+        )
+    if len(found) > 1:
+        raise ClientSettingsError(
+            "transport", f"several packages add {name}: {', '.join(found)}", "uninstall all but one"
+        )
+    (registered,) = found.values()
+    try:
+        connector: Connector = registered.load()
+    except ImportError as error:
+        raise ClientSettingsError(
+            "transport", f"{name} cannot be loaded: {error}", "install what the package of it needs"
+        ) from error
+    return connector, address

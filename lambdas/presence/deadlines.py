@@ -1,0 +1,139 @@
+"""Finds the devices whose deadline has come: by their timers and, where a timer was lost, by the index."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lambdas.common.clock import Clock
+from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count
+from lambdas.common.queue import QueueMessage
+from lambdas.presence.judge import RESERVE_MS, Judge
+from lambdas.presence.state import DeviceState
+from lambdas.presence.table import PresenceTable
+from lambdas.presence.timers import Timer, TimerQueue, UnreadableTimerError, read_timer
+
+PUNCTUAL_MS: Final = 5_000
+"""A device is judged within so many milliseconds after its deadline; what takes longer is counted as late."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fired:
+    """A timer, and the message that it came in."""
+
+    timer: Timer
+    message: QueueMessage
+
+    @property
+    def is_redelivered(self) -> bool:
+        """Whether an earlier run may have ended halfway."""
+        return self.message.attempt > 1
+
+    def is_late(self, now_ms: int) -> bool:
+        """Whether it comes later than is promised. A timer that was due when it was sent began then."""
+        return now_ms - max(self.timer.due_ms, self.message.sent_at_ms) > PUNCTUAL_MS
+
+
+class TimerReader:
+    """Works off the queue of timers; any order, any number of times.
+
+    Each write of a new deadline arms a timer of its own, so a timer of another deadline than the stored one
+    is obsolete, unless the stored one has come. A redelivered timer takes over what a run before it may have
+    left: unsent events, and a deadline without a timer.
+    """
+
+    def __init__(self, *, table: PresenceTable, judge: Judge, timers: TimerQueue, clock: Clock) -> None:
+        self._table = table
+        self._judge = judge
+        self._timers = timers
+        self._clock = clock
+
+    def process(self, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]) -> frozenset[str]:
+        """Judge the devices of up to a page of timers; the ids of the messages that have to come again."""
+        failed: set[str] = set()
+        fired: defaultdict[str, list[_Fired]] = defaultdict(list)
+        for message in messages:
+            try:
+                timer = read_timer(message.body)
+            except UnreadableTimerError as error:
+                logger.error("unreadable", message_id=message.id, error=str(error))
+                failed.add(message.id)
+                continue
+            fired[timer.device].append(_Fired(timer, message))
+        unfinished = self._work_off(fired, remaining_ms)
+        failed |= {each.message.id for device in unfinished for each in fired[device]}
+        logger.info("timers fired", messages=len(messages), devices=len(fired), failed=len(failed))
+        return frozenset(failed)
+
+    def _work_off(self, fired: dict[str, list[_Fired]], remaining_ms: Callable[[], int]) -> set[str]:
+        """The devices whose timers have to come again."""
+        if not fired or remaining_ms() < RESERVE_MS:
+            return set(fired)
+        states, now_ms = self._table.read(fired), self._clock()
+        unfinished = fired.keys() - states.keys()
+        early: list[Timer] = []
+        due: list[DeviceState] = []
+        for device, state in states.items():
+            if state.due_ms is None or (state.unsent and not _is_redelivered(fired[device])):
+                continue
+            if state.due_ms <= now_ms:
+                due.append(state)
+                if any(each.is_late(now_ms) for each in fired[device]):
+                    count(Metric.TIMERS_LATE)
+            elif _is_redelivered(fired[device]) or any(
+                each.timer.due_ms == state.due_ms for each in fired[device]
+            ):
+                early.append(Timer(device, state.due_ms))
+        unfinished |= self._timers.arm(early, now_ms)
+        return unfinished | self._judge.judge(due, remaining_ms).unfinished
+
+
+def _is_redelivered(fired: Sequence[_Fired]) -> bool:
+    return any(each.is_redelivered for each in fired)
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What one run did: devices judged, events sent; whether time ran out before the end."""
+
+    devices: int
+    sent: int
+    is_complete: bool
+
+
+class Reconciler:
+    """Judges devices that are overdue: their timers were lost, as with a dead-lettered message, or restored
+    from a backup."""
+
+    def __init__(self, *, table: PresenceTable, judge: Judge, clock: Clock) -> None:
+        self._table = table
+        self._judge = judge
+        self._clock = clock
+
+    def reconcile(
+        self, buckets: Sequence[int], overdue_ms: int, remaining_ms: Callable[[], int]
+    ) -> Reconciled:
+        """Judge what has been due in `buckets` for `overdue_ms`, the earliest first, while there is time."""
+        devices = sent = 0
+        is_complete, before_ms = True, self._clock() - overdue_ms
+        for bucket in buckets:
+            pages = self._table.due(bucket, before_ms)
+            # Before each page: even an empty one is a request.
+            while (is_complete := remaining_ms() >= RESERVE_MS) and (page := next(pages, None)):
+                # The index lags behind the table.
+                overdue = [
+                    each
+                    for each in self._table.read(page).values()
+                    if each.due_ms is not None and each.due_ms <= before_ms
+                ]
+                judged = self._judge.judge(overdue, remaining_ms)
+                devices += judged.devices
+                sent += judged.sent
+        count(Metric.TIMERS_LATE, devices)
+        reconciled = Reconciled(devices, sent, is_complete)
+        log = logger.warning if devices or not is_complete else logger.info
+        log("reconciled", buckets=list(buckets), devices=devices, sent=sent, complete=is_complete)
+        return reconciled

@@ -1,0 +1,80 @@
+"""The senders of a router, found by entry points: one for each scheme of its destinations' URLs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+
+from eventplane.errors import EventPlaneError
+from eventplane.protocols import SENDERS
+from lambdas.common.log import logger
+from lambdas.common.sender import Answer, Fate, Message, Sender
+
+
+class NoSenderError(EventPlaneError):
+    """No installed package sends to URLs of `scheme`; `known` are the schemes that have a sender."""
+
+    def __init__(self, scheme: str, known: Iterable[str]) -> None:
+        self.scheme = scheme
+        self.known = sorted(known)
+        super().__init__(
+            f"nothing is registered in {SENDERS!r} for {scheme!r}; registered are: "
+            f"{', '.join(self.known) or 'none'}; name the package that adds the protocol, with its metadata, "
+            "under `protocols` of the environment in stacks/config.py, and deploy"
+        )
+
+
+class SeveralSendersError(EventPlaneError):
+    """Several packages send to URLs of `scheme`; `values` are the objects that they name."""
+
+    def __init__(self, scheme: str, values: Iterable[str]) -> None:
+        self.scheme = scheme
+        self.values = sorted(values)
+        super().__init__(
+            f"several packages register {scheme!r} in {SENDERS!r}: {', '.join(self.values)}; deploy one"
+        )
+
+
+class Senders:
+    """Sends each batch by the sender of its URL's scheme. What one sender raises stops no other."""
+
+    def __init__(self, senders: Mapping[str, Sender]) -> None:
+        self._senders = senders
+
+    @classmethod
+    def of(cls, urls: Iterable[str]) -> Senders:
+        """Open the senders that `urls` need, and load no other package.
+
+        Raises `NoSenderError`, `SeveralSendersError`.
+        """
+        return cls({scheme: _open(scheme) for scheme in sorted({scheme_of(url) for url in urls})})
+
+    def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
+        """Send one batch; return the answer for each of its messages, in order. Never raises."""
+        try:
+            answers = self._senders[scheme_of(url)].send(url, batch)
+        except Exception as error:  # noqa: BLE001 - whatever a package of somebody else raises, the others go on
+            logger.exception("a sender failed", url=url, messages=len(batch))
+            return [Answer(Fate.AGAIN, f"{type(error).__name__}: {error}")] * len(batch)
+        if len(answers) != len(batch):
+            # Which of them it means nobody knows; sent twice is better than lost.
+            detail = f"its sender answered {len(answers)} times for {len(batch)} messages"
+            logger.error("a sender failed", url=url, error=detail)
+            return [Answer(Fate.AGAIN, detail)] * len(batch)
+        return answers
+
+
+def _open(scheme: str) -> Sender:
+    found = {each.value: each for each in entry_points(group=SENDERS, name=scheme)}
+    if not found:
+        raise NoSenderError(scheme, entry_points(group=SENDERS).names)
+    if len(found) > 1:
+        raise SeveralSendersError(scheme, found)
+    (registered,) = found.values()
+    sender: Sender = registered.load()()
+    return sender
+
+
+def scheme_of(url: str) -> str:
+    """Return what is before the first colon of `url`."""
+    return url.partition(":")[0]

@@ -1,0 +1,26 @@
+"""Packages that a test installs: a module and its metadata, as an installer leaves them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def install(
+    monkeypatch: pytest.MonkeyPatch, directory: Path, name: str, groups: dict[str, dict[str, str]], code: str
+) -> None:
+    """Install `code` as the module `name` into `directory` with its entry points, by group and name."""
+    metadata = directory / f"{name}-1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    lines = [
+        line
+        for group, points in groups.items()
+        for line in (f"[{group}]", *(f"{point} = {value}" for point, value in points.items()))
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    (directory / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(directory)
+    monkeypatch.delitem(sys.modules, name, raising=False)

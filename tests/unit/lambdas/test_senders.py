@@ -1,0 +1,96 @@
+"""Senders of routers are found by entry points: that of SQS and those of other packages alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from eventplane.protocols import SENDERS
+from eventplane.sqs_binding import to_message
+from lambdas.common.sender import TAKEN, Answer, Fate, Message
+from lambdas.common.sqs import SqsSender
+from lambdas.router.senders import NoSenderError, Senders, SeveralSendersError
+from tests.packages import install
+from tests.unit.lambdas.support import Cloud, event
+
+pytestmark = pytest.mark.source("P13", "N1")
+
+PIGEON = """
+from lambdas.common.sender import TAKEN
+
+class Sender:
+    sent = []
+
+    def send(self, url, batch):
+        self.sent += [(url, each.body) for each in batch]
+        return [TAKEN] * len(batch)
+"""
+
+BATCH = [to_message(event("1")), to_message(event("2"))]
+
+
+class Broken:
+    """A sender that breaks its promise: it raises, or gives other than one answer for each message."""
+
+    def __init__(self, answers: Sequence[Answer] | None) -> None:
+        self._answers = answers
+
+    def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
+        if self._answers is None:
+            raise TimeoutError("no pigeon came back")
+        return list(self._answers)
+
+
+def test_the_sender_of_sqs_is_registered_like_any_other(cloud: Cloud) -> None:
+    assert {"http", "https"} <= set(entry_points(group=SENDERS).names)
+    for each in ("http", "https"):
+        (registered,) = entry_points(group=SENDERS, name=each)
+        assert isinstance(registered.load()(), SqsSender)
+    url = cloud.sqs.create_queue(QueueName="some-inbox")["QueueUrl"]
+    assert Senders.of([url]).send(url, BATCH) == [TAKEN, TAKEN]
+
+
+def test_a_package_adds_a_sender_without_a_change_of_the_routers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cloud: Cloud
+) -> None:
+    install(monkeypatch, tmp_path, "pigeon_sender", {SENDERS: {"pigeon": "pigeon_sender:Sender"}}, PIGEON)
+    assert (
+        Senders.of(["pigeon://loft/desk", "https://queue"]).send("pigeon://loft/desk", BATCH) == [TAKEN] * 2
+    )
+    (registered,) = entry_points(group=SENDERS, name="pigeon")
+    assert registered.load().sent == [("pigeon://loft/desk", each.body) for each in BATCH]
+
+
+def test_a_router_whose_destination_has_no_sender_does_not_start(cloud: Cloud) -> None:
+    with pytest.raises(NoSenderError, match="for 'pigeon'; registered are: http, https") as wrong:
+        Senders.of(["https://queue", "pigeon://loft"])
+    assert (wrong.value.scheme, wrong.value.known) == ("pigeon", ["http", "https"])
+
+
+def test_two_senders_of_one_protocol_are_refused_instead_of_chosen_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("pigeon_north", "pigeon_south"):
+        install(monkeypatch, tmp_path / name, name, {SENDERS: {"pigeon": f"{name}:Sender"}}, PIGEON)
+    with pytest.raises(SeveralSendersError) as wrong:
+        Senders.of(["pigeon://loft"])
+    assert wrong.value.values == ["pigeon_north:Sender", "pigeon_south:Sender"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "detail"),
+    [
+        (None, "TimeoutError: no pigeon came back"),
+        ([TAKEN], "its sender answered 1 times for 2 messages"),
+        ([TAKEN] * 3, "its sender answered 3 times for 2 messages"),
+    ],
+)
+def test_a_sender_that_breaks_its_promise_loses_nothing_and_stops_no_other(
+    answers: Sequence[Answer] | None, detail: str
+) -> None:
+    senders = Senders({"pigeon": Broken(answers), "https": Broken([TAKEN, TAKEN])})
+    assert senders.send("pigeon://loft", BATCH) == [Answer(Fate.AGAIN, detail)] * 2
+    assert senders.send("https://queue", BATCH) == [TAKEN, TAKEN]
