@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -35,6 +36,8 @@ LONG_POLL_S = 20.0
 _PUT_S = 30.0
 _RETRY_S = 1
 _LONGEST_RETRY_S = 900
+_HANDED_OUT = (Verdict.NEW, Verdict.DOUBT)
+"""Verdicts on an event by which a copy beside it is in this reader's hands."""
 _BUSY_S = 30
 """Wait before what cannot be settled now, or is in other hands, is looked at again, seconds."""
 
@@ -67,6 +70,7 @@ class Reader:
         self._telemetry = telemetry or NoTelemetry()
         self._buffer: deque[Delivery] = deque()
         self._positions = filter
+        self._withheld: dict[Stream, list[Delivery]] = {}
         self._order = Resequencer[Delivery](gap_timeout_s, on_notice, self._position, most_held)
         self._extender = VisibilityExtender(transport, self._filter, participant)
         self._epochs = EpochWatch(filter, on_notice)
@@ -134,10 +138,11 @@ class Reader:
 
     def close(self) -> None:
         """What was not handed out comes again at once, to whoever reads then."""
-        waiting = [*self._buffer, *self._order.drain()]
+        waiting = [*self._buffer, *self._order.drain(), *itertools.chain(*self._withheld.values())]
         self._buffer.clear()
+        self._withheld.clear()
         try:
-            self._free([each for each in waiting if each.is_claimed])
+            self._free([each for each in waiting if each.is_claimed and not each.is_settled])
         finally:
             for each in waiting:
                 self._let_come(each, 0)
@@ -171,21 +176,6 @@ class Reader:
         except StateError as error:
             _log.warning("%s: %s", self._participant, error)
             return None
-
-    def _advance(self, handled: Sequence[Delivery]) -> None:
-        """Store how far the streams of what is done have come, or with the next if that fails now."""
-        moved: dict[Stream, int] = {}
-        for each in handled:
-            if each.position and (position := self._order.done(*each.position)):
-                moved[each.position[0]] = position
-        for stream, position in moved.items():
-            if self._positions is None:
-                break
-            try:
-                self._positions.advance(stream, position)
-            except StateError as error:
-                self._order.not_stored(stream)
-                _log.warning("%s: %s", self._participant, error)
 
     def _hand_out(self, most: int, handled: Sequence[Delivery]) -> list[Delivery]:
         """The first of the buffer that nobody had; the others find their end."""
@@ -230,8 +220,12 @@ class Reader:
                 first.setdefault(each.key, each)
         found = self._filter.claim(list(first), [each.key for each in handled])
         self._end(handled)
-        verdicts = {each.message: Verdict.NEW if each.is_claimed else Verdict.MINE for each in wanted}
-        for each, verdict in zip(first.values(), found, strict=True):
+        by_key = dict(zip(first, found, strict=True))
+        verdicts: dict[Message, Verdict] = {}
+        for each in wanted:
+            verdict = Verdict.NEW if each.is_claimed else by_key[each.key]
+            if not each.is_claimed and each is not first[each.key] and verdict in _HANDED_OUT:
+                verdict = Verdict.MINE
             verdicts[each.message] = verdict
             each.is_claimed = verdict is Verdict.NEW
         return verdicts
@@ -317,27 +311,94 @@ class Reader:
         for each in handled:
             each.is_settled = True
             each.told()
+        ended = self._advance(handled)
+        for each in ended:
             self._extender.let_go(each.message)
-        self._advance(handled)
-        if handled and self._mode is not Mode.AT_MOST_ONCE:
-            self._transport.acknowledge([each.message for each in handled])
+        if ended and self._mode is not Mode.AT_MOST_ONCE:
+            self._transport.acknowledge([each.message for each in ended])
+
+    def _advance(self, handled: Sequence[Delivery]) -> list[Delivery]:
+        """Store how far the streams of what is done have come. Return what the transport may forget.
+
+        What is done before something in front of it comes again if this reader ends, so that the next one
+        knows: it is withheld for as long as this reader has the other in hand, and else put back.
+        """
+        ended = [each for each in handled if each.position is None]
+        positions: dict[Stream, int] = {}
+        for each in handled:
+            if each.position is not None:
+                stream, number = each.position
+                positions[stream] = self._order.done(stream, number)
+                self._withheld.setdefault(stream, []).append(each)
+        for stream, position in positions.items():
+            withheld = self._withheld.pop(stream)
+            # What would come for the last time, must not come again to be taken away.
+            early = [
+                each
+                for each in withheld
+                if each.position
+                and each.position[1] >= position
+                and each.message.attempt < self._transport.max_receives
+                and self._mode is not Mode.AT_MOST_ONCE
+            ]
+            ended += [each for each in withheld if each not in early]
+            if early and self._order.is_in_hand(stream, position):
+                self._withheld[stream] = early
+            else:
+                self._put_back(stream, early)
+            self._store(stream, position)
+        return ended
+
+    def _put_back(self, stream: Stream, early: Sequence[Delivery]) -> None:
+        """Let come again what is done, and has its turn after something that another reader may have."""
+        self._order.comes_again(stream, {each.position[1] for each in early if each.position})
+        for each in early:
+            self._let_come(each, 0)
+
+    def _store(self, stream: Stream, position: int) -> None:
+        if self._positions is None or not self._order.is_news(stream, position):
+            return
+        try:
+            self._positions.advance(stream, position)
+        except StateError as error:
+            _log.warning("%s: %s", self._participant, error)
+        else:
+            self._order.stored(stream, position)
 
     def _hold_back_after(self, failed: Delivery) -> None:
         """Nothing that follows `failed` in its order may go before it."""
         group = failed.message.group
         if failed.position is not None:
             stream, number = failed.position
-            followers = [each for each in self._buffer if each.position and each.position[0] == stream]
-            behind = {each.position[1] for each in followers if each.position}
+            followers = [
+                each
+                for each in self._buffer
+                if each.position and each.position[0] == stream and each.position[1] >= number
+            ]
+            withheld = self._withheld.pop(stream, [])
+            behind = {each.position[1] for each in (*followers, *withheld) if each.position}
             self._order.rewind(stream, number, behind)
+            self._put_back(stream, withheld)
         else:
             followers = [each for each in self._buffer if group is not None and each.message.group == group]
+        self._unclaim(followers)
         for each in followers:
             self._buffer.remove(each)
             if failed.position is not None:
                 self._line_up(each)
             else:
                 self._let_come(each, 0)
+
+    def _unclaim(self, deliveries: Sequence[Delivery]) -> None:
+        """Let other readers have what is held back: it is claimed again when it goes on."""
+        claimed = [each for each in deliveries if each.is_claimed]
+        try:
+            self._free(claimed)
+        except StateError as error:
+            _log.warning("%s: %s", self._participant, error)
+            return  # still claimed, and renewed
+        for each in claimed:
+            each.is_claimed = False
 
     def _reply(
         self, event: Envelope, status: Status, answer: object = None, failure: Failure | None = None

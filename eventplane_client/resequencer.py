@@ -43,7 +43,7 @@ class _Line(Generic[T]):
 
     next: int = _FIRST
     is_known: bool = False
-    stored: int = 0
+    stored: int = _FIRST
     held: dict[int, list[T]] = field(default_factory=dict)
     out: set[int] = field(default_factory=set)
     lowest_out: list[int] = field(default_factory=list)
@@ -127,23 +127,32 @@ class Resequencer(Generic[T]):
         line = self._line(stream)
         if number not in line.out:
             return  # it came late: those after it have gone long ago
-        line.out -= {number, *behind}
-        line.passed.update(each for each in range(number + 1, line.next) if each not in behind)
-        line.next = number
+        again = {number, *behind}
+        line.out -= again
+        line.passed = (line.passed | set(range(number, line.next))) - again
+        line.next = min(number, line.next)
 
-    def done(self, stream: Stream, number: int) -> int | None:
-        """Note that `number` is done. Return the position to store, None where it has not moved."""
+    def done(self, stream: Stream, number: int) -> int:
+        """Note that `number` is done. Return the first one that is not."""
         line = self._line(stream)
         line.out.discard(number)
-        position = line.position
-        if position <= line.stored or not line.is_known:
-            return None
-        line.stored = position
-        return position
+        return line.position
 
-    def not_stored(self, stream: Stream) -> None:
-        """Note that the position could not be stored: it is stored with the next one that is done."""
-        self._line(stream).stored = 0
+    def is_in_hand(self, stream: Stream, number: int) -> bool:
+        """Return whether `number` was handed out, and is neither done nor given back."""
+        return number in self._line(stream).out
+
+    def comes_again(self, stream: Stream, numbers: Set[int]) -> None:
+        """Note that `numbers`, which are done, come again in their turn."""
+        self._line(stream).passed -= numbers
+
+    def is_news(self, stream: Stream, position: int) -> bool:
+        """Return whether the reader's state has an earlier position of `stream`."""
+        return position > self._line(stream).stored
+
+    def stored(self, stream: Stream, position: int) -> None:
+        """Note that the reader's state has `position`."""
+        self._line(stream).stored = position
 
     def drain(self) -> list[T]:
         """Return everything that is held, which nobody waits for any more."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eventplane.ordering import Stream
 from eventplane_client.client import Client
 from eventplane_client.errors import NothingThereError, StateError
 from eventplane_client.inbox import Inbox
@@ -14,7 +15,7 @@ from eventplane_client.letters import IN_DOUBT
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
-from tests.unit.client.worlds import READER, event
+from tests.unit.client.worlds import READER, event, numbered
 
 SECONDS = 20.0
 
@@ -77,11 +78,61 @@ def test_a_client_whose_inbox_fails_to_close_closes_all_the_rest() -> None:
 
 
 def test_what_was_held_for_its_order_comes_again_at_once() -> None:
-    plane = MemoryPlane(visibility_s=SECONDS)
+    plane, filter = MemoryPlane(visibility_s=SECONDS), MemoryFilter()
     for number in (5, 7):
-        plane.deliver(READER, event(str(number), sequence=str(number)))
-    with Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(), gap_timeout_s=0.01) as inbox:
+        plane.deliver(READER, numbered(number))
+    with Inbox(READER, MemoryTransport(plane, READER), filter, gap_timeout_s=0.01) as inbox:
         assert inbox.get(SECONDS).id == "5"
-        plane.deliver(READER, event("9", sequence="9"))
-    with Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(), gap_timeout_s=0.01) as inbox:
+        plane.deliver(READER, numbered(9))
+    with Inbox(READER, MemoryTransport(plane, READER), filter, gap_timeout_s=0.01) as inbox:
         assert {inbox.get(1.0).id, inbox.get(1.0).id} == {"7", "9"}
+
+
+@pytest.mark.source("P17")
+def test_a_second_reader_waits_until_the_first_is_done_with_what_goes_before() -> None:
+    plane, memory = MemoryPlane(visibility_s=SECONDS), Memory()
+    plane.deliver(READER, numbered(1))
+    with (
+        Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as one,
+        Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as other,
+    ):
+        first = one.receive(SECONDS)
+        plane.deliver(READER, numbered(2))
+        with pytest.raises(NothingThereError):
+            other.get(0)
+        first.ack()
+        assert other.get(SECONDS).id == "2"
+
+
+@pytest.mark.source("P17")
+def test_a_copy_of_what_another_reader_has_in_hand_holds_back_what_follows() -> None:
+    plane, memory = MemoryPlane(visibility_s=SECONDS), Memory()
+    plane.deliver(READER, numbered(1))
+    with (
+        Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as one,
+        Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as other,
+    ):
+        first = one.receive(SECONDS)
+        for number in (1, 2):
+            plane.deliver(READER, numbered(number))
+        with pytest.raises(NothingThereError):
+            other.receive_batch(10, 0)
+        first.ack()
+        assert other.get(SECONDS).id == "2"
+
+
+@pytest.mark.source("P17")
+def test_a_position_that_cannot_be_read_or_stored_loses_no_event() -> None:
+    class Broken(MemoryFilter):
+        def position(self, stream: Stream) -> int | None:
+            raise StateError(Path("state.db"), "no connection", "wait")
+
+        def advance(self, stream: Stream, position: int) -> None:
+            raise StateError(Path("state.db"), "no connection", "wait")
+
+    plane, filter = MemoryPlane(visibility_s=SECONDS), Broken()
+    for number in (2, 1):
+        plane.deliver(READER, numbered(number))
+    with Inbox(READER, MemoryTransport(plane, READER), filter) as inbox:
+        assert [inbox.get(SECONDS).id, inbox.get(SECONDS).id] == ["1", "2"]
+    assert plane.pending(READER) == 0
