@@ -62,7 +62,8 @@ def _format(
 ) -> int:
     """The lowest that says it all: devices in the field go on reading what concerns them."""
     inboxes = [each.inbox for each in participants.values()]
-    if any(each.delivery_guarantee for each in (*event_types.values(), *routes)):
+    guarantees = [each.delivery_guarantee for each in event_types.values()]
+    if any(guarantees + [each.delivery_guarantee for each in routes]):
         return FORMAT
     if any(_is_of_newest_format(channel) for each in participants.values() for channel in each.channels):
         return FORMAT

@@ -165,7 +165,7 @@ def _transport(participant: str, kind: ParticipantKind, section: Section) -> Tra
         section.fault(
             "transport",
             "an IoT rule cannot write to a FIFO queue",
-            "leave `transport` out; the order of a device's events is in `deviceepoch` and `devicesequence`",
+            "leave `transport` out; for the order of a device's events use `ordering: source` on the inbox",
         )
     else:
         section.fault(

@@ -15,7 +15,8 @@ from eventplane.own_services import OWN_SERVICES
 def lost_order(contract: Contract, takes: Takes) -> Iterator[Problem]:
     """Participants whose events an ordered inbox in the cloud gets in any order; `takes` is from `taken`.
 
-    What a participant sends is known by its `sends`; of one that does not say, nothing is told.
+    What a participant sends is known by its `sends`; of one that does not say, nothing is reported, but where
+    nobody on the device says it.
     """
     for address in sorted({each.destination for each in contract.routes_at(Place.CLOUD)}):
         inbox = contract.channel(address)
@@ -52,7 +53,13 @@ def lost_order(contract: Contract, takes: Takes) -> Iterator[Problem]:
 
 def _sent(contract: Contract, sender: Participant) -> set[str]:
     """The types that `sender` declares, and that come as far as the cloud's router."""
-    types = {each for each in contract.event_types if sender.may_send(each)}
+    if sender.kind is ParticipantKind.DEVICE and not any(
+        each.sends is not None for each in contract.participants.values() if each.kind.is_on_device
+    ):
+        # Nobody on the device says what it sends: any of the types.
+        types = set(contract.event_types)
+    else:
+        types = {each for each in contract.event_types if sender.may_send(each)}
     types |= {each for each in sender.sends or () if not each.endswith(".*")}
     types.discard(DEAD_LETTER_TYPE)
     if not sender.kind.is_on_device:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from edge.intake import Intake, Slot
@@ -14,6 +16,18 @@ from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, START, contract, ev
 
 SLOT = Slot(1, life_ms=50_000)
 READING = "org.eventplane.reading.v1"
+
+
+def ordered() -> Contract:
+    """The plane, with an inbox in the cloud that keeps the order of what it gets."""
+    document = json.loads(contract().canonical)
+    document["participants"]["cloud"] = {
+        "kind": "cloud_service",
+        "description": "d",
+        "inbox": {"ordering": "source"},
+    }
+    document["routes"]["in-order"] = {"filter": {"prefix": {"type": "org."}}, "to": "cloud.inbox"}
+    return compile_contract(document, "ordered")
 
 
 def made(plane: Contract, recent: RecentKeys | None = None) -> Intake:
@@ -165,3 +179,31 @@ def test_what_is_no_event_is_a_dead_letter_also_where_nothing_is_promised() -> N
     verdict = made(plane).accept(forged, plane.channel("sensor.outbox"), SLOT)
     assert verdict.refused == "reserved_attribute"
     assert verdict.arrival is not None
+
+
+@pytest.mark.source("P17")
+def test_what_goes_up_to_an_ordered_inbox_is_numbered_for_it() -> None:
+    plane = ordered()
+    channel = plane.channel("sensor.outbox")
+    counted: dict[str, int] = {}
+    found = []
+    for id, type_ in enumerate((READING, ALARM, READING, CHORE)):
+        verdict = made(plane).accept(event(str(id), type_).json.encode(), channel, Slot(id + 1, 0, counted))
+        assert verdict.arrival is not None
+        counted.update(verdict.arrival.positions)
+        found.append(parse_event(verdict.arrival.json).attributes.get("orderin"))
+    rule = str(found[0]).split("/")[2]
+    assert found == [
+        f"cloud/normal/{rule}/1",
+        f"cloud/urgent/{rule}/1",
+        f"cloud/normal/{rule}/2",
+        f"cloud/low/{rule}/1",
+    ]
+
+
+@pytest.mark.source("P17")
+def test_nobody_numbers_for_the_device() -> None:
+    plane = contract()
+    forged = event("1", READING, orderin="cloud/normal/0123abcd/1")
+    verdict = made(plane).accept(forged.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    assert verdict.refused == "reserved_attribute"
