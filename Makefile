@@ -20,7 +20,7 @@ ENV ?= dev
 
 .PHONY: help setup demo test check lint types unit synth diff deploy destroy contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
-  bench-downlink bench-interest bench-tracing bench-conversation device-image device-image-check chaos attack fuzz figures clean
+  bench-downlink bench-interest bench-tracing bench-conversation device-image device-image-check device-boot-check chaos attack fuzz figures clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,7 +56,7 @@ LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
 WORKERS = --numprocesses=$(shell echo $$(( $$(nproc) + 1 ))) --dist=worksteal
 
 test: lint types unit ## Run every check and test
-	pytest tests/infrastructure tests/integration tests/adversary tests/spark tests/e2e
+	pytest tests/infrastructure tests/integration tests/adversary tests/spark tests/e2e tests/device
 
 check: setup ## Run the fast part side by side: lint, types, unit tests, a few examples of each property: AREA=edge
 	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going lint types fast-tests
@@ -165,7 +165,7 @@ bench-tracing: setup ## Measure what tracing costs; writes build/bench/tracing.j
 bench-conversation: setup ## Measure request and reply; writes build/bench/conversation.json (some minutes)
 	@python -m benchmarks.conversation
 
-bench-scale: setup ## Compute what fleets mean from the newest figures of the two (docs/scale.md)
+bench-scale: setup ## Compute what fleets mean from the newest figures of the two; writes build/bench/scale.json (docs/scale.md)
 	@python -m benchmarks.scale
 
 audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes build/bench/audit_proof.json (minutes)
@@ -180,6 +180,9 @@ device-image: setup ## Build what a device runs: build/device/eventplane-forward
 device-image-check: device-image ## Run it under Debian's armv7l Python, emulated (as root; a minute, 20 MB of packages)
 	@tools/device-userland.sh
 	@python -m benchmarks.device
+
+device-boot-check: setup ## Boot the units under systemd on an emulated armv7l machine (as root; minutes, 75 MB of packages)
+	pytest tests/device
 
 clean: ## Delete everything that setup, builds and runs made
 	rm -rf .venv .venv-emulator node_modules build cdk.out spark-warehouse metastore_db derby.log \

@@ -61,15 +61,17 @@ PARTS: Final = ("import_boto3_ms", "import_rest_ms", "wiring_ms", "first_event_m
 
 
 class _Aws(BaseHTTPRequestHandler):
-    """Says yes to everything."""
+    """Takes everything; its tables are empty."""
 
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or "{}")
         taken = [{"Id": each["Id"]} for each in body.get("Entries", [])]
-        secret = {"SecretString": "a" * 64} if "SecretId" in body else {}
-        self._answer(json.dumps({"Successful": taken} if taken else secret).encode())
+        found: dict[str, Any] = {"SecretString": "a" * 64} if "SecretId" in body else {}
+        if self.headers.get("X-Amz-Target", "").endswith(".Scan"):
+            found = {"Items": [], "Count": 0, "ScannedCount": 0}
+        self._answer(json.dumps({"Successful": taken} if taken else found).encode())
 
     def do_PUT(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -153,6 +155,7 @@ def environment(code: Path, packages: Path, url: str, source: str | None = None)
         "EVENTPLANE_WEBHOOK_URL": f"{url}/hook",
         "EVENTPLANE_WEBHOOK_SECRET": "secret",
         "EVENTPLANE_WEBHOOK_ORIGIN": "bench",
+        "EVENTPLANE_SINKS": "anywhere",
         "EVENTPLANE_OUTBOX_QUEUE": queue,
         "EVENTPLANE_DEAD_LETTER_QUEUE": queue,
         "EVENTPLANE_CONCURRENCY": "1",

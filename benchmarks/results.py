@@ -83,6 +83,13 @@ def _timed(action: Callable[[], object], number: int) -> float:
     return timeit.timeit(action, number=number, timer=process_time)
 
 
+def machine_load() -> Figure:
+    """How much else runs on the machine: call it before the benchmark begins."""
+    return Figure(
+        "machine_load", os.getloadavg()[0], "processes", higher_is_better=False, note="before it began"
+    )
+
+
 def write(
     name: str,
     figures: Sequence[Figure],

@@ -103,7 +103,7 @@ def readings(*, traced: bool) -> list[Envelope]:
                 "time": f"2025-12-31T23:59:{number % 60:02}Z",
                 **({"traceparent": f"00-{_random(32, number)}-{_random(16, number)}-01"} if traced else {}),
             },
-            {"kind": "heart_rate", "value": 60 + number % 30},
+            {"quantity": "heart-rate", "value": 60 + number % 30, "unit": "/min"},
         )
         for number in range(EVENTS)
     ]

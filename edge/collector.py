@@ -104,6 +104,7 @@ class Collector:
             arrivals=spool.next_sequence - 1,
             used_bytes=spool.used_bytes,
             capacity_bytes=spool.capacity_bytes,
+            capacity_deliveries=spool.capacity_deliveries,
             pressure=spool.pressure,
             written_bytes=spool.written_bytes,
             backlog=tuple(self._backlog()),

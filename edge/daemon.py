@@ -102,7 +102,11 @@ def _listen_to_signals(mailbox: Mailbox[Posted]) -> None:
 
 
 def _spool(settings: Settings) -> Spool:
-    return Spool(settings.spool, capacity_bytes=settings.spool_capacity_bytes)
+    return Spool(
+        settings.spool,
+        capacity_bytes=settings.spool_capacity_bytes,
+        capacity_deliveries=settings.spool_capacity_deliveries,
+    )
 
 
 def _endpoint(health: HealthSettings, snapshots: Snapshots) -> closing[HealthServer] | nullcontext[None]:

@@ -53,6 +53,7 @@ class Figures:
     """Events stored since the epoch began."""
     used_bytes: int
     capacity_bytes: int
+    capacity_deliveries: int
     pressure: float
     written_bytes: int
     backlog: tuple[Backlog, ...]

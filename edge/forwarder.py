@@ -194,7 +194,12 @@ class Forwarder:
         _log.error("%s", error)
         with suppress(SpoolError):
             damaged.close()
-        return Spool(damaged.path, capacity_bytes=damaged.capacity_bytes, now_life=self._clock.uptime)
+        return Spool(
+            damaged.path,
+            capacity_bytes=damaged.capacity_bytes,
+            capacity_deliveries=damaged.capacity_deliveries,
+            now_life=self._clock.uptime,
+        )
 
     def _take(self, message: Message, turn: Turn, now: float) -> None:
         match message:

@@ -17,7 +17,7 @@ from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.reception import Reception
 from edge.reporter import Reporter, Reports
-from edge.spool import Delivery, Spool
+from edge.spool import Delivery, Size, Spool
 from edge.turn import Turn
 from eventplane.contract import Priority, WhenFull
 
@@ -110,8 +110,11 @@ class Keeper:
 
     def _reports(self, turn: Turn, intake: Intake, now: float) -> Reports:
         made = self._reporter.due(intake, turn.slot, now)
-        size = sum(len(each.json) for each in made.arrivals)
-        if size and not self._pressure.admits(Priority.URGENT.rank, size, WhenFull.REFUSE):
+        size = Size(
+            sum(len(each.json) for each in made.arrivals),
+            sum(len(each.destinations) for each in made.arrivals),
+        )
+        if made.arrivals and not self._pressure.admits(Priority.URGENT.rank, size, WhenFull.REFUSE):
             self._reporter.put_off(now)
             return Reports()
         return made

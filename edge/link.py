@@ -79,6 +79,11 @@ class Link:
         """When `tick` has something to do, None for never."""
         return None if self.up or self._closed else self._act_at
 
+    @property
+    def is_dialling(self) -> bool:
+        """Whether there is a connection, standing or not."""
+        return self._wire is not None
+
     def tick(self, now: float) -> None:
         """Dial when it is time to, give up an attempt that hangs."""
         if self.up or self._closed or now < self._act_at:

@@ -13,7 +13,7 @@ from edge.lane import Lane
 from edge.lifetimes import why_expired
 from edge.memory_lane import BEST_EFFORT_RANK, UNSTORED_RANK, Ended, Fleeting, MemoryLane
 from edge.reports import is_statement
-from edge.spool import Delivery, Discard, Spool, Waiting
+from edge.spool import Delivery, Discard, Size, Spool, Waiting
 from eventplane.contract import Priority
 from eventplane.delivery import Outcome
 from eventplane.receipts import SPOOL_FULL
@@ -102,21 +102,21 @@ class Outgoing:
             if lane := self._lanes.get((destination, rank)):
                 lane.drop(ended)
 
-    def evict(self, needed: int, wanted: int, least_rank: int) -> int:
+    def evict(self, needed: Size, wanted: Size, least_rank: int) -> Size:
         """Drop the oldest events that are not under way, the lowest priority first, down to `least_rank`.
 
-        Gives the characters of text that they free: `wanted` where there are so many, otherwise at least
-        `needed`, otherwise none and nothing is dropped.
+        Returns what they free, bytes being characters of text: `wanted` where there is so much, otherwise at
+        least `needed`, otherwise nothing, and nothing is dropped.
         """
-        freed = 0
+        freed = Size(0, 0)
         dropped: list[Waiting] = []
         for event in self._droppable(least_rank):
-            freed += len(event[0].json)
+            freed = freed.plus(Size(len(event[0].json), len(event)))
             dropped += event
-            if freed >= max(needed, wanted):
+            if freed.covers(needed) and freed.covers(wanted):
                 break
-        if freed < needed:
-            return 0
+        if not freed.covers(needed):
+            return Size(0, 0)
         for waiting in dropped:
             if not self.is_over(waiting):
                 self.discard(waiting.delivery, Outcome.DROPPED, SPOOL_FULL)

@@ -8,14 +8,15 @@
 | 100 % | taken, in the place of low, then normal | `when_full` | `when_full` |
 
 `refuse` leaves the event with its sender. `drop_oldest` takes it in the place of the oldest that is not more
-urgent. The steps are 15 % apart: in the default spool 38 MB each, more than 100,000 readings, so that what
-is left to the next priority lasts hours and not minutes.
+urgent. The spool is filled to the larger share of its two capacities: bytes, and deliveries that wait. The
+steps are 15 % apart: in the default spool 38 MB each, more than 100,000 readings, so that what is left to the
+next priority lasts hours and not minutes.
 """
 
 from __future__ import annotations
 
 from edge.outgoing import Outgoing
-from edge.spool import Spool
+from edge.spool import Size, Spool
 from eventplane.contract import Priority, WhenFull
 
 ROOM = {Priority.URGENT.rank: 1.0, Priority.NORMAL.rank: 0.85, Priority.LOW.rank: 0.70}
@@ -24,8 +25,9 @@ ROOM = {Priority.URGENT.rank: 1.0, Priority.NORMAL.rank: 0.85, Priority.LOW.rank
 OVERHEAD = 100
 """What an event takes in the file beyond its text, bytes: its numbers, an index entry, a share of a page."""
 
-EVICTED_AT_ONCE = 256 * 1024
-"""Room made in one go, characters, so that a flood does not read the spool's oldest end once an event."""
+EVICTED_AT_ONCE = Size(256 * 1024, 256)
+"""What is dropped in one go, characters and deliveries, so that a flood does not read the spool's oldest end
+once an event."""
 
 _SMALLEST_SHARE = 64
 """But never more than one part in so many of the spool."""
@@ -41,13 +43,16 @@ class Pressure:
     def __init__(self, spool: Spool, outgoing: Outgoing) -> None:
         self._spool = spool
         self._outgoing = outgoing
-        self._at_once = min(EVICTED_AT_ONCE, spool.capacity_bytes // _SMALLEST_SHARE)
+        self._at_once = Size(
+            min(EVICTED_AT_ONCE.bytes, spool.capacity_bytes // _SMALLEST_SHARE),
+            min(EVICTED_AT_ONCE.deliveries, spool.capacity_deliveries // _SMALLEST_SHARE),
+        )
         self.begin()
 
     def begin(self) -> None:
         """A new turn: the spool's own figures hold again."""
-        self._growth = 0
-        self._credit = 0
+        self._growth = Size(0, 0)
+        self._credit = Size(0, 0)
         self._weight = 0
         self._closed = False
 
@@ -62,37 +67,45 @@ class Pressure:
         """Nothing comes in during this turn, and nothing is given up for it: there is no room at all."""
         self._closed = True
 
-    def admits(self, rank: int, size: int, when_full: WhenFull) -> bool:
-        """Whether an event of `size` characters comes in. Room is made for it where the table says so."""
+    def admits(self, rank: int, size: Size, when_full: WhenFull) -> bool:
+        """Whether an event of `size` comes in, bytes being characters. Makes room where the table says so."""
         if self._closed:
             return False
-        size += OVERHEAD
-        if not self._has_room(rank, size) and not self._makes_room(rank, size, when_full):
+        size = size.plus(Size(OVERHEAD, 0))
+        lacking = self._lacking(rank, size)
+        if any(lacking) and not self._makes_room(rank, lacking, when_full):
             return False
-        self._growth += size
+        self._growth = self._growth.plus(size)
+        # Also what fits without a question takes the place of what was dropped.
+        taken = zip(self._credit, size, lacking, strict=True)
+        self._credit = Size(*(max(0, credit - max(each, lack)) for credit, each, lack in taken))
         return True
 
-    def _has_room(self, rank: int, size: int) -> bool:
-        if self._weight:
-            return False
-        capacity = self._spool.capacity_bytes
+    def _lacking(self, rank: int, size: Size) -> Size:
+        """Of `size` what finds no room unless it is made."""
+        spool = self._spool
         # After the disk refused something only urgent events ask it again: they are worth the attempt, and
         # what they would take the place of is worth keeping if it succeeds.
-        pressure = 0.0 if rank == Priority.URGENT.rank else self._spool.pressure
-        used = max(self._spool.used_bytes, pressure * capacity) + self._growth
-        return used < ROOM[rank] * capacity and used + size <= capacity
+        refused = self._weight or (spool.disk_refuses and rank != Priority.URGENT.rank)
+        used = Size(spool.used_bytes, spool.used_deliveries).plus(self._growth)
+        fits = not refused and _fits(rank, size.bytes, used.bytes, spool.capacity_bytes)
+        counts = _fits(rank, size.deliveries, used.deliveries, spool.capacity_deliveries)
+        return Size(0 if fits else size.bytes * max(1, self._weight), 0 if counts else size.deliveries)
 
-    def _makes_room(self, rank: int, size: int, when_full: WhenFull) -> bool:
+    def _makes_room(self, rank: int, lacking: Size, when_full: WhenFull) -> bool:
         urgent = rank == Priority.URGENT.rank
         if not urgent and when_full is not WhenFull.DROP_OLDEST:
             return False
-        needed = size * max(1, self._weight)
-        if self._credit < needed:
-            least_rank = Priority.NORMAL.rank if urgent else rank
-            freed = self._outgoing.evict(needed - self._credit, self._at_once, least_rank)
-            self._credit += freed
-            self._growth -= freed
-        if self._credit < needed:
-            return False
-        self._credit -= needed
-        return True
+        if not self._credit.covers(lacking):
+            missing = lacking.minus(self._credit)
+            wanted = Size(
+                *(each if lack > 0 else 0 for lack, each in zip(missing, self._at_once, strict=True))
+            )
+            freed = self._outgoing.evict(missing, wanted, Priority.NORMAL.rank if urgent else rank)
+            self._credit = self._credit.plus(freed)
+            self._growth = self._growth.minus(freed)
+        return self._credit.covers(lacking)
+
+
+def _fits(rank: int, size: int, used: int, capacity: int) -> bool:
+    return size == 0 or (used < ROOM[rank] * capacity and used + size <= capacity)

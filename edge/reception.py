@@ -18,13 +18,15 @@ from edge.questions import handlers, state
 from edge.questions.wire import QuestionError
 from edge.recent import RecentKeys
 from edge.reports import NotStored
-from edge.spool import Waiting
+from edge.spool import Size, Waiting
 from edge.turn import Offer, Turn
 from eventplane.contract import Channel, Contract, Priority
+from eventplane.conversation.attributes import EXPIRY_TIME
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.downlink.errors import DownlinkError
 from eventplane.downlink.wire import received
 from eventplane.envelope import EnvelopeError, parse_event
+from eventplane.expiry import BY_EVENT
 from eventplane.interest import NO_INTEREST
 from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts
 from eventplane.topics import is_outbox_topic
@@ -167,9 +169,12 @@ class Reception:
 
     def _finds_room(self, offer: Offer, verdict: Verdict) -> bool:
         assert verdict.arrival is not None  # noqa: S101 - the caller has asked
+        size = Size(len(verdict.arrival.json), len(verdict.arrival.destinations))
+        if offer.ends is None:
+            return self._pressure.admits(verdict.arrival.rank, size, offer.channel.when_full)
         # A dead letter in the place of a delivery takes little more than that leaves.
-        rank = verdict.arrival.rank if offer.ends is None else Priority.URGENT.rank
-        return self._pressure.admits(rank, len(verdict.arrival.json), offer.channel.when_full)
+        more = size._replace(deliveries=size.deliveries - 1)
+        return self._pressure.admits(Priority.URGENT.rank, more, offer.channel.when_full)
 
     def _keep(self, verdict: Verdict, turn: Turn) -> None:
         turn.fleeting.extend(verdict.fleeting)
@@ -230,6 +235,10 @@ class Reception:
         ended = inbox.receipted(receipt)
         if ended is None:
             return
+        if receipt.refused == Outcome.EXPIRED and _can_expire(ended.json):
+            if not self._outgoing.lose(ended.delivery, BY_EVENT):
+                self._outgoing.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)
+            return
         stored = self._outgoing.delivered([ended.delivery])
         if receipt.refused is None:
             turn.done.extend(stored)
@@ -241,6 +250,14 @@ class Reception:
 def _is_dead_letter(json: str) -> bool:
     # Others may speak of the type: only the event's own counts.
     return DEAD_LETTER_TYPE in json and parse_event(json).type == DEAD_LETTER_TYPE
+
+
+def _can_expire(json: str) -> bool:
+    """Whether a reader can be right that the event was too old by its own word; it knows no channel's."""
+    try:
+        return EXPIRY_TIME in json and EXPIRY_TIME in parse_event(json).attributes
+    except EnvelopeError:
+        return False
 
 
 def _refusal(reason: str, service: str) -> Refusal:

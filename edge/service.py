@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from types import TracebackType
-from typing import Self
+from typing import Final, Protocol, Self
 
 from edge.asker import Asker
 from edge.callbacks import CallbackThread
@@ -28,11 +28,15 @@ from edge.errors import (
     MessageTooLargeError,
     ReceiptTimeoutError,
     RequestDroppedError,
+    SettingProblem,
+    SettingsError,
     StateTimeoutError,
     StoreFullError,
     WindowFullError,
 )
 from edge.inbox_handler import EventHandler, InboxHandler
+from edge.life_clock import system_uptime
+from edge.local_link import DnsSd
 from edge.messages import Received
 from edge.mqtt import Endpoint, Login, PinnedCertificate, Will
 from edge.mqtt.address import BrokerAddress
@@ -47,6 +51,8 @@ from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.open_requests import TIMEOUT_S, Replies
 from eventplane.conversation.peers import PeerChanged, PeerListener
 from eventplane.envelope import Envelope, parse_event
+from eventplane.expiry import is_expired_on_device
+from eventplane.ranges import Range
 from eventplane.receipts import SPOOL_FULL, Receipt, digest
 from eventplane.sending import sent_again
 from eventplane.topics import (
@@ -65,6 +71,13 @@ MAX_MESSAGE_BYTES = 256 * 1024
 """Largest message that the home's broker takes, bytes: `message_size_limit` of our Mosquitto profile. What is
 larger is dropped in silence: no receipt would ever come."""
 
+RANGES: Final = {
+    "window": Range(1, 10_000, "messages", is_whole=True),
+    "receipt_timeout_s": Range(0.001, 3_600, "seconds"),
+    "port": Range(1, 65_535, "TCP port", is_whole=True),
+}
+"""What the settings of a service client that are numbers accept, by their names."""
+
 _KEEPALIVE_S = 30
 _CONNECT_TIMEOUT_S = 5.0
 
@@ -76,7 +89,20 @@ _HANDLERS_S = 5.0
 _ROOM_S = 0.5
 """After which a request that the spool had no room for is sent again, seconds."""
 
-DeliveryHandler = Callable[[bytes, Callable[[], None]], None]
+
+def has_expired(event: Envelope) -> bool:
+    """Return whether the time of an event is over, as far as this device's clock can be believed."""
+    return is_expired_on_device(event, time_ns() // 1_000_000, system_uptime().ms)
+
+
+class Confirm(Protocol):
+    """Ends a delivery."""
+
+    def __call__(self, refused: str | None = None, /) -> None:
+        """It is dealt with; `refused` is the reason word of one that was not handled, such as `expired`."""
+
+
+DeliveryHandler = Callable[[bytes, Confirm], None]
 RefusalHandler = Callable[[bytes, str], None]
 
 
@@ -88,7 +114,11 @@ class ServiceClient:
         host, port: the home's broker; the path of a Unix socket as host has no port.
         profile: Mosquitto's profile, which says where the broker is, also when it changes. Host and port then
             count only until it could be read.
-        certificate: the certificate of a broker with TLS, a PEM file: no other is trusted.
+        announced_by: find the broker by DNS-SD in place of all that: the one that the thing of this name
+            announces, '' for any. Nobody vouches for an announcement. It takes the package zeroconf.
+        interfaces: the network interfaces on which to find it; none: all that a home's network is on.
+        certificate: the certificate of a broker with TLS, a PEM file: no other is trusted. One that is found
+            by DNS-SD has to show it.
         on_event: called with every event of the inbox, one after the other, in a thread of its own; at least
             once each. When it returns, the receipt goes out. It raises `RefusedError` for an event that can
             never be handled; after any other exception the event comes again if the contract gives the inbox
@@ -110,6 +140,8 @@ class ServiceClient:
         receipt_timeout_s: seconds without a receipt, or an answer, after which a message is published again.
         client_id: the MQTT client id; two clients of one service need different ones.
         login: the service's user name and password file, for a broker that asks.
+
+    Raises `SettingsError` for numbers out of their range (`RANGES`), `AnnouncementError` for `handles`.
     """
 
     def __init__(
@@ -119,6 +151,8 @@ class ServiceClient:
         port: int = 1883,
         *,
         profile: Path | None = None,
+        announced_by: str | None = None,
+        interfaces: Sequence[str] = (),
         certificate: Path | None = None,
         on_event: EventHandler | None = None,
         on_delivery: DeliveryHandler | None = None,
@@ -132,12 +166,15 @@ class ServiceClient:
         login: Login | None = None,
     ) -> None:
         self.service = service
-        # First: what is wrong with it must leave no thread behind.
+        # First: what is wrong must leave no thread behind.
+        _check(window=window, receipt_timeout_s=receipt_timeout_s, port=port)
         announced = None if handles is None else self._announcement(handles)
         self._on_delivery = on_delivery
         self._on_refused = on_refused
         self._handler = (
-            InboxHandler(service, on_event, self._keep_reply, self._comes_again) if on_event else None
+            InboxHandler(service, on_event, self._keep_reply, self._comes_again, has_expired)
+            if on_event
+            else None
         )
         self._window = OutboxWindow(window, receipt_timeout_s)
         self._states = OpenQuestions(
@@ -147,7 +184,6 @@ class ServiceClient:
             handlers_topic(service), receipt_timeout_s, handlers.write_question, handlers.read_answer
         )
         self._on_peer = on_peer or self._log_peer
-        self._callbacks = CallbackThread(f"{service}-callbacks")
         self._asker = Asker(service, self._ask_handlers, self._tell_peer)
         replies = local_topic(service, "replies")
         questions: dict[str, OpenQuestions[str, StateAnswer] | OpenQuestions[Envelope, HandlersAnswer]] = {
@@ -174,7 +210,7 @@ class ServiceClient:
         self._loop = ServiceLoop(
             service,
             address,
-            profile,
+            profile if announced_by is None else DnsSd(announced_by, tuple(interfaces)),
             endpoint,
             self._window,
             questions,
@@ -182,6 +218,7 @@ class ServiceClient:
             self._deliver,
             self._tell_refused,
         )
+        self._callbacks = CallbackThread(f"{service}-callbacks")
         if announced is not None:
             self._loop.announce(announced)
         self._loop.start()
@@ -404,7 +441,11 @@ class ServiceClient:
 
     def _deliver(self, received: Received) -> None:
         if self._on_delivery:
-            confirm = partial(self._loop.confirm, received, Receipt(digest(received.payload)))
+            name = digest(received.payload)
+
+            def confirm(refused: str | None = None, /) -> None:
+                self._loop.confirm(received, Receipt(name, refused))
+
             try:
                 self._on_delivery(received.payload, confirm)
             except Exception:  # noqa: BLE001 -- whatever it is, it is theirs, and the client goes on
@@ -425,3 +466,14 @@ class ServiceClient:
             self._callbacks.submit(partial(self._on_refused, payload, reason))
         else:
             _log.warning("%s: a message was refused: %s", self.service, reason)
+
+
+def _check(**numbers: float) -> None:
+    problems = []
+    for name, value in numbers.items():
+        try:
+            RANGES[name].read(value)
+        except ValueError:
+            problems.append(SettingProblem(name, f"{value!r} is out of range", f"give {RANGES[name]}"))
+    if problems:
+        raise SettingsError(problems)

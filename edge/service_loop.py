@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from edge.link import Backoff
-from edge.local_link import link_to_broker
+from edge.local_link import DnsSd, link_to_broker
 from edge.mailbox import Mailbox
 from edge.messages import Connected, Disconnected, LinkName, Message, Received, Stop
 from edge.mqtt import Connection, Endpoint
@@ -55,7 +55,8 @@ class _Handled:
 class ServiceLoop:
     """Serves `service` over a broker until it is closed.
 
-    The broker is at `address` or where Mosquitto's `profile` leads; `endpoint` says how else to connect.
+    The broker is at `address`, or where a profile of Mosquitto leads or an announcement; `endpoint` says how
+    else to connect.
     Messages on the topics of `readers` go to them and are confirmed by a receipt; those of the inbox go to
     `on_delivery` and are acknowledged when they are `confirm`ed. `on_refused` is told of a message of the
     `window` that was refused and that somebody left to it, or gave up waiting for. All are called by this
@@ -66,7 +67,7 @@ class ServiceLoop:
         self,
         service: str,
         address: BrokerAddress,
-        profile: Path | None,
+        found_by: Path | DnsSd | None,
         endpoint: Endpoint,
         window: OutboxWindow,
         questions: Mapping[str, OpenQuestions[Any, Any]],
@@ -88,11 +89,12 @@ class ServiceLoop:
         self._is_forgotten = endpoint.clean_session
         self._link = link_to_broker(
             address,
-            profile,
+            found_by,
             partial(self._dial, endpoint),
             _BACKOFF,
             endpoint.connect_timeout_s,
             has_login=endpoint.login is not None,
+            wake=self.wake,
         )
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=service, daemon=True)

@@ -178,6 +178,8 @@ class Settings:
     spool: Path = path()
     # Room for events that wait; about 700,000 readings. What is full refuses, so it never fills the disk.
     spool_capacity_bytes: int = whole(256 * 1024**2, 1024**2, 1024**4, "bytes")
+    # How many deliveries may wait; an event for two inboxes counts twice. The scarcer capacity decides.
+    spool_capacity_deliveries: int = whole(1_000_000, 100, 10**9, "deliveries")
     # How often the device reports its health, and what it sent, to the cloud.
     heartbeat_s: float = number(300.0, 1.0, 86_400.0, "seconds")
     manifest_interval_s: float = number(3_600.0, 1.0, 86_400.0, "seconds")

@@ -7,11 +7,10 @@ import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from edge.errors import SettingProblem, SettingsError
-
-_Number = TypeVar("_Number", int, float)
+from eventplane.ranges import Range
 
 ENVIRONMENT_PREFIX = "EVENTPLANE_"
 
@@ -71,14 +70,14 @@ def choice(default: str, options: tuple[str, ...]) -> Any:
 
 def whole(default: int, low: int, high: int, unit: str) -> Any:
     """A whole number of `unit` from `low` to `high`."""
-    return _setting(default, f"{unit} from {low} to {high}", lambda raw: _in_range(_as_whole(raw), low, high))
+    accepts = Range(low, high, unit, is_whole=True)
+    return _setting(default, str(accepts), accepts.read)
 
 
 def number(default: float, low: float, high: float, unit: str) -> Any:
     """A number of `unit` from `low` to `high`."""
-    return _setting(
-        default, f"{unit} from {low} to {high}", lambda raw: _in_range(_as_number(raw), low, high)
-    )
+    accepts = Range(low, high, unit)
+    return _setting(default, str(accepts), accepts.read)
 
 
 class SettingsReader:
@@ -187,25 +186,3 @@ def _as_text(raw: Any) -> str:
     if not isinstance(raw, str) or not raw.strip():
         raise ValueError
     return raw
-
-
-def _as_whole(raw: Any) -> int:
-    return int(_plain(raw, int, str))
-
-
-def _as_number(raw: Any) -> float:
-    return float(_plain(raw, int, float, str))
-
-
-def _plain(raw: Any, *kinds: type) -> Any:
-    """Python takes True for 1 and cuts 1.5 to 1; a setting does neither."""
-    if type(raw) not in kinds:
-        raise ValueError
-    return raw
-
-
-def _in_range(value: _Number, low: _Number, high: _Number) -> _Number:
-    # Written so that NaN is out of every range.
-    if not low <= value <= high:
-        raise ValueError
-    return value

@@ -226,13 +226,14 @@ AUDIT_DEVICES_FOLDER: Final = Folder(
 
 AUDIT_CONSUMERS_FOLDER: Final = Folder(
     name=f"{AUDIT}/consumers",
-    version=2,
+    version=3,
     row="one webhook on one day: what became of the events in its inbox",
     written_by="delivery audit",
     form=Form.PARQUET,
     columns=(
         Column("channel"),
         *_counts("expected", "delivered", "dead_lettered", "pending", "lost", "duplicated", "expired"),
+        *_counts("dropped"),
     ),
     partitions=("date",),
     is_personal=False,

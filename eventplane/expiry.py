@@ -19,6 +19,18 @@ def is_expired(event: Envelope, now_ms: int) -> bool:
     return expirytime is not None and timestamp_ms(str(expirytime)) <= now_ms
 
 
+def is_expired_on_device(event: Envelope, now_ms: int, uptime_ms: int) -> bool:
+    """Whether `event` has expired by the clock of a device that has been up for `uptime_ms` milliseconds.
+
+    The clock may have been set since the event was written, as when a device without a battery starts. So
+    only an event whose `time` lies within the uptime can have expired: time switched off counts as 0.
+    """
+    time = event.attributes.get("time")
+    if time is None or not is_expired(event, now_ms):
+        return False
+    return timestamp_ms(str(time)) >= now_ms - uptime_ms
+
+
 def why_expired(event: Envelope, now_ms: int, accepted_at_ms: int, *channels: Channel) -> str | None:
     """Why `event` is not to be delivered over `channels` any more, None while it is; times in Unix ms.
 

@@ -12,6 +12,9 @@ from eventplane.sending import PLANE_TYPES
 DELIVERY_GUARANTEE: Final = "deliveryguarantee"
 """The attribute by which an event asks for less; `eventplane.attributes` accepts `best_effort` only."""
 
+GUARANTEE_HINT: Final = "guarantee"
+"""The hint on a queue message by which a router tells a webhook's function that it is at best effort."""
+
 FAILED: Final = "best_effort_failed"
 """Why a router dropped a delivery: it was tried once, and the destination did not take it in time."""
 
@@ -44,7 +47,7 @@ def asks_best_effort(event: Envelope) -> bool:
 
 
 def at_best_effort(event: Envelope) -> Envelope:
-    """Return the event asking for best effort, on every hop of its way."""
+    """Return the event with the attribute by which it asks for best effort."""
     if asks_best_effort(event):
         return event
     return event.stamped(**{DELIVERY_GUARANTEE: DeliveryGuarantee.BEST_EFFORT})

@@ -54,6 +54,14 @@ def channel_queue(channel: Channel) -> str:
     return channel.address.replace(".", "-")
 
 
+def has_queue(channel: Channel) -> bool:
+    """Whether an SQS queue carries a cloud service's `channel`, or feeds its router.
+
+    An inbox over a protocol that a package adds has none.
+    """
+    return channel.box != "inbox" or not channel.is_added_protocol
+
+
 def is_fifo(channel: Channel) -> bool:
     """Whether a FIFO queue carries `channel`."""
     return channel.transport is Transport.SQS_FIFO

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -20,6 +21,7 @@ from eventplane_client.client import INBOX, Client
 from eventplane_client.errors import ClosedError, NothingThereError
 from eventplane_client.inbox import Inbox, Received
 from eventplane_client.reader import LONG_POLL_S, Doubt
+from eventplane_client.settings import check_arguments
 
 if TYPE_CHECKING:
     from cloudevents.core.base import BaseCloudEvent
@@ -38,6 +40,11 @@ class AsyncInbox:
         self._client = client
         self._got: list[Envelope] = []
         self._received: list[Received] = []
+
+    @property
+    def in_force_from(self) -> datetime | None:
+        """See `Inbox`."""
+        return self._inbox.in_force_from
 
     async def get(self, timeout_s: float = LONG_POLL_S) -> Envelope:
         """The next event; the one before is handled. Raises what `Inbox.get` raises."""
@@ -84,6 +91,7 @@ class AsyncInbox:
             if not taken:
                 taken.append(take(slice_s))
 
+        check_arguments(timeout_s=timeout_s)
         give_up = asyncio.get_running_loop().time() + timeout_s
         while True:
             left = give_up - asyncio.get_running_loop().time()

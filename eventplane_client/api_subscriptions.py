@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ from eventplane_client.errors import (
     UnavailableError,
 )
 from eventplane_client.signed_http import HttpAnswer, SignedHttp
-from eventplane_client.subscription import checked_filter
+from eventplane_client.subscription import checked_filter, in_force_from
 
 _GRANTED: Final = "effectivefilter"
 """What answers say of the contract's `may_subscribe`; it is no part of the subscription."""
@@ -29,7 +30,7 @@ class ApiSubscriptions:
         self._participant = participant
         self._inbox = inbox
 
-    def subscribe(self, name: str, filter: object) -> None:
+    def subscribe(self, name: str, filter: object) -> datetime:
         checked_filter(name, filter)
         wanted = {"filters": [filter], "protocol": "SQS", "sink": self._inbox}
         answer = self._request("PUT", name, wanted, if_none_match="*")
@@ -39,13 +40,14 @@ class ApiSubscriptions:
                 known.pop(_GRANTED, None)
             if canonical_bytes(known) != canonical_bytes({"id": name, **wanted}):
                 raise AlreadySubscribedError(self._participant, name)
-            return
+            return in_force_from()
         found = answer.document
         # What API Gateway refuses by itself has no problems.
         if answer.status in (400, 409) and isinstance(found, dict) and "problems" in found:
             problems = [Problem(each["path"], each["message"], each["remedy"]) for each in found["problems"]]
             raise SubscriptionError(name, problems or [Problem("name", found["title"], found["detail"])])
         self._check(answer)
+        return in_force_from()
 
     def unsubscribe(self, name: str) -> None:
         answer = self._request("DELETE", name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -21,8 +22,9 @@ from eventplane_client.inbox import Inbox
 from eventplane_client.interest import Interest, checked_announcement
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
-from eventplane_client.reader import Doubt
+from eventplane_client.reader import Doubt, Judge, by_clock
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
+from eventplane_client.settings import check_arguments
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 
 if TYPE_CHECKING:
@@ -37,8 +39,11 @@ _REMEMBERED_PUTS = 1_000
 class Subscriptions(Protocol):
     """Where a participant's own routes are kept."""
 
-    def subscribe(self, name: str, filter: object) -> None:
-        """Raises `SubscriptionError`, `AlreadySubscribedError`, `UnavailableError`."""
+    def subscribe(self, name: str, filter: object) -> datetime:
+        """Return from when on every event that is put and passes the filter comes into the inbox.
+
+        Raises `SubscriptionError`, `AlreadySubscribedError`, `UnavailableError`.
+        """
 
     def unsubscribe(self, name: str) -> None:
         """Raises `NotSubscribedError`, `UnavailableError`."""
@@ -47,7 +52,8 @@ class Subscriptions(Protocol):
 class Client:
     """Takes part as `participant`; see `connect`. Use it in a `with` block.
 
-    `telemetry` is told what it does; set it before anything else.
+    `telemetry` is told what it does; set it before anything else. `is_registered` says whether anything leads
+    to its inbox, `has_expired` whether it is too late to hand out an event, as far as the transport knows.
     """
 
     def __init__(
@@ -63,6 +69,8 @@ class Client:
         gap_timeout_s: float = GAP_TIMEOUT_S,
         most_held: int = MOST_HELD,
         on_notice: Listener = log_notice,
+        is_registered: Callable[[], bool] = lambda: True,
+        has_expired: Judge = by_clock,
     ) -> None:
         self._conversations = conversations or NoConversations("nobody can be asked here", "use `connect`")
         self.participant = participant
@@ -75,6 +83,8 @@ class Client:
         self._gap_timeout_s = gap_timeout_s
         self._most_held = most_held
         self._on_notice = on_notice
+        self._is_registered = is_registered
+        self._has_expired = has_expired
         self.telemetry: Telemetry = NoTelemetry()
         self._inboxes: list[Inbox] = []
         self._put: OrderedDict[bytes, None] = OrderedDict()
@@ -93,17 +103,20 @@ class Client:
         put again: this participant is its sender then.
 
         In the mode `at_most_once` it returns before anybody has confirmed the event. So it does with
-        `best_effort`, which gives the event the attribute `deliveryguarantee`: each hop tries it once, and
-        drops it where that fails. An event that has the attribute already is sent in the same way.
+        `best_effort`, which gives the event the attribute `deliveryguarantee`: each router on its way tries
+        it once, and drops it where that fails. An event that has the attribute is sent in the same way.
 
         Raises:
             EnvelopeError: it is no event.
             NotConfirmedError: not confirmed within `timeout_s` seconds; put it again.
             NoRoomError: the device's store is full; keep it.
+            UnroutedError: nobody takes it, as far as the transport knows.
             RefusedError: it can never be delivered.
+            ClientSettingsError: the timeout is out of its range.
             UnavailableError: the transport does not answer, or does not allow it.
             ClosedError: the client was closed.
         """
+        check_arguments(timeout_s=timeout_s)
         if self._closed:
             raise ClosedError(self.participant)
         envelope = at_best_effort(_own(event)) if best_effort else _own(event)
@@ -136,10 +149,12 @@ class Client:
             RequestDroppedError: without `durable`: it could not be sent.
             NotAskingError: the contract does not let the participant ask like this.
             TooManyRequestsError: so many requests are open as there may be.
-            ClientSettingsError: the backend needs the contract to know who handles an event.
+            ClientSettingsError: the backend needs the contract to know who handles an event, or the timeout
+                is out of its range.
             EnvelopeError: it is no event, or a request already.
             NotConfirmedError, NoRoomError, RefusedError, UnavailableError, ClosedError: as of `put`.
         """
+        check_arguments(timeout_s=timeout_s)
         if self._closed:
             raise ClosedError(self.participant)
         try:
@@ -165,15 +180,15 @@ class Client:
         """The participant's inbox; with a `filter` also a route of its own into it, called `name`.
 
         The filter is a document in a dialect of the contract, `{"exact": {"type": "..."}}`. The route lasts
-        until `unsubscribe`; the same name with the same filter is the same subscription. `on_doubt` is asked
-        whether to hand out an event that was in hand at a crash; without it that becomes a dead letter.
+        until `unsubscribe`; the same name with the same filter is the same subscription. What is put after
+        the inbox's `in_force_from` is seen. `on_doubt` is asked whether to hand out an event that was in hand
+        at a crash; without it that becomes a dead letter.
 
         Raises `SubscriptionError`, `AlreadySubscribedError`, `StateError`, `UnavailableError`, `ClosedError`.
         """
         if self._closed:
             raise ClosedError(self.participant)
-        if filter is not None:
-            self._subscriptions.subscribe(name, filter)
+        in_force_from = None if filter is None else self._subscriptions.subscribe(name, filter)
         if self._filter is None and self._mode is not Mode.AT_MOST_ONCE:
             self._filter = self._open_filter()
         inbox = Inbox(
@@ -186,6 +201,9 @@ class Client:
             on_notice=self._on_notice,
             on_doubt=on_doubt,
             telemetry=self.telemetry,
+            is_registered=self._is_registered,
+            has_expired=self._has_expired,
+            in_force_from=in_force_from,
         )
         self._inboxes.append(inbox)
         return inbox

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from eventplane.contract import Contract
 from eventplane.contract.interest import TABLE as INTEREST_TABLE
@@ -19,7 +20,7 @@ from eventplane_client.connectors import connector_of
 from eventplane_client.conversation import Conversations, NoConversations, telling
 from eventplane_client.dynamodb_table import TABLE as FILTER_TABLE
 from eventplane_client.dynamodb_table import WINDOW_S
-from eventplane_client.errors import ClientSettingsError
+from eventplane_client.errors import ClientSettingsError, NotRegisteredError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
 from eventplane_client.memory_interest import MemoryInterest
@@ -27,13 +28,23 @@ from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Lease, MessageFilter, Mode
-from eventplane_client.settings import ClientSettings, host_and_port, state_path
+from eventplane_client.settings import (
+    DEFAULT_PROFILE,
+    ClientSettings,
+    default_state,
+    host_and_port,
+    state_path,
+)
 from eventplane_client.subscription import NoSubscriptions
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import check_lease
 
 if TYPE_CHECKING:
+    from eventplane.contract import Contract
     from eventplane_client.sqs import SqsTransport
+
+_ON_THIS_DEVICE: Final = ("127.0.0.1", 1883)
+"""Where the broker is presumed while nothing was found."""
 
 _planes: dict[str, MemoryPlane] = {}
 _lock = threading.Lock()
@@ -54,7 +65,7 @@ def connect(
     """The client of `settings`, or of the environment. `on_notice` is told what is no event, and `telemetry`,
     by default that of the settings, what the client does.
 
-    Raises `ClientSettingsError`, `LeaseTooLongError`, `UnavailableError`.
+    Raises `ClientSettingsError`, `NotRegisteredError`, `LeaseTooLongError`, `UnavailableError`.
     """
     settings = settings or ClientSettings.read(os.environ)
     telemetry = telemetry or _telemetry(settings)
@@ -67,10 +78,6 @@ def connect(
 def _telemetry(settings: ClientSettings) -> Telemetry:
     if settings.telemetry == "none":
         return NoTelemetry()
-    if settings.telemetry != "opentelemetry":
-        raise ClientSettingsError(
-            "telemetry", f"{settings.telemetry!r} is not known", "use none or opentelemetry"
-        )
     try:
         from eventplane_client.otel import OpenTelemetry
     except ImportError as error:
@@ -82,9 +89,10 @@ def _telemetry(settings: ClientSettings) -> Telemetry:
 
 def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
     plane = memory_plane(name)
-    contract = _contract(settings)
+    contract = _contract_of(settings)
     if contract:
         plane.enforce(contract)
+    plane.listen(settings.participant, on_notice)
     transport = MemoryTransport(plane, settings.participant, _order(settings, contract))
     replies = MemoryTransport(plane, f"{settings.participant}.{REPLIES}")
     return Client(
@@ -105,7 +113,21 @@ def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> C
         gap_timeout_s=settings.gap_timeout_s,
         most_held=settings.most_held,
         on_notice=on_notice,
+        is_registered=lambda: plane.is_registered(settings.participant),
     )
+
+
+def _contract_of(settings: ClientSettings) -> Contract | None:
+    """The deployed contract, if `settings` name it. Raises `NotRegisteredError` for who is not in it."""
+    if not settings.contract:
+        return None
+    from eventplane_client.contract_in_force import deployed_contract
+
+    contract = deployed_contract(Path(settings.contract))
+    if settings.participant not in contract.participants:
+        problem = f"the contract {settings.contract} has no such participant"
+        raise NotRegisteredError(settings.participant, problem, "add it to the contract, or use a name of it")
+    return contract
 
 
 def mqtt_client(settings: ClientSettings, address: str, on_notice: Listener) -> Client:
@@ -116,18 +138,42 @@ def mqtt_client(settings: ClientSettings, address: str, on_notice: Listener) -> 
 
 
 def mqtt_profile_client(settings: ClientSettings, file: str, on_notice: Listener) -> Client:
-    from eventplane_client.mqtt import DEFAULT_PORT
+    profile = Path(file) if file else DEFAULT_PROFILE
+    return _over_mqtt(settings, on_notice, *_ON_THIS_DEVICE, profile=profile)
 
-    if not file:
-        raise ClientSettingsError("transport", "it names no file", "write mqtt-profile:PATH")
-    return _over_mqtt(settings, on_notice, "127.0.0.1", DEFAULT_PORT, profile=Path(file))
+
+def mqtt_dns_sd_client(settings: ClientSettings, thing: str, on_notice: Listener) -> Client:
+    return _over_mqtt(settings, on_notice, *_ON_THIS_DEVICE, announced_by=thing)
+
+
+def discovering_client(settings: ClientSettings, _address: str, on_notice: Listener) -> Client:
+    """The broker of this device where Mosquitto has a profile, else the one that is announced in the home."""
+    state = settings.state
+    if settings.mode is Mode.EXACTLY_ONCE and not state:
+        file = default_state(os.environ, settings.participant)
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClientSettingsError("state", str(error), "name a file that can be written") from error
+        state = f"sqlite:{file}"
+    settings = replace(settings, state=state)
+    if DEFAULT_PROFILE.is_file():
+        return mqtt_profile_client(settings, "", on_notice)
+    return mqtt_dns_sd_client(settings, "", on_notice)
 
 
 def _over_mqtt(
-    settings: ClientSettings, on_notice: Listener, host: str, port: int, profile: Path | None = None
+    settings: ClientSettings,
+    on_notice: Listener,
+    host: str,
+    port: int,
+    *,
+    profile: Path | None = None,
+    announced_by: str | None = None,
 ) -> Client:
     from eventplane_client.mqtt import MqttTransport
 
+    _contract_of(settings)
     if settings.mode is Mode.EXACTLY_ONCE and not settings.state:
         raise ClientSettingsError(
             "state", "exactly_once over MQTT needs a place on the disk", "use sqlite:PATH"
@@ -139,6 +185,7 @@ def _over_mqtt(
         port,
         max_receives=settings.max_receives,
         profile=profile,
+        announced_by=announced_by,
         on_peer=telling(on_notice),
     )
     return Client(
@@ -152,6 +199,7 @@ def _over_mqtt(
         gap_timeout_s=settings.gap_timeout_s,
         most_held=settings.most_held,
         on_notice=on_notice,
+        has_expired=transport.has_expired,
     )
 
 
@@ -160,7 +208,7 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
     from eventplane_client.dynamodb_interest import DynamoDbInterest
     from eventplane_client.sqs import SqsTransport
 
-    contract = _contract(settings)
+    contract = _contract_of(settings)
     transport = SqsTransport.find(
         settings.participant,
         environment,
@@ -193,17 +241,9 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
     )
 
 
-def _contract(settings: ClientSettings) -> Contract | None:
-    from eventplane_client.contract_in_force import deployed_contract
-
-    return deployed_contract(Path(settings.contract)) if settings.contract else None
-
-
 def _order(settings: ClientSettings, contract: Contract | None) -> OutboxOrder | None:
     """Who sends into ordered inboxes knows them by the contract."""
-    if contract is None or settings.participant not in contract.participants:
-        return None
-    return OutboxOrder(contract, settings.participant)
+    return OutboxOrder(contract, settings.participant) if contract else None
 
 
 def _conversations(

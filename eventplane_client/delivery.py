@@ -14,8 +14,8 @@ from eventplane_client.telemetry import Handling
 class Delivery:
     """`event` as `message` brought it; the filter knows it by `key`, its inbox's order by its `position`.
 
-    `is_claimed` by this reader; `is_settled` once it is handled or given back; `handling` tells of it while
-    it is handed out.
+    `is_claimed` by this reader; `is_acknowledged` to the transport before it is handled (`at_most_once`);
+    `is_settled` once it is handled or given back; `handling` tells of it while it is handed out.
     """
 
     event: Envelope
@@ -23,6 +23,7 @@ class Delivery:
     key: bytes
     position: tuple[Stream, int] | None = None
     is_claimed: bool = False
+    is_acknowledged: bool = False
     is_settled: bool = False
     handling: Handling | None = None
 

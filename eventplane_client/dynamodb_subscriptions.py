@@ -6,21 +6,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from eventplane.contract import ContractError
-from eventplane.contract.subscription import new_subscription
+from eventplane.contract.subscription import Subscription, new_subscription
 from eventplane.subscription_table import SubscriptionTable
 from eventplane.timestamps import timestamp
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError, SubscriptionError
+from eventplane_client.subscription import in_force_from
 
 
 class DynamoDbSubscriptions:
-    """Those of `participant` in `table`; in force once every router has looked (`contract_refresh_s`)."""
+    """Those of `participant` in `table`; in force `IN_FORCE_S` after they were written at the latest."""
 
     def __init__(self, dynamodb: Any, table: str, participant: str) -> None:
         self._table = SubscriptionTable(dynamodb, table)
         self._participant = participant
 
-    def subscribe(self, name: str, filter: object) -> None:
+    def subscribe(self, name: str, filter: object) -> datetime:
         now = timestamp(datetime.now(UTC))
         try:
             subscription = new_subscription(self._participant, name, filter, now)
@@ -28,13 +29,22 @@ class DynamoDbSubscriptions:
             raise SubscriptionError(name, error.problems) from error
         with unavailable(self._participant):
             if self._table.add(subscription):
-                return
+                return in_force_from()
             known = self._table.get(self._participant, name)
         if known is None or known.filter != subscription.filter:
             raise AlreadySubscribedError(self._participant, name)
+        return in_force_from(_time_of(known))
 
     def unsubscribe(self, name: str) -> None:
         with unavailable(self._participant):
             known = self._table.get(self._participant, name)
             if known is None or not self._table.remove(known):
                 raise NotSubscribedError(self._participant, name)
+
+
+def _time_of(subscription: Subscription) -> datetime | None:
+    """When it was created; None where its text is none, which whoever has rights on the table can write."""
+    try:
+        return datetime.fromisoformat(subscription.created_at).astimezone(UTC)
+    except ValueError:
+        return None

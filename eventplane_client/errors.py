@@ -7,6 +7,7 @@ from pathlib import Path
 
 from eventplane.contract import Problem
 from eventplane.conversation.open_requests import Replies
+from eventplane.delivery import Outcome
 from eventplane.errors import EventPlaneError
 
 
@@ -29,6 +30,15 @@ class ClosedError(ClientError):
     def __init__(self, participant: str) -> None:
         super().__init__(f"{participant}: closed; connect again")
         self.participant = participant
+
+
+class NotRegisteredError(ClientError):
+    """The plane does not know `participant`, or leads nothing to its inbox: `problem` says which."""
+
+    def __init__(self, participant: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{participant}: {problem}; {remedy}")
+        self.participant = participant
+        self.problem = problem
 
 
 class NothingThereError(ClientError):
@@ -66,6 +76,13 @@ class RefusedError(ClientError):
         super().__init__(f"{participant}: refused, {reason}: {detail}; correct what makes the event")
         self.participant = participant
         self.reason = reason
+
+
+class UnroutedError(RefusedError):
+    """No route and no subscription takes what `participant` put: nobody would ever get it."""
+
+    def __init__(self, participant: str, detail: str) -> None:
+        super().__init__(participant, Outcome.UNROUTED, detail)
 
 
 class UnavailableError(ClientError):

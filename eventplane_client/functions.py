@@ -83,7 +83,7 @@ class BatchTransport:
         found, self._unread = self._unread[:most], self._unread[most:]
         return found
 
-    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
+    def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
         for each in messages:
             self._open.pop(str(each.handle), None)
         return []

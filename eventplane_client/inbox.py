@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from eventplane.envelope import Envelope
 from eventplane_client.delivery import Delivery
-from eventplane_client.errors import ClosedError, NothingThereError
+from eventplane_client.errors import ClientError, ClosedError, NothingThereError, NotRegisteredError
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport
-from eventplane_client.reader import LONG_POLL_S, Doubt, Reader
+from eventplane_client.reader import LONG_POLL_S, Doubt, Judge, Reader, by_clock
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
+from eventplane_client.settings import check_arguments
 from eventplane_client.telemetry import Telemetry
 
 
@@ -56,6 +58,11 @@ class Inbox:
 
     `get` and an iteration hand out an event and count the one before as handled; the end of the block counts
     the last one as handled, an exception as not. `receive` leaves both to its caller.
+
+    `is_registered` says whether anything leads here: it is asked when no event came.
+
+    `in_force_from` is from when on the subscription with which it was opened is in force, None without one:
+    every event put later that passes its filter comes, one put before may come.
     """
 
     def __init__(
@@ -70,8 +77,13 @@ class Inbox:
         on_notice: Listener = log_notice,
         on_doubt: Doubt | None = None,
         telemetry: Telemetry | None = None,
+        is_registered: Callable[[], bool] = lambda: True,
+        has_expired: Judge = by_clock,
+        in_force_from: datetime | None = None,
     ) -> None:
         self.participant = participant
+        self._is_registered = is_registered
+        self.in_force_from = in_force_from
         self._reader = Reader(
             participant,
             transport,
@@ -82,6 +94,7 @@ class Inbox:
             on_notice=on_notice,
             on_doubt=on_doubt,
             telemetry=telemetry,
+            has_expired=has_expired,
         )
         self._got: list[Delivery] = []
         self._received: list[Delivery] = []
@@ -89,8 +102,11 @@ class Inbox:
         self._stopping = False
 
     def get(self, timeout_s: float = LONG_POLL_S) -> Envelope:
-        """The next event; the one before is handled. Raises `NothingThereError` after `timeout_s` seconds,
-        `StateError`, `UnavailableError`, `ClosedError`.
+        """The next event; the one before is handled.
+
+        Raises `NothingThereError` after `timeout_s` seconds, or `NotRegisteredError` where nothing leads to
+        this inbox; `StateError`, `UnavailableError`, `ClosedError`; `ClientSettingsError` for an argument
+        that is out of its range.
         """
         return self.get_batch(1, timeout_s)[0]
 
@@ -99,7 +115,7 @@ class Inbox:
         handled = self._handled()
         self._got = self._next(most, timeout_s, handled)
         if not self._got:
-            raise NothingThereError(self.participant, timeout_s)
+            raise self._nothing_there(timeout_s)
         return [each.event for each in self._got]
 
     def receive(self, timeout_s: float = LONG_POLL_S) -> Received:
@@ -110,7 +126,7 @@ class Inbox:
         """Up to `most` of them, at least one. Raises what `get` raises."""
         found = self._next(most, timeout_s, [])
         if not found:
-            raise NothingThereError(self.participant, timeout_s)
+            raise self._nothing_there(timeout_s)
         self._received = [each for each in self._received if not each.is_settled] + found
         return [Received(self, each) for each in found]
 
@@ -193,7 +209,14 @@ class Inbox:
             self._reader.reply_to(each, None)
         return handled
 
+    def _nothing_there(self, timeout_s: float) -> ClientError:
+        if self._is_registered():
+            return NothingThereError(self.participant, timeout_s)
+        problem = "no route and no subscription leads to its inbox"
+        return NotRegisteredError(self.participant, problem, "subscribe with a filter, or add a route")
+
     def _next(self, most: int, timeout_s: float, handled: list[Delivery]) -> list[Delivery]:
+        check_arguments(most=most, timeout_s=timeout_s)
         if self._closed:
             raise ClosedError(self.participant)
         return self._reader.next(most, timeout_s, handled)

@@ -3,33 +3,58 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
+from typing import Final
 
-from eventplane.contract import Contract, Priority
+from eventplane.contract import Contract, Place, Priority
 from eventplane.contract.replies import REPLIES
 from eventplane.conversation.attributes import REPLY_TO, REPLY_TYPE
 from eventplane.conversation.open_requests import Announcements
 from eventplane.conversation.reply import Replier
-from eventplane.delivery import Refusal, dead_letter, letter_id
-from eventplane.envelope import Envelope, EnvelopeError
+from eventplane.conversation.request import is_request
+from eventplane.delivery import Outcome, Refusal, dead_letter, letter_id
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import Filter
-from eventplane.interest import is_wanted
+from eventplane.interest import is_always_wanted, is_wanted
+from eventplane.ranges import Range
+from eventplane.router import Router
 from eventplane.sender import PLANE, Sender
 from eventplane.sending import SendingRights, stamp_sender
 from eventplane.severity import priority_of
 from eventplane.timestamps import timestamp
-from eventplane_client.errors import ClosedError, RefusedError
+from eventplane_client.errors import ClosedError, RefusedError, UnroutedError
 from eventplane_client.letters import UNKNOWN_VERSION
+from eventplane_client.notices import Dropped, Listener, log_notice
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Message
+from eventplane_client.settings import RANGES as SETTINGS
+from eventplane_client.settings import check_number
+
+_log = logging.getLogger(__name__)
 
 MAX_RECEIVES = 5
 """The contract's default."""
+
+MAX_EVENTS: Final = 100_000
+"""Events that an inbox holds by default; one more drops the oldest. Ours."""
+
+MAX_AGE_S: Final = 14.0 * 24 * 3600
+"""How long an inbox keeps an event by default, seconds: as long as SQS keeps one at most."""
+
+RANGES: Final = {
+    "visibility_s": Range(0.001, 43_200, "seconds"),
+    "max_receives": SETTINGS["max_receives"],
+    "max_events": Range(1, 10_000_000, "events", is_whole=True),
+    "max_age_s": Range(0.001, 365 * 24 * 3600, "seconds"),
+}
+"""What the settings of a plane in memory accept, by their names."""
 
 _SOURCE = "/eventplane/memory/router"
 """The `source` of the dead letters that the plane in memory writes."""
@@ -37,9 +62,10 @@ _SOURCE = "/eventplane/memory/router"
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """One event in an inbox; `number` of its last delivery."""
+    """One event in an inbox since `arrived_at`; `number` of its last delivery."""
 
     body: bytes
+    arrived_at: float
     visible_at: float
     attempt: int = 0
     number: int = 0
@@ -47,9 +73,9 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Handle:
-    """The delivery `number` of `entry`."""
+    """The delivery `number` of the entry `key`."""
 
-    entry: _Entry
+    key: int
     number: int
 
 
@@ -57,6 +83,10 @@ class MemoryPlane:
     """Routes every event to each subscriber whose filter it passes. Thread-safe; gone with the process.
 
     It stamps the sender of what is put, and with a `contract` refuses what that sender may not send.
+
+    An inbox holds at most `max_events` events, each for at most `max_age_s` seconds. Beyond that the oldest
+    is dropped, one that nobody has in hand first, and its reader's listener gets a `Dropped` notice. `clock`
+    returns seconds. Raises `ClientSettingsError` for a number out of its range (`RANGES`).
     """
 
     def __init__(
@@ -64,20 +94,51 @@ class MemoryPlane:
         *,
         visibility_s: float = 30.0,
         max_receives: int = MAX_RECEIVES,
+        max_events: int = MAX_EVENTS,
+        max_age_s: float = MAX_AGE_S,
         clock: Callable[[], float] = monotonic,
         contract: Contract | None = None,
     ) -> None:
+        numbers = {
+            "visibility_s": visibility_s,
+            "max_receives": max_receives,
+            "max_events": max_events,
+            "max_age_s": max_age_s,
+        }
+        for name, value in numbers.items():
+            check_number(name, value, RANGES[name])
         self.enforce(contract)
         self.visibility_s = visibility_s
         self.max_receives = max_receives
+        self._max_events = max_events
+        self._max_age_s = max_age_s
         self._clock = clock
         self._changed = threading.Condition()
         self._filters: dict[str, dict[str, Filter | None]] = {}
         self._interest: dict[str, dict[object, Filter]] = {}
         self._last_announcements: dict[Replier, int] = {}
-        self._inboxes: dict[str, list[_Entry]] = {}
+        # By the number of their arrival, the oldest first.
+        self._inboxes: dict[str, dict[int, _Entry]] = {}
+        self._listeners: dict[str, Listener] = {}
+        self._dropped: deque[tuple[Listener, Dropped]] = deque()
         self._numbers = itertools.count(1)
-        self.events: list[Envelope] = []
+        self._events: deque[Envelope] = deque(maxlen=max_events)
+
+    @property
+    def events(self) -> list[Envelope]:
+        """The last events that were routed, dead letters included; as many as an inbox holds."""
+        with self._changed:
+            return list(self._events)
+
+    def listen(self, participant: str, on_notice: Listener) -> None:
+        """Tell `on_notice` what is dropped from the inbox of `participant`; without one it is logged."""
+        with self._changed:
+            self._listeners[participant] = on_notice
+
+    def is_registered(self, participant: str) -> bool:
+        """Whether anything leads to the inbox of `participant`, or is still in it."""
+        with self._changed:
+            return bool(self._filters.get(participant) or self._inboxes.get(participant))
 
     def subscribe(self, participant: str, name: str, filter: Filter | None) -> None:
         """From now on `participant` gets what passes `filter` (None: everything)."""
@@ -102,20 +163,26 @@ class MemoryPlane:
         """From now on participants send what `contract` gives them (None: whatever they like)."""
         self._contract = contract
         self._rights = SendingRights(contract) if contract else None
+        self._routers = [Router(contract, each) for each in Place] if contract else []
 
     def put(self, event: Envelope, participant: str) -> None:
         """Send what lies in the outbox of `participant`.
 
         It comes into every inbox that a filter leads to and whose reader handles it, and once into each.
-        Raises `RefusedError` for an event that is kept as a dead letter only, for a router's reasons.
+
+        What cannot be delivered is kept as a dead letter only. Raises `UnroutedError` for an event that
+        nobody subscribed to (a request may go to nobody), `RefusedError` for a router's other reasons.
         """
         sender = Sender(service=participant)
+        stamped = event
         try:
             stamped = stamp_sender(event, sender)
         except EnvelopeError as error:
             refusal: Refusal | None = Refusal(error.reason, error.detail)
         else:
             refusal = self._rights.refusal(stamped) if self._rights else None
+        if refusal is None and not self._leads_anywhere(stamped):
+            refusal = Refusal(Outcome.UNROUTED, f"nobody subscribed to {event.type!r}")
         if refusal is None:
             self._route(stamped)
             return
@@ -131,28 +198,17 @@ class MemoryPlane:
             sender=sender,
         )
         self._route(letter.stamped(**Sender(service=PLANE).attributes))
+        if refusal.reason == Outcome.UNROUTED:
+            raise UnroutedError(participant, refusal.detail)
         raise RefusedError(participant, refusal.reason, refusal.detail)
 
-    def _route(self, event: Envelope) -> None:
-        with self._changed:
-            self.events.append(event)
-            for participant, filters in self._filters.items():
-                if any(
-                    each is None or each.matches(event.attributes) for each in filters.values()
-                ) and self._is_wanted(participant, event):
-                    self.deliver(participant, event)
-
-            if event.type == REPLY_TYPE:
-                self.deliver(f"{event.attributes.get(REPLY_TO)}.{REPLIES}", event)
-
     def handlers(self, event: Envelope) -> frozenset[Replier]:
-        """Who is expected to answer a request: its subscribers, itself left out."""
+        """Who is expected to answer a request: its subscribers that handle it, itself left out."""
         with self._changed:
             return frozenset(
                 Replier(participant)
-                for participant, filters in self._filters.items()
+                for participant in self._takers(event)
                 if participant != event.attributes.get(REPLY_TO)
-                and any(each is None or each.matches(event.attributes) for each in filters.values())
             )
 
     def announced(self) -> Announcements:
@@ -167,49 +223,89 @@ class MemoryPlane:
     def deliver_raw(self, participant: str, body: bytes) -> None:
         """Whatever `body` is."""
         with self._changed:
-            self._inboxes.setdefault(participant, []).append(_Entry(body, self._clock()))
-            self._changed.notify_all()
+            self._add(participant, body)
+        self._tell_dropped()
 
     def pending(self, participant: str) -> int:
         """How many events the inbox holds, those in somebody's hands included."""
         with self._changed:
-            return len(self._inboxes.get(participant, []))
+            return len(self._inboxes.get(participant, {}))
 
     def expire(self) -> None:
         """Let everything in anybody's hands come again now, as if their time were over."""
         with self._changed:
-            for entry in itertools.chain(*self._inboxes.values()):
-                entry.visible_at = self._clock()
+            for inbox in self._inboxes.values():
+                for entry in inbox.values():
+                    entry.visible_at = self._clock()
             self._changed.notify_all()
 
     def take(self, participant: str, most: int, timeout_s: float) -> list[Message]:
         """What a transport receives."""
         give_up = monotonic() + timeout_s
-        with self._changed:
-            while True:
-                now = self._clock()
-                found = [each for each in self._inboxes.get(participant, []) if each.visible_at <= now][:most]
-                left = give_up - monotonic()
-                if found or left <= 0:
-                    return [self._message(each, now) for each in found]
-                self._changed.wait(min(left, 0.05))
+        try:
+            with self._changed:
+                while True:
+                    now = self._clock()
+                    self._trim(participant, now)
+                    inbox = self._inboxes.get(participant, {})
+                    visible = ((key, each) for key, each in inbox.items() if each.visible_at <= now)
+                    found = list(itertools.islice(visible, most))
+                    left = give_up - monotonic()
+                    if found or left <= 0:
+                        return [self._message(key, each, now) for key, each in found]
+                    self._changed.wait(min(left, 0.05))
+        finally:
+            self._tell_dropped()
 
     def change(self, participant: str, messages: Sequence[Message], visible_in_s: float | None) -> None:
         """End the deliveries (None), or let them come again later; bygone deliveries change nothing."""
         with self._changed:
-            entries = self._inboxes.get(participant, [])
+            inbox = self._inboxes.get(participant, {})
             for message in messages:
                 handle = message.handle
-                if not isinstance(handle, _Handle) or handle.entry not in entries:
-                    continue
-                entry = handle.entry
-                if entry.number != handle.number:
+                entry = inbox.get(handle.key) if isinstance(handle, _Handle) else None
+                if entry is None or not isinstance(handle, _Handle) or entry.number != handle.number:
                     continue
                 if visible_in_s is None:
-                    entries.remove(entry)
+                    del inbox[handle.key]
                 else:
                     entry.visible_at = self._clock() + visible_in_s
             self._changed.notify_all()
+
+    def _route(self, event: Envelope) -> None:
+        with self._changed:
+            self._events.append(event)
+            for participant in self._takers(event):
+                self._add(participant, event.json.encode())
+            if event.type == REPLY_TYPE:
+                self._add(f"{event.attributes.get(REPLY_TO)}.{REPLIES}", event.json.encode())
+        self._tell_dropped()
+
+    def _add(self, participant: str, body: bytes) -> None:
+        now = self._clock()
+        self._inboxes.setdefault(participant, {})[next(self._numbers)] = _Entry(body, now, now)
+        self._trim(participant, now)
+        self._changed.notify_all()
+
+    def _leads_anywhere(self, event: Envelope) -> bool:
+        if is_always_wanted(event.type) or is_request(event):
+            return True
+        if any(each.route(event) for each in self._routers):
+            return True
+        with self._changed:
+            return any(self._is_subscribed(each, event) for each in self._filters)
+
+    def _takers(self, event: Envelope) -> list[str]:
+        """The participants whose inbox the event comes into."""
+        return [
+            participant
+            for participant in self._filters
+            if self._is_subscribed(participant, event) and self._is_wanted(participant, event)
+        ]
+
+    def _is_subscribed(self, participant: str, event: Envelope) -> bool:
+        filters = self._filters[participant].values()
+        return any(each is None or each.matches(event.attributes) for each in filters)
 
     def _is_wanted(self, participant: str, event: Envelope) -> bool:
         announced = self._interest.get(participant)
@@ -219,11 +315,41 @@ class MemoryPlane:
         priority = Priority.NORMAL if severity is None else Priority(priority_of(int(severity)))
         return is_wanted(interest, event, priority)
 
-    def _message(self, entry: _Entry, now: float) -> Message:
+    def _trim(self, participant: str, now: float) -> None:
+        """Drop from the inbox what is too old, then the oldest of what is too much."""
+        inbox = self._inboxes.get(participant, {})
+        while inbox and next(iter(inbox.values())).arrived_at + self._max_age_s <= now:
+            self._drop(participant, inbox.pop(next(iter(inbox))), "age")
+        while len(inbox) > self._max_events:
+            older = itertools.islice(inbox.items(), len(inbox) - 1)
+            waiting = (key for key, each in older if each.visible_at <= now)
+            self._drop(participant, inbox.pop(next(waiting, next(iter(inbox)))), "count")
+
+    def _drop(self, participant: str, entry: _Entry, reason: str) -> None:
+        try:
+            names = parse_event(entry.body).key
+        except EnvelopeError:
+            names = ("", "", "")
+        listener = self._listeners.get(participant, log_notice)
+        self._dropped.append((listener, Dropped(*names, reason)))
+
+    def _tell_dropped(self) -> None:
+        """Outside the lock, and whatever the listener does: it is another participant's."""
+        while self._dropped:
+            try:
+                listener, notice = self._dropped.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            try:
+                listener(notice)
+            except Exception:  # noqa: BLE001 (other people's code)
+                _log.exception("the listener of notices raised, with %s", notice)
+
+    def _message(self, key: int, entry: _Entry, now: float) -> Message:
         entry.attempt += 1
         entry.number = next(self._numbers)
         entry.visible_at = now + self.visibility_s
-        return Message(entry.body, entry.attempt, _Handle(entry, entry.number))
+        return Message(entry.body, entry.attempt, _Handle(key, entry.number))
 
 
 _NOTHING = object()
@@ -256,7 +382,7 @@ class MemoryTransport:
             raise ClosedError(self._participant)
         return self._plane.take(self._participant, most, timeout_s)
 
-    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
+    def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
         self._plane.change(self._participant, messages, None)
         return []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from eventplane_client.errors import AlreadySubscribedError, NotSubscribedError
 from eventplane_client.memory import MemoryPlane
 from eventplane_client.subscription import checked_filter
@@ -15,11 +17,12 @@ class MemorySubscriptions:
         self._participant = participant
         self._documents: dict[str, object] = {}
 
-    def subscribe(self, name: str, filter: object) -> None:
+    def subscribe(self, name: str, filter: object) -> datetime:
         tree = checked_filter(name, filter)
         if self._documents.setdefault(name, filter) != filter:
             raise AlreadySubscribedError(self._participant, name)
         self._plane.subscribe(self._participant, name, tree)
+        return datetime.now(UTC)
 
     def unsubscribe(self, name: str) -> None:
         self._documents.pop(name, None)

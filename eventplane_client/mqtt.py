@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -13,6 +13,7 @@ from typing import Any
 from edge.errors import (
     ClientClosedError,
     DeadLetteredError,
+    EdgeError,
     MessageTooLargeError,
     ReceiptTimeoutError,
     StoreFullError,
@@ -21,12 +22,14 @@ from edge.errors import (
 from edge.errors import NotAskingError as NotAsking
 from edge.errors import RequestDroppedError as DroppedRequest
 from edge.errors import RequestTimeoutError as LateRequest
-from edge.service import ServiceClient
+from edge.service import Confirm, ServiceClient, has_expired
 from eventplane.announcement import Announcement
 from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.open_requests import Replies
+from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope
 from eventplane_client.errors import (
+    ClientSettingsError,
     ClosedError,
     NoRoomError,
     NotAskingError,
@@ -34,6 +37,7 @@ from eventplane_client.errors import (
     RefusedError,
     RequestDroppedError,
     RequestTimeoutError,
+    UnroutedError,
 )
 from eventplane_client.ports import Message
 
@@ -45,7 +49,7 @@ class _Held:
     """One message of the inbox that is not confirmed; each time it came gave one of `confirms`."""
 
     payload: bytes
-    confirms: list[Callable[[], None]] = field(default_factory=list)
+    confirms: list[Confirm] = field(default_factory=list)
     attempt: int = 0
     is_in_hand: bool = False
     visible_at: float = 0.0
@@ -76,6 +80,7 @@ class MqttTransport:
     """
 
     visibility_s = None
+    has_expired = staticmethod(has_expired)
 
     def __init__(self, participant: str, host: str, port: int, *, max_receives: int, **options: Any) -> None:
         self.max_receives = max_receives
@@ -83,7 +88,10 @@ class MqttTransport:
         self._changed = threading.Condition()
         self._held: dict[bytes, _Held] = {}
         self._closed = False
-        self._service = ServiceClient(participant, host, port, on_delivery=self._deliver, **options)
+        try:
+            self._service = ServiceClient(participant, host, port, on_delivery=self._deliver, **options)
+        except EdgeError as error:
+            raise ClientSettingsError("transport", str(error), "or name the broker's address") from error
         self.interest = MqttInterest(self._service)
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
@@ -116,12 +124,12 @@ class MqttTransport:
                 self._changed.wait(min([give_up, *(each.visible_at for each in waiting)]) - now)
         raise ClosedError(self._participant)
 
-    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
+    def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:
         with self._changed:
             for message in messages:
                 if held := self._held.pop(message.body, None):
                     for confirm in held.confirms:
-                        confirm()
+                        confirm(refused)
         return []
 
     def release(self, message: Message, wait_s: float) -> None:
@@ -140,7 +148,7 @@ class MqttTransport:
             self._changed.notify_all()
         self._service.close()
 
-    def _deliver(self, payload: bytes, confirm: Callable[[], None]) -> None:
+    def _deliver(self, payload: bytes, confirm: Confirm) -> None:
         """Called by the service client's thread with each message of the inbox."""
         with self._changed:
             held = self._held.setdefault(payload, _Held(payload))
@@ -161,6 +169,8 @@ class MqttTransport:
         except StoreFullError as error:
             raise NoRoomError(self._participant) from error
         except DeadLetteredError as error:
+            if error.reason == Outcome.UNROUTED:
+                raise UnroutedError(self._participant, "no route of the device takes it") from error
             raise RefusedError(self._participant, error.reason, "it was kept as a dead letter") from error
         except MessageTooLargeError as error:
             raise RefusedError(self._participant, "too_large", str(error)) from error

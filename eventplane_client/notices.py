@@ -84,6 +84,27 @@ class DeadLettered:
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    """An event expired while it waited in the inbox, and was not handed out."""
+
+    sender: str
+    source: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The plane in memory dropped the oldest event of the inbox: by `reason` too many (`count`) or too old
+    (`age`). What is no event has no names.
+    """
+
+    sender: str
+    source: str
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class PeerChanged:
     """Requests wait for `peer` no more (`open`), to see whether it is back (`half_open`), or again."""
 
@@ -92,7 +113,16 @@ class PeerChanged:
 
 
 Notice = (
-    EpochChanged | SequenceGap | InDoubt | StateCreated | StateHealed | StateLost | DeadLettered | PeerChanged
+    EpochChanged
+    | SequenceGap
+    | InDoubt
+    | StateCreated
+    | StateHealed
+    | StateLost
+    | DeadLettered
+    | Expired
+    | Dropped
+    | PeerChanged
 )
 
 Listener = Callable[[Notice], None]

@@ -45,6 +45,9 @@ class OpenTelemetry:
         self._consumed = meter.create_counter(
             "messaging.client.consumed.messages", "{message}", "Events handed out."
         )
+        self._expired = meter.create_counter(
+            "eventplane.client.expired", "{message}", "Events that expired in the inbox, not handed out."
+        )
         self._took = meter.create_histogram(
             "messaging.process.duration", "s", "From handing out an event to the end of its handling."
         )
@@ -89,6 +92,9 @@ class OpenTelemetry:
         )
         self._consumed.add(1, _place(inbox, "receive"))
         return Handling(span, self._took, _place(inbox, "process"))
+
+    def expired(self, participant: str, event: Envelope) -> None:  # noqa: ARG002 (a metric names no event)
+        self._expired.add(1, _place(f"{participant}.inbox", "receive"))
 
 
 class Handling:

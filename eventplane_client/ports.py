@@ -54,10 +54,11 @@ class Transport(Protocol):
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         """Up to `most` messages; waits up to `timeout_s` seconds for the first."""
 
-    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
+    def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:
         """They are done with and do not come again, as far as the transport can tell.
 
-        Those of them that will come again, since the transport could not be told.
+        `refused` is why they were not handed out, for a transport that carries receipts. Return those of them
+        that will come again, since the transport could not be told.
         """
 
     def release(self, message: Message, wait_s: float) -> None:

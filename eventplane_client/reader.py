@@ -7,19 +7,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from time import monotonic
+from time import monotonic, time_ns
 
 from eventplane.conversation.reply import Failure, Reply, Status, replier_to, write_reply
 from eventplane.conversation.request import is_request
-from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
+from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.expiry import is_expired
 from eventplane.ordering import Stream, position_in
 from eventplane.timestamps import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
 from eventplane_client.errors import AlreadySettledError, ClientError, StateError
 from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES, letter
-from eventplane_client.notices import DeadLettered, InDoubt, Listener
+from eventplane_client.notices import DeadLettered, Expired, InDoubt, Listener
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD, Resequencer
 from eventplane_client.telemetry import NoTelemetry, Telemetry
@@ -41,12 +42,23 @@ _HANDED_OUT = (Verdict.NEW, Verdict.DOUBT)
 _BUSY_S = 30
 """Wait before what cannot be settled now, or is in other hands, is looked at again, seconds."""
 
+Judge = Callable[[Envelope], bool]
+"""Asked of an event before it is handed out: whether it has expired."""
+
 Doubt = Callable[[Envelope], bool]
 """Asked of an event that was in hand at a crash: whether to hand it out again. Its program can look."""
 
 
+def by_clock(event: Envelope) -> bool:
+    """Return whether an event has expired by this machine's clock."""
+    return is_expired(event, time_ns() // 1_000_000)
+
+
 class Reader:
-    """Reads for `participant`. `filter` is None for what needs none. One thread at a time."""
+    """Reads for `participant`. `filter` is None for what needs none. One thread at a time.
+
+    What `has_expired` is not handed out, and ends.
+    """
 
     def __init__(
         self,
@@ -60,6 +72,7 @@ class Reader:
         gap_timeout_s: float = GAP_TIMEOUT_S,
         most_held: int = MOST_HELD,
         telemetry: Telemetry | None = None,
+        has_expired: Judge = by_clock,
     ) -> None:
         self._participant = participant
         self._transport = transport
@@ -68,6 +81,7 @@ class Reader:
         self._on_notice = on_notice
         self._on_doubt = on_doubt
         self._telemetry = telemetry or NoTelemetry()
+        self._has_expired = has_expired
         self._buffer: deque[Delivery] = deque()
         self._positions = filter
         self._withheld: dict[Stream, list[Delivery]] = {}
@@ -104,12 +118,15 @@ class Reader:
             if not self._buffer and monotonic() >= give_up:
                 return []
 
-    def settle(self, handled: Sequence[Delivery]) -> None:
-        """They are done, for good. Raises `AlreadySettledError`, `StateError`."""
+    def settle(self, handled: Sequence[Delivery], *, refused: str | None = None) -> None:
+        """They are done, for good; `refused` is why they were not handed out.
+
+        Raises `AlreadySettledError`, `StateError`.
+        """
         _check_open(handled)
         if handled and self._filter:
             self._filter.claim((), [each.key for each in handled])
-        self._end(handled)
+        self._end(handled, refused)
 
     def reply_to(self, handled: Delivery, answer: object) -> None:
         """Before it is settled: after a crash in between the reply is repeated, and counts once."""
@@ -207,6 +224,8 @@ class Reader:
         for each in deliveries:
             self._extender.let_go(each.message)
         kept = self._transport.acknowledge([each.message for each in deliveries])
+        for each in deliveries:
+            each.is_acknowledged = True
         return [each for each in deliveries if each.message not in kept]
 
     def _claim(self, wanted: Sequence[Delivery], handled: Sequence[Delivery]) -> dict[Message, Verdict]:
@@ -232,6 +251,8 @@ class Reader:
 
     def _may_go(self, delivery: Delivery, verdict: Verdict) -> bool:
         match verdict:
+            case Verdict.NEW | Verdict.DOUBT if self._has_expired(delivery.event):
+                self._expire(delivery)
             case Verdict.NEW:
                 # With a filter the attempts before were never handed out: they prove nothing against it.
                 return self._filter is not None or self._is_within_limit(delivery)
@@ -247,6 +268,12 @@ class Reader:
             case Verdict.DOUBT:
                 return self._decide(delivery)
         return False
+
+    def _expire(self, delivery: Delivery) -> None:
+        """End what came too late; also what was in hand at a crash, since nobody may handle it any more."""
+        self.settle([delivery], refused=Outcome.EXPIRED)
+        self._telemetry.expired(self._participant, delivery.event)
+        self._on_notice(Expired(*delivery.event.key))
 
     def _decide(self, delivery: Delivery) -> bool:
         """Whether what was in hand at a crash is handed out again."""
@@ -307,15 +334,18 @@ class Reader:
         if self._filter and deliveries:
             self._filter.release([each.key for each in deliveries])
 
-    def _end(self, handled: Sequence[Delivery]) -> None:
+    def _end(self, handled: Sequence[Delivery], refused: str | None = None) -> None:
         for each in handled:
             each.is_settled = True
             each.told()
         ended = self._advance(handled)
         for each in ended:
             self._extender.let_go(each.message)
-        if ended and self._mode is not Mode.AT_MOST_ONCE:
-            self._transport.acknowledge([each.message for each in ended])
+        here = [each for each in ended if not each.is_acknowledged]
+        if now := [each.message for each in here if each in handled]:
+            self._transport.acknowledge(now, refused=refused)
+        if before := [each.message for each in here if each not in handled]:
+            self._transport.acknowledge(before)
 
     def _advance(self, handled: Sequence[Delivery]) -> list[Delivery]:
         """Store how far the streams of what is done have come. Return what the transport may forget.
@@ -339,7 +369,7 @@ class Reader:
                 if each.position
                 and each.position[1] >= position
                 and each.message.attempt < self._transport.max_receives
-                and self._mode is not Mode.AT_MOST_ONCE
+                and not each.is_acknowledged
             ]
             ended += [each for each in withheld if each not in early]
             if early and self._order.is_in_hand(stream, position):
@@ -426,7 +456,7 @@ class Reader:
         if delivery:
             self._reply(delivery.event, Status.FAILED, failure=Failure(refusal.reason, refusal.detail))
             self.settle([delivery])
-        elif self._mode is not Mode.AT_MOST_ONCE:
+        else:
             self._transport.acknowledge([message])
         sender, source, id = event.key if event else ("", "", "")
         self._on_notice(DeadLettered(sender, source, id, refusal.reason, refusal.detail))

@@ -3,19 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
+from threading import TIMEOUT_MAX
+from typing import Any, Final
 
+from eventplane.ranges import Range
 from eventplane.trace_context import DEFAULT_SHARE
 from eventplane.webhook_url import MAX_PORT
 from eventplane.whole_numbers import whole_number
 from eventplane_client.errors import ClientSettingsError
-from eventplane_client.memory_filter import WINDOW
 from eventplane_client.ports import Mode
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
 
+DISCOVER: Final = "discover:"
+"""The transport where nothing is configured."""
+
+DEFAULT_PROFILE: Final = Path("/etc/mosquitto/mosquitto.conf")
+"""Mosquitto's own profile, where its packages put it."""
+
 PREFIX = "EVENTPLANE_CLIENT_"
 """What the variables start with; the setting's name in capitals follows."""
+
+RANGES: Final[Mapping[str, Range]] = {
+    "window": Range(1, 10_000_000, "events (with DynamoDB: seconds)", is_whole=True),
+    # SQS hides a message, and with it what is held, for 12 hours at most.
+    "gap_timeout_s": Range(0.001, 43_200, "seconds"),
+    # Of a standard queue so many messages are in flight at most (Amazon SQS quotas).
+    "most_held": Range(1, 120_000, "events", is_whole=True),
+    "trace_share": Range(0, 1, "a share"),
+    # Of a redrive policy (Amazon SQS quotas).
+    "max_receives": Range(1, 1_000, "deliveries", is_whole=True),
+}
+"""What the settings that are numbers accept, by their names."""
+
+ARGUMENTS: Final[Mapping[str, Range]] = {
+    "timeout_s": Range(0, TIMEOUT_MAX, "seconds"),
+    "most": Range(1, 100_000, "events", is_whole=True),
+}
+"""What the calls of a client and an inbox accept, by their arguments' names."""
+
+WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "mode": tuple(Mode),
+    "telemetry": ("none", "opentelemetry"),
+}
+"""What the settings that are words accept, by their names."""
 
 _STATES = ("memory:", "sqlite:PATH", "dynamodb:TABLE", "dynamodb-log:TABLE")
 
@@ -24,13 +56,17 @@ _STATES = ("memory:", "sqlite:PATH", "dynamodb:TABLE", "dynamodb-log:TABLE")
 class ClientSettings:
     """`participant` is the contract's name of who takes part.
 
+    Raises `ClientSettingsError` for what is out of its range (`RANGES`, `WORDS`).
+
     Attributes:
         transport: `memory:NAME`, `mqtt://HOST:PORT`, where a Unix socket's path may stand for host and port,
-            `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is), `sqs:ENVIRONMENT`, or
-            the `NAME:ADDRESS` of a protocol that a package adds (docs/protocols.md).
+            `mqtt-profile:PATH` (Mosquitto's own profile says where the broker is, by default
+            `DEFAULT_PROFILE`), `mqtt-dns-sd:THING` (the broker that the device THING announces in the home,
+            by default any), `discover:` (the default: one of these two, the profile if this device has one),
+            `sqs:ENVIRONMENT`, or the `NAME:ADDRESS` of a protocol that a package adds (docs/protocols.md).
         state: where it is remembered which events were handed out: `memory:`, `sqlite:PATH`,
-            `dynamodb:TABLE`, `dynamodb-log:TABLE`. Needed for `exactly_once` over MQTT; for SQS the
-            environment's table is the default, in memory it is memory.
+            `dynamodb:TABLE`, `dynamodb-log:TABLE`. Needed for `exactly_once` over MQTT, with `discover:` it
+            is `default_state`; for SQS the environment's table is the default, in memory it is memory.
         mode: how often an event comes out.
         window: events that are remembered; with DynamoDB seconds.
         gap_timeout_s: hold events of an inbox with `ordering: source` that came before their predecessors for
@@ -45,7 +81,7 @@ class ClientSettings:
     """
 
     participant: str
-    transport: str
+    transport: str = DISCOVER
     state: str = ""
     mode: Mode = Mode.EXACTLY_ONCE
     window: int | None = None
@@ -57,58 +93,50 @@ class ClientSettings:
     contract: str = ""
     subscriptions: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("participant", "transport"):
+            if not getattr(self, name):
+                raise ClientSettingsError(name, "it is missing", f"set it, or {_variable(name)}")
+        for name, accepted in RANGES.items():
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check_number(name, value, accepted))
+        for name, words in WORDS.items():
+            if getattr(self, name) not in words:
+                problem = f"{getattr(self, name)!r} is not known"
+                raise ClientSettingsError(name, problem, f"use one of: {', '.join(words)}")
+        object.__setattr__(self, "mode", Mode(self.mode))
+
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> ClientSettings:
-        """The settings in `environment`. Raises `ClientSettingsError`."""
-
-        def text(name: str, default: str | None = None) -> str:
-            value = environment.get(PREFIX + name.upper(), default)
-            if value is None:
-                raise ClientSettingsError(name, "it is missing", f"set {PREFIX}{name.upper()}")
-            return value
-
-        def number(name: str, default: str) -> float:
-            try:
-                value = float(text(name, default))
-            except ValueError as error:
-                raise ClientSettingsError(name, "it is no number", "write a number") from error
-            if not 0 < value < float("inf"):
-                raise ClientSettingsError(name, f"{value} is out of range", "write a number above 0")
-            return value
-
-        try:
-            mode = Mode(text("mode", Mode.EXACTLY_ONCE))
-        except ValueError as error:
-            raise ClientSettingsError("mode", str(error), f"use one of: {', '.join(Mode)}") from error
-        window = environment.get(f"{PREFIX}WINDOW")
-        return cls(
-            participant=text("participant"),
-            transport=text("transport"),
-            state=text("state", ""),
-            mode=mode,
-            window=int(number("window", str(WINDOW))) if window else None,
-            gap_timeout_s=number("gap_timeout_s", str(GAP_TIMEOUT_S)),
-            most_held=int(number("most_held", str(MOST_HELD))),
-            telemetry=text("telemetry", "none"),
-            trace_share=_share(text("trace_share", str(DEFAULT_SHARE))),
-            max_receives=int(number("max_receives", "5")),
-            contract=text("contract", ""),
-            subscriptions=text("subscriptions", ""),
-        )
+        """Return the settings in `environment`; an empty variable is none. Raises `ClientSettingsError`."""
+        values: dict[str, Any] = {each.name: "" for each in fields(cls) if each.default is MISSING}
+        for each in fields(cls):
+            if value := environment.get(_variable(each.name)):
+                values[each.name] = value
+        return cls(**values)
 
     def state_parts(self, default: str) -> tuple[str, str]:
         """The state's kind and its place. Raises `ClientSettingsError`."""
         return _parts("state", self.state or default, _STATES)
 
 
-def _share(value: str) -> float:
+def check_number(name: str, value: object, accepted: Range) -> float:
+    """Return `value` of the setting or argument `name`. Raises `ClientSettingsError` beyond `accepted`."""
     try:
-        share = float(value)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise ClientSettingsError("trace_share", f"{value!r} is no share", "write a number from 0 to 1")
-    return share
+        return accepted.read(value)
+    except ValueError as error:
+        remedy = f"give {'a whole number of ' if accepted.is_whole else ''}{accepted}"
+        raise ClientSettingsError(name, f"{value!r} is out of range", remedy) from error
+
+
+def check_arguments(**numbers: float) -> None:
+    """Check the arguments of a call. Raises `ClientSettingsError` for one that is out of its range."""
+    for name, value in numbers.items():
+        check_number(name, value, ARGUMENTS[name])
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
 
 
 def _parts(setting: str, value: str, known: tuple[str, ...]) -> tuple[str, str]:
@@ -141,3 +169,12 @@ def state_path(place: str) -> Path:
     if not place:
         raise ClientSettingsError("state", "it names no file", "write sqlite:PATH")
     return Path(place)
+
+
+def default_state(environment: Mapping[str, str], participant: str) -> Path:
+    """The file for the state of `participant`: in the directory that systemd's `StateDirectory` made, or else
+    the user's own for such data (XDG Base Directory Specification)."""
+    if folder := environment.get("STATE_DIRECTORY", "").partition(":")[0]:
+        return Path(folder) / f"{participant}.db"
+    own = environment.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(own) / "eventplane" / f"{participant}.db"

@@ -16,7 +16,7 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.resource_names import queue_name
 from eventplane.sqs_binding import DATA_TYPE, HintsError, to_message
 from eventplane_client.aws import code_of, unavailable
-from eventplane_client.errors import ClosedError, RefusedError, UnavailableError
+from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
 from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Message
 
@@ -82,12 +82,17 @@ class SqsTransport:
 
         SQS takes away a message that comes oftener than its limit. The last receive is therefore reserved for
         the dead letter of an event that was in hand at a crash: `max_receives` is one less. For a queue
-        without a limit it is `max_receives`. Raises `UnavailableError`.
+        without a limit it is `max_receives`. Raises `NotRegisteredError`, `UnavailableError`.
         """
         with unavailable(participant):
-            inbox, outbox = (
-                _queue_url(sqs, environment, f"{participant}-{box}") for box in ("inbox", "outbox")
-            )
+            try:
+                inbox, outbox = (
+                    _queue_url(sqs, environment, f"{participant}-{box}") for box in ("inbox", "outbox")
+                )
+            except sqs.exceptions.QueueDoesNotExist as error:
+                problem = f"the environment {environment!r} has no queues of such a participant"
+                remedy = "deploy a contract that has it, or name one that the environment has"
+                raise NotRegisteredError(participant, problem, remedy) from error
             names = ["VisibilityTimeout", "RedrivePolicy", "QueueArn"]
             attributes = sqs.get_queue_attributes(QueueUrl=inbox, AttributeNames=names)["Attributes"]
         limit = json.loads(attributes.get("RedrivePolicy", "{}")).get("maxReceiveCount")
@@ -166,7 +171,7 @@ class SqsTransport:
             for each in answer.get("Messages", [])
         ]
 
-    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
+    def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
         return self._each("delete_message_batch", messages)
 
     def release(self, message: Message, wait_s: float) -> None:

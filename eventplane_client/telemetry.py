@@ -29,6 +29,9 @@ class Telemetry(Protocol):
     def begin(self, participant: str, event: Envelope, message: Message) -> Handling:
         """`event` of the inbox of `participant` is handed out."""
 
+    def expired(self, participant: str, event: Envelope) -> None:
+        """`event` expired in the inbox of `participant`, and was not handed out."""
+
 
 class NoTelemetry:
     """Tells nobody."""
@@ -39,6 +42,9 @@ class NoTelemetry:
 
     def begin(self, participant: str, event: Envelope, message: Message) -> Handling:  # noqa: ARG002
         return _NO_HANDLING
+
+    def expired(self, participant: str, event: Envelope) -> None:
+        pass
 
 
 class _NoHandling:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,10 +26,11 @@ class Identity:
 
 
 class Authority:
-    """Signs certificates; `ca` is the PEM file of its own."""
+    """Signs certificates for hosts at `addresses`; `ca` is the PEM file of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, addresses: Sequence[str] = ("127.0.0.1",)) -> None:
         self._directory = directory
+        self._addresses = [x509.IPAddress(ipaddress.ip_address(each)) for each in addresses]
         directory.mkdir(parents=True, exist_ok=True)
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(f"authority of {directory.name}")
@@ -38,9 +40,9 @@ class Authority:
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, common_name: str, age: timedelta = timedelta()) -> Identity:
-        """A certificate for `common_name` at 127.0.0.1; with an `age`, one for an hour around `age` ago."""
+        """A certificate for `common_name` at the addresses; with an `age`, one for an hour that long ago."""
         key = ec.generate_private_key(ec.SECP256R1())
-        addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        addresses = x509.SubjectAlternativeName(self._addresses)
         certificate = (
             self._builder(_name(common_name), key.public_key(), age=age, life=_HOUR if age else _LIFE)
             .add_extension(addresses, critical=False)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from time import monotonic
 from types import TracebackType
@@ -28,17 +30,34 @@ _LONG_POLL_SECONDS: Final = 1
 UNREADABLE: Final = "unreadable"
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An event that is shown to people: what `service` received, and when (Unix milliseconds)."""
+
+    service: str
+    type: str
+    subject: str
+    data: Mapping[str, Any]
+    arrived_ms: int
+
+
+Keep = Callable[[BaseCloudEvent], bool]
+"""Whether an event is kept."""
+
+
 class Consumer:
     """A service that reads the inbox queue at `queue_url`, in a thread of its own, and deletes what it read.
 
     `received` has every event's key once, in the order of first reception; a dead letter's key is its reason
     and its original's SHA-256. `duplicates` counts repetitions. A body that is no CloudEvent has `UNREADABLE`
     and its SHA-256 as its key, which the oracle never expects. `reports` has the keys of what is reported of
-    devices in its own time; that one started is in `received`.
+    devices in its own time; that one started is in `received`. `kept` are the events that `keep` asks for.
     """
 
-    def __init__(self, service: str, sqs: Any, queue_url: str, tick: threading.Condition) -> None:
+    def __init__(self, service: str, sqs: Any, queue_url: str, tick: threading.Condition, keep: Keep) -> None:
         self.service = service
+        self.kept: list[Kept] = []
+        self._keep = keep
         self.received: dict[Key, None] = {}
         self.reports: dict[Key, None] = {}
         self.duplicates = 0
@@ -107,17 +126,25 @@ class Consumer:
             key = (UNREADABLE, sha256(body.encode()).hexdigest())
         if key in counted:
             self.duplicates += 1
-        else:
-            counted[key] = None
+            return
+        counted[key] = None
+        if key[0] != UNREADABLE and self._keep(event):
+            arrived_ms = time.time_ns() // 1_000_000
+            data: Any = event.get_data()
+            kept = Kept(self.service, event.get_type(), event.get_subject() or "", data, arrived_ms)
+            self.kept.append(kept)
 
 
 class Consumers:
-    """All consumers of a run, one for each service in `queue_urls`. Use it in a `with` block."""
+    """All consumers of a run, one for each service in `queue_urls`. Use it in a `with` block.
 
-    def __init__(self, sqs: Any, queue_urls: Mapping[str, str]) -> None:
+    They keep the events that `keep` asks for, as they arrived.
+    """
+
+    def __init__(self, sqs: Any, queue_urls: Mapping[str, str], keep: Keep = lambda _: False) -> None:
         self._tick = threading.Condition()
         self._consumers = {
-            service: Consumer(service, sqs, url, self._tick) for service, url in queue_urls.items()
+            service: Consumer(service, sqs, url, self._tick, keep) for service, url in queue_urls.items()
         }
 
     def __enter__(self) -> Self:
@@ -142,6 +169,12 @@ class Consumers:
     def arrived(self) -> dict[str, Arrived]:
         """What each service received so far."""
         return {service: consumer.arrived for service, consumer in self._consumers.items()}
+
+    @property
+    def kept(self) -> list[Kept]:
+        """The kept events of all services, in the order of their arrival."""
+        with self._tick:
+            return sorted((each for one in self.all for each in one.kept), key=lambda each: each.arrived_ms)
 
     @property
     def received_total(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from eventplane.batch import pack
+from eventplane.delivery import PAYLOAD_INVALID
 from eventplane.envelope import Envelope, write_event
 from eventplane.limits import MAX_DEPTH, MAX_EVENT_BYTES
 from eventplane.numbering import EPOCH
@@ -19,6 +20,13 @@ from eventplane.sending import SENDER_NOT_ALLOWED
 
 TYPE = "org.eventplane.health.reading.v1"
 """What the messages would be, were they events: something that routes ask for."""
+
+
+SCHEMAS = (
+    "https://schemas.eventplane.org/reading.v1.json",
+    "https://schemas.eventplane.org/reading.v1.1.json",
+)
+"""Versions of its payload, which are in use side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,11 @@ def poison(number: int, source: str) -> Poison:
 
 def cloud_payloads(source: str) -> list[CloudPayload]:
     """What a broken or a simple client may publish to the cloud; its events come from `source`."""
-    good = [write_event({"id": f"simple-{n}", "source": source, "type": TYPE}, _DATA) for n in range(4)]
+    good = [_reading(source, n, version) for n, version in enumerate((None, None, 0, 1))]
+    wrong = write_event(
+        {"id": "wrong-payload", "source": source, "type": TYPE, "dataschema": SCHEMAS[1]},
+        {**_DATA, "value": "seventy-two", "origin": "entered"},
+    ).json.encode()
     no_json = Poison("not_json", "not_json", f"not JSON either, from {source}".encode())
     truncated = Poison("truncated_batch", "not_zlib", pack(good)[:-7])
     no_id = Poison("missing_id", "missing_attribute", _missing_id(_members(source, "poison-in-batch")))
@@ -63,7 +75,15 @@ def cloud_payloads(source: str) -> list[CloudPayload]:
         CloudPayload("batch_with_a_bad_item", batch, good=(good[0], good[1]), poison=(no_id,)),
         CloudPayload("single_event", good[2].json.encode(), good=(good[2],)),
         CloudPayload("batch", pack([good[3]]), good=(good[3],)),
+        CloudPayload("wrong_payload", wrong, poison=(Poison("wrong_payload", PAYLOAD_INVALID, wrong),)),
     ]
+
+
+def _reading(source: str, number: int, version: int | None) -> Envelope:
+    """A good event by one of the schema's versions, or of a sender from before there were any."""
+    names = {} if version is None else {"dataschema": SCHEMAS[version]}
+    data = {**_DATA, "origin": "measured"} if version == 1 else _DATA
+    return write_event({"id": f"simple-{number}", "source": source, "type": TYPE, **names}, data)
 
 
 Members = dict[str, object]

@@ -95,4 +95,5 @@ def _channels(contract: Contract, environment: str) -> dict[str, str]:
             environment, resource_names.channel_queue(channel), is_fifo=resource_names.is_fifo(channel)
         ): channel.address
         for channel in (*cloud_inboxes(contract), *outboxes)
+        if resource_names.has_queue(channel)
     }

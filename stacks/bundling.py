@@ -50,10 +50,14 @@ class _Local:
         return True
 
 
-def local_bundling(fill: Callable[[Path], None]) -> BundlingOptions:
-    """Bundling options that let `fill` write the asset into the directory it is given."""
+def local_bundling(fill: Callable[[Path], None], *contents: str) -> BundlingOptions:
+    """Bundling options that let `fill` write the asset into the directory it is given.
+
+    Of two assets from one folder the CDK bundles the first only, unless their `contents` differ.
+    """
     # The CDK wants an image even if nothing ever starts one.
-    return BundlingOptions(image=DockerImage.from_registry("never-used"), local=_Local(fill))
+    image = DockerImage.from_registry("never-used")
+    return BundlingOptions(image=image, local=_Local(fill), command=list(contents) or None)
 
 
 def copy_packages(target: Path, *packages: str) -> None:
@@ -65,6 +69,15 @@ def copy_packages(target: Path, *packages: str) -> None:
         shutil.copytree(ROOT / package, target / package, ignore=_IGNORED)
         for parent in list(Path(package).parents)[:-1]:
             shutil.copy(ROOT / parent / "__init__.py", target / parent / "__init__.py")
+
+
+def copy_metadata(target: Path, package: str, source: Path = ROOT) -> None:
+    """Copy the `*.dist-info` of `package`, with its entry points, from `source` to `target`.
+
+    Without it nothing in `target` finds what the package registers.
+    """
+    for each in source.glob(f"{package}-*.dist-info"):
+        shutil.copytree(each, target / each.name)
 
 
 def compile_bytecode(directory: Path, place: str) -> None:

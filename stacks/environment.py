@@ -11,9 +11,12 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 
 from eventplane import resource_names
+from eventplane.contract import Channel
+from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.webhook_url import HTTPS_PORT, MAX_PORT, url_problem
 from stacks.archive_settings import JobSize, Retention
 from stacks.function_size import FunctionSize
+from stacks.protocol_settings import ProtocolSettings
 from stacks.scheduled_settings import DownlinkSettings, PresenceSettings
 from stacks.setting_error import EnvironmentSettingError
 from stacks.tracing_settings import TracingSettings
@@ -29,6 +32,9 @@ INBOX_VISIBILITY_S: Final = (2, 43_200)
 """Least and most `inbox_visibility_s`. A function runs no longer than its queue's visibility timeout (AWS
 Lambda guide for SQS), and claims of the client library outlive it by 5 s. All claims must have ended by
 the last of the 5 receives that a contract gives at least: 4 times 2 s > 2 s + 5 s. The most is of SQS."""
+
+MAX_REFRESH_S: Final = IN_FORCE_S // 3
+"""Most `contract_refresh_s`: a subscription is in force in time although two looks in a row fail."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
 _KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
@@ -62,7 +68,8 @@ class Environment:
         router, urgent_router, archive_writer, ingest_errors, replay, subscriptions_api, webhook: how the
             functions run; `urgent_router` is the one behind the devices' urgent lane, and `replay` bounds the
             pace at which events are sent again.
-        contract_refresh_s: seconds after which a router looks for a newly published contract.
+        contract_refresh_s: seconds after which a router looks for a newly published contract and for
+            subscriptions, 1 to `MAX_REFRESH_S`.
         webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
         sink_ports: ports of endpoints, those of `webhook_urls` and of subscriptions.
         presence: when something is said of a device, and how the functions run that do.
@@ -80,6 +87,7 @@ class Environment:
             somebody is told.
         certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
         tracing: where the functions tell the spans of events to (docs/tracing.md); None: nowhere.
+        protocols: those that packages add, for the inboxes that the contract gives to them.
     """
 
     name: str
@@ -97,7 +105,7 @@ class Environment:
     webhook: FunctionSize
     webhook_urls: Mapping[str, str] = field(default_factory=dict)
     sink_ports: tuple[int, ...] = (HTTPS_PORT,)
-    contract_refresh_s: int = 30
+    contract_refresh_s: int = MAX_REFRESH_S
     presence: PresenceSettings
     downlink: DownlinkSettings
     inbox_visibility_s: int
@@ -112,15 +120,16 @@ class Environment:
     age_alarm_s: int = 900
     certificate_grace_s: int = 900
     tracing: TracingSettings | None = None
+    protocols: tuple[ProtocolSettings, ...] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise EnvironmentSettingError(
                 "name", f"is {self.name!r}, not up to 12 lower-case letters and digits"
             )
-        if self.contract_refresh_s < 1:
+        if not 1 <= self.contract_refresh_s <= MAX_REFRESH_S:
             raise EnvironmentSettingError(
-                "contract_refresh_s", f"is {self.contract_refresh_s}, not 1 or more"
+                "contract_refresh_s", f"is {self.contract_refresh_s}, not 1 to {MAX_REFRESH_S}"
             )
         if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
             raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
@@ -168,6 +177,16 @@ class Environment:
                 f"has no URL for {participant}, whose inbox is a webhook in the contract",
             )
         return self.webhook_urls[participant]
+
+    def channel_url(self, channel: Channel) -> str:
+        """Where routers write to `channel`, which no queue carries. Raises `EnvironmentSettingError`."""
+        for each in self.protocols:
+            if each.name == channel.transport:
+                return f"{each.url}/{self.resource_name(resource_names.channel_queue(channel))}"
+        raise EnvironmentSettingError(
+            f"protocols of {self.name}",
+            f"has none for {channel.transport}, over which the contract has {channel.address}",
+        )
 
     @property
     def keeps_data(self) -> bool:

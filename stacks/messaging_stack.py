@@ -53,7 +53,8 @@ class MessagingStack(PlaneStack):
         for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
             name = pascal(participant.name)
             pair = QueuePair(self, name, environment=environment, participant=participant)
-            self._output(f"{name}Inbox", pair.inbox)
+            if pair.inbox is not None:
+                self._output(f"{name}Inbox", pair.inbox)
             self._output(f"{name}Outbox", pair.outbox)
             if participant.replies is not None:
                 queue = ReplyQueue(

@@ -10,7 +10,7 @@ from eventplane.contract import Channel, Contract, Forward, ParticipantKind
 from eventplane.own_services import DOWNLINK, leads_down
 from eventplane.presence import MONITOR
 from eventplane.replay import REPLAY
-from eventplane.resource_names import INGEST, URGENT_INGEST
+from eventplane.resource_names import INGEST, URGENT_INGEST, has_queue
 from eventplane.topics import urgent_rule
 from eventplane.uplink_interest import OPERATIONS
 from stacks.constructs.archive import find_archive
@@ -41,17 +41,28 @@ class RoutingStack(PlaneStack):
         super().__init__(scope, environment=environment, name="routing")
         self._environment = environment
         archive = find_archive(self, "Archive", environment=environment)
-        layer = DependenciesLayer(self, "Dependencies", environment=environment).version
+        layer = DependenciesLayer(
+            self, "Dependencies", environment=environment, protocols=environment.protocols
+        ).version
         ingest = self._queue("IngestQueue", INGEST)
         urgent_ingest = self._queue("UrgentIngestQueue", URGENT_INGEST)
         tap = self._queue("TapQueue", TAP)
         errors = self._queue("IngestErrorsQueue", INGEST_ERRORS)
 
         services = {pascal(each.name): each for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
-        inboxes = {name: self._channel_queue(f"{name}Inbox", each.inbox) for name, each in services.items()}
-        destinations = {
-            each.inbox.address: inboxes[name] for name, each in services.items() if not each.retired
+        inboxes = {
+            name: self._channel_queue(f"{name}Inbox", each.inbox)
+            for name, each in services.items()
+            if has_queue(each.inbox)
         }
+        destinations = {
+            each.inbox.address: inboxes[name]
+            for name, each in services.items()
+            if name in inboxes and not each.retired
+        }
+        elsewhere = [
+            each.inbox for name, each in services.items() if name not in inboxes and not each.retired
+        ]
         outboxes = {
             name: self._channel_queue(f"{name}Outbox", each.outbox) for name, each in services.items()
         }
@@ -83,6 +94,7 @@ class RoutingStack(PlaneStack):
                 source=channel,
                 source_queue=queue,
                 destinations=destinations,
+                elsewhere=elsewhere,
                 archive=archive,
                 code=code,
                 layer=layer,
@@ -117,6 +129,7 @@ class RoutingStack(PlaneStack):
             contract=contract,
             orders=self._queue("ReplayQueue", REPLAY),
             destinations=destinations,
+            elsewhere=elsewhere,
             archive=archive,
             layer=layer,
         )

@@ -15,6 +15,7 @@ from constructs import Construct
 from eventplane.contract import Contract, Participant, ParticipantKind
 from eventplane.contract.subscription import TABLE
 from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
+from eventplane.resource_names import has_queue
 from stacks.constructs.archive import find_archive
 from stacks.constructs.contract_inputs import contract_inputs
 from stacks.constructs.durable_table import allow_table
@@ -46,7 +47,7 @@ class SubscriptionsStack(PlaneStack):
         services = [
             each
             for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)
-            if not each.retired and each.name not in OWN_SERVICES
+            if not each.retired and each.name not in OWN_SERVICES and has_queue(each.inbox)
         ]
         inputs = contract_inputs(self, environment=environment)
         function = PythonFunction(

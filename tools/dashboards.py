@@ -140,6 +140,7 @@ ROWS: Final = (
                     _now("eventplane_spool_capacity_bytes", "{{instance}} capacity"),
                 ),
             ),
+            Panel("Deliveries that may wait", "short", (_now("eventplane_spool_capacity_deliveries"),)),
             Panel("Written to flash", "Bps", (_rate("eventplane_spool_written_bytes_total"),)),
         ),
     ),

@@ -16,4 +16,5 @@ compile requirements/build.in requirements/build.txt
 compile requirements/emulator.in requirements/emulator.txt
 # One version of a package everywhere: what ships is what is tested.
 compile lambdas/requirements.in lambdas/requirements.txt --constraint requirements.txt
+compile plugins/nats/requirements.in plugins/nats/requirements.txt --constraint requirements.txt
 .venv/bin/npm install --package-lock-only

@@ -1,7 +1,7 @@
 """The features that the source documents ask for, and the tests that show each: docs/reference/sources.md.
 
-A test names rows of tools/sources.toml, `@pytest.mark.source("P4", "C1")`; a file names them for all of its
-tests, `pytestmark = pytest.mark.source("N1")`.
+A test names rows of tools/sources.toml: `@pytest.mark.source("P4", "C1")`; a file names them for all of its
+tests: `pytestmark = pytest.mark.source("N1")`.
 """
 
 from __future__ import annotations

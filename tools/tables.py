@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.scale.parameters import MEASURED  # noqa: E402 - after the path it needs
+from benchmarks.scale.parameters import published  # noqa: E402 - after the path it needs
 from benchmarks.scale.tables import TABLES as SCALE_TABLES  # noqa: E402
 from edge.health.metrics import METRICS  # noqa: E402
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
@@ -27,6 +27,7 @@ from eventplane.archive_layout import FOLDERS, Folder  # noqa: E402
 from eventplane.contract import webhook_reader  # noqa: E402
 from eventplane.contract.channel_reader import NUMBERS, RECEIPTS, TRANSPORTS, WORDS  # noqa: E402
 from eventplane.contract.settings import Number, Word  # noqa: E402
+from eventplane.contract.vocabulary import ParticipantKind  # noqa: E402
 from operations.reasons import OTHER, REASONS  # noqa: E402
 from tools import sources  # noqa: E402
 
@@ -80,6 +81,8 @@ def channel_table() -> str:
     rows = []
     for kind, transports in TRANSPORTS.items():
         accepts = " or ".join(f"`{each}`" for each in transports)
+        if kind is ParticipantKind.CLOUD_SERVICE:
+            accepts += ", or [a protocol that a package adds](protocols.md)"
         rows.append([f"`transport` of a {kind}", f"`{transports[0]}`", accepts, "what carries the channel"])
     rows += [_setting_row(name, each) for name, each in [*WORDS.items(), *NUMBERS.items()]]
     rows.append(["`receipts`", "`false`", "`true` or `false`", RECEIPTS])
@@ -117,8 +120,8 @@ def reasons_table() -> str:
 
 
 def scale_table(name: str) -> str:
-    """One of what a fleet means, by the committed figures."""
-    return _table(*SCALE_TABLES[name](MEASURED))
+    """One of what a fleet means, by the published figures."""
+    return _table(*SCALE_TABLES[name](_published()))
 
 
 def archive_folders_table() -> str:
@@ -151,6 +154,7 @@ def sources_table(source: str) -> str:
     return _table(["row", "asks for", "shown by"], sources.rows(source, _shown()))
 
 
+_published = cache(published)
 _shown = cache(sources.shown)
 
 

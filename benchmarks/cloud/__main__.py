@@ -11,7 +11,7 @@ from benchmarks import cold_start
 from benchmarks.cloud import runs
 from benchmarks.cloud.device import Device
 from benchmarks.cloud.functions import peak_memory_mib
-from benchmarks.results import Figure, write
+from benchmarks.results import Figure, machine_load, write
 from local.demo.plane import deploy_plane
 from local.emulator import start_emulator
 from local.process import Supervisor
@@ -26,7 +26,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=30, help="of the latency run")
     options = parser.parse_args()
-    figures = cold_start.figures(cold_start.REPEATS)
+    load = machine_load()
+    figures = [*cold_start.figures(cold_start.REPEATS), load]
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with Supervisor(directory / "run") as supervisor:

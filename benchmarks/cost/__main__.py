@@ -13,7 +13,7 @@ from benchmarks.cost.meter import Meter
 from benchmarks.cost.prices import Units, dollars
 from benchmarks.cost.regimes import Regime, regimes
 from benchmarks.cost.site import Observed, Site
-from benchmarks.results import Figure, write
+from benchmarks.results import Figure, machine_load, write
 from edge.settings import Settings
 from local.demo.plane import deploy_plane
 from local.emulator import start_emulator
@@ -39,6 +39,7 @@ WHY = {
 
 def main(scale: float) -> None:
     """Count, price, print and write."""
+    load = machine_load()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with Supervisor(directory / "run") as supervisor:
@@ -49,7 +50,7 @@ def main(scale: float) -> None:
         Figure(f"{name}_fill", seen.fill, "messages", note="of an invocation of the router")
         for name, (_, seen) in found.items()
     ]
-    figures += _overhead(found["trickle"][1].units)
+    figures += [*_overhead(found["trickle"][1].units), load]
     write("cost", figures, f"python -m benchmarks.cost {scale:g}", HOW)
 
 

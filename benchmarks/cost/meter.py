@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +11,11 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
+from benchmarks.cost.dynamodb import Metering
 from benchmarks.cost.prices import SQS_BYTES, Units, chunks
+
+DYNAMODB: Final = "DynamoDB_20120810."
+"""What the name of an action of DynamoDB begins with."""
 
 _HOP_BY_HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
@@ -26,6 +31,7 @@ class Meter:
     def __init__(self, upstream: str) -> None:
         self.units: Units = Counter()
         self._lock = threading.Lock()
+        self._metering = Metering()
         meter = self
 
         class Handler(_Handler):
@@ -64,8 +70,9 @@ class Meter:
                 return
             if action.startswith("AmazonSQS."):
                 self.units["sqs_request"] += chunks(size, SQS_BYTES)
-            elif action == "DynamoDB_20120810.GetItem":
-                self.units["dynamodb_read"] += chunks(size, 4 * 1024)
+            elif action.startswith(DYNAMODB):
+                operation = action.removeprefix(DYNAMODB)
+                self.units += self._metering.units(operation, json.loads(request), json.loads(answer))
             elif action == "PUT":
                 self.units["s3_put"] += 1
             else:

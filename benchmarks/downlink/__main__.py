@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from benchmarks.downlink import idle, runs
 from benchmarks.downlink.meter import DownlinkMeter
 from benchmarks.downlink.site import Site
-from benchmarks.results import Figure, write
+from benchmarks.results import Figure, machine_load, write
 from local.demo.plane import deploy_plane
 from local.emulator import start_emulator
 from local.process import Supervisor
@@ -31,10 +30,10 @@ def main() -> None:
     parser.add_argument("--probes", type=int, default=60, help="of the latency run")
     parser.add_argument("--seconds", type=float, default=20, help="of each coalescing run")
     options = parser.parse_args()
-    load = os.getloadavg()[0]
+    load = machine_load()
     with tempfile.TemporaryDirectory() as name, Supervisor(Path(name) / "run") as supervisor:
         figures = _figures(supervisor, Path(name), options)
-    figures.append(Figure("machine_load", load, "processes", higher_is_better=False, note="before it began"))
+    figures.append(load)
     arguments = (f"--{name} {value:g}" for name, value in vars(options).items())
     write("downlink", figures, f"python -m benchmarks.downlink {' '.join(arguments)}", HOW)
 

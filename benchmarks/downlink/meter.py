@@ -9,12 +9,10 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any, Final
 
-from benchmarks.cost.meter import Meter
+from benchmarks.cost.meter import DYNAMODB, Meter
 from benchmarks.cost.prices import Units
-from benchmarks.downlink.dynamodb import Metering
 from benchmarks.downlink.usage import PUBLISH
 
-_DYNAMODB: Final = "DynamoDB_20120810."
 _PATIENCE_S: Final = 180.0
 
 Stored = tuple[str, str, int]
@@ -28,7 +26,6 @@ class DownlinkMeter(Meter):
         super().__init__(upstream)
         self.calls: Counter[str] = Counter()
         self.stored: dict[Stored, int] = {}
-        self._metering = Metering()
         self._tick = threading.Condition()
 
     @property
@@ -49,19 +46,13 @@ class DownlinkMeter(Meter):
             self.calls[action] += 1
             if action == PUBLISH:
                 # One message from the cloud to the broker, one from there to the device.
-                self._add(Units({"iot_message": 2}))
-            elif action.startswith(_DYNAMODB):
-                asked, said = json.loads(request), json.loads(answer)
-                self._add(self._metering.units(action.removeprefix(_DYNAMODB), asked, said))
-                if "Item" in asked and "__type" not in said:
-                    self._note(asked["Item"], now)
+                with self._lock:
+                    self.units += Units({"iot_message": 2})
             else:
                 super()._count(action, request, answer)
+            if action == f"{DYNAMODB}PutItem" and b"__type" not in answer:
+                self._note(json.loads(request)["Item"], now)
             self._tick.notify_all()
-
-    def _add(self, units: Units) -> None:
-        with self._lock:
-            self.units += units
 
     def _note(self, item: dict[str, Any], now: int) -> None:
         version = item.get("acknowledged_version")

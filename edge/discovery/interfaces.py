@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import socket
 import struct
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,6 +55,15 @@ def read_interface(name: str) -> Interface:
                 name, "it has no IPv4 address yet", "see that the network gives it one"
             ) from error
     return Interface(name, ipv4, (ipv4, *_ipv6_addresses(name)))
+
+
+def home_interfaces(names: Iterable[str] = ()) -> list[Interface]:
+    """Those called `names`, by default all, that a home's network is on by now."""
+    found = []
+    for name in names or (each for _, each in socket.if_nameindex()):
+        with suppress(InterfaceError):
+            found.append(read_interface(name))
+    return found
 
 
 def _ask(asking: socket.socket, request: int, name: str) -> bytes:

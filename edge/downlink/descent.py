@@ -15,7 +15,7 @@ from edge.intake import Descended, Intake
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.reports import NotStored
-from edge.spool import MOST_KEYS, Delivery, Holding, Spool
+from edge.spool import MOST_KEYS, Delivery, Holding, Size, Spool
 from edge.turn import Turn
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.delivery import Refusal
@@ -81,7 +81,7 @@ class Descent:
             verdict = Verdict.APPLY
         if verdict is Verdict.APPLY:
             return self._apply(incoming, before, turn)
-        if not self._pressure.admits(Priority.URGENT.rank, ANSWER_BYTES, WhenFull.REFUSE):
+        if not self._has_room_for_answer():
             return None
         if verdict is Verdict.DUPLICATE:
             return stored(incoming)
@@ -91,9 +91,14 @@ class Descent:
         descended = self._intake.descend(incoming.event, self._inbox, turn.slot)
         refusal = self._refusal(incoming, before, descended, turn)
         if refusal is not None:
+            if not self._has_room_for_answer():
+                return None
             return rejected(incoming, refusal.reason, refusal.detail)
         keeps_text = incoming.kind is Downlink.STATE and not incoming.is_deleted
-        size = len(incoming.event.json) * (keeps_text + descended.is_stored) + ANSWER_BYTES
+        size = Size(
+            len(incoming.event.json) * (keeps_text + descended.is_stored) + ANSWER_BYTES,
+            len(descended.expiries) + 1,
+        )
         if not self._pressure.admits(descended.rank, size, self._inbox.when_full):
             turn.turned_away[NotStored(self._inbox.address, incoming.event.type, SPOOL_FULL)] += 1
             return None
@@ -154,6 +159,9 @@ class Descent:
         sequence = turn.slot.sequence
         turn.store(descended.arrival(rank, sequence))
         return rank, sequence
+
+    def _has_room_for_answer(self) -> bool:
+        return self._pressure.admits(Priority.URGENT.rank, Size(ANSWER_BYTES, 1), WhenFull.REFUSE)
 
     def _held(self, incoming: Incoming, turn: Turn) -> Holding | None:
         known = turn.holdings.get((incoming.kind, incoming.key))

@@ -205,9 +205,15 @@ METRICS = (
         _plain(lambda figures: figures.capacity_bytes),
     ),
     Metric(
+        "eventplane_spool_capacity_deliveries",
+        "gauge",
+        "Deliveries that may wait.",
+        _plain(lambda figures: figures.capacity_deliveries),
+    ),
+    Metric(
         "eventplane_spool_pressure",
         "gauge",
-        "Used share of the capacity; 1 also when the disk refuses.",
+        "Used share of the scarcer capacity; 1 also when the disk refuses.",
         _plain(lambda figures: figures.pressure),
     ),
     Metric(

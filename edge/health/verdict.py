@@ -22,6 +22,8 @@ EXPIRES_SOON_S = 30 * 86_400.0
 LOCAL_DOWN_S = 60.0
 """A broker that restarts is back in seconds; after this long it is broken, and so is the home."""
 
+_RAISE = "raise spool_capacity_bytes or spool_capacity_deliveries, whichever is used up"
+
 
 class Health(StrEnum):
     """In one word. `degraded` is for people to look at some time, `failing` for now."""
@@ -94,14 +96,14 @@ def _spool(figures: Figures) -> Iterator[Finding]:
             "spool_full",
             Health.FAILING,
             f"the spool is {figures.pressure:.0%} full: only urgent events are sure of room",
-            "restore the way to the cloud, make room on the disk, or raise spool_capacity_bytes",
+            f"restore the way to the cloud, make room on the disk, or {_RAISE}",
         )
     elif figures.pressure >= ROOM[Priority.LOW.rank]:
         yield Finding(
             "spool_filling",
             Health.DEGRADED,
             f"the spool is {figures.pressure:.0%} full: events of low priority are no longer sure of room",
-            "restore the way to the cloud, or raise spool_capacity_bytes",
+            f"restore the way to the cloud, or {_RAISE}",
         )
 
 

@@ -11,6 +11,7 @@ from edge.spool.records import (
     Discard,
     DiscardTally,
     Holding,
+    Size,
     Statement,
     Waiting,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "Discard",
     "DiscardTally",
     "Holding",
+    "Size",
     "Spool",
     "Statement",
     "Waiting",

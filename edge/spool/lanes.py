@@ -58,6 +58,10 @@ class Lanes:
         """The committed lane, None when nothing was ever stored for it."""
         return self._rows.get((destination, rank))
 
+    def pending(self) -> int:
+        """How many deliveries wait, in all lanes."""
+        return sum(row.pending for row in self._rows.values())
+
     def draft(self, destination: str, rank: int) -> LaneRow:
         """A copy to change, of a lane that is made when there is none."""
         key = (destination, rank)

@@ -39,6 +39,25 @@ class Delivery(NamedTuple):
     sequence: int
 
 
+class Size(NamedTuple):
+    """What events take in the spool: `bytes` of the file, `deliveries` that wait."""
+
+    bytes: int
+    deliveries: int
+
+    def plus(self, other: Size) -> Size:
+        """Both together."""
+        return Size(self.bytes + other.bytes, self.deliveries + other.deliveries)
+
+    def minus(self, other: Size) -> Size:
+        """What is left without `other`."""
+        return Size(self.bytes - other.bytes, self.deliveries - other.deliveries)
+
+    def covers(self, other: Size) -> bool:
+        """Whether neither of `other` is more."""
+        return self.bytes >= other.bytes and self.deliveries >= other.deliveries
+
+
 class Waiting(NamedTuple):
     """A pending delivery with the event's text; it was stored at `stored_ms`."""
 

@@ -1,7 +1,7 @@
-"""The space that the spool may take, and what it gives back.
+"""The space that the spool may take, how many deliveries may wait in it, and what it gives back.
 
-The capacity counts what is stored. Beside it there is the write-ahead log and the reserve: a file that is
-given up when the disk is full, because ending deliveries, which makes room, needs room first.
+The capacity in bytes counts what is stored. Beside it there is the write-ahead log and the reserve: a file
+that is given up when the disk is full, because ending deliveries, which makes room, needs room first.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 from edge.spool.file import PAGE_BYTES, WAL_BYTES
@@ -26,13 +27,23 @@ _STEP_PAGES = 256
 
 
 class Room:
-    """Measures and bounds the database `db` at `path`."""
+    """Measures and bounds the database `db` at `path`; `count` returns how many deliveries wait in it."""
 
-    def __init__(self, path: Path, db: sqlite3.Connection, capacity_bytes: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        db: sqlite3.Connection,
+        capacity_bytes: int,
+        capacity_deliveries: int,
+        count: Callable[[], int],
+    ) -> None:
         self._db = db
+        self._count = count
         self._reserve = reserve_of(path)
         self.capacity_bytes = capacity_bytes
+        self.capacity_deliveries = capacity_deliveries
         self.used_bytes = 0
+        self.used_deliveries = 0
         self._free_bytes = 0
         self._shrunk = False
         self.refused = False
@@ -43,8 +54,8 @@ class Room:
 
     @property
     def pressure(self) -> float:
-        """Used share of the capacity; at least 1.0 while there is no room on the disk."""
-        used = self.used_bytes / self.capacity_bytes
+        """Used share of the scarcer capacity; at least 1.0 while there is no room on the disk."""
+        used = max(self.used_bytes / self.capacity_bytes, self.used_deliveries / self.capacity_deliveries)
         return max(1.0, used) if self.refused else used
 
     def measure(self) -> None:
@@ -52,6 +63,7 @@ class Room:
         (pages,) = self._db.execute("PRAGMA page_count").fetchone()
         (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
         self.used_bytes = (pages - free) * PAGE_BYTES
+        self.used_deliveries = self._count()
         self._free_bytes = free * PAGE_BYTES
 
     def give_up_reserve(self) -> None:

@@ -38,6 +38,9 @@ from edge.spool.room import Room, reserve_of, written_bytes
 CAPACITY_BYTES = 256 * 1024 * 1024
 """What is stored at most unless told otherwise: a day without a network at 5 events a second."""
 
+CAPACITY_DELIVERIES = 1_000_000
+"""How many deliveries wait at most unless told otherwise: more than CAPACITY_BYTES holds of usual events."""
+
 
 class Spool:
     """The store at `path`, created when it is not there. Opening takes the same time whatever is in it.
@@ -50,9 +53,11 @@ class Spool:
         path: Path,
         *,
         capacity_bytes: int = CAPACITY_BYTES,
+        capacity_deliveries: int = CAPACITY_DELIVERIES,
         now_life: Callable[[], Uptime] = system_uptime,
     ) -> None:
         self.path = path
+        self._capacities = capacity_bytes, capacity_deliveries
         self._now_life = now_life
         self._closing = contextlib.ExitStack()
         with named_errors(path, "cannot be opened"), contextlib.ExitStack() as undo:
@@ -61,11 +66,11 @@ class Spool:
             undo.enter_context(durable.only_one(path, taken))
             finish_recovery(path, capacity_bytes)
             try:
-                self._open_without_room(undo, capacity_bytes)
+                self._open_without_room(undo)
             except SpoolCorruptError as error:
                 recover(path, error.damage, LifeClock(0, None, now_life))
                 finish_recovery(path, capacity_bytes)
-                self._open_without_room(undo, capacity_bytes)
+                self._open_without_room(undo)
             self._closing = undo.pop_all()
         self._written_before = written_bytes()
         self.epoch = self._contents.epoch
@@ -197,9 +202,24 @@ class Spool:
         return self._room.used_bytes
 
     @property
+    def capacity_deliveries(self) -> int:
+        """How many deliveries may wait; an event that waits for two destinations is two."""
+        return self._room.capacity_deliveries
+
+    @property
+    def used_deliveries(self) -> int:
+        """How many deliveries wait, for all destinations."""
+        return self._room.used_deliveries
+
+    @property
     def pressure(self) -> float:
-        """Used share of the capacity; at least 1.0 from when the disk refused until `tidy` finds room."""
+        """Used share of the scarcer capacity; at least 1.0 while the disk refuses."""
         return self._room.pressure
+
+    @property
+    def disk_refuses(self) -> bool:
+        """Whether a commit found no room, until `tidy` finds some again."""
+        return self._room.refused
 
     @property
     def written_bytes(self) -> int:
@@ -219,15 +239,15 @@ class Spool:
     ) -> None:
         self.close()
 
-    def _open_without_room(self, undo: contextlib.ExitStack, capacity_bytes: int) -> None:
+    def _open_without_room(self, undo: contextlib.ExitStack) -> None:
         """A start on a full disk takes the reserve."""
         try:
-            self._open(undo, capacity_bytes)
+            self._open(undo)
         except SpoolFullError:
             reserve_of(self.path).unlink(missing_ok=True)
-            self._open(undo, capacity_bytes)
+            self._open(undo)
 
-    def _open(self, undo: contextlib.ExitStack, capacity_bytes: int) -> None:
+    def _open(self, undo: contextlib.ExitStack) -> None:
         """Raises `SpoolCorruptError` for all damage that shows without reading everything."""
         with self._errors("cannot be opened"), contextlib.ExitStack() as attempt:
             if marker_of(self.path).exists():
@@ -240,7 +260,7 @@ class Spool:
                 if prepare(self.path, self._db, LifeClock(0, None, self._now_life)):
                     durable.sync(self.path.parent)
                 self._contents = Contents(self._db, self._now_life)
-            self._room = Room(self.path, self._db, capacity_bytes)
+            self._room = Room(self.path, self._db, *self._capacities, self._contents.lanes.pending)
             undo.push(attempt.pop_all())
 
     def _commit(

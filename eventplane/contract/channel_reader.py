@@ -41,7 +41,11 @@ where people compile (contract/protocols.py): who reads a compiled contract need
 _ADDED_PROTOCOL = re.compile(r"[a-z][a-z0-9]{1,19}")
 """The name of a protocol that a package adds. It is the scheme of its URLs as well (RFC 3986)."""
 
-_GUARANTEE = Word(DeliveryGuarantee, DeliveryGuarantee.AT_LEAST_ONCE, "how reliable the channel is")
+_GUARANTEE = Word(
+    DeliveryGuarantee,
+    DeliveryGuarantee.AT_LEAST_ONCE,
+    "how reliable the channel is at most ([guarantees](#guarantees))",
+)
 _PRIORITY = Word(Priority, Priority.NORMAL, "what overtakes what, for types that declare none")
 _ORDERING = Word(
     Ordering,

@@ -16,7 +16,7 @@ from eventplane.contract.paths import taken, types_of
 from eventplane.contract.possibilities import Takes, can_match, of_type, possible
 from eventplane.contract.replies import reply_routes
 from eventplane.contract.sending import idle_reaches, misnamed_sends, silent_senders, unsent_types
-from eventplane.contract.vocabulary import ParticipantKind, Place
+from eventplane.contract.vocabulary import DeliveryGuarantee, ParticipantKind, Place, Priority
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
 from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
@@ -29,6 +29,7 @@ def check(contract: Contract) -> tuple[Problem, ...]:
         *_unreachable_channels(contract),
         *lost_order(contract, takes),
         *_letters_to_webhooks(contract),
+        *_droppable_alarms(contract),
         *_untaken_types(contract, takes),
         *misnamed_sends(contract),
         *unsent_types(contract),
@@ -74,6 +75,16 @@ def _letters_to_webhooks(contract: Contract) -> Iterator[Problem]:
                 "it can lead dead letters to a webhook; one that the endpoint refuses waits in the inbox's "
                 "dead-letter queue",
                 "lead dead letters to an inbox that somebody reads",
+            )
+
+
+def _droppable_alarms(contract: Contract) -> Iterator[Problem]:
+    for each in contract.event_types.values():
+        if each.priority is Priority.URGENT and each.delivery_guarantee is DeliveryGuarantee.BEST_EFFORT:
+            yield Problem(
+                f"event_types.{each.name}.delivery_guarantee",
+                "the type is urgent, and its events may be dropped",
+                "remove the setting, or give the type another priority",
             )
 
 

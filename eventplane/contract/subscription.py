@@ -27,6 +27,10 @@ from eventplane.filters import to_document
 from eventplane.limits import MAX_CHEAP_STEPS, MAX_PARTICIPANT_STEPS
 from eventplane.own_services import SUBSCRIBERS
 
+IN_FORCE_S: Final = 30
+"""How long after it was written a subscription is in force at the latest, seconds. Ours: a router that could
+not read the subscriptions for so long gives back what is not urgent, until it has read them."""
+
 PARTITION: Final = "participant"
 SORT: Final = "name"
 DOCUMENT: Final = "document"

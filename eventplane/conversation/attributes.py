@@ -19,8 +19,5 @@ CAUSATION_ID: Final = "causationid"
 EXPIRY_TIME: Final = "expirytime"
 """Of both: when the asker is gone."""
 
-DELIVERY_GUARANTEE: Final = "deliveryguarantee"
-"""Of a request that need not be kept: `best_effort`."""
-
 REPLY_TYPE: Final = "org.eventplane.conversation.reply.v1"
 """The `type` of every reply."""

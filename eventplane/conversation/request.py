@@ -5,13 +5,13 @@ from __future__ import annotations
 from eventplane.contract import DeliveryGuarantee
 from eventplane.conversation.attributes import (
     CORRELATION_ID,
-    DELIVERY_GUARANTEE,
     EXPIRY_TIME,
     REPLY_DEVICE,
     REPLY_TO,
     REPLY_TYPE,
 )
 from eventplane.envelope import Envelope
+from eventplane.guarantee import DELIVERY_GUARANTEE
 
 
 def write_request(

@@ -40,6 +40,7 @@ def figures(deliveries: DataFrame, watermark: Watermark) -> Figures:
         "tap_copies": sf.when(leads, sf.col("copies") - 1),
         "delivered_unique": _one(sf.col("opens_inbox")),
         "delivered_total": sf.col("delivered"),
+        "may_expire": _one(sf.col("opens_inbox") & sf.col("may_expire") & end.isNull()),
         "tap_rows": sf.col("tap_rows"),
         "ledger_rows": sf.col("ledger_rows"),
         "recorded": items["recorded"],

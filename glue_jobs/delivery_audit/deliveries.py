@@ -23,7 +23,8 @@ def deliveries(cases: DataFrame, history: ContractHistory, watermark: Watermark)
     A case without any (a bad row, an item, a copy beside the window) has one row with `route` null. `leads`
     marks one row a case, which alone has what is not of a route: `tap_rows`, `ledger_rows`, `copies` and
     their `numbers`, `report`, `items`, `bad`, `strangers`. `in_tap` says whether it is an event of the
-    window that the tap has, `opens_inbox` whether a delivery is the event's first to its `destination`;
+    window that the tap has, `opens_inbox` whether a delivery is the event's first to its `destination`,
+    `may_expire` whether the event has an `expirytime`, as far as the tap knows;
     `delivered` counts copies written to the inbox; times are Unix milliseconds, `delivered_at_ms` and
     `entered_at_ms` those of the earliest delivery. `outcome` and `reason` are the router's first word on the
     route, `is_routed` says whether the contract gives the event any route, `consumption` is of its last hop.
@@ -74,6 +75,7 @@ def deliveries(cases: DataFrame, history: ContractHistory, watermark: Watermark)
         leads.alias("leads"),
         "in_tap",
         "opens_inbox",
+        first["expires_at_ms"].isNotNull().alias("may_expire"),
         sf.when(sf.col("in_tap"), sf.col("came")).alias("copies"),
         sf.greatest(sf.size("out"), sf.lit(0)).alias("delivered"),
         sf.coalesce("first_found.priority", sf.get("decisions", sf.lit(0))["priority"]).alias("priority"),

@@ -121,11 +121,12 @@ def _consumer() -> list[Case]:
     hop = Hop.INBOX_CONSUMER
     answer = text(end["reason"], ", HTTP status ", end["status"])
     too_often = text(end["handed_over"], " handovers of ", end["put"], " copies")
-    claimed = text("recorded as expired, ", end["reason"], "; nothing bears it out")
+    claimed = text("recorded as ", end["outcome"], ", ", end["reason"], "; nothing bears it out")
     missing = sf.when(end["ended_at_ms"].isNull(), sf.lit("no record of a handover")).otherwise(claimed)
     return [
         _one(verdict == Verdict.LOST, finding(Kind.LOST, hop, missing, **where)),
         _one(verdict == Verdict.EXPIRED, finding(Kind.EXPIRED, hop, end["reason"], **where)),
+        _one(verdict == Verdict.DROPPED, finding(Kind.DROPPED, hop, answer, **where)),
         _one(verdict == Verdict.DEAD_LETTERED, finding(Kind.DEAD_LETTERED, hop, answer, **where)),
         _one(end["handed_over"] > end["put"], finding(Kind.DUPLICATE, hop, too_often, **where)),
     ]

@@ -22,6 +22,7 @@ CONSUMER_VERDICTS = (
     Verdict.PENDING,
     Verdict.LOST,
     Verdict.EXPIRED,
+    Verdict.DROPPED,
 )
 
 
@@ -82,14 +83,14 @@ class Figures:
     def by_destination(self) -> dict[str, dict[str, int]]:
         """What was written to each inbox, by the ledger alone: what its consumer must have received.
 
-        `delivered_unique` counts events, `delivered_total` messages.
+        `delivered_unique` counts events, `delivered_total` messages. `may_expire` counts the events with an
+        `expirytime` in an inbox without handovers: nobody records whether its reader came in time.
         """
-        found: dict[str, dict[str, int]] = defaultdict(
-            lambda: dict.fromkeys(("delivered_unique", "delivered_total"), 0)
-        )
+        counts = ("delivered_unique", "delivered_total", "may_expire")
+        found: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(counts, 0))
         for each in self._of("destination"):
             if each["delivered_total"]:
-                for name in ("delivered_unique", "delivered_total"):
+                for name in counts:
                     found[each["destination"]][name] += each[name]
         return {name: found[name] for name in sorted(found)}
 

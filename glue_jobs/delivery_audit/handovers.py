@@ -10,12 +10,12 @@ from eventplane.expiry import BY_CHANNEL
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.quarantine import any_missing, fault
 from glue_jobs.delivery_audit.schema import CORRUPT, HANDOVER_ROW
-from glue_jobs.delivery_audit.verdicts import Verdict
+from glue_jobs.delivery_audit.verdicts import Verdict, was_at_best_effort
 from glue_jobs.delivery_audit.watermark import Watermark
 from glue_jobs.delivery_audit.window import is_time
 from glue_jobs.delivery_audit.witness import name_of, witness
 
-ENDS = (Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED)
+ENDS = (Outcome.DELIVERED, Outcome.DEAD_LETTERED, Outcome.EXPIRED, Outcome.DROPPED)
 """What can become of an event at an endpoint."""
 
 _MEMBERS = tuple(name for name in HANDOVER_ROW.names if name != CORRUPT)
@@ -106,9 +106,12 @@ def consumption(history: ContractHistory, watermark: Watermark) -> Column:
     by_channel = (end["reason"] == BY_CHANNEL) & (age_ms >= _worth_ms(history))
     no = sf.lit(False)
     expired = ~sf.col("in_tap") | sf.coalesce(by_itself, no) | sf.coalesce(by_channel, no)
-    unbacked = (end["outcome"] == Outcome.EXPIRED) & ~expired
+    dropped = ~sf.col("in_tap") | sf.exists(put, was_at_best_effort)
+    unbacked = ((end["outcome"] == Outcome.EXPIRED) & ~expired) | (
+        (end["outcome"] == Outcome.DROPPED) & ~dropped
+    )
     verdict = (
-        # Whether an event of the tap had expired can be known, and is not taken on trust.
+        # Whether an event of the tap had expired, or could be dropped, is known and not taken on trust.
         sf.when(end.isNotNull() & ~unbacked, end["outcome"])
         .when(unbacked, sf.lit(str(Verdict.LOST)))
         .when(watermark.is_open(put_at_ms + 1_000 * wait_s), sf.lit(str(Verdict.PENDING)))
@@ -119,6 +122,7 @@ def consumption(history: ContractHistory, watermark: Watermark) -> Column:
         sf.size(put).alias("put"),
         put_at_ms.alias("put_at_ms"),
         sf.size(sf.filter(ends, lambda each: ~each["failed"])).alias("handed_over"),
+        end["outcome"].alias("outcome"),
         end["reason"].alias("reason"),
         end["status"].alias("status"),
         end["entered_at_ms"].alias("entered_at_ms"),

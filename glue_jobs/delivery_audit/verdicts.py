@@ -118,12 +118,15 @@ def _rightly_ended(outcome: Outcome) -> Column:
         TOO_LARGE: sf.coalesce(sf.col("first.is_too_large"), sf.lit(False)),
     }
 
-    asks = sf.coalesce(sf.col("first.asks_best_effort"), sf.lit(False))
-
     def holds(each: Column) -> Column:
-        is_best_effort = sf.when(asks, each["is_best_effort_if_asked"]).otherwise(each["is_best_effort"])
-        by_reason = {**shown, **dict.fromkeys(DROP_REASONS, is_best_effort)}
+        by_reason = {**shown, **dict.fromkeys(DROP_REASONS, was_at_best_effort(each))}
         borne_out = (~each["reason"].eqNullSafe(reason) | is_so for reason, is_so in by_reason.items())
         return reduce(and_, borne_out, each["outcome"] == outcome)
 
     return sf.exists("found", holds)
+
+
+def was_at_best_effort(decision: Column) -> Column:
+    """Whether the contract, or the event in the tap, has the decision's delivery at best effort."""
+    asks = sf.coalesce(sf.col("first.asks_best_effort"), sf.lit(False))
+    return sf.when(asks, decision["is_best_effort_if_asked"]).otherwise(decision["is_best_effort"])

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from eventplane.contract import DeliveryGuarantee
+from eventplane.guarantee import GUARANTEE_HINT
+
 
 class Context(Protocol):
     """The part of Lambda's context that the functions use."""
@@ -21,7 +24,8 @@ class QueueMessage:
 
     `sent_at_ms`, and `received_at_ms` for its first receive, in Unix milliseconds by the queue's clock;
     `attempt` counts from 1; `receipt` stands for this delivery of it; `group` is the message group in a FIFO
-    queue; `route` is the one that led here, where a router sent it.
+    queue; `route` is the one that led here, where a router sent it. What a router delivered at best effort
+    `is_best_effort`.
     """
 
     id: str
@@ -32,6 +36,7 @@ class QueueMessage:
     group: str | None = None
     route: str | None = None
     received_at_ms: int | None = None
+    is_best_effort: bool = False
 
 
 def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
@@ -45,7 +50,13 @@ def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
             receipt=record["receiptHandle"],
             received_at_ms=int(record["attributes"].get("ApproximateFirstReceiveTimestamp", 0)) or None,
             group=record["attributes"].get("MessageGroupId"),
-            route=record.get("messageAttributes", {}).get("route", {}).get("stringValue"),
+            route=_hint(record, "route"),
+            is_best_effort=_hint(record, GUARANTEE_HINT) == DeliveryGuarantee.BEST_EFFORT,
         )
         for record in event["Records"]
     ]
+
+
+def _hint(record: dict[str, Any], name: str) -> str | None:
+    found: str | None = record.get("messageAttributes", {}).get(name, {}).get("stringValue")
+    return found

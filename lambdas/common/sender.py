@@ -56,5 +56,6 @@ class Sender(Protocol):
         """Send `batch`, at most 10 messages and 1 MiB, to `url`; return an answer for each, in order.
 
         `TAKEN` promises that the destination has stored the message: the router then acknowledges its input.
-        Does not raise for what the destination or the network refuse, and returns within 6 seconds.
+        Does not raise for what the destination or the network refuse, and returns within 6 seconds; while a
+        destination is down it says so without waiting each time, since others wait for their turn.
         """

@@ -27,7 +27,7 @@ from lambdas.common.queue import QueueMessage
 from lambdas.replay.planners import Planners, UnknownContractError
 from lambdas.replay.tap_file import TapFileGoneError, TapFiles, Tapped
 from lambdas.router.engine import Engine
-from lambdas.router.planner import Step
+from lambdas.router.planner import Planner, Step
 
 LETTER_SOURCE: Final = "/eventplane/cloud/replay"
 """The `source` of the dead letters about orders."""
@@ -69,7 +69,7 @@ class Orders:
             if key in found:
                 event = replace(found[key], accepted_at_ms=entered_at_ms)
                 try:
-                    planned = list(self._planners.of(version).plan(_as_routed(message, event), now_ms))
+                    planned = _planned(self._planners.of(version), message, event, now_ms)
                 except UnknownContractError:
                     odd += owed
                     continue
@@ -99,7 +99,7 @@ class Orders:
         try:
             for event in self._tap.events(order.file):
                 if order.from_ms <= event.accepted_at_ms < order.to_ms:
-                    planned = list(engine.planner.plan(_as_routed(message, event), now_ms))
+                    planned = _planned(engine.planner, message, event, now_ms)
                     yield from _chosen(planned, routes, now_ms, with_refusal=False)
         except TapFileGoneError as error:
             yield from _letter(engine, message, message.body, Refusal(NOT_IN_TAP, str(error)), now_ms)
@@ -129,6 +129,10 @@ def _routes_of(order: WindowOrder, contract: Contract) -> set[str]:
         for each in contract.routes_at(Place.CLOUD)
         if order.route == each.name or (inbox is not None and inbox == each.destination)
     }
+
+
+def _planned(planner: Planner, message: QueueMessage, event: Tapped, now_ms: int) -> list[Step]:
+    return list(planner.plan(_as_routed(message, event), now_ms, is_replay=True))
 
 
 def _as_routed(message: QueueMessage, event: Tapped) -> QueueMessage:

@@ -80,7 +80,7 @@ class ReplayService:
             facts, unsent = self._dispatch.send(
                 engine, portion, self._clock(), lambda: remaining_ms() >= RESERVE_MS
             )
-            facts = [step for step in facts if step.event or step.tried_once or not unsent]
+            facts = [step for step in facts if step.event or not unsent]
             self._archive.put_lines(
                 LEDGER, next(names), self._clock(), (to_line(step.record) for step in facts)
             )

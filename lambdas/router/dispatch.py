@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from eventplane.contract import Priority
+from eventplane.contract import DeliveryGuarantee, Priority
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
-from eventplane.guarantee import FAILED
+from eventplane.guarantee import FAILED, GUARANTEE_HINT
 from eventplane.sqs_binding import SqsMessage, to_message
 from lambdas.common.sender import Answer, Fate, Sender
 from lambdas.common.sqs import batches
@@ -78,4 +78,6 @@ def _dropped(step: Step) -> Step:
 def _message(step: Step) -> SqsMessage:
     assert step.event is not None  # noqa: S101 - `_answers` makes no other messages
     hints = {"route": str(step.record.route), "contract": step.record.contract_version}
+    if step.tried_once:
+        hints[GUARANTEE_HINT] = DeliveryGuarantee.BEST_EFFORT
     return to_message(step.event, hints)

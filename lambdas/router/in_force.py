@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.announcement import Announcement
 from eventplane.contract import Contract, ContractError
 from eventplane.contract.interest import Leased, with_interest
-from eventplane.contract.subscription import Subscription, with_subscriptions
+from eventplane.contract.subscription import IN_FORCE_S, Subscription, with_subscriptions
 from eventplane.contract_table import ContractTable
 from lambdas.common.clock import Clock
 from lambdas.common.interest_table import InterestTable
@@ -43,10 +43,11 @@ Engine = TypeVar("Engine", bound=MadeOfContract)
 
 @dataclass(frozen=True, slots=True)
 class Unseen(Generic[Engine]):
-    """The contract in force has not been seen since the process started; `engine` is made of what is at hand.
+    """The contract in force is not known; `engine` is made of what is at hand.
 
-    That is the contract that came with the code, or the published one without what participants subscribed:
-    routes may be missing, so that what it does not deliver is not done.
+    It has not been seen since the process started: at hand is the contract that came with the code, or the
+    published one without what participants subscribed. Or a function that delivers events could not read the
+    subscriptions for `IN_FORCE_S`. Routes may be missing, so that what it does not deliver is not done.
     """
 
     engine: Engine
@@ -59,8 +60,9 @@ class InForce(Generic[Engine]):
     where that is due to what was added, the contract without it.
     `queues` are the inboxes that it can lead to; None where nobody writes to them.
     While a table cannot be read, what it said last stays as well, announcements for as long as they hold.
-    Until contracts and subscriptions have been read once, the engine is `Unseen`. Announcements are no part
-    of that: without them, more is delivered.
+    Until contracts and subscriptions have been read once, the engine is `Unseen`. With `queues` it is so
+    again when the subscriptions that it is made of are `IN_FORCE_S` old: newer ones are in force.
+    Announcements are no part of that: without them, more is delivered.
     """
 
     def __init__(
@@ -93,11 +95,13 @@ class InForce(Generic[Engine]):
         self._refused: set[str] = set()
         self._unseen = {CONTRACTS, SUBSCRIPTIONS}
         self._is_derived = False
+        self._read_ms = self._known_ms = 0
+        self._is_stale = False
 
     @property
     def is_seen(self) -> bool:
-        """Whether all that events can be due by has been read at least once, and the engine is made of it."""
-        return not self._unseen and self._is_derived
+        """Whether the last `engine` is made of all that events can be due by."""
+        return not self._unseen and self._is_derived and not self._is_stale
 
     @property
     def bundled(self) -> Contract:
@@ -116,6 +120,10 @@ class InForce(Generic[Engine]):
                 each.announcement for each in self._leased if 1_000 * each.until_s > now_ms
             )
             self._derive_safely()
+        # Subscriptions that were written before they were read last are among those the engine is made of.
+        self._is_stale = self._queues is not None and not (
+            0 <= self._clock() - self._known_ms < 1_000 * IN_FORCE_S
+        )
         return self._engine if self.is_seen else Unseen(self._engine)
 
     def _is_due(self, now_ms: int) -> bool:
@@ -152,7 +160,9 @@ class InForce(Generic[Engine]):
         return True
 
     def _refresh_subscriptions(self) -> None:
+        began_ms = self._clock()
         self._subscribed = self._subscriptions.all()
+        self._read_ms = began_ms
 
     def _refresh_interest(self) -> None:
         self._leased = self._interest.all(self._clock() / 1_000)
@@ -174,6 +184,7 @@ class InForce(Generic[Engine]):
                 self._is_derived = False
             return
         self._derived_from = basis
+        self._known_ms = self._read_ms
         self._is_derived = not self._unseen
 
     def _derive(self) -> None:

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eventplane import strict_json
-from eventplane.contract import Contract, EventType, SchemaCheck
+from eventplane.contract import Contract, Downlink, EventType, SchemaCheck
 from eventplane.data_member import data_of, is_json
 from eventplane.delivery import PAYLOAD_INVALID, UNKNOWN_DATASCHEMA, Refusal
 from eventplane.envelope import Envelope, EnvelopeError
 from eventplane.errors import EventPlaneError
+from eventplane.members import member_spans
 from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
 
 EVENT_SECONDS: Final = 0.5
@@ -42,12 +43,14 @@ class SlowPayloadsError(EventPlaneError):
 
 
 class PayloadCheck:
-    """Checks the payloads of the event types that `contract` has checked; the schemas are compiled once."""
+    """Checks the payloads of the event types that `contract` has checked; the schemas are compiled once, for
+    the first of their events."""
 
     def __init__(self, contract: Contract) -> None:
         types = [each for each in contract.event_types.values() if each.schema_check is not SchemaCheck.NONE]
         self._types = {each.name: each for each in types}
-        self._validators = _validators(contract) if types else {}
+        self._contract = contract
+        self._validators: dict[str, Any] = {}
 
     def of_message(self) -> Check:
         """The check of one queue message's events, which share a bound on computing time.
@@ -71,6 +74,8 @@ class PayloadCheck:
         return check
 
     def _refusal(self, event: Envelope, event_type: EventType) -> Refusal | None:
+        if self._is_empty_deletion(event):
+            return None
         named = event.attributes.get("dataschema")
         id = next(iter(event_type.schemas)) if named is None else str(named)
         if id not in event_type.schemas:
@@ -78,6 +83,9 @@ class PayloadCheck:
                 return None
             known = ", ".join(event_type.schemas)
             return Refusal(UNKNOWN_DATASCHEMA, f"{_short(id)} is none of the contract's: {known}")
+        if not self._validators:
+            # At the first event that needs it: a router that sees alarms only never loads the library.
+            self._validators = _validators(self._contract)
         try:
             with cpu_limit(EVENT_SECONDS):
                 problem = _problem(event, self._validators[id])
@@ -85,10 +93,16 @@ class PayloadCheck:
             problem = str(error)
         return Refusal(PAYLOAD_INVALID, f"{problem} (schema {id})") if problem else None
 
+    def _is_empty_deletion(self, event: Envelope) -> bool:
+        """Whether `event` removes a state, and so has no payload; what is wrong with it the downlink says."""
+        if self._contract.downlink(event.type) is not Downlink.STATE or "statedelete" not in event.attributes:
+            return False
+        return not {"data", "data_base64"} & {name for name, _, _ in member_spans(event.json)}
+
 
 def _validators(contract: Contract) -> dict[str, Any]:
     """A validator for each schema by `$id`."""
-    # A fifth of a second of a cold start, for the contracts that need it.
+    # A fifth of a second, which no alarm waits for.
     from jsonschema import Draft202012Validator
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012

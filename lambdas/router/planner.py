@@ -57,7 +57,8 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """How something came in: the queue message and its attempt, when it was accepted and first received (Unix
-    milliseconds), from which client, who sent it, and on what basis it is decided."""
+    milliseconds), from which client, who sent it, and on what basis it is decided. Of what is sent again by
+    an order, `is_replay`, all is promised."""
 
     message_id: str
     attempt: int
@@ -66,6 +67,7 @@ class _Entry:
     client_id: str | None
     sender: Sender
     basis: Basis = Basis.IN_FORCE
+    is_replay: bool = False
 
 
 class Planner:
@@ -86,10 +88,14 @@ class Planner:
         self._has_frames = kind is ParticipantKind.DEVICE
         self._down = contract.device.inbox.address
 
-    def plan(self, message: QueueMessage, now_ms: int) -> Iterator[Step]:
-        """The steps of one message, at least one for each item in it; `now_ms` in Unix milliseconds."""
+    def plan(self, message: QueueMessage, now_ms: int, *, is_replay: bool = False) -> Iterator[Step]:
+        """The steps of one message, at least one for each item in it; `now_ms` in Unix milliseconds.
+
+        In a replay everything is delivered at least once: its order is repeated until all of it is done.
+        """
         self._filters.begin()
         entry, items = self._open(message)
+        entry = replace(entry, is_replay=is_replay)
         check = self._payloads.of_message()
         for item in items:
             if (sender := self._sender(entry, item.event)) != entry.sender:
@@ -208,7 +214,7 @@ class Planner:
                 yield Step(record(route, Outcome.NO_INTEREST, NO_INTEREST), event)
             elif why := why_expired(event, now_ms, since_ms, *channels):
                 yield Step(record(route, Outcome.EXPIRED, why), event)
-            elif is_promised(self._contract, event, self._channel, route):
+            elif entry.is_replay or is_promised(self._contract, event, self._channel, route):
                 yield Step(record(route, Outcome.DELIVERED, None), event, outgoing)
             elif entry.attempt > 1:
                 yield Step(record(route, Outcome.DROPPED, NOT_REPEATED), event)

@@ -116,7 +116,15 @@ class WebhookService:
     def _failed(
         self, message: QueueMessage, event: Envelope | None, failure: Failure
     ) -> HandoverRecord | int:
-        """A dead letter if nothing helps or nothing is left to try; otherwise another attempt, later."""
+        """A dead letter if nothing helps or nothing is left to try; otherwise another attempt, later.
+
+        An event at best effort is dropped instead: it had its one attempt.
+        """
+        if message.is_best_effort and event is not None:
+            logger.info(
+                "dropped", **correlation(message, event), reason=failure.reason, detail=failure.detail
+            )
+            return self._record(message, event, Outcome.DROPPED, failure.reason, failure.status)
         age_s = (self._clock() - message.sent_at_ms) / 1_000
         left_s = self._webhook.give_up_after_s - age_s
         is_last = failure.is_permanent or left_s <= 0 or message.attempt >= self._channel.max_receives

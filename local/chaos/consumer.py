@@ -1,4 +1,4 @@
-"""`python -m local.chaos.consumer FOLDER SERVICE=URL[#ordered]...`: cloud services, in a process that can die.
+"""`python -m local.chaos.consumer FOLDER SERVICE=URL[#ordered]...`: cloud services in a process that can die.
 
 Each service reads its inbox queue, writes down what came, and only then deletes it: what a killed reader had
 in its hands comes again when the queue's visibility timeout is over. One whose inbox is `#ordered` reads by

@@ -64,6 +64,11 @@ def print_table(summary: Mapping[str, Any], console: Console) -> None:
             f"  {fault['kind']} at {fault['home']} after {fault['after_events']:,} events, "
             f"repaired after {fault['seconds']} s"
         )
+    for notice in summary["notices"]:
+        after = "" if notice["late_s"] is None else f", {notice['late_s']} s after its time"
+        console.print(f"  {notice['service']} was told: {notice['title']}{after}")
+    for letter in summary["payload_letters"]:
+        console.print(f"  a dead letter of {letter['sender']}: {letter['reason']}, {letter['detail']}")
     console.print(f"  {deletion_told(summary)}")
     console.print(
         f"  {summary['urgent_sent']:,} urgent events; {summary['malformed_sent']} malformed messages, "
@@ -102,6 +107,18 @@ def write_page(summary: Mapping[str, Any], audit: Mapping[str, Any], path: Path,
             faults=[
                 [each["kind"], each["home"], f"{each['after_events']:,}", f"{each['seconds']} s"]
                 for each in summary["faults"]
+            ],
+            notices=[
+                [
+                    each["service"],
+                    each["title"],
+                    "-" if each["late_s"] is None else f"{each['late_s']} s",
+                    " ".join(each["check"]),
+                ]
+                for each in summary["notices"]
+            ],
+            payload_letters=[
+                [each["sender"], each["reason"], each["detail"]] for each in summary["payload_letters"]
             ],
             dead_letters=[[each["place"], each["reason"], each["count"]] for each in audit["dead_letters"]],
             routes=[

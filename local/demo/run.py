@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
+from cloudevents.core.base import BaseCloudEvent
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -21,14 +22,18 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID
 from eventplane.fleet_registry import Registry
-from local.consumers import Consumers
+from eventplane.presence import MONITOR, NOTICE
+from eventplane.sender import Sender
+from local.consumers import Consumers, Kept
 from local.demo.archive import fetch
 from local.demo.auditing import audit_twice
 from local.demo.carers import CARERS, CARERS_SOURCE, Carers
 from local.demo.faults import Fault, Faults
 from local.demo.homes import RunningHome, running_homes
 from local.demo.plane import Plane, deploy_plane
+from local.demo.presence import Notice, cut_off, judging, missing, told
 from local.demo.report import print_table, write_page
 from local.demo.simple_client import publish_all
 from local.demo.summary import summarise
@@ -83,7 +88,7 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
         waits = Waits(progress, _PATIENCE_SECONDS)
         plane = _start_plane(supervisor, progress)
         sent = SentLog(plane.contract)
-        verdicts, faults, letters = _play(options.input, supervisor, plane, sent, waits, tamper)
+        played = _play(options.input, supervisor, plane, sent, waits, tamper)
         archive = _fetch_archive(plane, run_dir, progress)
         with _step(progress, "Spark audits, with one object deleted too"):
             audits = audit_twice(supervisor, archive, run_dir / "audit")
@@ -100,19 +105,49 @@ def run(options: Options, console: Console, tamper: Tamper | None = None) -> dic
             "malformed_sent": sent.malformed_sent,
             "told": sum(each.source == CARERS_SOURCE for each in sent.events),
         },
-        dead_lettered=letters,
-        verdicts=verdicts,
-        faults=[asdict(fault) for fault in faults],
+        dead_lettered=played.dead_lettered,
+        verdicts=played.verdicts,
+        faults=[asdict(fault) for fault in played.faults],
         audit=audits.report,
         deletion=audits.noticed,
         wall_seconds=monotonic() - began,
         gave_up_waiting_for=waits.gave_up,
+        otherwise_wrong={"notices missing": missing(played.notices, told(plane.contract))},
     )
+    summary["notices"] = [asdict(notice) for notice in played.notices]
+    summary["payload_letters"] = played.payload_letters
     (options.output / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
     page = audits.page.relative_to(options.output)
     write_page(summary, audits.report, options.output / "report.html", str(page))
     print_table(summary, console)
     return summary
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of a run, before its audit."""
+
+    verdicts: list[Verdict]
+    faults: list[Fault]
+    dead_lettered: int
+    notices: list[Notice]
+    payload_letters: list[dict[str, str]]
+
+
+def _is_shown(event: BaseCloudEvent) -> bool:
+    """Whether people see an event as it arrived: a notice, or the dead letter of a wrong payload."""
+    data: Any = event.get_data()
+    is_letter = event.get_type() == DEAD_LETTER_TYPE and data["reason"] == PAYLOAD_INVALID
+    return event.get_type() == NOTICE or is_letter
+
+
+def _payload_letters(kept: list[Kept]) -> list[dict[str, str]]:
+    """What the dead letters of wrong payloads say."""
+    letters = [each.data for each in kept if each.type == DEAD_LETTER_TYPE]
+    return [
+        {"sender": str(Sender(**each["sender"])), "reason": each["reason"], "detail": each["detail"]}
+        for each in letters
+    ]
 
 
 def _start_plane(supervisor: Supervisor, progress: Progress) -> Plane:
@@ -129,7 +164,7 @@ def _play(
     sent: SentLog,
     waits: Waits,
     tamper: Tamper | None,
-) -> tuple[list[Verdict], list[Fault], int]:
+) -> Played:
     progress = waits.progress
     rule, policy = plane.outputs["IngestRule"], plane.outputs["DevicePolicy"]
     sqs = plane.cloud.client("sqs")
@@ -148,7 +183,7 @@ def _play(
                     policy=policy,
                 )
             )
-        consumers = Consumers(sqs, plane.inboxes)
+        consumers = Consumers(sqs, plane.inboxes, _is_shown)
         if tamper is None:
             stack.enter_context(consumers)
         with _step(progress, "carers tell each home, one of which is cut off"):
@@ -164,6 +199,7 @@ def _play(
             _wait_for_queues(plane, waits, ["IngestUrl", "UrgentIngestUrl"])
             tamper(sqs, plane.inboxes)
             stack.enter_context(consumers)
+        notices = _lose_home(plane, homes, consumers, waits)
         expected = expected_by_service(plane.contract, sent.events, sent.malformed, devices=homes)
         to_cloud = sum(len(keys) for service, keys in expected.items() if service not in ON_DEVICE)
 
@@ -188,7 +224,21 @@ def _play(
             CALL_SERVICE: arrived_at_call_services(services),
             **{service: arrived_in_homes(home.told[service] for home in services) for service in LISTENERS},
         }
-    return judge(expected, arrived), injected, dead_lettered(sent.malformed, arrived)
+    letters = dead_lettered(sent.malformed, arrived)
+    return Played(judge(expected, arrived), injected, letters, notices, _payload_letters(consumers.kept))
+
+
+def _lose_home(
+    plane: Plane, homes: Mapping[str, RunningHome], consumers: Consumers, waits: Waits
+) -> list[Notice]:
+    """Cut off a home, other than the one that was while carers told it something, and bring it back."""
+    name, home = list(homes.items())[-1]
+    with judging(plane.cloud):
+        notices = cut_off(name, home, told(plane.contract), lambda: consumers.kept, waits)
+    # What is judged already is said, and read, before anything is counted.
+    _wait_for_queues(plane, waits, ["PresenceTimersUrl"], ["ApproximateNumberOfMessagesNotVisible"])
+    _wait_for_queues(plane, waits, [outbox_url_output(MONITOR)])
+    return notices
 
 
 def _send(
@@ -242,13 +292,18 @@ def _backlog(homes: Mapping[str, RunningHome]) -> int:
     return sum(home.services.waiting + home.backlog for home in homes.values())
 
 
-def _wait_for_queues(plane: Plane, waits: Waits, outputs: list[str]) -> None:
+_IN_QUEUE: Final = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
+
+
+def _wait_for_queues(
+    plane: Plane, waits: Waits, outputs: list[str], counts: Sequence[str] = _IN_QUEUE
+) -> None:
     sqs = plane.cloud.client("sqs")
-    counts = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
 
     def messages() -> int:
         answers = (
-            sqs.get_queue_attributes(QueueUrl=plane.outputs[name], AttributeNames=counts) for name in outputs
+            sqs.get_queue_attributes(QueueUrl=plane.outputs[name], AttributeNames=list(counts))
+            for name in outputs
         )
         return sum(int(answer["Attributes"][count]) for answer in answers for count in counts)
 

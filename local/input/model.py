@@ -35,9 +35,17 @@ class HomeInput:
 
 
 def input_event(
-    home: str, service: str, *, id: str, type: str, subject: str, at: datetime, data: Mapping[str, Any]
+    home: str,
+    service: str,
+    *,
+    id: str,
+    type: str,
+    subject: str,
+    at: datetime,
+    data: Mapping[str, Any],
+    dataschema: str | None = None,
 ) -> InputEvent:
-    """The event that `service` of `home` makes of `data`. `at` must be in UTC."""
+    """The event that `service` of `home` makes of `data`, by its `dataschema`. `at` must be in UTC."""
     attributes = {
         "id": id,
         "source": f"/homes/{home}/{service}",
@@ -45,4 +53,6 @@ def input_event(
         "subject": subject,
         "time": at.isoformat().removesuffix("+00:00") + "Z",
     }
+    if dataschema is not None:
+        attributes["dataschema"] = dataschema
     return InputEvent(home, service, write_event(attributes, data), at)

@@ -19,6 +19,11 @@ FIRST_CALL_WITHIN = timedelta(hours=1)
 EARLY_CALLER_EVERY = 3
 """Every so many homes, beginning with the first, one calls for help within `FIRST_CALL_WITHIN`."""
 
+UPDATED_EVERY = 2
+"""Every so many homes, beginning with the second, one sends its medical readings by version 1.1."""
+
+_NEW_READING = "https://schemas.eventplane.org/reading.v1.1.json"
+
 SERVICES = ("activity-service", "climate-service", "health-service", "voice-service")
 
 _MOTION_TYPE = "org.eventplane.activity.motion.v1"
@@ -68,8 +73,10 @@ def _home(index: int, seed: int) -> HomeInput:
     name = f"home-{index + 1:02}"
     calls_early = index % EARLY_CALLER_EVERY == 0
 
+    is_updated = index % UPDATED_EVERY == 1
+
     def events() -> Iterator[InputEvent]:
-        streams = (_stream(name, sensor, seed) for sensor in _sensors(calls_early))
+        streams = (_stream(name, sensor, seed, is_updated) for sensor in _sensors(calls_early))
         return heapq.merge(*streams, key=attrgetter("at"))
 
     return HomeInput(name, SERVICES, None, int(calls_early), events)
@@ -90,7 +97,8 @@ def _sensors(calls_early: bool) -> Iterator[_Sensor]:
             yield _Sensor(reading.subject[1:].replace("/", "-"), service, type_, reading.notice)
 
 
-def _stream(home: str, sensor: _Sensor, seed: int) -> Iterator[InputEvent]:
+def _stream(home: str, sensor: _Sensor, seed: int, is_updated: bool) -> Iterator[InputEvent]:
+    is_new = is_updated and sensor.type == _HEALTH_TYPE
     # Its own generator for every sensor: what one draws does not change what another one sees.
     random = Random(f"{seed}/{home}/{sensor.name}")
     for number, (at, subject, data) in enumerate(sensor.notice(random, START), start=1):
@@ -101,5 +109,6 @@ def _stream(home: str, sensor: _Sensor, seed: int) -> Iterator[InputEvent]:
             type=sensor.type,
             subject=subject,
             at=at.replace(microsecond=0),
-            data=data,
+            data={**data, "origin": "measured"} if is_new else data,
+            dataschema=_NEW_READING if is_new else None,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,8 +15,16 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from eventplane.contract import Contract
-from stacks.bundling import ROOT, compile_bytecode, copy_packages, installed, local_bundling
+from stacks.bundling import (
+    ROOT,
+    compile_bytecode,
+    copy_metadata,
+    copy_packages,
+    installed,
+    local_bundling,
+)
 from stacks.environment import Environment
+from stacks.protocol_settings import ProtocolSettings
 
 RUNTIME: Final = lambda_.Runtime.PYTHON_3_11
 
@@ -24,6 +33,9 @@ CONTRACT_FILE: Final = "contract.json"
 
 _BUNDLED: Final = "aws:cdk:bundling-stacks"
 """By this the CDK's command line says which stacks need assets; none when it destroys."""
+
+ROUTER: Final = "router"
+"""The folder whose code finds senders by their entry points."""
 
 LOCK: Final = ROOT / "lambdas" / "requirements.txt"
 
@@ -58,6 +70,8 @@ def function_code(folder: str, contract: Contract | None = None, also: Sequence[
         copy_packages(
             target, "eventplane", "lambdas/common", *(f"lambdas/{each}" for each in (folder, *also))
         )
+        if ROUTER in (folder, *also):
+            copy_metadata(target, "lambdas")
         if contract is not None:
             (target / CONTRACT_FILE).write_bytes(contract.canonical)
         compile_bytecode(target, "/var/task")
@@ -70,9 +84,16 @@ def function_code(folder: str, contract: Contract | None = None, also: Sequence[
 
 
 class DependenciesLayer(Construct):
-    """The locked third-party packages of all functions."""
+    """The locked third-party packages of all functions, and `protocols` for those that route."""
 
-    def __init__(self, scope: Construct, id: str, *, environment: Environment) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        environment: Environment,
+        protocols: Sequence[ProtocolSettings] = (),
+    ) -> None:
         super().__init__(scope, id)
         runs_on = architecture(environment)
         self.version = lambda_.LayerVersion(
@@ -82,7 +103,9 @@ class DependenciesLayer(Construct):
             code=lambda_.Code.from_asset(
                 str(ROOT / "lambdas" / "common"),
                 asset_hash_type=AssetHashType.OUTPUT,
-                bundling=local_bundling(partial(_fill_layer, runs_on.name)),
+                bundling=local_bundling(
+                    partial(_fill_layer, runs_on.name, protocols), *(each.package for each in protocols)
+                ),
             ),
             compatible_runtimes=[RUNTIME],
             compatible_architectures=[runs_on],
@@ -90,7 +113,7 @@ class DependenciesLayer(Construct):
         )
 
 
-def _fill_layer(runs_on: str, target: Path) -> None:
+def _fill_layer(runs_on: str, protocols: Sequence[ProtocolSettings], target: Path) -> None:
     packages = installed(LOCK, runs_on)
     models = packages / "botocore" / "data"
 
@@ -102,3 +125,18 @@ def _fill_layer(runs_on: str, target: Path) -> None:
         return set()
 
     shutil.copytree(packages, target / "python", ignore=unused)
+    for each in protocols:
+        _add_protocol(ROOT / each.package, runs_on, target / "python")
+
+
+def _add_protocol(folder: Path, runs_on: str, target: Path) -> None:
+    """Add the package in `folder`, its metadata and what it needs."""
+    wheels = installed(folder / LOCK.name, runs_on)
+    shutil.copytree(wheels, target, dirs_exist_ok=True)
+    shutil.rmtree(target / "bin", ignore_errors=True)
+    with tempfile.TemporaryDirectory() as own:
+        for each in folder.iterdir():
+            if (each / "__init__.py").is_file() or each.suffix == ".dist-info":
+                shutil.copytree(each, Path(own) / each.name, ignore=shutil.ignore_patterns("__pycache__"))
+        compile_bytecode(Path(own), "/opt/python")
+        shutil.copytree(own, target, dirs_exist_ok=True)

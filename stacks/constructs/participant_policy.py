@@ -8,6 +8,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.contract import Channel, Participant, interest, subscription
+from eventplane.resource_names import has_queue
 from stacks.constructs.client_tables import FILTER, allow_interest, allow_own_items, allow_subscriptions
 from stacks.constructs.contract_table import allow_read_contracts
 from stacks.constructs.customer_key import allow_key
@@ -32,10 +33,13 @@ class ParticipantPolicy(Construct):
         self, scope: Construct, id: str, *, environment: Environment, participant: Participant
     ) -> None:
         super().__init__(scope, id)
-        inbox, outbox = (
-            find_channel_queue(self, box.box.capitalize(), environment=environment, channel=box).queue_arn
+        boxes = {
+            box.box: find_channel_queue(
+                self, box.box.capitalize(), environment=environment, channel=box
+            ).queue_arn
             for box in (participant.inbox, participant.outbox)
-        )
+            if has_queue(box)
+        }
         name = participant.name
         replies = [] if participant.replies is None else [self._replies(environment, participant.replies)]
         read, write = [*_READ], ["sqs:SendMessage"]
@@ -48,10 +52,14 @@ class ParticipantPolicy(Construct):
             managed_policy_name=environment.resource_name(f"{name}-client"),
             description=f"What the program of {name} may do in the event plane.",
             statements=[
-                allow(["sqs:GetQueueUrl"], [inbox, outbox, *replies]),
-                # A webhook's inbox has its reader in the plane.
-                *([] if participant.inbox.webhook else [allow(read, [inbox])]),
-                allow(write, [outbox]),
+                allow(["sqs:GetQueueUrl"], [*boxes.values(), *replies]),
+                # A webhook's inbox has its reader in the plane; one over another protocol has no queue.
+                *(
+                    [allow(read, [boxes["inbox"]])]
+                    if "inbox" in boxes and not participant.inbox.webhook
+                    else []
+                ),
+                allow(write, [boxes["outbox"]]),
                 allow_own_items(
                     self, environment=environment, table=FILTER, actions=_ITEMS, partitions=[f"{name}/*"]
                 ),

@@ -10,13 +10,17 @@ from eventplane.contract import Channel, Participant
 from eventplane.own_services import DOWNLINK, SUBSCRIBERS
 from eventplane.presence import MONITOR
 from eventplane.resource_names import channel_queue as channel_queue_name
-from eventplane.resource_names import dead_letter_queue, is_fifo
+from eventplane.resource_names import dead_letter_queue, has_queue, is_fifo
 from stacks.constructs.durable_queue import DurableQueue, find_queue
 from stacks.environment import Environment
 
 
 class QueuePair(Construct):
-    """Inbox and outbox of `participant`, as the contract's channels say."""
+    """Inbox and outbox of `participant`, as the contract's channels say.
+
+    The `inbox` is None where a protocol that a package adds carries it. An outbox has its queue all the same:
+    it feeds the router.
+    """
 
     def __init__(
         self, scope: Construct, id: str, *, environment: Environment, participant: Participant
@@ -36,7 +40,11 @@ class QueuePair(Construct):
                 priority=channel.priority,
             )
 
-        self.inbox = channel_queue("Inbox", participant.inbox, _inbox_visibility(environment, participant))
+        self.inbox = (
+            channel_queue("Inbox", participant.inbox, _inbox_visibility(environment, participant))
+            if has_queue(participant.inbox)
+            else None
+        )
         self.outbox = channel_queue("Outbox", participant.outbox, environment.router.visibility)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from aws_cdk import aws_lambda as lambda_
@@ -10,7 +10,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Contract
+from eventplane.contract import Channel, Contract
 from eventplane.ledger import CONTRACTS, TAP
 from stacks.constructs import router_function
 from stacks.constructs.archive import allow_folders
@@ -24,7 +24,10 @@ REPLAY_FOLDER: Final = "replay"
 
 
 class ReplayFunction(Construct):
-    """Carries out `orders`: from the tap in `archive` to `destinations`, inbox queues by their address."""
+    """Carries out `orders`: from the tap in `archive` to `destinations`, inbox queues by their address.
+
+    The inboxes `elsewhere` have no queue.
+    """
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class ReplayFunction(Construct):
         contract: Contract,
         orders: sqs.IQueue,
         destinations: Mapping[str, sqs.IQueue],
+        elsewhere: Sequence[Channel],
         archive: s3.IBucket,
         layer: lambda_.ILayerVersion,
     ) -> None:
@@ -44,6 +48,7 @@ class ReplayFunction(Construct):
             environment=environment,
             source=contract.device.outbox,
             destinations=destinations,
+            elsewhere=elsewhere,
             archive=archive,
         )
         self.function = PythonFunction(

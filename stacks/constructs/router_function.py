@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
@@ -21,6 +21,7 @@ FOLDER = "router"
 class RouterFunction(Construct):
     """Routes what comes over the channel `source` to `destinations`, inbox queues by their address.
 
+    The inboxes `elsewhere` have no queue: a protocol that a package adds carries them.
     A channel that has several queues has a router for each; `name` tells them apart.
     """
 
@@ -35,13 +36,19 @@ class RouterFunction(Construct):
         source: Channel,
         source_queue: sqs.IQueue,
         destinations: Mapping[str, sqs.IQueue],
+        elsewhere: Sequence[Channel],
         archive: s3.IBucket,
         code: lambda_.Code,
         layer: lambda_.ILayerVersion,
     ) -> None:
         super().__init__(scope, id)
         inputs = router_inputs(
-            self, environment=environment, source=source, destinations=destinations, archive=archive
+            self,
+            environment=environment,
+            source=source,
+            destinations=destinations,
+            elsewhere=elsewhere,
+            archive=archive,
         )
         self.function = PythonFunction(
             self,

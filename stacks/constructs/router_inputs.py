@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
@@ -14,6 +14,7 @@ from eventplane.ledger import CONTRACTS, LEDGER
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.contract_inputs import Inputs, contract_inputs
 from stacks.constructs.durable_queue import allow_send
+from stacks.constructs.webhook_secret import allow_read_named_secret
 from stacks.environment import Environment
 
 
@@ -23,10 +24,19 @@ def router_inputs(
     environment: Environment,
     source: Channel,
     destinations: Mapping[str, sqs.IQueue],
+    elsewhere: Sequence[Channel],
     archive: s3.IBucket,
 ) -> Inputs:
-    """Of a function in `scope` that routes what came over `source` to inbox queues by their address."""
+    """Of a function in `scope` that routes what came over `source` to inbox queues by their address.
+
+    The inboxes `elsewhere` have no queue: a protocol that a package adds carries them.
+    """
     queues = {address: queue.queue_url for address, queue in destinations.items()}
+    queues |= {channel.address: environment.channel_url(channel) for channel in elsewhere}
+    protocols = {str(channel.transport) for channel in elsewhere}
+    secrets = {
+        each.name: each.secret for each in environment.protocols if each.name in protocols and each.secret
+    }
     of_contract = contract_inputs(scope, environment=environment)
     return Inputs(
         statements=[
@@ -39,11 +49,13 @@ def router_inputs(
                 actions=["s3:PutObject"],
                 folders=[LEDGER, CONTRACTS],
             ),
+            *(allow_read_named_secret(scope, each) for each in secrets.values()),
         ],
         variables={
             "EVENTPLANE_SOURCE": source.address,
             "EVENTPLANE_QUEUES": json.dumps(queues),
             "EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name,
+            **{f"EVENTPLANE_{name.upper()}_SECRET": secret for name, secret in secrets.items()},
             **of_contract.variables,
         },
     )

@@ -49,10 +49,15 @@ def secret_name(environment: Environment, participant: str) -> str:
 
 def allow_read_secret(scope: Construct, *, environment: Environment, participant: str) -> iam.PolicyStatement:
     """A statement for a role that may read the keys of the webhook of `participant`."""
+    return allow_read_named_secret(scope, secret_name(environment, participant))
+
+
+def allow_read_named_secret(scope: Construct, name: str) -> iam.PolicyStatement:
+    """A statement for a role that may read the secret called `name`."""
     arn = Stack.of(scope).format_arn(
         service="secretsmanager",
         resource="secret",
-        resource_name=secret_name(environment, participant) + _ANY_SUFFIX,
+        resource_name=name + _ANY_SUFFIX,
         arn_format=ArnFormat.COLON_RESOURCE_NAME,
     )
     return allow(["secretsmanager:GetSecretValue"], [arn])

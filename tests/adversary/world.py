@@ -28,6 +28,7 @@ from eventplane.contract import Downlink
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.downlink.table import from_item, sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
+from eventplane.presence import BUCKETS
 from eventplane.topics import basic_ingest_topic
 from eventplane_client import Client, ClientSettings, Inbox, connect
 from eventplane_client.errors import NothingThereError
@@ -385,10 +386,10 @@ class World:
         return any(all(word in line for word in words) for line in self.log.read_text().splitlines())
 
     def sweep(self) -> None:
-        """Do by hand what the presence monitor's schedule does each minute."""
-        schedule = self.cloud.client("scheduler").get_schedule(Name="eventplane-local-presence-sweep-0")
-        payload = schedule["Target"]["Input"].encode()
-        self.cloud.client("lambda").invoke(FunctionName="eventplane-local-presence-sweeper", Payload=payload)
+        """Have everything judged that is due: nobody waits for timers here."""
+        payload = json.dumps({"buckets": list(range(BUCKETS)), "overdue_ms": 0}).encode()
+        name = "eventplane-local-presence-reconciler"
+        self.cloud.client("lambda").invoke(FunctionName=name, Payload=payload)
 
     def operator(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the operators' command line."""

@@ -58,6 +58,27 @@ def test_everything_arrives_despite_the_faults(summary: dict[str, Any]) -> None:
     }
 
 
+@pytest.mark.source("P9")
+def test_carers_and_relatives_are_told_what_to_check_when_a_home_is_lost(summary: dict[str, Any]) -> None:
+    told = [(each["service"], each["phase"]) for each in summary["notices"]]
+    assert set(told) == {(who, phase) for who in ("carers", "family-app") for phase in ("opened", "over")}
+    assert all(each["check"] for each in summary["notices"])
+    assert all(each["late_s"] is not None for each in summary["notices"] if each["phase"] == "opened")
+
+
+@pytest.mark.source("P11")
+def test_a_payload_that_does_not_fit_its_schema_is_shown_as_a_dead_letter(
+    summary: dict[str, Any], output: Path
+) -> None:
+    (letter,) = summary["payload_letters"]
+    assert (letter["sender"], letter["reason"]) == ("simple-client/", "payload_invalid")
+    assert "$.value" in letter["detail"]
+    assert letter["detail"].endswith("(schema https://schemas.eventplane.org/reading.v1.1.json)")
+    page = (output / "report.html").read_text()
+    assert "reading.v1.1.json" in page
+    assert "cannot be reached" in page
+
+
 def test_every_service_gets_its_share(summary: dict[str, Any]) -> None:
     delivered = summary["delivered"]
     # The four good events of the device without forwarder, what carers told, and a call for each alarm.

@@ -9,6 +9,7 @@ import runpy
 import subprocess
 import sys
 from dataclasses import fields, replace
+from importlib.metadata import distributions
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -16,6 +17,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, Place, compile_contract
+from eventplane.protocols import SENDERS
 from eventplane.traffic import Quota, quota_text
 from lambdas.presence.watch import Limits
 from stacks import bundling
@@ -23,6 +25,7 @@ from stacks.application import build
 from stacks.config import environment
 from stacks.constructs import function_assets
 from stacks.constructs.function_assets import LOCK
+from stacks.protocol_settings import ProtocolSettings
 from tests.infrastructure.templates import Resource
 
 START = """
@@ -67,11 +70,15 @@ BUILT_ON = {"replay": {"router"}}
 
 @pytest.fixture(scope="module")
 def contract() -> Contract:
-    """The plane's own, with a webhook and interest, so that every function there is gets bundled."""
+    """The plane's own, with a webhook and interest, so that every function there is gets bundled.
+
+    NATS carries an inbox, so that routers have to find the sender of a package.
+    """
     document = json.loads(load_contract().canonical)
     document["participants"]["device"].setdefault("outbox", {})["forward"] = "wanted"
     document["participants"]["alarm-centre"]["inbox"] = {"webhook": {}}
-    return compile_contract(document, "test")
+    document["participants"]["care-analytics"]["inbox"] = {"transport": "nats"}
+    return compile_contract({**document, "format": 7}, "test")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +87,8 @@ def assembly(tmp_path_factory: pytest.TempPathFactory, contract: Contract) -> Pa
     directory = tmp_path_factory.mktemp("assembly")
     app = cdk.App(outdir=str(directory))
     urls = {"alarm-centre": "https://alarm-centre.example/"}
-    build(app, replace(environment("dev"), webhook_urls=urls), contract)
+    nats = ProtocolSettings(package="plugins/nats", url="nats://nats.example:4222")
+    build(app, replace(environment("dev"), webhook_urls=urls, protocols=(nats,)), contract)
     app.synth()
     return directory
 
@@ -116,6 +124,7 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
     for code, handler in {(asset(assembly, each), each.find("Handler")) for each in functions}:
         assert (code / "contract.json").read_bytes() == contract.canonical
         inboxes = {route.destination: "https://queue" for route in contract.routes_at(Place.CLOUD)}
+        inboxes["care-analytics.inbox"] = "nats://nats.example:4222/stream"
         started = subprocess.run(
             # -S: without the site packages of this environment.
             [sys.executable, "-S", "-W", "error", "-c", START, handler],
@@ -219,6 +228,31 @@ def test_a_function_has_its_own_code_and_nobody_elses(assembly: Path) -> None:
         assert {each.name for each in code.iterdir()} >= {"contract.json", "eventplane", "lambdas"}
         folders = {each.name for each in (code / "lambdas").iterdir() if each.is_dir()} - {"__pycache__"}
         assert folders == {"common", own} | BUILT_ON.get(own, set())
+
+
+@pytest.mark.source("P13")
+def test_the_bundles_keep_the_entry_points_of_senders_and_nothing_else_has_a_protocol(assembly: Path) -> None:
+    (layer,) = resources(assembly, "Routing", "AWS::Lambda::LayerVersion")
+    packages = asset(assembly, layer) / "python"
+    code = {
+        each.find("Handler").split(".")[1]: asset(assembly, each)
+        for each in resources(assembly, "Routing", "AWS::Lambda::Function")
+    }
+    for folder in ("router", "replay"):
+        path = [str(code[folder]), str(packages)]
+        found = {
+            (each.name, each.value)
+            for distribution in distributions(path=path)
+            for each in distribution.entry_points.select(group=SENDERS)
+        }
+        assert found == {
+            ("http", "lambdas.common.sqs:open_sender"),
+            ("https", "lambdas.common.sqs:open_sender"),
+            ("nats", "eventplane_nats.sender:open_sender"),
+        }
+    assert not list(code["archive_writer"].glob("*.dist-info"))
+    (other,) = resources(assembly, "Fleet", "AWS::Lambda::LayerVersion")
+    assert not (asset(assembly, other) / "python" / "eventplane_nats").exists()
 
 
 def test_every_source_comes_with_its_bytecode(assembly: Path) -> None:

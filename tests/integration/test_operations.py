@@ -86,7 +86,8 @@ def publish(plane: Plane, thing: Thing) -> Callable[[bytes], None]:
 
 def reading_event(**attributes: str) -> Envelope:
     return write_event(
-        {"id": f"r-{next(NUMBERS)}", "source": SOURCE, "type": READING, **attributes}, {"value": 1}
+        {"id": f"r-{next(NUMBERS)}", "source": SOURCE, "type": READING, **attributes},
+        {"quantity": "heart-rate", "value": 1, "unit": "/min"},
     )
 
 

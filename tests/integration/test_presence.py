@@ -1,4 +1,5 @@
-"""Presence in the deployed plane: a real connection is cut, reported, comes back, and carers are told."""
+"""Presence in the deployed plane: a real connection is cut, reported by its timer, comes back, and carers and
+relatives are told."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ from eventplane.presence import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTI
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
+from local.demo.presence import judging
 from local.network import Network
 from local.things import Thing, provision
 from stacks.config import environment
 from tests.eventually import eventually
 from tests.integration.mqtt import SECONDS, TestClient
 
-SWEEPER = "eventplane-local-presence-sweeper"
-SCHEDULE = "eventplane-local-presence-sweep-0"
+SCHEDULE = "eventplane-local-presence-reconcile-0"
 PATIENCE_SECONDS = 60
 SCHEDULE_SECONDS = 100
 """The schedule comes once a minute."""
@@ -57,22 +58,6 @@ class Presence:
         ]
         return sorted(mine, key=lambda event: str(event["time"]))
 
-    def sweep(self) -> None:
-        """Do by hand what the schedule does."""
-        schedule = self.cloud.client("scheduler").get_schedule(Name=SCHEDULE)
-        payload = schedule["Target"]["Input"].encode()
-        answer = self.cloud.client("lambda").invoke(FunctionName=SWEEPER, Payload=payload)
-        assert "FunctionError" not in answer, answer["Payload"].read()
-
-    def sweeps_until(self, condition: Callable[[], bool]) -> bool:
-        """Sweep until `condition()` holds."""
-
-        def holds() -> bool:
-            self.sweep()
-            return condition()
-
-        return eventually(holds, PATIENCE_SECONDS)
-
     def types(self, device: str) -> list[str]:
         return [each["type"] for each in self.said("OperationsInboxUrl", device)]
 
@@ -102,57 +87,71 @@ def thing(plane: Plane, tmp_path: Path) -> Thing:
     return provision(plane.cloud, name, policy=policy, directory=tmp_path / name)
 
 
+def comes(condition: Callable[[], bool]) -> bool:
+    """Whether `condition()` holds in time, with nobody who calls anything."""
+    return eventually(condition, PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def timers(plane: Plane) -> Iterator[None]:
+    """Timers fire, as they do everywhere but here."""
+    with judging(plane.cloud):
+        yield
+
+
 @pytest.fixture
 def scheduled(plane: Plane) -> Iterator[None]:
-    """The schedule is on, as it is everywhere but here."""
+    """The reconciler's schedule is on, and timers count as lost at once."""
     client = plane.cloud.client("scheduler")
     schedule = client.get_schedule(Name=SCHEDULE)
-    settings = {
-        name: schedule[name] for name in ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
-    }
-    client.update_schedule(**settings, State="ENABLED")
+    names = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
+    settings = {name: schedule[name] for name in names}
+    given = json.loads(settings["Target"]["Input"])
+    now = settings | {"Target": settings["Target"] | {"Input": json.dumps(given | {"overdue_ms": 0})}}
+    client.update_schedule(**now, State="ENABLED")
     yield
     client.update_schedule(**settings, State="DISABLED")
 
 
 @pytest.mark.source("P9")
+@pytest.mark.usefixtures("timers")
 def test_a_device_that_is_cut_off_is_reported_and_so_is_its_return(presence: Presence, thing: Thing) -> None:
     with Network() as network:
         link = network.link(thing.host, thing.port)
         with TestClient(thing.name, thing.host, link.port, thing) as device:
-            assert presence.sweeps_until(lambda: presence.types(thing.name) == [CONNECTED])
+            assert comes(lambda: presence.types(thing.name) == [CONNECTED])
             link.cut()
             assert device.disconnected.wait(SECONDS)
-        assert presence.sweeps_until(lambda: presence.phases(thing.name) == [("opened", "lost")])
-        assert presence.sweeps_until(lambda: presence.types(thing.name) == [CONNECTED, DISCONNECTED])
+        assert comes(lambda: presence.phases(thing.name) == [("opened", "lost")])
+        assert comes(lambda: presence.types(thing.name) == [CONNECTED, DISCONNECTED])
 
         link.heal()
         with TestClient(thing.name, thing.host, link.port, thing):
-            assert presence.sweeps_until(
-                lambda: presence.phases(thing.name) == [("opened", "lost"), ("over", "lost")]
-            )
-        assert presence.sweeps_until(
-            lambda: presence.types(thing.name)[:3] == [CONNECTED, DISCONNECTED, CONNECTED]
-        )
+            assert comes(lambda: presence.phases(thing.name) == [("opened", "lost"), ("over", "lost")])
+        assert comes(lambda: presence.types(thing.name)[:3] == [CONNECTED, DISCONNECTED, CONNECTED])
 
     opened, over = presence.said("CarersInboxUrl", thing.name)[:2]
     assert opened["data"]["incident"] == over["data"]["incident"]
     assert opened["data"]["check"]
+    relatives = presence.said("FamilyAppInboxUrl", thing.name)
+    assert {each["id"] for each in relatives} >= {opened["id"], over["id"]}, "relatives are told the same"
 
 
 @pytest.mark.source("P9")
+@pytest.mark.usefixtures("timers")
 def test_a_device_that_falls_silent_is_reported_until_it_says_something(
     presence: Presence, thing: Thing
 ) -> None:
     with TestClient.of_thing(thing) as device:
         presence.publish_heartbeat(device, thing.name, 1, interval_s=1)
-        assert presence.sweeps_until(lambda: ("opened", "no_heartbeat") in presence.phases(thing.name))
+        assert comes(lambda: ("opened", "no_heartbeat") in presence.phases(thing.name))
         presence.publish_heartbeat(device, thing.name, 2, interval_s=300)
-        assert presence.sweeps_until(lambda: ("over", "no_heartbeat") in presence.phases(thing.name))
-        assert presence.sweeps_until(lambda: presence.types(thing.name).count(RECOVERED) == 1)
+        assert comes(lambda: ("over", "no_heartbeat") in presence.phases(thing.name))
+        assert comes(lambda: presence.types(thing.name).count(RECOVERED) == 1)
         assert sorted(presence.types(thing.name)) == [CONNECTED, QUIET, RECOVERED]
 
 
+@pytest.mark.usefixtures("timers")
 def test_a_device_that_floods_is_reported_by_name(presence: Presence) -> None:
     name, quota = f"loud-{next(NUMBERS)}", environment("local").presence.quota
     # As the ingest rule hands them to the tap: no router has a part in it.
@@ -163,13 +162,14 @@ def test_a_device_that_floods_is_reported_by_name(presence: Presence) -> None:
             QueueUrl=presence.outputs["TapUrl"], Entries=entries
         )
         assert len(sent["Successful"]) == len(entries)
-    assert presence.sweeps_until(lambda: presence.types(name) == [FLOODING])
+    assert comes(lambda: presence.types(name) == [FLOODING])
     (event,) = presence.said("OperationsInboxUrl", name)
     assert event["senderservice"] == MONITOR
     assert (event["data"]["device"], event["data"]["exceeded"]) == (name, ["frames"])
     assert event["data"]["frames"] > quota.frames
 
 
-def test_the_schedule_sweeps_by_itself(presence: Presence, thing: Thing, scheduled: None) -> None:
+@pytest.mark.usefixtures("scheduled")
+def test_the_schedule_finds_a_device_whose_timer_is_lost(presence: Presence, thing: Thing) -> None:
     with TestClient.of_thing(thing):
         assert eventually(lambda: presence.types(thing.name) == [CONNECTED], SCHEDULE_SECONDS)

@@ -40,7 +40,7 @@ class World:
         self.accepted_ms = time.time_ns() // 1_000_000
         self.sent = write_event(
             {"id": f"replayed-{self.accepted_ms}", "source": "/homes/replayed/health", "type": READING},
-            {"value": 1.50},
+            {"quantity": "body-weight", "value": 1.50, "unit": "kg"},
         )
 
     def enter(self) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -25,6 +26,8 @@ from eventplane.envelope import parse_event
 from tests.examples import examples
 from tests.unit.edge.downlink.descents import command, state
 from tests.unit.edge.fakes import Device
+
+pytestmark = pytest.mark.source("K4", "K2")
 
 STATES = ("setting/climate/threshold", "setting/light/level")
 COMMANDS = ("command/app/ring", "command/app/say")

@@ -20,7 +20,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Call]:
     return record_run(tmp_path_factory.mktemp("power") / "device", 20240501, COMMITS)
 
 
-@pytest.mark.source("C-W3", "F-W2")
+@pytest.mark.source("C-W3", "F-W2", "P5")
 def test_no_cut_loses_revives_or_breaks_anything(run: Sequence[Call]) -> None:
     assert sum(isinstance(each, Write) for each in run) > 10 * COMMITS
     findings = cut_everywhere(run, CUTS, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ class Cloud:
             self.device.turn(self.device.puback(mid, failure=failure))
 
 
+@pytest.mark.source("P8")
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(steps, max_size=60))
 def test_what_was_stored_is_delivered_or_becomes_a_dead_letter(script: list[tuple[str, object]]) -> None:

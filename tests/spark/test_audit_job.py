@@ -39,8 +39,8 @@ def test_a_right_archive_has_nothing_to_complain_about(
     assert report["totals"]["events_archived"] == 6
     assert report["totals"]["expected"] == report["totals"]["delivered"] == 6
     assert report["by_destination"] == {
-        "care.inbox": {"delivered_unique": 4, "delivered_total": 4},
-        "help.inbox": {"delivered_unique": 2, "delivered_total": 2},
+        "care.inbox": {"delivered_unique": 4, "delivered_total": 4, "may_expire": 0},
+        "help.inbox": {"delivered_unique": 2, "delivered_total": 2, "may_expire": 0},
     }
     assert report["contract_versions"][0]["version"] == archive.contract.version
     assert report["window"]["first_accepted_ms"] == NOON_MS

@@ -98,6 +98,7 @@ def test_each_fault_is_found_at_its_hop(archive: SmallArchive, audit: Audit) -> 
         "lost": 2,
         "duplicated": 1,
         "expired": 1,
+        "dropped": 0,
     }
     assert report["lost_by_hop"] == {"device_cloud": 0, "router": 0, "inbox_consumer": 2}
     measured = {(row["hop"], row["priority"]): row for row in report["latency"]}
@@ -109,6 +110,22 @@ def test_each_fault_is_found_at_its_hop(archive: SmallArchive, audit: Audit) -> 
     }
     strayed = ("alarms -> care.inbox", "normal")
     assert by_route == {("alarms", "urgent"): 6, ("readings", "normal"): 4, strayed: 1}
+
+
+@pytest.mark.source("P4", "C1")
+def test_a_webhook_may_drop_what_came_at_best_effort_and_nothing_else(
+    archive: SmallArchive, audit: Audit
+) -> None:
+    lively, sure = archive.send(ALARM, deliveryguarantee="best_effort"), archive.send(ALARM)
+    archive.handovers = [handover(each, Outcome.DROPPED, 503) for each in (lively, sure)]
+    report = audit()
+    found = {(each["kind"], each["hop"], each["id"], each["detail"]) for each in report["findings"]}
+    assert found == {
+        ("dropped", "inbox_consumer", lively.id, "rejected, HTTP status 503"),
+        ("lost", "inbox_consumer", sure.id, "recorded as dropped, rejected; nothing bears it out"),
+    }
+    (consumer,) = report["consumers"]
+    assert (consumer["expected"], consumer["dropped"], consumer["lost"]) == (2, 1, 1)
 
 
 def test_each_webhook_has_its_own_patience(archive: SmallArchive, audit: Audit) -> None:

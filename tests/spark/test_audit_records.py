@@ -23,7 +23,11 @@ def test_a_refused_item_has_a_dead_letter(archive: SmallArchive, audit: Audit) -
     assert faults(report) == {"dead_lettered": 1, "duplicated": 1}
     assert report["dead_letters"] == [{"place": "cloud", "reason": "not_json", "count": 1, "missing": 0}]
     assert report["totals"]["internal"] == 1
-    assert report["by_destination"]["help.inbox"] == {"delivered_unique": 1, "delivered_total": 2}
+    assert report["by_destination"]["help.inbox"] == {
+        "delivered_unique": 1,
+        "delivered_total": 2,
+        "may_expire": 0,
+    }
 
 
 def test_a_refused_item_without_a_record_is_lost(archive: SmallArchive, audit: Audit) -> None:

@@ -76,7 +76,24 @@ def test_a_copy_in_the_inbox_is_a_duplicate(archive: SmallArchive, audit: Audit)
     report = audit()
     assert faults(report) == {"duplicated": 2}
     assert report["totals"]["delivered"] == 1
-    assert report["by_destination"] == {"care.inbox": {"delivered_unique": 1, "delivered_total": 3}}
+    assert report["by_destination"] == {
+        "care.inbox": {"delivered_unique": 1, "delivered_total": 3, "may_expire": 0}
+    }
+
+
+@pytest.mark.source("C4")
+def test_what_may_have_expired_in_an_inbox_without_receipts_is_counted(
+    archive: SmallArchive, audit: Audit
+) -> None:
+    archive.send(expirytime="2026-03-01T12:10:00Z")
+    copied = archive.send(expirytime="2026-03-01T12:10:00Z")
+    archive.route(copied)
+    archive.send()
+    report = audit()
+    assert faults(report) == {"duplicated": 1}
+    assert report["by_destination"] == {
+        "care.inbox": {"delivered_unique": 3, "delivered_total": 4, "may_expire": 2}
+    }
 
 
 def test_a_copy_in_the_tap_expects_nothing_more(archive: SmallArchive, audit: Audit) -> None:
@@ -376,4 +393,8 @@ def test_with_an_empty_tap_everything_is_unexplained(archive: SmallArchive, audi
     archive.tap = []
     report = audit()
     assert faults(report) == {"unexplained": 2}
-    assert report["by_destination"]["help.inbox"] == {"delivered_unique": 1, "delivered_total": 1}
+    assert report["by_destination"]["help.inbox"] == {
+        "delivered_unique": 1,
+        "delivered_total": 1,
+        "may_expire": 0,
+    }

@@ -65,6 +65,7 @@ class MqttWorld:
             mode=mode,
             on_notice=on_notice,
             gap_timeout_s=gap_timeout_s,
+            has_expired=transport.has_expired,
         )
 
     def crash(self) -> None:

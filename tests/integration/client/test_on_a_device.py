@@ -7,10 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from eventplane_client import ClientSettings, Mode, connect
+from contract import load_contract
+from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.device_reports import DISCARDED
+from eventplane_client import Client, ClientSettings, Mode, connect
+from eventplane_client.connection import filter_of
+from eventplane_client.errors import NotRegisteredError, RefusedError
+from eventplane_client.mqtt import MqttTransport
+from eventplane_client.notices import Expired, Notice, log_notice
+from eventplane_client.subscription import NoSubscriptions
 from local.process import Supervisor
 from tests.integration.client.test_in_the_cloud import kill_while_it_works
-from tests.integration.edge.conftest import SECONDS, Home, wait_for
+from tests.integration.edge.conftest import SECONDS, CloudBroker, Home, wait_for
+from tests.integration.edge.test_operations import metric
+from tests.unit.client.worlds import event, lasting
 
 
 @pytest.mark.source("P14")
@@ -36,3 +46,47 @@ def test_what_a_program_announces_the_forwarder_knows_until_it_is_withdrawn(home
         wait_for(lambda: "call-service announced what it handles" in home.log())
         client.withdraw()
         wait_for(lambda: "call-service announces nothing any more" in home.log())
+
+
+@pytest.mark.source("C4")
+def test_what_expired_before_its_service_handled_it_the_forwarder_counts_as_expired(
+    home: Home, cloud: CloudBroker, tmp_path: Path
+) -> None:
+    notices: list[Notice] = []
+    transport = MqttTransport("call-service", "127.0.0.1", home.broker.port, max_receives=5)
+    settings = ClientSettings("call-service", "mqtt:", state=f"sqlite:{tmp_path / 'state.db'}")
+    call = Client(
+        "call-service",
+        transport,
+        filter_of(settings, "", log_notice),
+        NoSubscriptions("a device has none"),
+        on_notice=notices.append,
+        has_expired=lambda event: event.id == "late",
+    )
+    with call, call.subscribe() as inbox:
+        voice = home.service("voice-service")
+        voice.put(lasting("late", 3_600), SECONDS)
+        voice.put(lasting("in-time", 3_600), SECONDS)
+        assert inbox.get(SECONDS).id == "in-time"
+    assert [each.id for each in notices if isinstance(each, Expired)] == ["late"]
+    wait_for(home.drained)
+    counted = 'eventplane_discards_total{outcome="expired",reason="expirytime"}'
+    wait_for(lambda: metric(home, counted) == 1.0)
+    # The report of it, by channel and reason; and no dead letter.
+    wait_for(lambda: any(each.type == DISCARDED for each in cloud.events))
+    (report, *_) = (each for each in cloud.events if each.type == DISCARDED)
+    assert "call-service.inbox" in report.json
+    assert "expirytime" in report.json
+    assert not [each for each in cloud.events if each.type == DEAD_LETTER_TYPE]
+
+
+@pytest.mark.source("F5")
+def test_who_is_not_in_the_contract_and_what_may_not_be_sent_have_names(home: Home, tmp_path: Path) -> None:
+    address = f"mqtt://127.0.0.1:{home.broker.port}"
+    file = tmp_path / "deployed.json"
+    file.write_bytes(load_contract().canonical)
+    with pytest.raises(NotRegisteredError):
+        connect(ClientSettings("stranger", address, state="memory:", contract=str(file)))
+    settings = ClientSettings("voice-service", address, state="memory:", contract=str(file))
+    with connect(settings) as voice, pytest.raises(RefusedError, match="sender_not_allowed"):
+        voice.put(event(type="org.example.unknown.v1"), SECONDS)

@@ -43,7 +43,8 @@ def make_device(supervisor: Supervisor, name: str, beside: Device | None = None)
     others = {_network("self"), _network(beside.pid if beside else "self")}
     device = Device(supervisor.start(name, argv).pid or 0)
     assert eventually(lambda: _network(device.pid) not in others)
-    set_up(device, ["ip", "link", "set", "lo", "up"])
+    # Its user has no rights there until `unshare` has mapped the user's id, after it made the network.
+    assert eventually(lambda: device.run("ip", "link", "set", "lo", "up").returncode == 0)
     return device
 
 

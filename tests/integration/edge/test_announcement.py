@@ -29,6 +29,32 @@ with TestClient("second", sys.argv[1], int(sys.argv[2])) as line:
 """What the second device runs; it ends well when the broker has what it sent."""
 
 
+PUT = """
+from pathlib import Path
+from eventplane.envelope import write_event
+from eventplane_client import connect, connection
+connection.DEFAULT_PROFILE = Path("/nowhere/mosquitto.conf")  # a device without a broker of its own
+with connect() as client, client.subscribe():
+    client.put(write_event({"id": "1", "source": "/l", "type": "t"}, "from the second device"), 100)
+"""
+"""A service of the second device; its put returns when the forwarder has the event."""
+
+CONFIRM = """
+import sys
+from eventplane.receipts import Receipt, digest, write_receipts
+from eventplane.topics import local_topic, receipt_topic
+from tests.eventually import eventually
+from tests.integration.mqtt import TestClient
+with TestClient("forwarder", "127.0.0.1", int(sys.argv[1])) as line:
+    line.subscribe(local_topic("lamp", "outbox"))
+    assert eventually(lambda: line.messages, 100)
+    (_, payload), *_ = line.messages
+    print(payload.decode(), flush=True)
+    assert line.publish(receipt_topic("lamp", "outbox"), write_receipts([Receipt(digest(payload))]))
+"""
+"""What the first device's forwarder does with it."""
+
+
 @dataclass
 class House:
     """The device with the broker, a second one in the home, and what stands at the uplink's other end."""
@@ -92,6 +118,22 @@ def test_a_second_device_finds_the_broker_and_uses_it(house: House) -> None:
     assert (sent.returncode, sent.stderr) == (0, "")
     announcement.stop()
     wait_for(lambda: house.found() == "")
+
+
+@pytest.mark.source("C9")
+def test_a_service_on_a_second_device_with_nothing_configured_connects(house: House) -> None:
+    house.write_profile(str(PORT))
+    house.start_broker()
+    house.start_announcement()
+    forwarder = house.start("forwarder", sys.executable, "-c", CONFIRM, str(PORT))
+    sent = house.second.run(
+        *("env", "EVENTPLANE_CLIENT_PARTICIPANT=lamp", f"XDG_STATE_HOME={house.folder}"),
+        *(sys.executable, "-c", PUT),
+    )
+    assert (sent.returncode, sent.stderr) == (0, "")
+    wait_for(lambda: not forwarder.running)
+    assert "from the second device" in forwarder.log.read_text()
+    assert (house.folder / "eventplane" / "lamp.db").is_file()
 
 
 def test_the_uplink_hears_nothing(house: House) -> None:

@@ -25,7 +25,6 @@ from edge.errors import (
 from edge.questions.handlers import HandlersAnswer, read_question, write_answer
 from edge.service import ServiceClient
 from eventplane.contract import Contract, Downlink, compile_contract
-from eventplane.conversation.attributes import DELIVERY_GUARANTEE
 from eventplane.conversation.circuit import OPENS_AFTER, Circuit
 from eventplane.conversation.open_requests import Replies
 from eventplane.conversation.peers import PeerChanged
@@ -33,6 +32,7 @@ from eventplane.conversation.reply import Failure, Replier, Reply, Status, write
 from eventplane.device_reports import STARTED
 from eventplane.downlink.wire import stamped
 from eventplane.envelope import Envelope, parse_event, write_event
+from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
 from eventplane.sender import Sender
 from eventplane.topics import handlers_answer_topic, handlers_topic, local_topic, receipt_topic
@@ -336,6 +336,7 @@ def _answer(forwarder: TestClient, times: int) -> None:
                 assert forwarder.publish(handlers_answer_topic("button"), answer)
 
 
+@pytest.mark.source("C3")
 def test_a_request_survives_the_broker_killed_in_its_midst(home: Home) -> None:
     begun, may_end = threading.Event(), threading.Event()
 
@@ -353,6 +354,7 @@ def test_a_request_survives_the_broker_killed_in_its_midst(home: Home) -> None:
     assert asking.result(SECONDS)["lamp"].answer == "r"
 
 
+@pytest.mark.source("C3")
 def test_a_handler_that_leaves_releases_who_waits(
     home: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import pytest
 from edge.messages import Disconnected
 from edge.mqtt import PinnedCertificate
 from edge.service import ServiceClient
-from eventplane_client import ClientSettings, Mode, connect
+from eventplane_client import ClientSettings, Mode, connect, connection
 from local.mosquitto import Broker
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
@@ -112,6 +113,21 @@ def test_the_client_library_finds_the_broker_too(movable: Movable, cloud: CloudB
     with connect(settings) as client:
         client.put(event(1), 60)
     wait_for(lambda: cloud.has({"e1"}))
+
+
+@pytest.mark.source("C9")
+def test_a_client_with_nothing_configured_finds_the_broker_of_its_device(
+    movable: Movable, cloud: CloudBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(connection, "DEFAULT_PROFILE", movable.profile)
+    for name in [each for each in os.environ if each.startswith("EVENTPLANE_CLIENT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("EVENTPLANE_CLIENT_PARTICIPANT", "health-service")
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+    with connect() as client, client.subscribe():
+        client.put(event(1), 60)
+    wait_for(lambda: cloud.has({"e1"}))
+    assert (tmp_path / "state" / "health-service.db").is_file()
 
 
 def test_a_broken_profile_changes_nothing_and_is_told(movable: Movable, cloud: CloudBroker) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from benchmarks.cloud.functions import Invocations
+from benchmarks.cost.dynamodb import Metering, item_bytes
 from benchmarks.cost.prices import dollars
-from benchmarks.downlink.dynamodb import Metering, item_bytes
 from benchmarks.downlink.idle import items
 from benchmarks.downlink.meter import DownlinkMeter
 from benchmarks.downlink.updates import Update

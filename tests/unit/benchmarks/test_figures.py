@@ -98,6 +98,9 @@ def value(results: Results, run: str, name: str) -> float:
         pytest.param("bench/conversation", "device_p50", marks=pytest.mark.source("B7")),
         pytest.param("bench/interest", "uplink_bytes_not_sent_share", marks=pytest.mark.source("B7")),
         pytest.param("bench/tracing", "router_default_share", marks=pytest.mark.source("B7")),
+        pytest.param("bench/cloud", "events_batched", marks=pytest.mark.source("B8")),
+        pytest.param("bench/cost", "bulk_total", marks=pytest.mark.source("B8")),
+        pytest.param("bench/scale", "1000000_devices", marks=pytest.mark.source("B8")),
     ],
 )
 def test_each_thing_that_is_measured_is_published(published: Results, run: str, name: str) -> None:

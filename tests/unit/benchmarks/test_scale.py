@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from benchmarks.scale.bill import units
+from benchmarks.scale.model import figures
+from benchmarks.scale.parameters import published
 from benchmarks.scale.queue import Router, simulate
+from tools.figures import KEPT
 
 ROUTER = Router(servers=2, batch=10, invocation_s=0.02, event_s=0.001)
 
@@ -36,3 +41,9 @@ def test_full_batches_share_what_an_invocation_costs() -> None:
     assert alone["s3_put"] - shared["s3_put"] == pytest.approx(0.9)
     # The rule's two writes stay; all else is by tens.
     assert shared["sqs_request"] == pytest.approx(2 + 0.2 + 0.2 + 0.6)
+
+
+@pytest.mark.source("B8")
+def test_the_published_figures_of_fleets_follow_from_those_that_were_measured() -> None:
+    results = json.loads(KEPT.read_text())["bench/scale"]["figures"]
+    assert results == [each.document() for each in figures(published())]

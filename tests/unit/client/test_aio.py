@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
+from eventplane_client import ClientSettings, connect
 from eventplane_client.aio import AsyncClient
-from eventplane_client.errors import NothingThereError
+from eventplane_client.errors import (
+    ClientSettingsError,
+    NothingThereError,
+    NotRegisteredError,
+    UnroutedError,
+)
 from tests.unit.client.worlds import World, event
 
 SOON = 20.0
@@ -72,3 +79,21 @@ def test_an_iteration_ends_when_the_inbox_is_closed(world: World) -> None:
             return found
 
     assert asyncio.run(run()) == ["one"]
+
+
+@pytest.mark.source("C5", "F5")
+def test_it_refuses_by_the_same_names() -> None:
+    async def run() -> None:
+        async with (
+            AsyncClient(connect(ClientSettings("reader", "memory:asyncio"))) as client,
+            await client.subscribe() as inbox,
+        ):
+            for timeout_s in (-1.0, math.nan):
+                with pytest.raises(ClientSettingsError):
+                    await inbox.get(timeout_s)
+            with pytest.raises(NotRegisteredError):
+                await inbox.get(0.0)
+            with pytest.raises(UnroutedError):
+                await client.put(event())
+
+    asyncio.run(run())

@@ -10,9 +10,9 @@ from eventplane.sender import Sender
 from eventplane_client import Mode, cloud_event_of
 from eventplane_client.errors import AlreadySettledError, ClosedError, NothingThereError
 from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES
-from eventplane_client.notices import DeadLettered, EpochChanged, InDoubt, Notice, SequenceGap
+from eventplane_client.notices import DeadLettered, EpochChanged, Expired, InDoubt, Notice, SequenceGap
 from tests.eventually import eventually
-from tests.unit.client.worlds import HOME, MAX_RECEIVES, World, event, numbered
+from tests.unit.client.worlds import HOME, MAX_RECEIVES, World, event, lasting, numbered
 
 pytestmark = pytest.mark.source("N1")
 
@@ -215,6 +215,50 @@ def test_what_is_no_event_is_a_dead_letter_and_holds_nobody_up(world: World) -> 
     world.deliver(sent)
     with world.client(world.reader) as client, client.subscribe() as inbox:
         assert inbox.get(SOON).id == sent.id
+    assert [each.attributes["deadletterreason"] for each in world.letters(1)] == ["not_json"]
+
+
+@pytest.mark.source("C4")
+@pytest.mark.parametrize("mode", list(Mode))
+def test_what_expired_in_the_inbox_is_not_handed_out_and_is_counted(world: World, mode: Mode) -> None:
+    notices: list[Notice] = []
+    for id, lifetime_s in (("old", 0), ("new", 3_600)):
+        world.deliver(lasting(id, lifetime_s))
+    with (
+        world.client(world.reader, mode=mode, on_notice=notices.append) as client,
+        client.subscribe() as inbox,
+    ):
+        received = inbox.receive(SOON)
+        assert received.event.id == "new"
+        received.ack()
+        with pytest.raises(NothingThereError):
+            inbox.receive(NOW)
+    expired = [each for each in notices if isinstance(each, Expired)]
+    assert [each.id for each in expired] == ["old"]
+    assert world.pending() == 0
+    assert world.letters() == []
+
+
+@pytest.mark.source("C4")
+def test_what_was_handled_in_time_has_not_expired_when_a_copy_comes_later(world: World) -> None:
+    notices: list[Notice] = []
+    with world.client(world.reader, on_notice=notices.append) as client, client.subscribe() as inbox:
+        world.deliver(lasting("short", 3_600))
+        assert inbox.get(SOON).id == "short"
+        world.deliver(lasting("short", 0))
+        with pytest.raises(NothingThereError):
+            inbox.get(NOW)
+    assert notices == []
+    assert world.pending() == 0
+
+
+def test_at_most_once_what_is_no_event_is_a_dead_letter_once(world: World) -> None:
+    world.deliver(b"garbage")
+    with world.client(world.reader, mode=Mode.AT_MOST_ONCE) as client, client.subscribe() as inbox:
+        world.deliver(event("good"))
+        assert inbox.get(SOON).id == "good"
+        world.hurry()
+        inbox.handle(lambda _: None, idle_s=world.idle_s)  # some worlds lead the letter back here
     assert [each.attributes["deadletterreason"] for each in world.letters(1)] == ["not_json"]
 
 

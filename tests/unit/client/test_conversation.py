@@ -20,7 +20,6 @@ from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, compile_contract, interest
 from eventplane.contract.publication import KEY, Head, contract_item, head_item
 from eventplane.contract.subscription import PARTITION, SORT, new_subscription, subscription_item
-from eventplane.conversation.attributes import DELIVERY_GUARANTEE
 from eventplane.conversation.circuit import OPENS_AFTER, Circuit
 from eventplane.conversation.errors import NotAskingError as NotAskingFromCore
 from eventplane.conversation.handlers import Handlers
@@ -28,6 +27,7 @@ from eventplane.conversation.open_requests import MAX_OPEN, Replies
 from eventplane.conversation.reply import Failure, Replier, Reply, Status, write_reply
 from eventplane.conversation.request import write_request
 from eventplane.envelope import Envelope, parse_event
+from eventplane.guarantee import DELIVERY_GUARANTEE
 from eventplane_client import Client, ClientSettings, Mode, asker, connect, contract_in_force
 from eventplane_client.aio import AsyncClient
 from eventplane_client.asker import QueueAsker
@@ -170,6 +170,7 @@ def _late(client: Client, timeout_s: float) -> RequestTimeoutError:
     return caught.value
 
 
+@pytest.mark.source("C3")
 def test_who_leaves_releases_who_waits(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asker, "LOOK_AGAIN_S", 0.05)
     porter = talk.client("porter")

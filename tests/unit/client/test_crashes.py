@@ -112,7 +112,7 @@ def test_a_crash_at_any_step_loses_and_repeats_nothing(
     assert cuts > 2 * EVENTS
 
 
-@pytest.mark.source("P14")
+@pytest.mark.source("P14", "F1")
 @given(
     kind=st.sampled_from(WORLDS[:2]),
     batch=st.integers(1, 5),

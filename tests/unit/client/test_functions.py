@@ -19,7 +19,7 @@ from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import Lease, Message, MessageFilter, Mode, digest
 from eventplane_client.reader import Doubt
 from eventplane_client.telemetry import Handling, NoTelemetry
-from tests.unit.client.worlds import MAX_RECEIVES, READER, create_filter_table, event, redrive
+from tests.unit.client.worlds import MAX_RECEIVES, READER, create_filter_table, event, lasting, redrive
 from tests.unit.lambdas.support import LambdaContext
 
 
@@ -101,6 +101,15 @@ def test_at_the_limit_it_is_a_dead_letter_with_the_exception_as_reason() -> None
     world.failing["a"] = KeyError("room")
     assert world.invoke(event("a"), attempt=MAX_RECEIVES) == []
     assert [each.attributes["deadletterreason"] for each in world.plane.events] == ["KeyError"]
+
+
+@pytest.mark.source("C4")
+@pytest.mark.parametrize("mode", list(Mode))
+def test_what_has_expired_is_not_handled_and_does_not_come_again(mode: Mode) -> None:
+    world = World(mode=mode)
+    assert world.invoke(lasting("late", 0), lasting("a", 3_600), attempt=2) == []
+    assert world.handled == ["a"]
+    assert world.plane.events == []
 
 
 def test_what_is_no_event_is_a_dead_letter() -> None:

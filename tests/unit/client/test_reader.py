@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from eventplane.envelope import Envelope
+from eventplane.expiry import is_expired
 from eventplane.ordering import Stream
 from eventplane_client.client import Client
 from eventplane_client.errors import NothingThereError, StateError
@@ -15,6 +18,9 @@ from eventplane_client.letters import IN_DOUBT
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
+from eventplane_client.notices import Expired, Notice, log_notice
+from eventplane_client.ports import Mode
+from eventplane_client.reader import Reader
 from tests.unit.client.worlds import READER, event, numbered
 
 SECONDS = 20.0
@@ -136,3 +142,72 @@ def test_a_position_that_cannot_be_read_or_stored_loses_no_event() -> None:
     with Inbox(READER, MemoryTransport(plane, READER), filter) as inbox:
         assert [inbox.get(SECONDS).id, inbox.get(SECONDS).id] == ["1", "2"]
     assert plane.pending(READER) == 0
+
+
+NOON = "2030-01-01T12:00:00Z"
+NOON_S = 1_893_499_200.0
+"""The same, Unix seconds."""
+
+
+def reader_at(plane: MemoryPlane, now: list[float], **options: Any) -> Reader:
+    settings: dict[str, Any] = {
+        "mode": Mode.EXACTLY_ONCE,
+        "on_notice": log_notice,
+        "on_doubt": None,
+        **options,
+    }
+    filter = settings.pop("filter", MemoryFilter())
+
+    def has_expired(event: Envelope) -> bool:
+        return is_expired(event, int(now[0] * 1_000))
+
+    return Reader(READER, MemoryTransport(plane, READER), filter, has_expired=has_expired, **settings)
+
+
+@pytest.mark.source("C4")
+def test_what_expires_while_the_reader_holds_it_is_not_handed_out() -> None:
+    plane, now, notices = MemoryPlane(), [NOON_S - 0.001], list[Notice]()
+    for id in ("one", "two"):
+        plane.deliver(READER, event(id, expirytime=NOON))
+    reader = reader_at(plane, now, on_notice=notices.append)
+    (one,) = reader.next(1, 0)  # and has the second in its buffer
+    now[0] = NOON_S
+    assert reader.next(1, 0, [one]) == []
+    assert [(type(each), getattr(each, "id", "")) for each in notices] == [(Expired, "two")]
+    assert plane.pending(READER) == 0
+
+
+@pytest.mark.source("C4")
+def test_nobody_is_asked_about_what_expired_after_a_crash() -> None:
+    plane, now, memory, leases = MemoryPlane(), [NOON_S - 1], Memory(), [0.0]
+
+    def filter_of() -> MemoryFilter:
+        return MemoryFilter(memory, clock=lambda: leases[0])
+
+    plane.deliver(READER, event("one", expirytime=NOON))
+    assert len(reader_at(plane, now, filter=filter_of()).next(1, 0)) == 1
+    now[0], leases[0] = NOON_S, 3_600.0
+    plane.expire()
+    asked: list[str] = []
+    notices: list[Notice] = []
+
+    def on_doubt(found: Any) -> bool:
+        asked.append(found.id)
+        return True
+
+    reader = reader_at(plane, now, filter=filter_of(), on_doubt=on_doubt, on_notice=notices.append)
+    assert reader.next(1, 0) == []
+    assert asked == []
+    assert [type(each) for each in notices] == [Expired]
+    assert plane.pending(READER) == 0
+    assert plane.events == []
+
+
+@pytest.mark.source("C4")
+def test_what_expired_does_not_hold_up_its_order() -> None:
+    plane, now = MemoryPlane(), [NOON_S]
+    for number in (3, 2, 1):
+        late = {"expirytime": NOON} if number == 2 else {}
+        plane.deliver(READER, numbered(number, **late))
+    reader = reader_at(plane, now, gap_timeout_s=SECONDS)
+    assert [each.event.id for each in reader.next(10, 0)] == ["1", "3"]

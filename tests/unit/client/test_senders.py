@@ -83,6 +83,7 @@ def test_who_puts_what_it_received_is_its_sender(form: str) -> None:
         got = inbox.get(0)
         assert got.sender == Sender("", "voice-service")
         plane.unsubscribe("relay", "all")
+        plane.subscribe("next", "all", None)
         relay.put({"envelope": got, "json": got.json, "sdk": cloud_event_of(got)}[form])
     again = plane.events[-1]
     assert (again.claim, again.sender) == (got.claim, Sender("", "relay"))
@@ -90,6 +91,7 @@ def test_who_puts_what_it_received_is_its_sender(form: str) -> None:
 
 def test_who_puts_what_came_from_a_device_leaves_that_devices_numbers_out() -> None:
     plane = MemoryPlane()
+    plane.subscribe("next", "all", None)
     got = write_event(
         {
             "senderservice": "voice-service",

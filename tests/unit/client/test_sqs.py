@@ -12,7 +12,13 @@ from botocore.exceptions import ClientError
 from eventplane.envelope import write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane_client import Client, ClientSettings, Mode, connect
-from eventplane_client.errors import LeaseTooLongError, NothingThereError, RefusedError, UnavailableError
+from eventplane_client.errors import (
+    LeaseTooLongError,
+    NothingThereError,
+    NotRegisteredError,
+    RefusedError,
+    UnavailableError,
+)
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.sqs import SqsTransport
@@ -83,8 +89,8 @@ def test_a_queue_that_delivers_nothing_after_the_lease_is_refused(sqs: Any) -> N
 
 
 @pytest.mark.source("F5")
-def test_a_plane_that_is_not_there_is_named(sqs: Any) -> None:
-    with pytest.raises(UnavailableError):
+def test_who_has_no_queues_in_the_environment_is_not_registered(sqs: Any) -> None:
+    with pytest.raises(NotRegisteredError, match="deploy"):
         SqsTransport.find("nobody", "test", sqs, max_receives=5)
 
 

@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -23,7 +23,7 @@ from eventplane.tracing import Hop, context_of, span_id
 from eventplane_client import Client, ClientSettings, Inbox, Mode, connect
 from eventplane_client.aio import AsyncClient
 from eventplane_client.client import Subscriptions
-from eventplane_client.errors import ClientSettingsError, ClosedError
+from eventplane_client.errors import ClientSettingsError, ClosedError, NothingThereError
 from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
@@ -40,6 +40,7 @@ class Told:
 
     def __init__(self) -> None:
         self.plane = MemoryPlane()
+        self.plane.subscribe("everything", "all", None)  # what nobody takes is refused
         self.exporter = InMemorySpanExporter()
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
@@ -237,6 +238,22 @@ def test_on_asyncio_a_put_belongs_to_the_task_s_own_span(told: Told) -> None:
     assert parent_of(told.spans["send sender.outbox"]) == id_of(told.spans["mine"])
 
 
+@pytest.mark.source("C4")
+def test_what_expired_is_counted_and_has_no_span(told: Told) -> None:
+    reader = InMemoryMetricReader()
+    told.telemetry = OpenTelemetry(1.0, meters=MeterProvider([reader]))
+    told.plane.subscribe("reader", "all", None)
+    told.plane.deliver("reader", event(expirytime="2001-01-01T00:00:00Z"))
+    with told.client("reader") as client, client.subscribe() as inbox, pytest.raises(NothingThereError):
+        inbox.get(0)
+    data: Any = reader.get_metrics_data()
+    (metric,) = data.resource_metrics[0].scope_metrics[0].metrics
+    assert metric.name == "eventplane.client.expired"
+    (point,) = metric.data.data_points
+    assert point.value == 1
+    assert point.attributes["messaging.destination.name"] == "reader.inbox"
+
+
 @pytest.mark.source("P18")
 def test_traces_and_metrics_reach_a_receiver_of_otlp() -> None:
     with otlp_receiver() as receiver:
@@ -297,7 +314,7 @@ def test_the_environment_asks_for_it() -> None:
     )
     assert (settings.telemetry, settings.trace_share) == ("opentelemetry", 0.5)
     connect(settings).close()
-    with pytest.raises(ClientSettingsError, match="use none or opentelemetry"):
+    with pytest.raises(ClientSettingsError, match="use one of: none, opentelemetry"):
         connect(ClientSettings("reader", "memory:otel", telemetry="yes"))
     with pytest.raises(ClientSettingsError, match="0 to 1"):
         ClientSettings.read(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -15,6 +16,7 @@ from moto.sqs.models import sqs_backends
 from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
+from eventplane.timestamps import timestamp
 from eventplane_client import Client, Mode
 from eventplane_client.dynamodb import DynamoDbFilter
 from eventplane_client.dynamodb_log import DynamoDbLogFilter
@@ -49,10 +51,16 @@ def event(id: str | None = None, source: str = "/homes/1/voice", **attributes: s
     )
 
 
-def numbered(number: int, reader: str = READER, **sender: str) -> Envelope:
+def numbered(number: int, reader: str = READER, **attributes: str) -> Envelope:
     """The event that a device counted as `number` of what goes to the reader's inbox."""
     positions = f"other/normal/0123abcd/{number + 7} {reader}/normal/0123abcd/{number}"
-    return event(str(number), orderin=positions, deviceepoch="one").stamped(**(sender or HOME))
+    return event(str(number), **{"orderin": positions, "deviceepoch": "one", **HOME, **attributes})
+
+
+def lasting(id: str, lifetime_s: float) -> Envelope:
+    """An event written now that expires after `lifetime_s` seconds."""
+    now = datetime.now(UTC)
+    return event(id, time=timestamp(now), expirytime=timestamp(now + timedelta(seconds=lifetime_s)))
 
 
 class Crash(BaseException):

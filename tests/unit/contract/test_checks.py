@@ -49,6 +49,14 @@ def test_an_inbox_without_a_route_is_named_where_somebody_counts_on_it() -> None
     assert [each.path for each in check(contract)] == ["participants.bell.inbox"]
 
 
+@pytest.mark.source("P4")
+@pytest.mark.parametrize(("priority", "is_doubtful"), [("urgent", True), ("normal", False)])
+def test_an_urgent_type_at_best_effort_is_named(priority: str, is_doubtful: bool) -> None:
+    ring = {"description": "it rang", "priority": priority, "delivery_guarantee": "best_effort"}
+    contract = plane(to_desk({"exact": {"type": RING}}), format=7, event_types={RING: ring})
+    assert (f"event_types.{RING}.delivery_guarantee" in found(contract)) is is_doubtful
+
+
 def test_a_plane_without_an_uplink_is_named() -> None:
     contract = plane({"to-desk": {"filter": {"exact": {"type": RING}}, "to": "desk.inbox"}})
     assert "no route leads to the uplink" in found(contract)["participants.device.outbox"]

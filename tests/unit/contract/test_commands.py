@@ -113,7 +113,7 @@ def test_changes_are_named_field_by_field(contract: Contract) -> None:
     door = document["event_types"]["org.eventplane.activity.door.v1"]
     changed_schema = {key: value for key, value in old_schema.items() if key != "required"}
     motion["schemas"] = [changed_schema | {"additionalProperties": False}, {"$id": new_id}]
-    motion["schema_check"] = "known"
+    motion["schema_check"] = "strict"
     door["schemas"] = motion["schemas"][:1]
     calls = {"filter": {"prefix": {"type": "org."}}, "to": "call-service.inbox"}
     new = changed(
@@ -139,7 +139,7 @@ def test_changes_are_named_field_by_field(contract: Contract) -> None:
     assert f'~ {motion_path}.schemas: ["{old_id}"] -> ["{old_id}", "{new_id}"]' in texts
     assert f'+ {motion_path}.schemas[{new_id}]: {{"$id": "{new_id}"}}' in texts
     assert f"~ {motion_path}.schemas[{old_id}].additionalProperties: true -> false" in texts
-    assert f'~ {motion_path}.schema_check: "none" -> "known"' in texts
+    assert f'~ {motion_path}.schema_check: "known" -> "strict"' in texts
     assert any(each.startswith(f"- {motion_path}.schemas[{old_id}].required: ") for each in texts)
     assert {each.path for each in diff(new, contract)} == {each.path for each in changes}
 

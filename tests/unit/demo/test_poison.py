@@ -13,7 +13,9 @@ from eventplane.batch import unpack
 from eventplane.contract import Contract
 from eventplane.envelope import Envelope, EnvelopeError
 from eventplane.limits import MAX_PAYLOAD_BYTES
-from local.poison import CloudPayload, Poison, cloud_payloads, poison
+from lambdas.router.payload import PayloadCheck
+from local.poison import SCHEMAS, CloudPayload, Poison, cloud_payloads, poison
+from local.poison import TYPE as READING
 
 SOURCE = "/homes/home-01/health-service"
 KINDS = 11
@@ -43,13 +45,17 @@ def test_they_are_the_same_every_time() -> None:
 
 
 @pytest.mark.parametrize("sent", cloud_payloads(SOURCE), ids=lambda sent: sent.kind)
-def test_a_payload_for_the_cloud_holds_what_it_says(sent: CloudPayload) -> None:
+def test_a_payload_for_the_cloud_holds_what_it_says(sent: CloudPayload, contract: Contract) -> None:
     good: list[Envelope] = []
+    check = PayloadCheck(contract).of_message()
     bad: list[tuple[str, bytes]] = []
     try:
         for item in unpack(sent.payload):
             if isinstance(item, Envelope):
-                good.append(item)
+                if refusal := check(item):
+                    bad.append((refusal.reason, item.json.encode()))
+                else:
+                    good.append(item)
             else:
                 bad.append((item[1].reason, item[0]))
     except EnvelopeError as error:
@@ -58,3 +64,11 @@ def test_a_payload_for_the_cloud_holds_what_it_says(sent: CloudPayload) -> None:
     assert tuple(good) == sent.good
     assert bad == [(each.reason, each.payload) for each in sent.poison]
     assert len(sent.payload) <= MAX_PAYLOAD_BYTES
+
+
+@pytest.mark.source("P11")
+def test_both_versions_and_a_payload_that_fits_neither_are_sent(contract: Contract) -> None:
+    payloads = cloud_payloads(SOURCE)
+    versions = {each.attributes.get("dataschema") for sent in payloads for each in sent.good}
+    assert versions == {None, *SCHEMAS} == {None, *contract.event_types[READING].schemas}
+    assert [each.reason for sent in payloads for each in sent.poison].count("payload_invalid") == 1

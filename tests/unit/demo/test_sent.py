@@ -57,4 +57,5 @@ def test_a_payload_for_the_cloud_counts_with_its_good_events_and_its_bad_items(c
 
     assert log.events_sent == 4
     assert {each.entered for each in log.events} == {Place.CLOUD}
-    assert sorted(each.kind for each in log.malformed) == ["missing_id", "not_json", "truncated_batch"]
+    kinds = ["missing_id", "not_json", "truncated_batch", "wrong_payload"]
+    assert sorted(each.kind for each in log.malformed) == kinds

@@ -6,7 +6,10 @@ from collections import Counter
 from datetime import timedelta
 from itertools import islice, pairwise, takewhile
 
+import pytest
+
 from eventplane.contract import Contract
+from lambdas.router.payload import PayloadCheck
 from local.input import InputEvent, open_input
 from local.input.simulator import EARLY_CALLER_EVERY, START, simulated_homes
 
@@ -82,3 +85,16 @@ def test_there_is_more_motion_by_day_than_by_night() -> None:
     )
 
     assert hours[15] > 3 * hours[3]
+
+
+@pytest.mark.source("P11")
+def test_two_versions_of_readings_are_in_use_and_all_payloads_are_right(contract: Contract) -> None:
+    check = PayloadCheck(contract).of_message()
+    versions: dict[str, set[str]] = {}
+    for each in open_input(homes=2, events=1_000):
+        assert check(each.event) is None
+        if each.event.type == "org.eventplane.health.reading.v1":
+            versions.setdefault(each.home, set()).add(str(each.event.attributes.get("dataschema", "")))
+    first, newest = contract.event_types["org.eventplane.health.reading.v1"].schemas
+    assert first.endswith("reading.v1.json")
+    assert versions == {"home-01": {""}, "home-02": {newest}}

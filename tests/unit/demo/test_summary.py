@@ -1,12 +1,14 @@
 """The verdict of a run, from the counts of consumers and audit, and what people get to see of it."""
 
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from local.demo.presence import Notice
 from local.demo.report import headline, print_table, write_page
 from local.demo.summary import FOUND, IRREGULAR, summarise
 from local.oracle import Verdict
@@ -158,6 +160,11 @@ def test_what_came_down_has_a_number_of_the_home_and_is_not_in_the_archive() -> 
 def test_the_page_and_the_table_show_the_verdict(tmp_path: Path) -> None:
     report = audit(desk=9)
     summary = summary_of([verdict("desk", 9, expected=10, lost=(("/a", "1"),))], report)
+    late = Notice("carers", "opened", "Device <home> cannot be reached", ("Is there electricity?",), 0.8)
+    back = Notice("carers", "over", "Device <home> is well again", ("Tell them.",), None)
+    summary["notices"] = [asdict(late), asdict(back)]
+    wrong = {"sender": "simple-client/", "reason": "payload_invalid", "detail": "$.value: no number"}
+    summary["payload_letters"] = [wrong]
     write_page(summary, report, tmp_path / "report.html", "run/audit/audit.html")
     console = Console(record=True, width=80)
     print_table(summary, console)
@@ -167,5 +174,10 @@ def test_the_page_and_the_table_show_the_verdict(tmp_path: Path) -> None:
     assert "FAILED: 1 lost" in table
     assert "&lt;home&gt;" in page  # names are not markup
     assert "network cut at home-1 after 5 events" in table
+    assert "carers was told: Device <home> cannot be reached, 0.8 s after its time" in table
+    assert "carers was told: Device <home> is well again\n" in table
+    assert "a dead letter of simple-client/: payload_invalid, $.value: no number" in table
+    assert "Is there electricity?" in page
+    assert "$.value: no number" in page
     assert "ith one archive object deleted the audit says: broken, 3 lost" in page
     assert 'href="run/audit/audit.html"' in page

@@ -17,6 +17,7 @@ from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Messa
 from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
 from edge.questions.state import StateAnswer, read_answer, write_question
 from edge.spool import Arrival, Delivery, Spool
+from edge.spool.store import CAPACITY_DELIVERIES
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
@@ -166,6 +167,7 @@ class Device:
         window: int = 10,
         batch_events: int = 5,
         capacity_bytes: int = 64 * 1024 * 1024,
+        capacity_deliveries: int = CAPACITY_DELIVERIES,
         heartbeat_s: float = 1e9,
         first_manifest_s: float = 1e6,
         settled: bool = True,
@@ -185,6 +187,7 @@ class Device:
         )
         self._mid = 0
         self.capacity_bytes = capacity_bytes
+        self.capacity_deliveries = capacity_deliveries
         self.heartbeat_s = heartbeat_s
         self.first_manifest_s = first_manifest_s
         if settled:
@@ -228,7 +231,12 @@ class Device:
 
     def open(self) -> Spool:
         """The spool's file, on the clock of the device."""
-        return Spool(self.path, capacity_bytes=self.capacity_bytes, now_life=self.time.uptime)
+        return Spool(
+            self.path,
+            capacity_bytes=self.capacity_bytes,
+            capacity_deliveries=self.capacity_deliveries,
+            now_life=self.time.uptime,
+        )
 
     @property
     def spool(self) -> Spool:

@@ -19,6 +19,7 @@ WELL = Figures(
     arrivals=7,
     used_bytes=10,
     capacity_bytes=100,
+    capacity_deliveries=1000,
     pressure=0.1,
     written_bytes=4096,
     backlog=(),

@@ -114,6 +114,23 @@ def test_offline_it_is_counted_and_gone(tmp_path: Path) -> None:
     device.crash()
 
 
+@pytest.mark.source("P4", "C1")
+def test_of_one_channel_only_the_event_that_asks_for_less_is_gone_after_an_outage(tmp_path: Path) -> None:
+    device = Device(tmp_path / "spool.db", plane=contract())
+    device.connect()
+    device.disconnect(CLOUD)
+    less = event("less", deliveryguarantee="best_effort")
+    device.turn(device.from_service(less), device.from_service(event("kept")))
+    assert device.forwarder.counts.not_stored == {NotStored("device.outbox", READING, OFFLINE): 1}
+    assert [each.refused for each in device.receipts()] == [None, None]
+    device.connect(CLOUD)
+    device.turn(after=1.0)
+    sent = [id for batch in device.uplinked() for id in batch]
+    assert "kept" in sent
+    assert "less" not in sent
+    device.crash()
+
+
 def test_a_repetition_is_known(tmp_path: Path) -> None:
     device = device_of(tmp_path)
     device.turn(device.from_service(event("e")), device.from_service(event("e")))

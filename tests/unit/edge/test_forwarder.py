@@ -8,6 +8,7 @@ from edge.errors import SpoolError
 from edge.messages import Connected, LinkName, Received, Stop
 from edge.service import MAX_MESSAGE_BYTES
 from edge.spool import Arrival
+from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event
 from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.receipts import Receipt, digest, write_receipts
@@ -208,6 +209,26 @@ class TestInbox:
         letter = parse_event(device.spool.read("device.outbox", 1, 0, 10)[0].json)
         assert letter.attributes["deadletterreason"] == "no_line"
         assert json.loads(letter.json)["data"]["channel"] == "call.inbox"
+
+    @pytest.mark.source("C4")
+    def test_what_its_reader_found_expired_is_counted_as_that_and_no_dead_letter(
+        self, device: Device
+    ) -> None:
+        device.turn(device.from_service(event("fire", ALARM, expirytime="9000-01-01T00:00:00Z")))
+        receipt = Receipt(digest(device.delivered("call")[0]), "expired")
+        device.turn(device.receipt_of("call", write_receipts([receipt])))
+        assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 1}
+        assert device.forwarder.counts.discards == {(Outcome.EXPIRED, "expirytime"): 1}
+        (told,) = device.spool.discards()
+        assert (told.destination, told.outcome, told.reason) == ("call.inbox", Outcome.EXPIRED, "expirytime")
+
+    @pytest.mark.source("C4")
+    def test_a_reader_cannot_say_so_of_an_event_that_does_not_expire(self, device: Device) -> None:
+        device.turn(device.from_service(event("fire", ALARM, subject="expirytime")))
+        receipt = Receipt(digest(device.delivered("call")[0]), "expired")
+        device.turn(device.receipt_of("call", write_receipts([receipt])))
+        assert device.spool.backlog() == {"call.inbox": 0, "device.outbox": 2}
+        assert device.forwarder.counts.discards == {}
 
     @pytest.mark.parametrize("reason", ["two\nlines", "", "\ud800", "x" * 100_000])
     def test_a_refusal_whose_reason_is_no_word_is_a_dead_letter_all_the_same(

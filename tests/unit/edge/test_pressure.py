@@ -66,6 +66,73 @@ def test_each_priority_has_its_own_limit(tmp_path: Path, share: float, expected:
     device.crash()
 
 
+def counted_device(path: Path, waiting: int, kind: str = READING, plane: Contract | None = None) -> Device:
+    """Offline, with plenty of bytes and room for 100 deliveries, of which `waiting` of `kind` are there."""
+    device = Device(path / "spool.db", capacity_deliveries=100, plane=plane)
+    device.connect(LOCAL)
+    device.spool._room.capacity_deliveries = 1000  # past the gate
+    device.turn(*(device.from_service(event(f"old{n}", kind)) for n in range(waiting)))
+    device.spool._room.capacity_deliveries = 100
+    return device
+
+
+@pytest.mark.source("N4", "C6")
+@pytest.mark.parametrize(
+    ("waiting", "expected"),
+    [
+        (69, [None, None, None]),
+        (70, [None, None, FULL]),
+        (84, [None, None, FULL]),
+        (85, [None, FULL, FULL]),
+        (98, [None, FULL, FULL]),
+    ],
+)
+def test_each_priority_has_its_own_limit_in_deliveries_too(
+    tmp_path: Path, waiting: int, expected: list[str | None]
+) -> None:
+    device = counted_device(tmp_path, waiting)
+    assert device.spool.pressure == waiting / 100
+    found = [answers(device, kind)[0] for kind in (CHORE, READING, ALARM)]
+    assert found[::-1] == expected
+    device.crash()
+
+
+@pytest.mark.source("N4")
+def test_the_oldest_of_the_least_urgent_go_when_too_many_wait(tmp_path: Path) -> None:
+    plane = contract(sensor={"outbox": DROP_OLDEST})
+    device = counted_device(tmp_path, 60, CHORE, plane)
+    device.turn(*(device.from_service(event(f"new{n}")) for n in range(40)))
+    assert device.spool.used_deliveries <= 100
+    device.turn(*(device.from_service(event(f"fire{n}", ALARM)) for n in range(10)))
+    assert [each.refused for each in device.receipts()[-10:]] == [None] * 10
+    left = [parse_event(each.json).id for each in Lane(device.spool, "device.outbox", 2).unsent()]
+    assert 0 < len(left) < 60 - 20
+    assert left == [f"old{n}" for n in range(60 - len(left), 60)]
+    assert device.spool.pending("device.outbox", 1) >= 40  # readings were not touched
+    assert 100 - 5 < device.spool.used_deliveries <= 100
+    device.crash()
+
+
+@pytest.mark.source("N4")
+def test_an_event_that_is_large_costs_no_more_events_when_only_their_number_is_short(tmp_path: Path) -> None:
+    device = counted_device(tmp_path, 100)
+    device.turn(device.from_service(event("fire", ALARM, pad="x" * 50_000)))
+    assert device.receipts()[-1].refused is None
+    (tally,) = device.spool.discards()
+    assert tally.count == 2  # one for the cloud and one for the call service
+    device.crash()
+
+
+@pytest.mark.source("N4")
+def test_a_smaller_number_than_what_waits_drops_nothing_by_itself(tmp_path: Path) -> None:
+    device = counted_device(tmp_path, 500)
+    device.turn(after=1.0)
+    assert device.spool.used_deliveries >= 500
+    assert answers(device, READING) == [FULL]
+    assert device.spool.discards() == []
+    device.crash()
+
+
 def test_a_refused_event_is_taken_when_it_comes_again_later(tmp_path: Path) -> None:
     device = full_device(tmp_path, 0.9)
     assert answers(device, READING) == [FULL]

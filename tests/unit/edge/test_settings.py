@@ -82,6 +82,8 @@ OUT_OF_RANGE = [
     ("health.host", ""),
     ("health.urgent_age_s", 0),
     ("health.normal_age_s", 604_801),
+    ("spool_capacity_deliveries", 99),
+    ("spool_capacity_deliveries", 10**9 + 1),
     ("spool_capacity_bytes", 1024**2 - 1),
     ("spool_capacity_bytes", 1024**4 + 1),
     ("heartbeat_s", 0),

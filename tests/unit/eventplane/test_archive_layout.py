@@ -45,6 +45,10 @@ KNOWN = {
     "pending not_stored skew_ms",
     ("audit/consumers", 1): "channel expected delivered dead_lettered pending lost duplicated",
     ("audit/consumers", 2): "channel expected delivered dead_lettered pending lost duplicated expired",
+    (
+        "audit/consumers",
+        3,
+    ): "channel expected delivered dead_lettered pending lost duplicated expired dropped",
     ("audit/quarantine", 1): "archive_file line reason text",
     ("audit/quarantine", 2): "archive_file line reason text archive",
     ("erasures", 1): "",

@@ -4,7 +4,7 @@ import pytest
 
 from eventplane.contract import Channel, compile_contract
 from eventplane.envelope import write_event
-from eventplane.expiry import BY_CHANNEL, BY_EVENT, is_expired, why_expired
+from eventplane.expiry import BY_CHANNEL, BY_EVENT, is_expired, is_expired_on_device, why_expired
 
 
 @pytest.mark.source("C4")
@@ -16,6 +16,32 @@ def test_an_event_expires_at_its_expirytime_and_not_before() -> None:
 
 def test_an_event_without_expirytime_never_expires() -> None:
     assert not is_expired(write_event({"id": "1", "source": "/a", "type": "t"}), 2**62)
+
+
+HOUR_MS = 3_600_000
+NOON_MS = 1_893_499_200_000
+
+
+@pytest.mark.source("C4")
+@pytest.mark.parametrize(
+    ("time", "expirytime", "uptime_ms", "expired"),
+    [
+        ("2030-01-01T11:30:00Z", "2030-01-01T12:00:00Z", HOUR_MS, True),
+        ("2030-01-01T11:30:00Z", "2030-01-01T12:00:00.001Z", HOUR_MS, False),
+        ("2030-01-01T11:00:00Z", "2030-01-01T12:00:00Z", HOUR_MS, True),
+        ("2030-01-01T10:59:59Z", "2030-01-01T12:00:00Z", HOUR_MS, False),  # it may have been switched off
+        ("1970-01-01T00:01:00Z", "1970-01-01T00:11:00Z", HOUR_MS, False),  # written before the clock was set
+        (None, "2030-01-01T11:59:00Z", HOUR_MS, False),
+        ("2030-01-01T11:30:00Z", None, HOUR_MS, False),
+        ("2030-01-01T13:00:00Z", "2030-01-01T12:00:00Z", HOUR_MS, True),  # over before it began
+    ],
+)
+def test_on_a_device_only_what_was_written_since_it_started_can_have_expired(
+    time: str | None, expirytime: str | None, uptime_ms: int, expired: bool
+) -> None:
+    given = {name: text for name, text in (("time", time), ("expirytime", expirytime)) if text}
+    event = write_event({"id": "1", "source": "/a", "type": "t", **given})
+    assert is_expired_on_device(event, NOON_MS, uptime_ms) is expired
 
 
 def inbox(expiry_s: int | None) -> Channel:

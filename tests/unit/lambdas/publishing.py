@@ -18,7 +18,7 @@ from lambdas.router.engine import Engine, build_engine
 from lambdas.router.in_force import InForce, Unseen
 from tests.unit.lambdas.support import INTEREST, SUBSCRIPTIONS, TABLE, Cloud
 
-INTERVAL_MS = 30_000
+INTERVAL_MS = 10_000
 SOURCE = "device.outbox"
 
 

@@ -31,10 +31,13 @@ SUBSCRIPTIONS = "subscriptions"
 INTEREST = "interest"
 ALARM = "org.eventplane.alarm.keyword.v1"
 READING = "org.eventplane.health.reading.v1"
+READ = {"quantity": "heart-rate", "value": 72, "unit": "/min"}
+DATA = {"org.eventplane.home.message.v1": {"text": "Hello"}}
+"""What events have as their data by type, where a schema asks for it; all others have what a reading has."""
 
 
 def event(id: str, type: str = READING, **attributes: AttributeValue) -> Envelope:
-    return write_event({"id": id, "source": "/homes/1", "type": type, **attributes}, {"value": 1})
+    return write_event({"id": id, "source": "/homes/1", "type": type, **attributes}, DATA.get(type, READ))
 
 
 def stamped(event: Envelope, sender: Sender | None = None) -> Envelope:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
 
+from contract import load_contract
 from eventplane.announcement import new_announcement
 from eventplane.contract import Contract, compile_contract
 from eventplane.contract.interest import Leased, interest_item, interest_key
@@ -21,13 +25,19 @@ from eventplane.contract.publication import (
     read_contract,
     read_head,
 )
-from eventplane.contract.subscription import subscription_key
+from eventplane.contract.subscription import IN_FORCE_S, Subscription, new_subscription, subscription_key
 from eventplane.contract_table import ContractTable
 from lambdas.common.interest_table import InterestTable
+from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.router.engine import Engine
-from lambdas.router.in_force import RETRY_MS, InForce
+from lambdas.router.in_force import RETRY_MS, InForce, Unseen
 from tests.unit.lambdas.publishing import INTERVAL_MS, Table, Throttled, changed, seen, subscribe, unseen
 from tests.unit.lambdas.support import INTEREST, SUBSCRIPTIONS, TABLE, Cloud, Unwilling
+
+
+@dataclass(frozen=True)
+class _Made:
+    contract: Contract
 
 
 @pytest.fixture
@@ -309,6 +319,99 @@ def test_while_the_subscriptions_cannot_be_read_the_last_ones_stay(table: Table,
     assert {"new", "family-app-subscribes-news"} <= routes(in_force)
 
 
+@pytest.mark.source("F3")
+def test_a_router_that_could_not_read_what_may_be_in_force_says_so(table: Table) -> None:
+    """A subscription that was written when the table could just not be read any more."""
+    dynamodb = Throttled(table.cloud.dynamodb)
+    in_force = table.in_force(subscriptions=dynamodb)
+    seen(in_force)
+    dynamodb.tables = {SUBSCRIPTIONS}
+    table.now_ms += 1
+    subscribe(table, "news", "org.eventplane.alarm.news.v1")
+    # Until it is in force, the router goes on; then it knows that it does not know.
+    table.now_ms += 1_000 * IN_FORCE_S - 2
+    assert "family-app-subscribes-news" not in routes(in_force)
+    table.now_ms += 1
+    unseen(in_force)
+    assert not in_force.is_seen
+    dynamodb.tables.clear()
+    table.now_ms += RETRY_MS
+    assert "family-app-subscribes-news" in routes(in_force)
+
+
+@pytest.mark.source("F3")
+def test_what_does_not_deliver_events_answers_by_what_it_read_last(table: Table, contract: Contract) -> None:
+    dynamodb = Throttled(table.cloud.dynamodb)
+    in_force = InForce(
+        bundled=contract,
+        build=lambda made: _Made(made),
+        table=ContractTable(dynamodb, TABLE),
+        subscriptions=SubscriptionTable(dynamodb, SUBSCRIPTIONS),
+        interest=InterestTable(dynamodb, INTEREST),
+        refresh_ms=INTERVAL_MS,
+        clock=lambda: table.now_ms,
+    )
+    assert isinstance(in_force.engine(), _Made)
+    dynamodb.tables = {TABLE, SUBSCRIPTIONS, INTEREST}
+    table.now_ms += 10_000 * IN_FORCE_S
+    assert isinstance(in_force.engine(), _Made)
+
+
+@pytest.mark.source("F3")
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([1, 9_000, 29_999]), st.booleans(), st.booleans()), min_size=3, max_size=12
+    )
+)
+def test_what_is_subscribed_is_routed_from_the_moment_on(
+    steps: list[tuple[int, bool, bool]],
+) -> None:
+    """Time passes, the table answers or not, somebody subscribes or not; each time an event is routed."""
+    now_ms = 0
+    written: list[tuple[int, Subscription]] = []
+
+    class Tables:
+        """Both tables; of the second only what was written, as a consistent read has it."""
+
+        is_down = False
+
+        def all(self, now_s: float = 0) -> frozenset[Any]:
+            if self.is_down:
+                raise ClientError({"Error": {"Code": "Throttling"}}, "Scan")
+            return frozenset(each for _, each in written)
+
+        def head(self, version: str) -> None:
+            return None
+
+    class NoInterest:
+        def all(self, now_s: float) -> frozenset[Any]:
+            return frozenset()
+
+    tables: Any = Tables()
+    nobody: Any = NoInterest()
+    in_force = InForce(
+        bundled=load_contract(),
+        build=lambda made: _Made(made),
+        table=tables,
+        subscriptions=tables,
+        interest=nobody,
+        refresh_ms=INTERVAL_MS,
+        clock=lambda: now_ms,
+        queues={"family-app.inbox"},
+    )
+    for wait_ms, is_down, subscribes in steps:
+        now_ms += wait_ms
+        tables.is_down = is_down
+        if subscribes:
+            name = f"news{len(written)}"
+            wanted = {"exact": {"type": "org.eventplane.alarm.news.v1"}}
+            written.append((now_ms, new_subscription("family-app", name, wanted, f"{len(written):09}")))
+        found = in_force.engine()
+        due = {each.route for at_ms, each in written if now_ms >= at_ms + 1_000 * IN_FORCE_S}
+        assert isinstance(found, Unseen) or due <= {each.name for each in found.contract.routes}
+        assert isinstance(found, Unseen) is not in_force.is_seen
+
+
 MOTION = {"exact": {"type": "org.eventplane.activity.motion.v1"}}
 
 
@@ -350,7 +453,7 @@ def test_interest_goes_along_with_subscriptions_of_the_same_participant(table: T
     subscribe(table, "news", "org.eventplane.alarm.news.v1")
     routes = seen(table.in_force()).contract.routes
     concerned = {each.name for each in routes if each.interest is not None}
-    assert concerned == {"daily-life-to-family", "family-app-subscribes-news"}
+    assert concerned == {"daily-life-to-family", "notices-to-relatives", "family-app-subscribes-news"}
 
 
 def test_an_announcement_that_is_wrong_takes_no_other_with_it(table: Table) -> None:

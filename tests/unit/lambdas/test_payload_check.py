@@ -10,17 +10,19 @@ import sys
 from threading import Thread
 from typing import Any
 
+import jsonschema
 import pytest
 
+from contract import load_contract
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract, SchemaCheck, compile_contract
+from eventplane.contract import Contract, Priority, SchemaCheck, compile_contract
 from eventplane.delivery import Refusal, letter_id
 from eventplane.envelope import Envelope, parse_event, write_event
 from lambdas.router import payload
 from lambdas.router.cpu_limit import CpuLimitError, cpu_limit
 from lambdas.router.payload import PayloadCheck, SlowPayloadsError
 from lambdas.router.planner import Planner, Step
-from tests.unit.lambdas.support import NOW_MS, frame, message
+from tests.unit.lambdas.support import ALARM, NOW_MS, READING, frame, message
 
 V1, V2, OTHER = (
     "https://schemas.example.org/v1",
@@ -57,7 +59,7 @@ def plane(*schemas: dict[str, Any], check: str = "strict") -> Contract:
 
 
 def event(data: Any = None, **attributes: AttributeValue) -> Envelope:
-    return write_event({"id": "1", "source": "/s", "type": "t", **attributes}, data)
+    return write_event({"id": "1", "source": "/s"} | {"type": "t"} | attributes, data)
 
 
 def refusal(event: Envelope, *schemas: dict[str, Any], check: str = "strict") -> Refusal | None:
@@ -264,16 +266,67 @@ def test_a_service_outbox_is_checked_as_well() -> None:
     assert [each.record.reason for each in steps] == ["payload_invalid", None]
 
 
-def test_a_contract_that_checks_nothing_never_loads_the_library(contract: Contract) -> None:
-    assert {each.schema_check for each in contract.event_types.values()} == {SchemaCheck.NONE}
+def test_an_alarm_never_waits_for_the_library() -> None:
     code = (
         "import sys; from eventplane.contract import load_compiled; "
-        "from lambdas.router.planner import Planner; "
-        "Planner(load_compiled(sys.stdin.read()), 'device.outbox'); "
+        "from eventplane.envelope import write_event; from lambdas.router.payload import PayloadCheck; "
+        "check = PayloadCheck(load_compiled(sys.stdin.read())).of_message(); "
+        "event = {'id': '1', 'source': '/s', 'type': sys.argv[1]}; check(write_event(event, {})); "
         "print([name for name in sys.modules if name in ('jsonschema', 'referencing', 'rpds')])"
     )
-    for compiled, loaded in ((contract, []), (plane(), ["rpds", "referencing", "jsonschema"])):
+    for type, loaded in ((ALARM, []), (READING, ["jsonschema", "referencing", "rpds"])):
         done = subprocess.run(
-            [sys.executable, "-c", code], input=compiled.canonical, capture_output=True, check=True
+            [sys.executable, "-c", code, type],
+            input=load_contract().canonical,
+            capture_output=True,
+            check=True,
         )
-        assert sorted(json.loads(done.stdout.decode().replace("'", '"'))) == sorted(loaded)
+        assert sorted(json.loads(done.stdout.decode().replace("'", '"'))) == loaded
+
+
+@pytest.mark.source("P11")
+def test_the_shipped_contract_checks_payloads_and_refuses_no_call_for_help(contract: Contract) -> None:
+    checked = {
+        name for name, each in contract.event_types.items() if each.schema_check is not SchemaCheck.NONE
+    }
+    assert {READING, "org.eventplane.home.threshold.v1"} <= checked
+    urgent = {name for name, each in contract.event_types.items() if each.priority is Priority.URGENT}
+    assert urgent
+    assert not urgent & checked
+    # Nor what the plane says of devices: carers have to hear it, whatever is wrong with it.
+    assert not {each for each in checked if ".device." in each or ".notice." in each}
+
+
+@pytest.mark.source("P11")
+def test_the_shipped_contract_takes_two_versions_of_a_reading_side_by_side(contract: Contract) -> None:
+    old, new = contract.event_types[READING].schemas
+    value = {"quantity": "heart-rate", "value": 72, "unit": "/min"}
+    ways = [
+        ({}, value, None),
+        ({"dataschema": old}, value, None),
+        ({"dataschema": new}, value | {"origin": "measured"}, None),
+        ({"dataschema": new}, value, f"$: 'origin' is a required property (schema {new})"),
+        (
+            {"dataschema": old},
+            value | {"value": "7"},
+            f"$.value: '7' is not of type 'number' (schema {old})",
+        ),
+        ({"dataschema": "https://schemas.eventplane.org/reading.v9.json"}, {"of": "a later contract"}, None),
+    ]
+    for attributes, data, detail in ways:
+        refusal = PayloadCheck(contract).of_message()(event(data, type=READING, **attributes))
+        assert (refusal and refusal.detail) == detail
+    for schema in contract.event_types[READING].schemas.values():
+        for each in schema["examples"]:
+            jsonschema.validate(value | each, contract.event_types[READING].schemas[old])
+
+
+@pytest.mark.source("P11")
+def test_the_deletion_of_a_state_has_no_payload_to_check(contract: Contract) -> None:
+    check = PayloadCheck(contract).of_message()
+    threshold = "org.eventplane.home.threshold.v1"
+    for value in (True, "true"):
+        assert check(event(type=threshold, statedelete=value)) is None
+    assert check(event({"high": 1}, type=threshold, statedelete=True)) is not None
+    assert check(event(type=threshold)) is not None
+    assert check(event(type=READING, statedelete=True)) is not None

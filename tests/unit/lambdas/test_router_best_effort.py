@@ -10,8 +10,20 @@ import pytest
 from eventplane.batch import pack
 from eventplane.contract import Contract, compile_contract
 from eventplane.guarantee import FAILED, NOT_REPEATED
+from lambdas.common.queue import read_messages
 from lambdas.router.service import PLANNING_MS, RESERVE_MS
-from tests.unit.lambdas.support import ALARM, READING, Cloud, Run, Unwilling, event, frame, message, stamped
+from tests.unit.lambdas.support import (
+    ALARM,
+    READING,
+    Cloud,
+    Run,
+    Unwilling,
+    event,
+    frame,
+    message,
+    sqs_event,
+    stamped,
+)
 
 pytestmark = pytest.mark.source("P4", "C1")
 
@@ -51,6 +63,22 @@ def test_a_best_effort_delivery_that_succeeds_is_like_any_other(
     assert run(message("m1", frame(event("1", ALARM).json.encode())), plane=plane) == frozenset()
     assert [each["Body"] for each in cloud.received(FAMILY)] == [stamped(event("1", ALARM)).json]
     assert written(cloud) == [("1", CENTRE, "delivered", None, 1), ("1", FAMILY, "delivered", None, 1)]
+
+
+def test_a_message_tells_the_webhook_behind_it_what_is_at_best_effort(
+    cloud: Cloud, run: Run, plane: Contract
+) -> None:
+    run(message("m1", frame(event("1", ALARM).json.encode())), plane=plane)
+    told = {}
+    for address in (FAMILY, CENTRE):
+        (received,) = cloud.received(address)
+        record = sqs_event(message("m1", received["Body"]))["Records"][0]
+        record["messageAttributes"] = {
+            name: {"stringValue": each["StringValue"]} for name, each in received["MessageAttributes"].items()
+        }
+        (read,) = read_messages({"Records": [record]})
+        told[address] = (read.is_best_effort, read.route)
+    assert told == {FAMILY: (True, route_to(plane, FAMILY)), CENTRE: (False, route_to(plane, CENTRE))}
 
 
 @pytest.mark.parametrize("code", ["Throttling", "InvalidMessageContents"])

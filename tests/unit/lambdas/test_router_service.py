@@ -77,7 +77,8 @@ def test_extensions_come_through_batch_router_and_queue_as_they_were_written(clo
         f' {{"specversion":"1.0", "type":"{READING}","id":"1","source":"/homes/1",\n "sequence" : "0\\u0037",'
         '"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",'
         '  "tracestate":"a=1 , b=\\u0032",'
-        '"partitionkey":"k\\u00fcche","severitynumber" : 24,"data":1.0}'
+        '"partitionkey":"k\\u00fcche","severitynumber" : 24,'
+        '"data":{"quantity":"heart-rate","value":1.0,"unit":"/min"}}'
     )
     assert run(message("m1", frame(pack_texts([text])))) == frozenset()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ def test_a_standard_queue_is_one_wave() -> None:
     assert list(waves([], set())) == []
 
 
+@pytest.mark.source("N3")
 def test_what_follows_a_failed_message_of_its_group_comes_again_untried() -> None:
     messages = queued("a", "b", "a", "b", "a")
     failed: set[str] = set()
@@ -30,6 +32,7 @@ def test_what_follows_a_failed_message_of_its_group_comes_again_untried() -> Non
     assert (tried, failed) == (["m0", "m1", "m3"], {"m0", "m2", "m4"})
 
 
+@pytest.mark.source("P17")
 @given(groups=st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=10), bad=st.sets(st.integers(0, 9)))
 def test_in_every_group_a_prefix_is_done_in_its_order(groups: list[str | None], bad: set[int]) -> None:
     messages = queued(*groups)

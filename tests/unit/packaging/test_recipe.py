@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,6 +84,36 @@ def test_it_builds_from_this_checkout_and_installs_files_that_exist() -> None:
         "eventplane-announcement.service",
     ]
     assert sorted(units) == sorted(each.name for each in PACKAGING.glob("eventplane-*"))
+
+
+@pytest.mark.source("P7")
+def test_its_tasks_install_a_program_that_runs_and_the_units(tmp_path: Path) -> None:
+    """In BitBake's place: its variables are replaced, then a shell runs the tasks."""
+    text = RECIPE.read_text()
+    name = "eventplane-forwarder"
+    values = {key.replace("${PN}", name): value for key, value in variables(text).items()} | {
+        "PN": name, "PV": VERSION, "PYTHON": sys.executable,
+        "S": str(ROOT), "B": str(tmp_path / "build"), "D": str(tmp_path / "image"),
+        "nonarch_libdir": "/usr/lib", "datadir": "/usr/share",
+        "systemd_system_unitdir": "/usr/lib/systemd/system",
+    }  # fmt: skip
+    for _, body in _TASK.findall(text):
+        while used := re.findall(r"\$\{([^${}]+)\}", body):
+            for each in used:
+                body = body.replace(f"${{{each}}}", values[each])
+        subprocess.run(["sh", "-e", "-u", "-c", body], check=True)
+    image = tmp_path / "image"
+    units = sorted(each.name for each in (image / "usr/lib/systemd/system").iterdir())
+    assert units == sorted(each.name for each in PACKAGING.glob("eventplane-*"))
+    assert sorted(each.name for each in (image / "usr/share/eventplane").iterdir()) == [
+        "mosquitto-access.conf",
+        "mosquitto.conf",
+    ]
+    program = image / "usr/lib/eventplane/eventplane-forwarder.pyz"
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", program, "manifest"], check=True, capture_output=True, text=True
+    )
+    assert json.loads(said.stdout)["revision"] == VERSION
 
 
 def test_units_find_the_artifact_where_the_recipe_installs_it() -> None:

@@ -194,6 +194,7 @@ def test_a_refused_next_timer_is_armed_when_the_one_before_comes_again(world: Wo
     world.record(heartbeat(1), heartbeats=True)
     world.now_ms += 5 * MINUTE
     world.record(heartbeat(2), heartbeats=True)
+    world.fire(START + 15 * MINUTE - 1)
     world.timers.refuses = True
     world.fire(START + 15 * MINUTE)
     world.timers.refuses = False

@@ -58,6 +58,7 @@ def replay(contract: Contract, cloud: Cloud) -> Replay:
         s3: Any = None,
         remaining_ms: Callable[[], int] = lambda: 900_000,
         is_seen: bool = True,
+        attempt: int = 1,
     ) -> frozenset[str]:
         inboxes = cloud.queues if queues is None else queues
         engine = build_engine(plane or contract, "device.outbox", inboxes)
@@ -71,7 +72,7 @@ def replay(contract: Contract, cloud: Cloud) -> Replay:
             clock=lambda: NOW_MS,
         )
         bodies = [each if isinstance(each, str) else order_text(each) for each in orders]
-        messages = [message(f"m{number}", body) for number, body in enumerate(bodies, start=1)]
+        messages = [message(f"m{number}", body, attempt) for number, body in enumerate(bodies, start=1)]
         return service.process(messages, invocation_id="invocation-1", remaining_ms=remaining_ms)
 
     return replay
@@ -154,6 +155,22 @@ def test_of_two_senders_of_one_name_the_one_that_is_owed_gets_through(
     nobodys = Owed("home-3/", *true.claim, CARE, contract.version, ACCEPTED_MS)
     assert replay(OwedOrder(FILE, (nobodys,))) == frozenset()
     assert [each["deadletterreason"] for each in letters(cloud)] == ["not_in_tap"]
+
+
+@pytest.mark.source("P4", "C1")
+def test_what_is_at_best_effort_is_replayed_at_least_once(
+    cloud: Cloud, contract: Contract, replay: Replay
+) -> None:
+    lost = event("1", deliveryguarantee="best_effort")
+    tapped(cloud, lost)
+    inbox = cloud.queues["care-analytics.inbox"]
+    refusing = Unwilling(cloud.sqs, "send_message_batch", queue_urls={inbox})
+    assert replay(owed(contract, lost), sqs=refusing) == {"m1"}
+    assert cloud.lines("ledger/") == []
+    assert replay(owed(contract, lost), attempt=2) == frozenset()
+    assert len(cloud.received("care-analytics.inbox")) == 1
+    (line,) = cloud.lines("ledger/")
+    assert (line["outcome"], line["reason"], line["attempt"]) == ("delivered", "replay", 2)
 
 
 def test_until_the_contract_in_force_is_seen_every_order_waits(

@@ -173,6 +173,25 @@ def test_a_refused_event_is_a_dead_letter_at_once_and_the_next_is_delivered(hook
     assert not hook.hidden
 
 
+@pytest.mark.source("P4", "C1")
+@pytest.mark.parametrize(("status", "reason"), [(500, "endpoint_failed"), (410, "endpoint_gone")])
+def test_an_event_at_best_effort_is_tried_once_and_then_dropped(hook: Hook, status: int, reason: str) -> None:
+    lively = replace(alarm("1"), is_best_effort=True)
+    failed, server = handed_over(hook, lively, alarm("2"), plays=(answer(status),))
+    assert not failed
+    assert len(server.received) == 2
+    assert hook.outcomes() == [("1", "dropped", reason, status), ("2", "delivered", None, 204)]
+    assert not hook.letters()
+    assert not hook.hidden
+
+
+@pytest.mark.source("P4")
+def test_what_is_no_event_is_a_dead_letter_also_at_best_effort(hook: Hook) -> None:
+    handed_over(hook, replace(message("m1", "no event"), is_best_effort=True))
+    (letter,) = hook.letters()
+    assert letter["reason"] == "not_json"
+
+
 def test_letters_are_events_of_the_webhook_with_an_id_that_repeats(hook: Hook) -> None:
     handed_over(hook, alarm("1"), plays=(answer(410),))
     handed_over(hook, alarm("1"), plays=(answer(410),))

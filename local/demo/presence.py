@@ -1,0 +1,97 @@
+"""A home loses its connection: carers and relatives get a notice at once, and one when it is back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Protocol
+
+from eventplane.contract import Contract
+from eventplane.presence import NOTICE
+from eventplane.resource_names import resource_name
+from local.cloud import CloudEndpoint
+from local.consumers import Kept
+from local.demo.waiting import Waits
+from stacks.config import environment
+from stacks.presence_stack import TIMERS
+
+LOCAL: Final = environment("local")
+
+OPENED: Final = "opened"
+PHASES: Final = (OPENED, "over")
+"""The notices of one incident: when it begins, and when it ends."""
+
+
+class Home(Protocol):
+    """The part of a home that matters here."""
+
+    def cut_network(self) -> None: ...
+    def heal_network(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What `service` was told.
+
+    `late_s` is how long after its time (`disconnected_after_s` after the loss of the connection) it arrived,
+    seconds; None of an end, which waits for the device as well.
+    """
+
+    service: str
+    phase: str
+    title: str
+    check: Sequence[str]
+    late_s: float | None
+
+
+@contextmanager
+def judging(cloud: CloudEndpoint) -> Iterator[None]:
+    """Let timers fire while the `with` block runs; before and after, they wait in their queue."""
+    client = cloud.client("lambda")
+    name = resource_name(LOCAL.name, TIMERS)
+    (mapping,) = client.list_event_source_mappings(FunctionName=name)["EventSourceMappings"]
+    client.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
+    yield
+    client.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+
+
+def cut_off(
+    name: str, home: Home, services: Sequence[str], kept: Callable[[], Sequence[Kept]], waits: Waits
+) -> list[Notice]:
+    """Cut the home called `name` off until `services` were told, and heal it until they were told of that."""
+    for phase, act in zip(PHASES, (home.cut_network, home.heal_network), strict=True):
+        act()
+        title = f"notices: a home is {'cut off' if phase == OPENED else 'back'}"
+        waits.until_none_remain(title, lambda phase=phase: missing(notices(kept(), name), services, [phase]))  # type: ignore[misc]
+    return notices(kept(), name)
+
+
+def missing(found: Sequence[Notice], services: Sequence[str], phases: Sequence[str] = PHASES) -> int:
+    """How many of the notices that each of `services` must get are not among those `found`."""
+    wanted = {(service, phase) for service in services for phase in phases}
+    return len(wanted - {(each.service, each.phase) for each in found})
+
+
+def told(contract: Contract) -> list[str]:
+    """The services that the contract's routes lead notices to."""
+    takers = (route for route in contract.routes if route.filter.matches({"type": NOTICE}))
+    inboxes = {route.destination for route in takers} - {contract.device.outbox.address}
+    return sorted(contract.channel(each).participant for each in inboxes)
+
+
+def notices(kept: Sequence[Kept], device: str) -> list[Notice]:
+    """The notices about `device` among the events that services kept, in the order of their arrival."""
+    mine = (each for each in kept if each.type == NOTICE and each.subject == device)
+    return [
+        Notice(each.service, each.data["phase"], each.data["title"], each.data["check"], _late_s(each))
+        for each in mine
+    ]
+
+
+def _late_s(notice: Kept) -> float | None:
+    if notice.data["phase"] != OPENED:
+        return None
+    lost_s = datetime.fromisoformat(notice.data["since"]).timestamp()
+    return round(notice.arrived_ms / 1_000 - lost_s - LOCAL.presence.disconnected_after_s, 1)

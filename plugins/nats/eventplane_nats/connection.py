@@ -1,0 +1,143 @@
+"""A connection to a NATS server for code that blocks: nats-py runs in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import nats
+from nats.aio.client import Client as Nats
+
+from eventplane.errors import EventPlaneError
+
+CONNECT_S: Final = 2.5
+"""Longest that connecting takes, seconds."""
+
+_MARGIN_S: Final = 0.5
+"""How much longer than nats-py the caller waits for it, seconds: nats-py names what is wrong."""
+
+CREDENTIALS: Final = "EVENTPLANE_NATS_CREDENTIALS"
+"""The variable with the user and the password, `{"user": "...", "password": "..."}`."""
+
+SECRET: Final = "EVENTPLANE_NATS_SECRET"  # noqa: S105 - the name of a variable
+"""The variable with the name of the secret in AWS Secrets Manager that holds the same; the stacks set it."""
+
+TLS: Final = "EVENTPLANE_NATS_TLS"
+"""`first`: begin with TLS, as nats-server 2.10.4 can be told to. Otherwise the server says in plain text
+whether it wants TLS, which an attacker between the two can change."""
+
+T = TypeVar("T")
+
+
+class NatsAddressError(EventPlaneError):
+    """`address` is not what the package connects to."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address!r} is no address; write nats://HOST:PORT/NAME, without user and password")
+        self.address = address
+
+
+def server_and_name(address: str) -> tuple[str, str]:
+    """Return the server's URL and the name in `nats://HOST:PORT/NAME`. Raises `NatsAddressError`."""
+    parts = urlsplit(address)
+    name = parts.path.removeprefix("/")
+    if parts.scheme != "nats" or not parts.hostname or "@" in parts.netloc or not name or "/" in name:
+        raise NatsAddressError(address)
+    return f"nats://{parts.netloc}", name
+
+
+class Connection:
+    """Connected to `server`, and again after each loss, until `close`.
+
+    Raises what nats-py raises, `OSError`, and `TimeoutError` if the server does not answer.
+    """
+
+    def __init__(self, server: str, name: str, environment: Mapping[str, str] = os.environ) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"nats-{name}", daemon=True)
+        self._thread.start()
+        self.nats = Nats()
+        self._last_error: Exception | None = None
+        user, password = _credentials(environment)
+        try:
+            self.run(
+                self.nats.connect(
+                    server,
+                    name=name,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=1,
+                    connect_timeout=2,
+                    error_cb=self._note,
+                    tls_handshake_first=environment.get(TLS) == "first",
+                    user=user,
+                    password=password,
+                ),
+                CONNECT_S,
+            )
+        except TimeoutError as error:
+            self._end()
+            raise self._named(error) from error
+        except BaseException:
+            self._end()
+            raise
+        self.jetstream = self.nats.jetstream()
+
+    def run(self, action: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """Return what `action` returns within `timeout_s` seconds. Raises `TimeoutError`."""
+        try:
+            future = asyncio.run_coroutine_threadsafe(action, self._loop)
+        except RuntimeError as error:
+            action.close()
+            raise nats.errors.ConnectionClosedError from error
+        try:
+            return future.result(timeout_s + _MARGIN_S)
+        except TimeoutError:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Send what is still buffered, and end."""
+        try:
+            self.run(self.nats.close(), CONNECT_S)
+        except (nats.errors.Error, OSError, TimeoutError):
+            pass  # what was not sent comes again
+        finally:
+            self._end()
+
+    async def _note(self, error: Exception) -> None:
+        # nats-py logs a traceback for each loss of the connection otherwise; whoever waits is told.
+        self._last_error = error
+
+    def _named(self, error: Exception) -> Exception:
+        """What nats-py met while it tried, such as a wrong password, or `error`."""
+        return error if self._last_error is None else self._last_error
+
+    def _end(self) -> None:
+        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for each in tasks:
+        each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _credentials(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+    document = environment.get(CREDENTIALS)
+    if secret := environment.get(SECRET):
+        import boto3
+
+        document = boto3.client("secretsmanager").get_secret_value(SecretId=secret)["SecretString"]
+    if not document:
+        return None, None
+    found = json.loads(document)
+    return str(found["user"]), str(found["password"])

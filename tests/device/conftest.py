@@ -1,0 +1,98 @@
+"""One emulated device for all tests of this folder; a broker on this machine plays AWS IoT."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from contract.loader import load_contract
+from local.certificates import Authority
+from local.process import Supervisor
+from tests.device.image import DeviceFile, make_image
+from tests.device.machine import AGENT_FILES, HOST, EmulatedDevice
+from tests.integration.edge.conftest import RULE, THING, CloudBroker
+from tests.integration.edge.provisioning_service import CREATE, REGISTER, TEMPLATE, FakeAws
+from tools.device_image import ROOT
+
+IDENTITY = "/var/lib/eventplane/identity.pem"
+UNITS = (
+    "eventplane-forwarder.service",
+    "eventplane-provisioning.timer",
+    "mosquitto.service",
+    "systemd-networkd.service",
+    "systemd-networkd-wait-online.service",
+    "check-agent.service",
+)
+
+
+class Plane(NamedTuple):
+    """A device that was switched on for the first time, and the cloud that it finds."""
+
+    device: EmulatedDevice
+    cloud: CloudBroker
+    aws: FakeAws
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A device that has nothing but the fleet's claim when it starts."""
+    _require_emulator()
+    folder = tmp_path_factory.mktemp("device")
+    subprocess.run([str(ROOT / "tools" / "device-userland.sh"), "machine"], check=True)
+    authority = Authority(folder / "certificates", ("127.0.0.1", HOST))
+    with Supervisor(folder / "run") as supervisor:
+        cloud = CloudBroker(supervisor, folder / "cloud", authority)
+        with FakeAws(cloud, authority) as aws:
+            for topic in (CREATE, REGISTER):
+                aws.subscribe(topic)
+            files = {**AGENT_FILES, **_settings(authority, cloud.port)}
+            image = make_image(ROOT / "build" / "device" / "machine", folder, files, UNITS)
+            device = EmulatedDevice(supervisor, folder, image)
+            yield Plane(device, cloud, aws)
+            device.cut_power()
+            cloud.close()
+
+
+def _require_emulator() -> None:
+    """Skip without what a machine must offer; in continuous integration fail."""
+    missing = [
+        problem
+        for problem, found in {
+            "qemu-system-arm is not installed (make setup installs it)": shutil.which("qemu-system-arm"),
+            "mke2fs is not installed (package e2fsprogs)": shutil.which("mke2fs"),
+            "files of root can be made by root only": os.geteuid() == 0,
+        }.items()
+        if not found
+    ]
+    if missing:
+        report = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        report("no emulated device: " + "; ".join(missing))
+
+
+def _settings(authority: Authority, port: int) -> Mapping[str, DeviceFile]:
+    """What a product puts into /etc/eventplane."""
+    claim = authority.issue("claim")
+    settings = (
+        f'thing = "{THING}"\ncontract = "contract.json"\nspool = "/var/lib/eventplane/spool.db"\n'
+        f'[cloud]\nhost = "{HOST}"\nport = {port}\nrule = "{RULE}"\nca = "ca.pem"\n'
+        f'certificate = "{IDENTITY}"\nkey = "{IDENTITY}"\nreconnect_max_s = 5.0\n'
+        f'[provisioning]\ntemplate = "{TEMPLATE}"\nclaim_certificate = "claim.crt"\nclaim_key = "claim.key"\n'
+    )
+    content = {
+        "forwarder.toml": DeviceFile(settings.encode()),
+        "contract.json": DeviceFile(load_contract().canonical),
+        "ca.pem": _copy(authority.ca),
+        "claim.crt": _copy(claim.certificate),
+        "claim.key": _copy(claim.key, 0o600),
+    }
+    return {f"/etc/eventplane/{name}": file for name, file in content.items()}
+
+
+def _copy(file: Path, mode: int = 0o644) -> DeviceFile:
+    return DeviceFile(file.read_bytes(), mode)

@@ -1,0 +1,28 @@
+"""One real NATS server for the tests of a file; each test has streams of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from eventplane_nats.connection import Connection
+from local.nats import NatsServer, start_nats
+from local.process import Supervisor
+from tests.unit.conftest import _clients_of_moto, aws
+
+__all__ = ["_clients_of_moto", "aws"]
+
+
+@pytest.fixture(scope="module")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    with Supervisor(tmp_path_factory.mktemp("nats")) as supervisor:
+        yield start_nats(supervisor, "nats", supervisor.run_dir / "streams")
+
+
+@pytest.fixture
+def operator(nats_server: NatsServer) -> Iterator[Connection]:
+    """A connection with every right."""
+    connection = Connection(nats_server.url, "operator")
+    yield connection
+    connection.close()

@@ -1,0 +1,406 @@
+"""What is NATS' own: redelivery, restarts, copies, limits, rights, the operator's commands."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import nats
+import pytest
+
+from contract import load_contract
+from eventplane.contract import compile_contract
+from eventplane.envelope import Envelope, write_event
+from eventplane.limits import MAX_SENT_EVENT_BYTES
+from eventplane.sqs_binding import to_message
+from eventplane_client import ClientSettings, Mode, connect
+from eventplane_client.errors import (
+    ClientSettingsError,
+    ClosedError,
+    NotConfirmedError,
+    RefusedError,
+    UnavailableError,
+)
+from eventplane_client.ports import Message
+from eventplane_nats.__main__ import main
+from eventplane_nats.connection import CREDENTIALS, SECRET, Connection, NatsAddressError, server_and_name
+from eventplane_nats.sender import PAUSE_S, NatsSender
+from eventplane_nats.streams import Level, level, make_stream
+from eventplane_nats.transport import NatsTransport
+from lambdas.common.sender import TAKEN, Fate
+from local.nats import NatsServer, start_nats
+from local.process import Supervisor
+from tests.eventually import eventually
+from tests.unit.client.worlds import event
+
+pytestmark = pytest.mark.source("P13", "N1")
+
+SECONDS = 20.0
+LIMIT = 5
+
+_numbers = itertools.count(1)
+
+READ_AND_WAIT = """
+import sys, time
+from eventplane_client import ClientSettings, Mode, connect
+settings = ClientSettings("desk", sys.argv[1], mode=Mode.AT_LEAST_ONCE)
+with connect(settings) as client, client.subscribe() as inbox:
+    print(inbox.receive(20).event.id, flush=True)
+    time.sleep(600)
+"""
+
+
+@dataclass
+class Channel:
+    """The streams of a participant `desk` whose outbox is its inbox."""
+
+    server: NatsServer
+    operator: Connection
+    environment: str
+
+    @property
+    def stream(self) -> str:
+        return f"eventplane-{self.environment}-desk-inbox"
+
+    @property
+    def address(self) -> str:
+        return f"{self.server.url}/{self.environment}"
+
+    def make(self, ack_wait_s: float = 3_600.0) -> None:
+        inbox = load_contract().channel("alarm-centre.inbox")
+        channel = replace(inbox, participant="desk", transport="nats", max_receives=LIMIT)
+        made = make_stream(self.operator.jetstream, self.environment, channel, ack_wait_s=ack_wait_s)
+        assert self.operator.run(made, SECONDS) == self.stream
+
+    def open(self) -> NatsTransport:
+        return NatsTransport.find("desk", self.server.url, inbox=self.stream, outbox=self.stream)
+
+    def level(self) -> Level:
+        return self.operator.run(level(self.operator.jetstream, self.stream), SECONDS)
+
+
+@pytest.fixture
+def channel(nats_server: NatsServer, operator: Connection) -> Channel:
+    return Channel(nats_server, operator, f"own{next(_numbers)}")
+
+
+@pytest.fixture
+def transport(channel: Channel) -> Iterator[NatsTransport]:
+    channel.make()
+    it = channel.open()
+    yield it
+    it.close()
+
+
+def ids(messages: Sequence[Message]) -> list[str]:
+    return [json.loads(each.body)["id"] for each in messages]
+
+
+@pytest.mark.source("N3")
+def test_what_a_killed_reader_had_in_hand_comes_again_after_the_ack_wait(channel: Channel) -> None:
+    channel.make(ack_wait_s=1.0)
+    transport = channel.open()
+    transport.put(event("held"), SECONDS, durable=True)
+    paths = os.pathsep.join(path for path in sys.path if path)
+    with subprocess.Popen(
+        [sys.executable, "-c", READ_AND_WAIT, channel.address],
+        env={**os.environ, "PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as reader:
+        assert reader.stdout
+        assert reader.stdout.readline() == "held\n"
+        reader.send_signal(signal.SIGKILL)
+    (again,) = transport.receive(1, SECONDS)
+    assert ids([again]) == ["held"]
+    assert again.attempt > 1
+    transport.close()
+
+
+@pytest.mark.source("N5")
+def test_a_killed_server_has_what_it_confirmed_and_its_clients_go_on(
+    channel: Channel, transport: NatsTransport
+) -> None:
+    transport.put(event("before"), SECONDS, durable=True)
+    channel.server.child.kill()
+    with pytest.raises(NotConfirmedError):
+        transport.put(event("meanwhile"), 0.2, durable=True)
+    transport.put(event("lost"), 0.2, durable=False)  # nobody is told
+    channel.server.child.start()
+
+    def is_put() -> bool:
+        try:
+            transport.put(event("after"), 1.0, durable=True)
+        except (NotConfirmedError, UnavailableError):
+            return False
+        return True
+
+    assert eventually(is_put, SECONDS)
+    found: list[str] = []
+    while "after" not in found:
+        messages = transport.receive(10, SECONDS)
+        found += ids(messages)
+        assert transport.acknowledge(messages) == []
+    assert found[0] == "before"
+
+
+def test_a_copy_is_dropped_by_the_stream_and_another_sender_of_the_same_id_is_not(
+    channel: Channel, transport: NatsTransport
+) -> None:
+    for each in (event("one"), event("one"), event("one").stamped(senderservice="other")):
+        transport.put(each, SECONDS, durable=True)
+    assert channel.level().messages == 2
+
+
+def test_two_readers_share_an_inbox_and_each_event_goes_to_one(
+    channel: Channel, transport: NatsTransport
+) -> None:
+    sent = [event() for _ in range(20)]
+    for each in sent:
+        transport.put(each, SECONDS, durable=True)
+    other = channel.open()
+    found = ids([*transport.receive(12, SECONDS), *other.receive(12, SECONDS)])
+    assert sorted(found) == sorted(each.id for each in sent)
+    assert transport.receive(1, 0) == other.receive(1, 0) == []
+    other.close()
+
+
+def test_what_is_worked_on_for_longer_than_the_ack_wait_does_not_come_again(
+    channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel.make(ack_wait_s=6.0)
+    extended: list[int] = []
+    extend = NatsTransport.extend
+
+    def count(self: NatsTransport, messages: Sequence[Message]) -> None:
+        extend(self, messages)
+        extended.append(len(messages))
+
+    monkeypatch.setattr(NatsTransport, "extend", count)
+    settings = ClientSettings("desk", channel.address, mode=Mode.AT_LEAST_ONCE)
+    first = channel.open()
+    first.put(event(), SECONDS, durable=True)
+    with connect(settings) as client, client.subscribe() as inbox:
+        received = inbox.receive(SECONDS)
+        assert eventually(lambda: len(extended) > 4, 60)  # two seconds lie between two of them
+        assert first.receive(1, 0) == []
+        received.ack()
+    assert channel.level() == Level(0, 0, 0)
+    first.close()
+
+
+def test_what_is_given_up_stays_is_shown_and_comes_again_by_the_command(
+    channel: Channel, transport: NatsTransport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    transport.put(event("poison"), SECONDS, durable=True)
+    for attempt in range(1, LIMIT + 1):
+        (message,) = transport.receive(1, SECONDS)
+        assert message.attempt == attempt
+        transport.release(message, 0)
+    assert transport.max_receives == LIMIT - 1
+    assert transport.receive(1, 0) == []
+    assert channel.level() == Level(1, 0, 1)
+
+    file = tmp_path / "contract.json"
+    file.write_bytes(contract_of("desk"))
+    assert main(["status", channel.address, str(file)]) == 0
+    assert capsys.readouterr().out == f"{channel.stream}: 1 messages, 0 in flight, 1 given up\n"
+    assert main(["redrive", channel.address, "desk.inbox"]) == 0
+    (again,) = transport.receive(1, SECONDS)
+    assert (ids([again]), again.attempt) == (["poison"], 1)
+
+
+def test_the_command_creates_the_streams_of_a_contract_and_changes_them_to_the_next(
+    channel: Channel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "contract.json"
+    for retention_s in (3_600, 7_200):
+        file.write_bytes(contract_of("desk", retention_s=retention_s, max_receives=9))
+        assert main(["create", channel.address, str(file), "--ack-wait-s", "7"]) == 0
+        assert capsys.readouterr().out == f"{channel.stream}\n"
+        info = channel.operator.run(channel.operator.jetstream.stream_info(channel.stream), SECONDS)
+        assert info.config.max_age == retention_s
+    transport = channel.open()
+    assert (transport.visibility_s, transport.max_receives) == (7.0, 8)
+    transport.close()
+
+
+def test_without_streams_the_remedy_is_named(
+    channel: Channel, transport: NatsTransport, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UnavailableError, match="eventplane_nats create"):
+        NatsTransport.find("desk", channel.server.url, inbox="nowhere", outbox="nowhere")
+    channel.operator.run(channel.operator.jetstream.delete_stream(channel.stream), SECONDS)
+    with pytest.raises(UnavailableError, match="eventplane_nats create"):
+        transport.put(event(), SECONDS, durable=True)
+    with pytest.raises(UnavailableError, match="eventplane_nats create"):
+        transport.receive(1, 0)
+    assert main(["redrive", channel.address, "nobody.inbox"]) == 1
+    assert "not found" in capsys.readouterr().err
+
+
+def test_after_its_end_the_transport_says_so_and_what_it_had_comes_again(channel: Channel) -> None:
+    channel.make()
+    transport = channel.open()
+    transport.put(event(), SECONDS, durable=True)
+    held = transport.receive(1, SECONDS)
+    transport.close()
+    transport.close()
+    assert transport.acknowledge(held) == held
+    transport.release(held[0], 0)
+    for call in (
+        lambda: transport.put(event(), 1, durable=True),
+        lambda: transport.receive(1, 0),
+        lambda: transport.extend(held),
+    ):
+        with pytest.raises(ClosedError):
+            call()
+    assert channel.level() == Level(1, 1, 0)
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with pytest.raises(UnavailableError, match="desk: "):
+        NatsTransport.find("desk", "nats://127.0.0.1:1", inbox="a", outbox="b")
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting"),
+    [
+        (ClientSettings("desk", "nats://127.0.0.1:4222", state="memory:"), "transport"),
+        (ClientSettings("desk", "nats:prod", state="memory:"), "transport"),
+        (ClientSettings("desk", "nats://me:secret@127.0.0.1:4222/prod", state="memory:"), "transport"),
+        (ClientSettings("desk", "nats://127.0.0.1:4222/prod"), "state"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_before_anything_is_sent(
+    settings: ClientSettings, setting: str
+) -> None:
+    with pytest.raises(ClientSettingsError) as wrong:
+        connect(settings)
+    assert wrong.value.setting == setting
+
+
+def test_an_address_has_no_password_which_logs_would_show() -> None:
+    assert server_and_name("nats://a.example:4222/prod") == ("nats://a.example:4222", "prod")
+    with pytest.raises(NatsAddressError):
+        server_and_name("nats://me:secret@a.example:4222/prod")
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[NatsServer]:
+    """A server that wants a password and takes small messages."""
+    file = tmp_path / "nats.conf"
+    file.write_text("max_payload: 2048\nauthorization: { user: desk, password: right }\n")
+    with Supervisor(tmp_path / "run") as supervisor:
+        yield start_nats(supervisor, "guarded", tmp_path / "streams", "--config", str(file))
+
+
+def credentials(password: str) -> str:
+    return json.dumps({"user": "desk", "password": password})
+
+
+def test_a_wrong_password_is_named_and_the_right_one_gets_in_also_from_a_secret(
+    guarded: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Secrets:
+        def get_secret_value(self, SecretId: str) -> dict[str, str]:  # noqa: N803 (boto3's name)
+            assert SecretId == "nats-of-routers"
+            return {"SecretString": credentials("right")}
+
+    with pytest.raises(nats.errors.Error, match=r"(?i)authorization"):
+        Connection(guarded.url, "desk", {CREDENTIALS: credentials("wrong")})
+    Connection(guarded.url, "desk", {CREDENTIALS: credentials("right")}).close()
+    monkeypatch.setattr("boto3.client", lambda _: Secrets())
+    Connection(guarded.url, "desk", {SECRET: "nats-of-routers"}).close()
+
+
+def test_what_is_too_large_is_refused_for_good(
+    guarded: NatsServer, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = write_event({"id": "1", "source": "/s", "type": "t"}, "x" * MAX_SENT_EVENT_BYTES)
+    with pytest.raises(RefusedError, match="too_large"):
+        transport.put(large, SECONDS, durable=True)
+
+    monkeypatch.setenv(CREDENTIALS, credentials("right"))
+    operator = Connection(guarded.url, "operator")
+    own = Channel(guarded, operator, "small")
+    own.make()
+    inbox = own.open()
+    with pytest.raises(RefusedError, match="too_large"):
+        inbox.put(padded("1", 4_000), SECONDS, durable=True)
+    sender = NatsSender()
+    batch = [to_message(padded("1", 4_000)), to_message(padded("2", 10))]
+    answers = sender.send(f"{guarded.url}/{own.stream}", batch)
+    assert [each.fate for each in answers] == [Fate.NEVER, Fate.TAKEN]
+    sender.close()
+    inbox.close()
+    operator.close()
+
+
+def test_a_router_sends_a_copy_and_the_reader_has_one_with_its_route(
+    channel: Channel, transport: NatsTransport
+) -> None:
+    sender = NatsSender()
+    message = to_message(event("routed"), {"route": "alarms", "contract": "c0ffee"})
+    url = f"{channel.server.url}/{channel.stream}"
+    assert sender.send(url, [message]) == sender.send(url, [message]) == [TAKEN]
+    (received,) = transport.receive(10, SECONDS)
+    assert (ids([received]), received.route) == (["routed"], "alarms")
+    assert received.sent_at_ms
+    (answer,) = sender.send(f"{channel.server.url}/nowhere", [message])
+    assert (answer.fate, "NoStreamResponse" in answer.detail) == (Fate.AGAIN, True)
+    sender.close()
+
+
+def test_a_server_that_is_down_is_not_waited_for_each_time(
+    channel: Channel, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, tried = [1_000.0], []
+
+    class Refused(Connection):
+        def __init__(self, server: str, name: str) -> None:
+            tried.append(server)
+            raise ConnectionRefusedError("down")
+
+    url = f"{channel.server.url}/{channel.stream}"
+    sender = NatsSender(lambda: now[0])
+    with monkeypatch.context() as patch:
+        patch.setattr("eventplane_nats.sender.Connection", Refused)
+        for _ in range(3):
+            (answer,) = sender.send(url, [to_message(event())])
+            assert (answer.fate, answer.detail) == (Fate.AGAIN, "ConnectionRefusedError: down")
+    assert len(tried) == 1
+    now[0] += PAUSE_S
+    assert sender.send(url, [to_message(event())]) == [TAKEN]
+    sender.close()
+
+
+def padded(id: str, size: int) -> Envelope:
+    return write_event({"id": id, "source": "/s", "type": "t"}, "x" * size)
+
+
+def contract_of(participant: str, **inbox: object) -> bytes:
+    return compile_contract(
+        {
+            "format": 7,
+            "name": "small",
+            "participants": {
+                "device": {"kind": "device", "description": "x"},
+                participant: {
+                    "kind": "cloud_service",
+                    "description": "x",
+                    "inbox": {"transport": "nats", **inbox},
+                },
+            },
+            "event_types": {},
+            "routes": {"up": {"filter": {"prefix": {"type": "org."}}, "to": f"{participant}.inbox"}},
+        },
+        "test",
+    ).canonical

@@ -1,0 +1,248 @@
+"""The plane in memory: bounded, and as strict as the others about who takes part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract import load_contract
+from eventplane.conversation.attributes import REPLY_TO
+from eventplane.conversation.reply import Replier
+from eventplane.envelope import parse_event
+from eventplane.filters import Any as AnyOf
+from eventplane.filters import Exact
+from eventplane_client import ClientSettings, connect
+from eventplane_client.client import Client
+from eventplane_client.connection import memory_plane
+from eventplane_client.errors import NothingThereError, NotRegisteredError, RefusedError, UnroutedError
+from eventplane_client.memory import MAX_AGE_S, MemoryPlane, MemoryTransport
+from eventplane_client.memory_filter import MemoryFilter
+from eventplane_client.memory_subscriptions import MemorySubscriptions
+from eventplane_client.notices import Dropped, Notice
+from tests.unit.client.worlds import READER, event
+
+SENT = "sender"
+STEPS = ("put", "take", "end", "wait")
+
+
+class Watched:
+    """A plane whose clock stands still, and what it tells of the reader's inbox."""
+
+    def __init__(self, **options: Any) -> None:
+        self.now = 0.0
+        self.notices: list[Notice] = []
+        self.plane = MemoryPlane(clock=lambda: self.now, **options)
+        self.plane.subscribe(READER, "all", None)
+        self.plane.listen(READER, self.notices.append)
+
+    def put(self, *ids: str) -> None:
+        for id in ids:
+            self.plane.put(event(id), SENT)
+
+    def take(self, most: int = 1_000) -> list[str]:
+        return [parse_event(each.body).id for each in self.plane.take(READER, most, 0)]
+
+    @property
+    def dropped(self) -> list[tuple[str, str]]:
+        return [(each.id, each.reason) for each in self.notices if isinstance(each, Dropped)]
+
+
+@pytest.mark.source("N4")
+class TestBounds:
+    def test_one_event_too_many_drops_the_oldest_and_says_so(self) -> None:
+        it = Watched(max_events=2)
+        it.put("a", "b", "c")
+        assert it.take() == ["b", "c"]
+        assert it.notices == [Dropped(SENT, "/homes/1/voice", "a", "count")]
+
+    def test_what_somebody_has_in_hand_is_not_the_oldest_while_others_wait(self) -> None:
+        it = Watched(max_events=2)
+        it.put("a", "b")
+        assert it.take(1) == ["a"]
+        it.put("c")
+        assert it.dropped == [("b", "count")]
+        it.put("d")
+        assert it.dropped == [("b", "count"), ("c", "count")]
+
+    def test_an_inbox_that_is_in_hand_as_a_whole_is_bounded_too(self) -> None:
+        it = Watched(max_events=1)
+        it.put("a")
+        (message,) = it.plane.take(READER, 1, 0)
+        it.put("b")
+        assert it.dropped == [("a", "count")]
+        it.plane.change(READER, [message], 0)  # bygone
+        assert it.take() == ["b"]
+
+    def test_what_is_too_old_goes_and_says_so(self) -> None:
+        it = Watched(max_age_s=10)
+        it.put("a")
+        it.now = 5.0
+        it.put("b")
+        it.now = 10.0
+        assert it.take() == ["b"]
+        assert it.dropped == [("a", "age")]
+        assert it.plane.pending(READER) == 1
+
+    def test_each_inbox_has_its_own_bound(self) -> None:
+        it = Watched(max_events=1)
+        it.plane.subscribe("other", "none", Exact("type", "other"))
+        it.put("a")
+        it.plane.put(event("b", type="other"), SENT)
+        assert it.plane.pending("other") == 1
+        assert it.dropped == [("a", "count")]
+
+    def test_what_is_no_event_is_dropped_without_a_name(self) -> None:
+        it = Watched(max_events=1)
+        it.plane.deliver_raw(READER, b"garbage")
+        it.put("a")
+        assert it.notices == [Dropped("", "", "", "count")]
+
+    def test_a_listener_that_raises_does_not_keep_an_event_away(self) -> None:
+        it = Watched(max_events=1)
+
+        def fail(notice: Notice) -> None:
+            raise RuntimeError(notice)
+
+        it.plane.listen(READER, fail)
+        it.put("a", "b")
+        assert it.take() == ["b"]
+
+    def test_a_plane_by_name_is_bounded_and_tells_its_reader(self) -> None:
+        notices: list[Notice] = []
+        plane = memory_plane("bounded")
+        assert (plane._max_events, plane._max_age_s) == (100_000, MAX_AGE_S)
+        plane._max_events = 1
+        with connect(ClientSettings(READER, "memory:bounded"), on_notice=notices.append) as client:
+            client.subscribe({"exact": {"type": "t"}})
+            for id in ("a", "b"):
+                client.put(event(id, type="t"))
+        assert [type(each) for each in notices] == [Dropped]
+
+    @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(1, 5))), st.integers(1, 4))
+    def test_whatever_happens_no_bound_is_passed_and_what_went_was_told(
+        self, steps: list[tuple[str, int]], most: int
+    ) -> None:
+        it = Watched(max_events=most, max_age_s=10, visibility_s=3)
+        sent: list[str] = []
+        ended: list[str] = []
+        held: list[Any] = []
+        for what, count in steps:
+            if what == "put":
+                for _ in range(count):
+                    sent.append(f"e{len(sent)}")
+                    it.put(sent[-1])
+            elif what == "take":
+                held += it.plane.take(READER, count, 0)
+            elif what == "end":
+                before = it.plane.pending(READER)
+                it.plane.change(READER, held[:count], None)
+                ended += ["?"] * (before - it.plane.pending(READER))
+                del held[:count]
+            else:
+                it.now += count
+            assert it.plane.pending(READER) <= most
+        it.plane.take(READER, 0, 0)
+        assert len(sent) == len(ended) + len(it.dropped) + it.plane.pending(READER)
+        assert len(set(it.dropped)) == len(it.dropped)
+
+
+def client(plane: MemoryPlane, participant: str) -> Client:
+    return Client(
+        participant,
+        MemoryTransport(plane, participant),
+        MemoryFilter,
+        MemorySubscriptions(plane, participant),
+        is_registered=lambda: plane.is_registered(participant),
+    )
+
+
+@pytest.mark.source("C8")
+class TestInterest:
+    ASKED = event(type="ask", **{REPLY_TO: "desk"})
+
+    def plane(self) -> MemoryPlane:
+        plane = MemoryPlane()
+        for each in ("desk", "porter", "cook"):
+            plane.subscribe(each, "all", None)
+        return plane
+
+    def test_who_announced_that_it_handles_other_events_is_not_waited_for(self) -> None:
+        plane = self.plane()
+        assert plane.handlers(self.ASKED) == {Replier("porter"), Replier("cook")}
+        plane.announce("cook", "program", AnyOf((Exact("type", "meal"),)))
+        assert plane.handlers(self.ASKED) == {Replier("porter")}
+        plane.announce("cook", "program", None)
+        assert plane.handlers(self.ASKED) == {Replier("porter"), Replier("cook")}
+
+    def test_an_asker_gets_the_others_replies_and_does_not_time_out(self) -> None:
+        name = "memory:asks-by-interest"
+        with (
+            connect(ClientSettings("desk", name)) as desk,
+            connect(ClientSettings("cook", name)) as cook,
+            cook.subscribe({"exact": {"type": "ask"}}),
+        ):
+            cook.announce([{"exact": {"type": "meal"}}])
+            assert desk.request(event(type="ask"), 20.0) == {}
+
+
+@pytest.mark.source("F5")
+class TestNamedErrors:
+    def test_put_of_what_nobody_takes(self) -> None:
+        plane = MemoryPlane()
+        plane.subscribe(READER, "all", Exact("type", "alarm"))
+        with client(plane, SENT) as sender:
+            with pytest.raises(UnroutedError, match="'other'") as wrong:
+                sender.put(event("lost", type="other"))
+            assert (wrong.value.reason, wrong.value.participant) == ("unrouted", SENT)
+            assert isinstance(wrong.value, RefusedError)
+        (letter,) = plane.events
+        assert letter.attributes["deadletterreason"] == "unrouted"
+        assert plane.pending(READER) == 0
+
+    def test_what_its_reader_does_not_handle_was_taken(self) -> None:
+        plane = MemoryPlane()
+        plane.subscribe(READER, "all", None)
+        plane.announce(READER, "program", AnyOf(()))
+        with client(plane, SENT) as sender:
+            sender.put(event())
+        assert plane.pending(READER) == 0
+
+    def test_what_a_route_of_the_contract_takes_is_not_unrouted(self) -> None:
+        plane = MemoryPlane(contract=load_contract())
+        with client(plane, "voice-service") as voice:
+            voice.put(event())  # its reader takes no part in the test
+        assert [each.type for each in plane.events] == [event().type]
+
+    def test_get_where_nothing_leads(self) -> None:
+        plane = MemoryPlane()
+        with client(plane, READER) as reader, reader.subscribe() as inbox:
+            for call in (inbox.get, inbox.receive):
+                with pytest.raises(NotRegisteredError, match="subscribe"):
+                    call(0)
+            with pytest.raises(NotRegisteredError):
+                inbox.handle(lambda _: None)
+
+    def test_what_still_lies_in_the_inbox_comes_out_first(self) -> None:
+        plane = MemoryPlane()
+        with client(plane, READER) as reader, reader.subscribe({"exact": {"type": "t"}}) as inbox:
+            with pytest.raises(NothingThereError):
+                inbox.get(0)
+            plane.put(event("last", type="t"), SENT)
+            reader.unsubscribe()
+            assert inbox.get(0).id == "last"
+            with pytest.raises(NotRegisteredError):
+                inbox.get(0)
+
+    @pytest.mark.parametrize("transport", ["memory:unknown", "mqtt://127.0.0.1:1"])
+    def test_connect_as_somebody_whom_the_contract_does_not_have(
+        self, tmp_path: Path, transport: str
+    ) -> None:
+        file = tmp_path / "contract.json"
+        file.write_bytes(load_contract().canonical)
+        settings = ClientSettings("stranger", transport, contract=str(file), state="memory:")
+        with pytest.raises(NotRegisteredError, match="stranger"):
+            connect(settings)

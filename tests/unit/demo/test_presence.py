@@ -1,0 +1,58 @@
+"""A lost home: who has to be told, and what counts as told."""
+
+from __future__ import annotations
+
+import pytest
+from rich.progress import Progress
+
+from eventplane.contract import Contract
+from eventplane.presence import NOTICE
+from local.consumers import Kept
+from local.demo.presence import LOCAL, PHASES, cut_off, missing, notices, told
+from local.demo.waiting import Waits
+
+pytestmark = pytest.mark.source("P9")
+
+LOST_MS = 1_767_225_600_000
+
+
+def kept(service: str, phase: str = "opened", device: str = "home-1", after_ms: int = 0) -> Kept:
+    data = {"phase": phase, "title": "t", "check": ["c"], "since": "2026-01-01T00:00:00.000Z"}
+    return Kept(service, NOTICE, device, data, LOST_MS + after_ms)
+
+
+def test_the_shipped_contract_tells_carers_and_relatives(contract: Contract) -> None:
+    assert told(contract) == ["carers", "family-app"]
+
+
+def test_a_notice_is_late_by_what_it_took_beyond_the_time_that_the_environment_gives() -> None:
+    waits_ms = 1_000 * LOCAL.presence.disconnected_after_s
+    found = notices(
+        [kept("carers", after_ms=waits_ms + 800), kept("carers", "over", after_ms=99_000)], "home-1"
+    )
+    assert [each.late_s for each in found] == [0.8, None]
+    assert notices([kept("carers")], "home-2") == []
+
+
+def test_each_service_has_to_be_told_of_begin_and_end() -> None:
+    services = ["carers", "family-app"]
+    all_told = [kept(service, phase) for service in services for phase in PHASES]
+    assert missing(notices(all_told, "home-1"), services) == 0
+    assert [missing(notices(all_told[:number], "home-1"), services) for number in range(4)] == [4, 3, 2, 1]
+
+
+def test_a_home_comes_back_when_everybody_was_told() -> None:
+    said: list[Kept] = []
+
+    class Home:
+        def cut_network(self) -> None:
+            said.extend([kept("carers"), kept("family-app")])
+
+        def heal_network(self) -> None:
+            assert len(said) == 2
+            said.extend([kept("carers", "over"), kept("family-app", "over")])
+
+    with Progress() as progress:
+        waits = Waits(progress, 1.0)
+        found = cut_off("home-1", Home(), ["carers", "family-app"], lambda: said, waits)
+    assert (missing(found, ["carers", "family-app"]), waits.gave_up) == (0, [])
