@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from edge.intake import Intake, Slot
@@ -12,22 +10,10 @@ from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.delivery import Refusal
 from eventplane.envelope import parse_event
 from eventplane.event_keys import key_digest
-from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, START, contract, event
+from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, START, contract, event, ordered
 
 SLOT = Slot(1, life_ms=50_000)
 READING = "org.eventplane.reading.v1"
-
-
-def ordered() -> Contract:
-    """The plane, with an inbox in the cloud that keeps the order of what it gets."""
-    document = json.loads(contract().canonical)
-    document["participants"]["cloud"] = {
-        "kind": "cloud_service",
-        "description": "d",
-        "inbox": {"ordering": "source"},
-    }
-    document["routes"]["in-order"] = {"filter": {"prefix": {"type": "org."}}, "to": "cloud.inbox"}
-    return compile_contract(document, "ordered")
 
 
 def made(plane: Contract, recent: RecentKeys | None = None) -> Intake:
