@@ -111,6 +111,7 @@ class Reader:
             wait_s = 0.0 if handled else max(0.0, min(LONG_POLL_S, until - now))
             for message in self._transport.receive(PREFETCH, wait_s):
                 self._admit(message)
+            self._buffer += self._order.due(monotonic())
             if handled and not self._buffer:
                 self.settle(handled)
                 handled = ()
@@ -182,7 +183,8 @@ class Reader:
         # The transport may take away what is not handed out now: that is worse than a lost order.
         is_last = delivery.message.attempt >= self._transport.max_receives
         add = self._order.add_last if is_last else self._order.add
-        self._buffer += add(*delivery.position, delivery, monotonic())
+        now = monotonic()
+        self._buffer += add(*delivery.position, delivery, now, now - delivery.message.waited_s)
 
     def _position(self, stream: Stream) -> int | None:
         """How far other readers have come; None where that cannot be asked, and is asked again."""
