@@ -36,8 +36,7 @@ from eventplane.whole_numbers import whole_number
 _MOST: Final = 10**12 - 1
 _RULE_DIGITS: Final = 8
 _LONGEST: Final = 64
-"""Most characters of a counter and of an epoch: nobody else checks what a rogue client writes there, and readers
-remember it."""
+"""Most characters of a counter and of an epoch: readers remember both, whoever wrote them."""
 _SEPARATOR: Final = "/"
 
 
@@ -55,6 +54,14 @@ class Stream(NamedTuple):
     def text(self) -> str:
         """One text that names it; none of the parts has a line end."""
         return "\n".join(self)
+
+    @property
+    def rank(self) -> int:
+        """The rank of its priority; the last for one that there is not."""
+        try:
+            return Priority(self.counter.split(_SEPARATOR)[1]).rank
+        except (IndexError, ValueError):
+            return Priority.LOW.rank
 
     @property
     def is_of_device(self) -> bool:
