@@ -29,7 +29,7 @@ class Delivery:
 
     @property
     def rank(self) -> int:
-        """The rank of its priority, which decides what its reader hands out first; 0 where it has no position."""
+        """The rank of its priority, by which its reader hands it out; 0 where it has no position."""
         return self.position[0].rank if self.position else 0
 
     def told(self, error: BaseException | str | None = None) -> None:
