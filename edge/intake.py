@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 from edge.interest import Interest
@@ -13,13 +14,14 @@ from edge.lifetimes import expires_ms, lifetime_ms
 from edge.memory_lane import UNSTORED_RANK, Fleeting
 from edge.recent import RecentKeys
 from edge.spool import Arrival
-from edge.stamps import stamp
+from edge.stamps import stamp, stamp_positions
 from eventplane.contract import Channel, Contract, Place, Priority, Route
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.device_reports import router_source
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.event_keys import key_digest
 from eventplane.guarantee import is_promised
+from eventplane.ordering import OrderedInboxes, next_positions
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights, stamp_sender
@@ -33,10 +35,13 @@ _ID_DIGITS = 32
 
 
 class Slot(NamedTuple):
-    """The number that an event gets, and when in the device's life it is stored."""
+    """The number that an event gets, when in the device's life it is stored, and the last number of each
+    counter of an ordered inbox.
+    """
 
     sequence: int
     life_ms: int
+    counted: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,8 @@ class Intake:
         self._rights = SendingRights(contract)
         self._itself = Sender(service=contract.device.name)
         self._uplink = contract.device.outbox
+        self._ordered = OrderedInboxes(contract)
+        self._as_cloud_sees = Sender(device=thing)
         self._source = router_source(thing)
         self._epoch = epoch
         self._now = now
@@ -126,6 +133,11 @@ class Intake:
         priority = self._contract.priority(event, channel)
         destinations, unwanted = self._parted(self._channels(routes), event, priority)
         promised = self._promised(destinations, routes, event, channel)
+        positions = self._positions(stamped, priority, slot, promised)
+        try:
+            stamped = stamp_positions(stamped, positions)
+        except EnvelopeError as error:
+            return self.refuse(payload, channel.address, channel, Refusal(error.reason, error.detail), slot)
         fleeting = tuple(
             Fleeting(each.address, event.type, event.json, key)
             for each in destinations
@@ -133,7 +145,7 @@ class Intake:
         )
         lifetime = lifetime_ms(event)
         expiries = {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised}
-        arrival = _arrival(stamped, key, priority, slot, expiries) if promised else None
+        arrival = _arrival(stamped, key, priority, slot, expiries, positions) if promised else None
         unstored: tuple[Fleeting, ...] = ()
         if arrival is not None and priority is Priority.URGENT:
             unstored = tuple(
@@ -215,7 +227,18 @@ class Intake:
         expires = expires_ms(slot.life_ms, lifetime)
         expiries = dict.fromkeys((each.address for each in destinations), expires)
         priority = self._contract.priority(event, channel)
-        return _arrival(stamped, key_digest(event.key), priority, slot, expiries)
+        positions = self._positions(stamped, priority, slot, destinations)
+        stamped = stamp_positions(stamped, positions)
+        return _arrival(stamped, key_digest(event.key), priority, slot, expiries, positions)
+
+    def _positions(
+        self, event: Envelope, priority: Priority, slot: Slot, stored_for: Sequence[Channel]
+    ) -> dict[str, int]:
+        """The numbers of a stamped `event` in ordered inboxes: what the cloud's routes will lead there."""
+        if not self._ordered or self._uplink not in stored_for:
+            return {}
+        counters = self._ordered.counters(stamp_sender(event, self._as_cloud_sees), priority, self._uplink)
+        return next_positions(counters, slot.counted)
 
     def _destinations(self, event: Envelope) -> list[Channel]:
         return self._channels(self._router.route(event))
@@ -240,6 +263,11 @@ class Intake:
 
 
 def _arrival(
-    event: Envelope, key: bytes, priority: Priority, slot: Slot, expiries: Mapping[str, int | None]
+    event: Envelope,
+    key: bytes,
+    priority: Priority,
+    slot: Slot,
+    expiries: Mapping[str, int | None],
+    positions: Mapping[str, int],
 ) -> Arrival:
-    return Arrival(slot.sequence, priority.rank, event.json, expiries, key)
+    return Arrival(slot.sequence, priority.rank, event.json, expiries, key, positions)

@@ -12,7 +12,7 @@ import logging
 
 from edge.counts import Counts
 from edge.errors import SpoolFullError
-from edge.intake import Intake, Slot
+from edge.intake import Intake
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.reception import Reception
@@ -49,7 +49,7 @@ class Keeper:
     def begin(self) -> Turn:
         """A new turn."""
         self._pressure.begin()
-        return Turn(self._spool.next_sequence, self._spool.life())
+        return Turn(self._spool.next_sequence, self._spool.life(), self._spool.counted)
 
     def keep(self, turn: Turn, reception: Reception, intake: Intake, now: float) -> Turn:
         """Commit `turn`; what became of it. Raises `SpoolError`, but not because there is no room."""
@@ -109,7 +109,7 @@ class Keeper:
         return min(due)
 
     def _reports(self, turn: Turn, intake: Intake, now: float) -> Reports:
-        made = self._reporter.due(intake, Slot(turn.sequence, turn.life_ms), now)
+        made = self._reporter.due(intake, turn.slot, now)
         size = Size(
             sum(len(each.json) for each in made.arrivals),
             sum(len(each.destinations) for each in made.arrivals),

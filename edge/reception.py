@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from edge.downlink.descent import Descent
 from edge.inbox import InboxPump
-from edge.intake import Intake, Slot, Verdict
+from edge.intake import Intake, Verdict
 from edge.interest import Interest
 from edge.local_bus import Announcements, HandlersQuestions, InboxReceipts, StateQuestions, local_topics
 from edge.messages import LinkName, Received
@@ -134,6 +134,7 @@ class Reception:
         retry = Turn(
             turn.first_sequence,
             turn.life_ms,
+            turn.counted,
             done=turn.done,
             acknowledge=turn.acknowledge,
             descents=turn.descents,
@@ -162,10 +163,9 @@ class Reception:
             turn.receipts.setdefault(offer.answer, []).append(Receipt(digest(offer.payload), refused))
 
     def _verdict(self, offer: Offer, turn: Turn) -> Verdict:
-        slot = Slot(turn.sequence, turn.life_ms)
         if offer.refusal is None:
-            return self._intake.accept(offer.payload, offer.channel, slot)
-        return self._intake.refuse(offer.payload, offer.address, offer.channel, offer.refusal, slot)
+            return self._intake.accept(offer.payload, offer.channel, turn.slot)
+        return self._intake.refuse(offer.payload, offer.address, offer.channel, offer.refusal, turn.slot)
 
     def _finds_room(self, offer: Offer, verdict: Verdict) -> bool:
         assert verdict.arrival is not None  # noqa: S101 - the caller has asked
@@ -181,7 +181,7 @@ class Reception:
         for address in verdict.unwanted:
             turn.not_wanted[NotStored(address, verdict.type, NO_INTEREST)] += 1
         if verdict.arrival is not None:
-            turn.arrivals.append(verdict.arrival)
+            turn.store(verdict.arrival)
         if verdict.key is not None:
             self._recent.add(verdict.key)
             turn.keys.append(verdict.key)

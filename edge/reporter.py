@@ -88,13 +88,16 @@ class Reporter:
     def due(self, intake: Intake, slot: Slot, now: float) -> Reports:
         """What to store now, numbered from `slot` on."""
         made = Reports()
+        counted = dict(slot.counted)
         if now < self._not_before:
             return made
 
         def add(write: Callable[[Heading], Envelope], lifetime: int | None = None) -> None:
-            place = Slot(slot.sequence + len(made.arrivals), slot.life_ms)
+            place = Slot(slot.sequence + len(made.arrivals), slot.life_ms, counted)
             heading = Heading(self._options.thing, self._spool.epoch, place.sequence, intake.timestamp())
-            made.arrivals.append(intake.own(write(heading), place, lifetime))
+            arrival = intake.own(write(heading), place, lifetime)
+            made.arrivals.append(arrival)
+            counted.update(arrival.positions)
 
         if self._started_due:
             made.started = True

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import ChainMap, Counter
 from dataclasses import dataclass, field
 
+from edge.intake import Slot
 from edge.memory_lane import Fleeting
 from edge.messages import Received
 from edge.questions.handlers import HandlersQuestion
@@ -39,6 +40,8 @@ class Turn:
     that are `done`, those `replaced` by dead letters or by a newer state, and the `holdings` of the cloud's
     state. To send afterwards: the rest.
 
+    `counted` has the last number of each counter as committed, `numbers` those of `arrivals`.
+
     `offers` and `keys` (what is remembered as stored) allow for taking the turn again when the disk is full.
     `receipts` are by service, `refused` counts dead letters by channel address and reason, `turned_away` what
     found no room, `not_wanted` what its reader does not handle. `descents` came from the cloud, `descended`
@@ -48,6 +51,8 @@ class Turn:
 
     first_sequence: int
     life_ms: int
+    counted: dict[str, int]
+    numbers: dict[str, int] = field(default_factory=dict)
     arrivals: list[Arrival] = field(default_factory=list)
     done: list[Delivery] = field(default_factory=list)
     replaced: list[Delivery] = field(default_factory=list)
@@ -69,6 +74,12 @@ class Turn:
     questions: list[StateQuestion | HandlersQuestion] = field(default_factory=list)
 
     @property
-    def sequence(self) -> int:
-        """The number of the next arrival."""
-        return self.first_sequence + len(self.arrivals)
+    def slot(self) -> Slot:
+        """What the next arrival gets."""
+        counted = ChainMap(self.numbers, self.counted)
+        return Slot(self.first_sequence + len(self.arrivals), self.life_ms, counted)
+
+    def store(self, arrival: Arrival) -> None:
+        """Take the `arrival` of the current `slot`."""
+        self.arrivals.append(arrival)
+        self.numbers.update(arrival.positions)

@@ -114,6 +114,8 @@ _RULES: dict[str, _Rule] = {
     "replayedtime": _IS_TIMESTAMP,
     "sequence": _NOT_EMPTY,
     "partitionkey": _NOT_EMPTY,
+    "orderin": _NOT_EMPTY,
+    "orderepoch": _NOT_EMPTY,
     "replyto": _NOT_EMPTY,
     "replydevice": _NOT_EMPTY,
     "correlationid": _NOT_EMPTY,

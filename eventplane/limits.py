@@ -4,9 +4,14 @@ MAX_EVENT_BYTES = 96 * 1024
 """Largest event in JSON format, bytes. CloudEvents 1.0.2 asks intermediaries to forward 64 KiB; an
 event must also fit one AWS IoT Core publish uncompressed (128 KiB) with room for what the plane stamps."""
 
-MAX_SENT_EVENT_BYTES = 96 * 1024 - 512
-"""Largest event that a participant can count on to send, bytes. With its numbers and its service, which a
-device puts in front, and its device and hops, which the cloud adds, it must fit MAX_EVENT_BYTES."""
+MAX_SENT_EVENT_BYTES = 96 * 1024 - 1024
+"""Largest event that a participant can count on to send, bytes. With its numbers, its positions and its
+service, which a device puts in front, and its device and hops, which the cloud adds, it must fit
+MAX_EVENT_BYTES."""
+
+MAX_ORDERED_INBOXES = 9
+"""Most inboxes whose events senders number. Ours: a position takes up to 55 bytes, and all of them must fit
+beside an event of MAX_SENT_EVENT_BYTES."""
 
 MAX_UPLINK_EVENT_BYTES = MAX_EVENT_BYTES - 192
 """Largest event that a device sends up, bytes: the cloud puts the device's name in front, at most 160 bytes

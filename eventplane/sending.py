@@ -20,7 +20,7 @@ from eventplane.device_reports import (
 )
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED
 from eventplane.envelope import Envelope, reserved
-from eventplane.numbering import EPOCH, SEQUENCE
+from eventplane.numbering import EPOCH, ORDER, ORDER_EPOCH, SEQUENCE
 from eventplane.own_services import DOWNLINK
 from eventplane.presence import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
 from eventplane.sender import SENDER_ATTRIBUTES, SENDER_DEVICE, SENDER_SERVICE, THE_PLANE, Sender
@@ -69,13 +69,13 @@ def without_stamp(event: Envelope) -> Envelope:
 
 
 def sent_again(event: Envelope) -> Envelope:
-    """Return `event` as a participant that received it may send it: without its sender and device's numbers.
+    """Return `event` as a participant that received it may send it: without its sender and its numbers.
 
     What no hop has stamped is returned as it is, and `routerhops` stays.
     """
     if not SENDER_ATTRIBUTES.intersection(event.attributes):
         return event
-    return event.without((*SENDER_ATTRIBUTES, EPOCH, SEQUENCE))
+    return event.without((*SENDER_ATTRIBUTES, EPOCH, SEQUENCE, ORDER, ORDER_EPOCH))
 
 
 class SendingRights:

@@ -23,6 +23,7 @@ from eventplane_client.interest import Interest, checked_announcement
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport, digest
 from eventplane_client.reader import Doubt, Judge, by_clock
+from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
 from eventplane_client.settings import check_arguments
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 
@@ -65,7 +66,8 @@ class Client:
         interest: Interest | None = None,
         conversations: Conversations | None = None,
         mode: Mode = Mode.EXACTLY_ONCE,
-        gap_timeout_s: float | None = None,
+        gap_timeout_s: float = GAP_TIMEOUT_S,
+        most_held: int = MOST_HELD,
         on_notice: Listener = log_notice,
         is_registered: Callable[[], bool] = lambda: True,
         has_expired: Judge = by_clock,
@@ -79,6 +81,7 @@ class Client:
         self._interest = interest
         self._mode = mode
         self._gap_timeout_s = gap_timeout_s
+        self._most_held = most_held
         self._on_notice = on_notice
         self._is_registered = is_registered
         self._has_expired = has_expired
@@ -186,7 +189,7 @@ class Client:
         if self._closed:
             raise ClosedError(self.participant)
         in_force_from = None if filter is None else self._subscriptions.subscribe(name, filter)
-        if self._filter is None and self._mode is Mode.EXACTLY_ONCE:
+        if self._filter is None and self._mode is not Mode.AT_MOST_ONCE:
             self._filter = self._open_filter()
         inbox = Inbox(
             self.participant,
@@ -194,6 +197,7 @@ class Client:
             self._filter,
             mode=self._mode,
             gap_timeout_s=self._gap_timeout_s,
+            most_held=self._most_held,
             on_notice=self._on_notice,
             on_doubt=on_doubt,
             telemetry=self.telemetry,

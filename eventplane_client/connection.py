@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from eventplane.contract import Contract
 from eventplane.contract.interest import TABLE as INTEREST_TABLE
 from eventplane.contract.replies import REPLIES
 from eventplane.contract.subscription import TABLE as SUBSCRIPTIONS_TABLE
@@ -25,6 +26,7 @@ from eventplane_client.memory_filter import WINDOW, Memory, MemoryFilter
 from eventplane_client.memory_interest import MemoryInterest
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Listener, log_notice
+from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Lease, MessageFilter, Mode
 from eventplane_client.settings import (
     DEFAULT_PROFILE,
@@ -87,10 +89,11 @@ def _telemetry(settings: ClientSettings) -> Telemetry:
 
 def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> Client:
     plane = memory_plane(name)
-    if contract := _contract_of(settings):
+    contract = _contract_of(settings)
+    if contract:
         plane.enforce(contract)
     plane.listen(settings.participant, on_notice)
-    transport = MemoryTransport(plane, settings.participant)
+    transport = MemoryTransport(plane, settings.participant, _order(settings, contract))
     replies = MemoryTransport(plane, f"{settings.participant}.{REPLIES}")
     return Client(
         settings.participant,
@@ -108,6 +111,7 @@ def memory_client(settings: ClientSettings, name: str, on_notice: Listener) -> C
         ),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
+        most_held=settings.most_held,
         on_notice=on_notice,
         is_registered=lambda: plane.is_registered(settings.participant),
     )
@@ -194,6 +198,7 @@ def _over_mqtt(
         conversations=transport,
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
+        most_held=settings.most_held,
         on_notice=on_notice,
         has_expired=transport.has_expired,
     )
@@ -204,8 +209,13 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
     from eventplane_client.dynamodb_interest import DynamoDbInterest
     from eventplane_client.sqs import SqsTransport
 
+    contract = _contract_of(settings)
     transport = SqsTransport.find(
-        settings.participant, environment, aws_client("sqs"), max_receives=settings.max_receives
+        settings.participant,
+        environment,
+        aws_client("sqs"),
+        max_receives=settings.max_receives,
+        order=_order(settings, contract),
     )
     default = f"dynamodb:{resource_name(environment, FILTER_TABLE)}"
     kind, table = settings.state_parts(default)
@@ -224,23 +234,32 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
         interest=DynamoDbInterest(
             aws_client("dynamodb"), resource_name(environment, INTEREST_TABLE), settings.participant
         ),
-        conversations=_conversations(settings, environment, transport, on_notice),
+        conversations=_conversations(settings, contract, environment, transport, on_notice),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
+        most_held=settings.most_held,
         on_notice=on_notice,
     )
 
 
+def _order(settings: ClientSettings, contract: Contract | None) -> OutboxOrder | None:
+    """Who sends into ordered inboxes knows them by the contract."""
+    return OutboxOrder(contract, settings.participant) if contract else None
+
+
 def _conversations(
-    settings: ClientSettings, environment: str, transport: SqsTransport, on_notice: Listener
+    settings: ClientSettings,
+    contract: Contract | None,
+    environment: str,
+    transport: SqsTransport,
+    on_notice: Listener,
 ) -> Conversations:
     """Who asks knows by the contract who handles an event; who does not ask needs none."""
     from eventplane_client.aws import aws_client
-    from eventplane_client.contract_in_force import CONTRACTS_TABLE, ContractInForce, deployed_contract
+    from eventplane_client.contract_in_force import CONTRACTS_TABLE, ContractInForce
 
-    if not settings.contract:
+    if contract is None:
         return NoConversations("it is missing", "name the file of the compiled contract that is deployed")
-    contract = deployed_contract(Path(settings.contract))
     participant = contract.participants.get(settings.participant)
     if participant is None or participant.replies is None:
         return NoConversations(

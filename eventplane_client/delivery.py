@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eventplane.envelope import Envelope
+from eventplane.ordering import Stream
 from eventplane_client.ports import Message
 from eventplane_client.telemetry import Handling
 
 
 @dataclass(eq=False, slots=True)
 class Delivery:
-    """`event` as `message` brought it; the filter knows it by `key`.
+    """`event` as `message` brought it; the filter knows it by `key`, its inbox's order by its `position`.
 
     `is_claimed` by this reader; `is_acknowledged` to the transport before it is handled (`at_most_once`);
     `is_settled` once it is handled or given back; `handling` tells of it while it is handed out.
@@ -20,6 +21,7 @@ class Delivery:
     event: Envelope
     message: Message
     key: bytes
+    position: tuple[Stream, int] | None = None
     is_claimed: bool = False
     is_acknowledged: bool = False
     is_settled: bool = False

@@ -12,8 +12,18 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
+from eventplane.ordering import Stream
 from eventplane_client.aws import code_of, no_state
-from eventplane_client.dynamodb_table import WINDOW_S, Item, key_of, number, swap_epoch, text
+from eventplane_client.dynamodb_table import (
+    WINDOW_S,
+    Item,
+    advance_position,
+    key_of,
+    number,
+    position_of,
+    swap_epoch,
+    text,
+)
 from eventplane_client.ports import Lease, Verdict
 
 _REFUSED: Final = "ConditionalCheckFailedException"
@@ -83,6 +93,15 @@ class DynamoDbFilter:
         expires = self._clock() + self._window_s
         with no_state(self._table):
             return swap_epoch(self._dynamodb, self._table, self._participant, source, epoch, expires)
+
+    def position(self, stream: Stream) -> int | None:
+        with no_state(self._table):
+            return position_of(self._dynamodb, self._table, self._participant, stream)
+
+    def advance(self, stream: Stream, position: int) -> None:
+        expires = self._clock() + self._window_s
+        with no_state(self._table):
+            advance_position(self._dynamodb, self._table, self._participant, stream, position, expires)
 
     def close(self) -> None:
         pass

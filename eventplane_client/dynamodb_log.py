@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
+from eventplane.ordering import Stream
 from eventplane_client.aws import code_of, no_state
 from eventplane_client.dynamodb_table import (
     EXPIRES,
@@ -26,8 +27,10 @@ from eventplane_client.dynamodb_table import (
     SORT,
     WINDOW_S,
     Item,
+    advance_position,
     key_of,
     number,
+    position_of,
     swap_epoch,
     text,
 )
@@ -119,6 +122,15 @@ class DynamoDbLogFilter:
         expires = self._clock() + self._window_s
         with no_state(self._table):
             return swap_epoch(self._dynamodb, self._table, self._participant, source, epoch, expires)
+
+    def position(self, stream: Stream) -> int | None:
+        with no_state(self._table):
+            return position_of(self._dynamodb, self._table, self._participant, stream)
+
+    def advance(self, stream: Stream, position: int) -> None:
+        expires = self._clock() + self._window_s
+        with no_state(self._table):
+            advance_position(self._dynamodb, self._table, self._participant, stream, position, expires)
 
     def close(self) -> None:
         pass

@@ -5,6 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
+from botocore.exceptions import ClientError
+
+from eventplane.ordering import Stream
+from eventplane_client.aws import code_of
+
 PARTITION: Final = "reader"
 """Starts with the participant's name and `/`, so that a role can be kept to its own items."""
 
@@ -48,3 +53,39 @@ def swap_epoch(
         return None
     dynamodb.put_item(TableName=table, Item={**key, "epoch": text(epoch), EXPIRES: number(expires)})
     return before
+
+
+def position_of(dynamodb: Any, table: str, participant: str, stream: Stream) -> int | None:
+    """How far `stream` has come. Raises what boto3 raises."""
+    key = _position_key(participant, stream)
+    found = dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+    return int(found["reached"]["N"]) if found else None
+
+
+def advance_position(
+    dynamodb: Any, table: str, participant: str, stream: Stream, position: int, expires: float
+) -> None:
+    """Keep the `position` of `stream` unless a later one is there. Raises what boto3 raises.
+
+    Those of a device do not expire: it counts on as long as its store lives, and may send an alarm a year.
+    """
+    values = {":position": number(position)}
+    update = "SET reached = :position"
+    if not stream.is_of_device:
+        values[":expires"] = number(expires)
+        update += f", {EXPIRES} = :expires"
+    try:
+        dynamodb.update_item(
+            TableName=table,
+            Key=_position_key(participant, stream),
+            UpdateExpression=update,
+            ConditionExpression="attribute_not_exists(reached) OR reached < :position",
+            ExpressionAttributeValues=values,
+        )
+    except ClientError as error:
+        if code_of(error) != "ConditionalCheckFailedException":
+            raise
+
+
+def _position_key(participant: str, stream: Stream) -> Item:
+    return key_of(f"{participant}/positions", hashlib.sha256(stream.text.encode()).hexdigest())

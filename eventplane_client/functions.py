@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from math import inf
 from typing import Any, Final, Protocol
 
 from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
@@ -115,6 +116,9 @@ def handles_events(
     group waits. `wiring` gives transport and filter in the place of those of `environment`; it is called
     once, with the first batch. `telemetry` is told of each event.
 
+    In an inbox with `ordering: source` an event that came too early comes again after the visibility timeout,
+    and goes without its predecessors at its last receive.
+
     A claim is valid until `MARGIN_S` after the end of its invocation: what was in hand when Lambda killed the
     function is asked about (`on_doubt`), or becomes a dead letter, with the first delivery after that. An
     invocation raises `LeaseTooLongError` where the queue gives out nothing any more by then.
@@ -150,6 +154,7 @@ def handles_events(
                     mode=mode,
                     on_notice=on_notice,
                     on_doubt=on_doubt,
+                    gap_timeout_s=inf,  # nobody waits in a function: what is too early comes again
                     telemetry=telemetry,
                 ) as inbox,
             ):

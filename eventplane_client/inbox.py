@@ -14,6 +14,7 @@ from eventplane_client.errors import ClientError, ClosedError, NothingThereError
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import MessageFilter, Mode, Transport
 from eventplane_client.reader import LONG_POLL_S, Doubt, Judge, Reader, by_clock
+from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
 from eventplane_client.settings import check_arguments
 from eventplane_client.telemetry import Telemetry
 
@@ -71,7 +72,8 @@ class Inbox:
         filter: MessageFilter | None,
         *,
         mode: Mode = Mode.EXACTLY_ONCE,
-        gap_timeout_s: float | None = None,
+        gap_timeout_s: float = GAP_TIMEOUT_S,
+        most_held: int = MOST_HELD,
         on_notice: Listener = log_notice,
         on_doubt: Doubt | None = None,
         telemetry: Telemetry | None = None,
@@ -88,6 +90,7 @@ class Inbox:
             filter,
             mode=mode,
             gap_timeout_s=gap_timeout_s,
+            most_held=most_held,
             on_notice=on_notice,
             on_doubt=on_doubt,
             telemetry=telemetry,

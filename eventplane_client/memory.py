@@ -32,6 +32,7 @@ from eventplane.timestamps import timestamp
 from eventplane_client.errors import ClosedError, RefusedError, UnroutedError
 from eventplane_client.letters import UNKNOWN_VERSION
 from eventplane_client.notices import Dropped, Listener, log_notice
+from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Message
 from eventplane_client.settings import RANGES as SETTINGS
 from eventplane_client.settings import check_number
@@ -357,9 +358,10 @@ _NOTHING = object()
 class MemoryTransport:
     """One participant's way into a `plane`."""
 
-    def __init__(self, plane: MemoryPlane, participant: str) -> None:
+    def __init__(self, plane: MemoryPlane, participant: str, order: OutboxOrder | None = None) -> None:
         self._plane = plane
         self._participant = participant
+        self._order = order
         self._closed = False
 
     @property
@@ -373,7 +375,7 @@ class MemoryTransport:
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:  # noqa: ARG002 (at once)
         if self._closed:
             raise ClosedError(self._participant)
-        self._plane.put(event, self._participant)
+        self._plane.put(self._order.numbered(event) if self._order and durable else event, self._participant)
 
     def receive(self, most: int, timeout_s: float) -> list[Message]:
         if self._closed:

@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
+from eventplane.ordering import Stream
 from eventplane_client.ports import Lease, Verdict
 
 WINDOW = 100_000
 """Events that a filter remembers by default. A repetition that is older comes out again."""
+
+MOST_POSITIONS: Final = 100_000
+"""Streams whose position is remembered: those that moved last. About 150 bytes each."""
 
 LEASE_S: Final = 30.0
 """Lease of a claim by default, seconds: the visibility timeout of the plane in memory."""
@@ -33,6 +37,7 @@ class Memory:
     tries: dict[bytes, int] = field(default_factory=dict)
     """Of those that are not done."""
     epochs: dict[str, str] = field(default_factory=dict)
+    positions: dict[Stream, int] = field(default_factory=dict)
     session: int = 0
 
 
@@ -94,6 +99,15 @@ class MemoryFilter:
         before = self._memory.epochs.get(source)
         self._memory.epochs[source] = epoch
         return before if before != epoch else None
+
+    def position(self, stream: Stream) -> int | None:
+        return self._memory.positions.get(stream)
+
+    def advance(self, stream: Stream, position: int) -> None:
+        positions = self._memory.positions
+        positions[stream] = max(position, positions.pop(stream, 0))
+        if len(positions) > MOST_POSITIONS:
+            del positions[next(iter(positions))]
 
     def close(self) -> None:
         pass

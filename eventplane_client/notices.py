@@ -27,10 +27,14 @@ class EpochChanged:
 
 @dataclass(frozen=True, slots=True)
 class SequenceGap:
-    """`source` numbers its events; those from `first` to `last` did not come in time. Late ones still do."""
+    """Events `first` to `last` of a stream did not come in time: refused, expired, lost. Late ones still do.
+
+    `sender` counted them in its `epoch` by `counter`: `inbox/priority/rule` (docs/client.md, "Order").
+    """
 
     sender: str
-    source: str
+    epoch: str
+    counter: str
     first: int
     last: int
 

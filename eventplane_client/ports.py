@@ -9,6 +9,7 @@ from typing import Protocol
 
 from eventplane.envelope import Envelope
 from eventplane.event_keys import key_digest
+from eventplane.ordering import Stream
 
 
 class Mode(StrEnum):
@@ -89,7 +90,10 @@ class Verdict(Enum):
 
 
 class MessageFilter(Protocol):
-    """Remembers which events were handed out and which are done, for good. Events are known by `digest`."""
+    """Remembers which events were handed out and which are done, for good, and how far each stream has come.
+
+    Events are known by `digest`.
+    """
 
     def claim(
         self, keys: Sequence[bytes], done: Sequence[bytes] = (), *, force: bool = False
@@ -113,6 +117,12 @@ class MessageFilter(Protocol):
 
         `source` is any text that names a sender and its source.
         """
+
+    def position(self, stream: Stream) -> int | None:
+        """Return the first number of `stream` that is not done, None where none was stored."""
+
+    def advance(self, stream: Stream, position: int) -> None:
+        """Remember that all before `position` is done, for good; a lower one changes nothing."""
 
     def close(self) -> None:
         """Let go of the state."""

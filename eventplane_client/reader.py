@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,14 +14,15 @@ from eventplane.conversation.request import is_request
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, Refusal
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.expiry import is_expired
+from eventplane.ordering import Stream, position_in
 from eventplane.timestamps import timestamp
 from eventplane_client.delivery import Delivery
 from eventplane_client.epochs import EpochWatch
-from eventplane_client.errors import AlreadySettledError, ClientError
+from eventplane_client.errors import AlreadySettledError, ClientError, StateError
 from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES, letter
 from eventplane_client.notices import DeadLettered, Expired, InDoubt, Listener
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
-from eventplane_client.resequencer import Resequencer, number_of, stream_of
+from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD, Resequencer
 from eventplane_client.telemetry import NoTelemetry, Telemetry
 from eventplane_client.visibility import VisibilityExtender
 
@@ -35,6 +37,8 @@ LONG_POLL_S = 20.0
 _PUT_S = 30.0
 _RETRY_S = 1
 _LONGEST_RETRY_S = 900
+_HANDED_OUT = (Verdict.NEW, Verdict.DOUBT)
+"""Verdicts on an event by which a copy beside it is in this reader's hands."""
 _BUSY_S = 30
 """Wait before what cannot be settled now, or is in other hands, is looked at again, seconds."""
 
@@ -63,9 +67,10 @@ class Reader:
         filter: MessageFilter | None,
         *,
         mode: Mode,
-        gap_timeout_s: float | None,
         on_notice: Listener,
         on_doubt: Doubt | None,
+        gap_timeout_s: float = GAP_TIMEOUT_S,
+        most_held: int = MOST_HELD,
         telemetry: Telemetry | None = None,
         has_expired: Judge = by_clock,
     ) -> None:
@@ -78,7 +83,9 @@ class Reader:
         self._telemetry = telemetry or NoTelemetry()
         self._has_expired = has_expired
         self._buffer: deque[Delivery] = deque()
-        self._order = None if gap_timeout_s is None else Resequencer[Delivery](gap_timeout_s, on_notice)
+        self._positions = filter
+        self._withheld: dict[Stream, list[Delivery]] = {}
+        self._order = Resequencer[Delivery](gap_timeout_s, on_notice, self._position, most_held)
         self._extender = VisibilityExtender(transport, self._filter, participant)
         self._epochs = EpochWatch(filter, on_notice)
 
@@ -91,15 +98,14 @@ class Reader:
         give_up = monotonic() + timeout_s
         while True:
             now = monotonic()
-            if self._order:
-                self._buffer += self._order.due(now)
+            self._buffer += self._order.due(now)
             if self._buffer:
                 out = self._hand_out(most, handled)
                 handled = ()
                 if out:
                     return out
                 continue
-            deadline = self._order.deadline() if self._order else None
+            deadline = self._order.deadline()
             until = give_up if deadline is None else min(give_up, deadline)
             # With something handled it only looks: if nothing is there, that must not wait along.
             wait_s = 0.0 if handled else max(0.0, min(LONG_POLL_S, until - now))
@@ -149,10 +155,11 @@ class Reader:
 
     def close(self) -> None:
         """What was not handed out comes again at once, to whoever reads then."""
-        waiting = [*self._buffer, *(self._order.drain() if self._order else ())]
+        waiting = [*self._buffer, *self._order.drain(), *itertools.chain(*self._withheld.values())]
         self._buffer.clear()
+        self._withheld.clear()
         try:
-            self._free([each for each in waiting if each.is_claimed])
+            self._free([each for each in waiting if each.is_claimed and not each.is_settled])
         finally:
             for each in waiting:
                 self._let_come(each, 0)
@@ -164,24 +171,43 @@ class Reader:
         except EnvelopeError as error:
             self._bury(message, None, Refusal(error.reason, error.detail))
             return
-        delivery = Delivery(event, message, digest(event))
+        delivery = Delivery(event, message, digest(event), position_in(event, self._participant))
         self._extender.hold(message, delivery.key)
         self._line_up(delivery)
 
     def _line_up(self, delivery: Delivery) -> None:
-        number = number_of(delivery.event)
-        if self._order and number is not None:
-            self._buffer += self._order.add(stream_of(delivery.event), number, delivery, monotonic())
-        else:
+        if delivery.position is None:
             self._buffer.append(delivery)
+            return
+        # The transport may take away what is not handed out now: that is worse than a lost order.
+        is_last = delivery.message.attempt >= self._transport.max_receives
+        add = self._order.add_last if is_last else self._order.add
+        self._buffer += add(*delivery.position, delivery, monotonic())
+
+    def _position(self, stream: Stream) -> int | None:
+        """How far other readers have come; None where that cannot be asked, and is asked again."""
+        if self._positions is None:
+            return None
+        try:
+            return self._positions.position(stream)
+        except StateError as error:
+            _log.warning("%s: %s", self._participant, error)
+            return None
 
     def _hand_out(self, most: int, handled: Sequence[Delivery]) -> list[Delivery]:
         """The first of the buffer that nobody had; the others find their end."""
         wanted = [self._buffer.popleft() for _ in range(min(most, len(self._buffer)))]
-        out: list[Delivery] = []
+        out = wanted
         try:
             verdicts = self._claim(wanted, handled)
-            out = [each for each in wanted if self._may_go(each, verdicts[each.message])]
+            out = []
+            self._buffer.extendleft(reversed(wanted))
+            for each in wanted:
+                if not self._buffer or self._buffer[0] is not each:
+                    continue  # one before it comes again, and holds it back
+                out.append(self._buffer.popleft())
+                if not self._may_go(each, verdicts[each.message]):
+                    out.pop()
             if self._mode is Mode.AT_MOST_ONCE:
                 out = self._forgotten(out)
             for each in out:
@@ -189,7 +215,7 @@ class Reader:
                 each.handling = self._telemetry.begin(self._participant, each.event, each.message)
         except BaseException:
             # They are in our hands, and may be claimed: the next call goes on with them.
-            self._buffer.extendleft(each for each in reversed(wanted) if not each.is_settled)
+            self._buffer.extendleft(each for each in reversed(out) if not each.is_settled)
             raise
         return out
 
@@ -213,8 +239,12 @@ class Reader:
                 first.setdefault(each.key, each)
         found = self._filter.claim(list(first), [each.key for each in handled])
         self._end(handled)
-        verdicts = {each.message: Verdict.NEW if each.is_claimed else Verdict.MINE for each in wanted}
-        for each, verdict in zip(first.values(), found, strict=True):
+        by_key = dict(zip(first, found, strict=True))
+        verdicts: dict[Message, Verdict] = {}
+        for each in wanted:
+            verdict = Verdict.NEW if each.is_claimed else by_key[each.key]
+            if not each.is_claimed and each is not first[each.key] and verdict in _HANDED_OUT:
+                verdict = Verdict.MINE
             verdicts[each.message] = verdict
             each.is_claimed = verdict is Verdict.NEW
         return verdicts
@@ -234,7 +264,7 @@ class Reader:
                     detail = "the channel delivered it for the last time, and another reader had it in hand"
                     self._give_up(delivery, Refusal(IN_DOUBT, detail))
                 else:
-                    self._put_off(delivery)
+                    self._put_off(delivery, is_mine=verdict is Verdict.MINE)
             case Verdict.DOUBT:
                 return self._decide(delivery)
         return False
@@ -289,10 +319,11 @@ class Reader:
             self._put_off(delivery)
         return is_buried
 
-    def _put_off(self, delivery: Delivery) -> None:
+    def _put_off(self, delivery: Delivery, *, is_mine: bool = False) -> None:
         delivery.is_settled = True
         self._let_come(delivery, _BUSY_S)
-        if delivery.message.group is not None:
+        # A copy of what this reader has in hand holds nothing back, but in a queue that keeps it in front.
+        if delivery.message.group is not None or not is_mine:
             self._hold_back_after(delivery)
 
     def _let_come(self, delivery: Delivery, wait_s: float) -> None:
@@ -307,25 +338,97 @@ class Reader:
         for each in handled:
             each.is_settled = True
             each.told()
+        ended = self._advance(handled)
+        for each in ended:
             self._extender.let_go(each.message)
-        if here := [each.message for each in handled if not each.is_acknowledged]:
-            self._transport.acknowledge(here, refused=refused)
+        here = [each for each in ended if not each.is_acknowledged]
+        if now := [each.message for each in here if each in handled]:
+            self._transport.acknowledge(now, refused=refused)
+        if before := [each.message for each in here if each not in handled]:
+            self._transport.acknowledge(before)
+
+    def _advance(self, handled: Sequence[Delivery]) -> list[Delivery]:
+        """Store how far the streams of what is done have come. Return what the transport may forget.
+
+        What is done before something in front of it comes again if this reader ends, so that the next one
+        knows: it is withheld for as long as this reader has the other in hand, and else put back.
+        """
+        ended = [each for each in handled if each.position is None]
+        positions: dict[Stream, int] = {}
+        for each in handled:
+            if each.position is not None:
+                stream, number = each.position
+                positions[stream] = self._order.done(stream, number)
+                self._withheld.setdefault(stream, []).append(each)
+        for stream, position in positions.items():
+            withheld = self._withheld.pop(stream)
+            # What would come for the last time, must not come again to be taken away.
+            early = [
+                each
+                for each in withheld
+                if each.position
+                and each.position[1] >= position
+                and each.message.attempt < self._transport.max_receives
+                and not each.is_acknowledged
+            ]
+            ended += [each for each in withheld if each not in early]
+            if early and self._order.is_in_hand(stream, position):
+                self._withheld[stream] = early
+            else:
+                self._put_back(stream, early)
+            self._store(stream, position)
+        return ended
+
+    def _put_back(self, stream: Stream, early: Sequence[Delivery]) -> None:
+        """Let come again what is done, and has its turn after something that another reader may have."""
+        self._order.comes_again(stream, {each.position[1] for each in early if each.position})
+        for each in early:
+            self._let_come(each, 0)
+
+    def _store(self, stream: Stream, position: int) -> None:
+        if self._positions is None or not self._order.is_news(stream, position):
+            return
+        try:
+            self._positions.advance(stream, position)
+        except StateError as error:
+            _log.warning("%s: %s", self._participant, error)
+        else:
+            self._order.stored(stream, position)
 
     def _hold_back_after(self, failed: Delivery) -> None:
         """Nothing that follows `failed` in its order may go before it."""
-        group, number = failed.message.group, number_of(failed.event)
-        if self._order and number is not None:
-            stream = stream_of(failed.event)
-            followers = [each for each in self._buffer if stream_of(each.event) == stream]
-            self._order.rewind(stream, number)
+        group = failed.message.group
+        if failed.position is not None:
+            stream, number = failed.position
+            followers = [
+                each
+                for each in self._buffer
+                if each.position and each.position[0] == stream and each.position[1] >= number
+            ]
+            withheld = self._withheld.pop(stream, [])
+            behind = {each.position[1] for each in (*followers, *withheld) if each.position}
+            self._order.rewind(stream, number, behind)
+            self._put_back(stream, withheld)
         else:
             followers = [each for each in self._buffer if group is not None and each.message.group == group]
+        self._unclaim(followers)
         for each in followers:
             self._buffer.remove(each)
-            if group is None:
+            if failed.position is not None:
                 self._line_up(each)
             else:
                 self._let_come(each, 0)
+
+    def _unclaim(self, deliveries: Sequence[Delivery]) -> None:
+        """Let other readers have what is held back: it is claimed again when it goes on."""
+        claimed = [each for each in deliveries if each.is_claimed]
+        try:
+            self._free(claimed)
+        except StateError as error:
+            _log.warning("%s: %s", self._participant, error)
+            return  # still claimed, and renewed
+        for each in claimed:
+            each.is_claimed = False
 
     def _reply(
         self, event: Envelope, status: Status, answer: object = None, failure: Failure | None = None

@@ -14,6 +14,7 @@ from eventplane.webhook_url import MAX_PORT
 from eventplane.whole_numbers import whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.ports import Mode
+from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD
 
 DISCOVER: Final = "discover:"
 """The transport where nothing is configured."""
@@ -28,6 +29,8 @@ RANGES: Final[Mapping[str, Range]] = {
     "window": Range(1, 10_000_000, "events (with DynamoDB: seconds)", is_whole=True),
     # SQS hides a message, and with it what is held, for 12 hours at most.
     "gap_timeout_s": Range(0.001, 43_200, "seconds"),
+    # Of a standard queue so many messages are in flight at most (Amazon SQS quotas).
+    "most_held": Range(1, 120_000, "events", is_whole=True),
     "trace_share": Range(0, 1, "a share"),
     # Of a redrive policy (Amazon SQS quotas).
     "max_receives": Range(1, 1_000, "deliveries", is_whole=True),
@@ -66,7 +69,9 @@ class ClientSettings:
             is `default_state`; for SQS the environment's table is the default, in memory it is memory.
         mode: how often an event comes out.
         window: events that are remembered; with DynamoDB seconds.
-        gap_timeout_s: hold events that came before their predecessors by `sequence` for so long; None: not.
+        gap_timeout_s: hold events of an inbox with `ordering: source` that came before their predecessors for
+            so long, seconds; longer than a router's queue hides what a router had in hand when it died.
+        most_held: events that are held for their order at most; one more ends the longest wait early.
         contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it,
             in memory it says what each participant may send.
         max_receives: deliveries before a dead letter, where the transport does not know the limit.
@@ -82,7 +87,8 @@ class ClientSettings:
     state: str = ""
     mode: Mode = Mode.EXACTLY_ONCE
     window: int | None = None
-    gap_timeout_s: float | None = None
+    gap_timeout_s: float = GAP_TIMEOUT_S
+    most_held: int = MOST_HELD
     telemetry: str = "none"
     trace_share: float = DEFAULT_SHARE
     max_receives: int = 5

@@ -29,6 +29,13 @@ INSERT INTO {schema}.state VALUES (0, 0);
 PRAGMA {schema}.user_version = 1
 """
 
+POSITIONS = """
+CREATE TABLE IF NOT EXISTS {schema}.position (
+    number INTEGER PRIMARY KEY, stream TEXT NOT NULL UNIQUE, position INTEGER NOT NULL
+)
+"""
+"""How far each stream has come; `number` grows with each move. Older files get it when they are opened."""
+
 _PAGE_BYTES = 1024
 _WAL_BYTES = 256 * 1024
 _SIDES = ("-wal", "-shm", "")
@@ -88,6 +95,9 @@ def open_copies(path: Path, on_notice: Listener) -> sqlite3.Connection:
             _set_up(db, schema)
         if not healthy:
             _create(db)
+        with transaction(db):
+            for schema in ("main", "copy"):
+                db.execute(POSITIONS.format(schema=schema))
     except BaseException:
         db.close()
         raise

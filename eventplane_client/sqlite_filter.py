@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from eventplane_client.memory_filter import WINDOW
+from eventplane.ordering import Stream
+from eventplane_client.memory_filter import MOST_POSITIONS, WINDOW
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import Verdict
 from eventplane_client.sqlite_file import lock, open_copies, state_errors, transaction
@@ -76,6 +77,14 @@ class SqliteFilter:
             self._mending(lambda: self._remember(source, epoch))
         return before if before != epoch else None
 
+    def position(self, stream: Stream) -> int | None:
+        query = "SELECT position FROM main.position WHERE stream = ?"
+        row = self._mending(lambda: self._db.execute(query, (stream.text,)).fetchone())
+        return int(row[0]) if row else None
+
+    def advance(self, stream: Stream, position: int) -> None:
+        self._mending(lambda: self._move(stream.text, position))
+
     def close(self) -> None:
         self._db.close()
         if self._lock is not None:
@@ -128,6 +137,20 @@ class SqliteFilter:
         with self._commit() as schemas:
             for schema in schemas:
                 self._db.execute(f"REPLACE INTO {schema}.epoch VALUES (?, ?)", (source, epoch))  # noqa: S608
+
+    def _move(self, stream: str, position: int) -> None:
+        with self._commit() as schemas:
+            for schema in schemas:
+                self._db.execute(
+                    f"REPLACE INTO {schema}.position (stream, position) VALUES (?, MAX(?, IFNULL("  # noqa: S608
+                    f"(SELECT position FROM {schema}.position WHERE stream = ?), 0)))",
+                    (stream, position, stream),
+                )
+                self._db.execute(
+                    f"DELETE FROM {schema}.position WHERE number <= "  # noqa: S608
+                    f"(SELECT MAX(number) FROM {schema}.position) - ?",
+                    (MOST_POSITIONS,),
+                )
 
     @contextlib.contextmanager
     def _commit(self) -> Iterator[tuple[str, ...]]:

@@ -17,6 +17,7 @@ from eventplane.resource_names import queue_name
 from eventplane.sqs_binding import DATA_TYPE, HintsError, to_message
 from eventplane_client.aws import code_of, unavailable
 from eventplane_client.errors import ClosedError, NotRegisteredError, RefusedError, UnavailableError
+from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Message
 
 _log = logging.getLogger(__name__)
@@ -40,7 +41,10 @@ _NEVER: Final = frozenset({"InvalidMessageContents", "InvalidParameterValue"})
 
 
 class SqsTransport:
-    """Takes part as `participant` through a boto3 SQS client and the queues at the URLs `inbox`, `outbox`."""
+    """Takes part as `participant` through a boto3 SQS client and the queues at the URLs `inbox`, `outbox`.
+
+    `order` numbers what goes into ordered inboxes; without it such events come there in any order.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class SqsTransport:
         visibility_s: float,
         max_receives: int,
         inbox_arn: str = "",
+        order: OutboxOrder | None = None,
     ) -> None:
         self.visibility_s: float | None = visibility_s
         self.max_receives = max_receives
@@ -60,10 +65,19 @@ class SqsTransport:
         self._sqs = sqs
         self._inbox = inbox
         self._outbox = outbox
+        self._order = order
         self._closed = False
 
     @classmethod
-    def find(cls, participant: str, environment: str, sqs: Any, *, max_receives: int) -> Self:
+    def find(
+        cls,
+        participant: str,
+        environment: str,
+        sqs: Any,
+        *,
+        max_receives: int,
+        order: OutboxOrder | None = None,
+    ) -> Self:
         """The queues of `environment`, with their own visibility timeout and limit of receives.
 
         SQS takes away a message that comes oftener than its limit. The last receive is therefore reserved for
@@ -90,6 +104,7 @@ class SqsTransport:
             visibility_s=float(attributes["VisibilityTimeout"]),
             max_receives=max_receives if limit is None else max(1, int(limit) - 1),
             inbox_arn=attributes["QueueArn"],
+            order=order,
         )
 
     def for_replies(self, environment: str) -> Self:
@@ -104,6 +119,7 @@ class SqsTransport:
             outbox=self._outbox,
             visibility_s=0,
             max_receives=self.max_receives,
+            order=self._order,
         )
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:  # noqa: ARG002 (boto3 has its own)
@@ -114,7 +130,7 @@ class SqsTransport:
             problem = f"{size} bytes, a participant sends at most {MAX_SENT_EVENT_BYTES}"
             raise RefusedError(self._participant, "too_large", problem)
         try:
-            message = to_message(event)
+            message = to_message(self._order.numbered(event) if self._order and durable else event)
             more: dict[str, Any] = {}
             if self._outbox.endswith(FIFO_SUFFIX):
                 more = {"MessageGroupId": message.group, "MessageDeduplicationId": message.deduplication}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from edge.downlink.answers import ANSWER_BYTES, answer_events
 from edge.downlink.contract_update import is_contract_update, why_refused
 from edge.downlink.uplink_interest import is_uplink_interest, why_interest_refused
-from edge.intake import Descended, Intake, Slot
+from edge.intake import Descended, Intake
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.reports import NotStored
@@ -70,9 +70,9 @@ class Descent:
         answers = [answer for each in turn.descents if (answer := self._judge(each, turn)) is not None]
         turn.descended.update(each.reason or each.result.value for each in answers)
         for event in answer_events(
-            answers, self._thing, self._spool.epoch, turn.sequence, self._intake.timestamp()
+            answers, self._thing, self._spool.epoch, turn.slot.sequence, self._intake.timestamp()
         ):
-            turn.arrivals.append(self._intake.own(event, Slot(turn.sequence, turn.life_ms)))
+            turn.store(self._intake.own(event, turn.slot))
 
     def _judge(self, incoming: Incoming, turn: Turn) -> Acknowledgement | None:
         before = self._held(incoming, turn)
@@ -88,7 +88,7 @@ class Descent:
         return rejected(incoming, OLDER, "the device holds a newer one of this key")
 
     def _apply(self, incoming: Incoming, before: Holding | None, turn: Turn) -> Acknowledgement | None:
-        descended = self._intake.descend(incoming.event, self._inbox, Slot(turn.sequence, turn.life_ms))
+        descended = self._intake.descend(incoming.event, self._inbox, turn.slot)
         refusal = self._refusal(incoming, before, descended, turn)
         if refusal is not None:
             if not self._has_room_for_answer():
@@ -156,8 +156,8 @@ class Descent:
                 rank = max(rank, before.rank)
         if not descended.is_stored:
             return (before.rank, before.sequence) if before and before.sequence > 0 else (rank, 0)
-        sequence = turn.sequence
-        turn.arrivals.append(descended.arrival(rank, sequence))
+        sequence = turn.slot.sequence
+        turn.store(descended.arrival(rank, sequence))
         return rank, sequence
 
     def _has_room_for_answer(self) -> bool:

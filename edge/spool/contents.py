@@ -33,6 +33,7 @@ class Contents:
         ).fetchone()
         self.birth = Birth(*json.loads(birth)) if birth else Birth("resumed")
         self.life = LifeClock(life_ms, Uptime(boot, uptime_ms), now_life)
+        self.counted = {str(name): int(last) for name, last in db.execute("SELECT name, last FROM counter")}
         self.lanes = Lanes(db)
         self.holdings = Holdings(db)
         self._deliveries = Deliveries(db)
@@ -51,6 +52,8 @@ class Contents:
     ) -> None:
         """One transaction; `closing` says whether statements and discards have been reported."""
         next_sequence = arrivals[-1].sequence + 1 if arrivals else self.next_sequence
+        # The last one of a counter stands.
+        counted = {name: number for each in arrivals for name, number in each.positions.items()}
         try:
             with transaction(self._db):
                 self._close(*closing)
@@ -60,6 +63,7 @@ class Contents:
                 add_discards(self._db, [kinds[each] for each in self._end(kinds)])
                 # Last, so that arrivals find room in the place of what ends with them.
                 self._insert(arrivals, life_ms)
+                self._db.executemany("INSERT OR REPLACE INTO counter VALUES (?, ?)", counted.items())
                 self.holdings.put(holdings)
                 self.lanes.write()
                 self._write_device(next_sequence, life_ms, stored=bool(arrivals))
@@ -68,6 +72,7 @@ class Contents:
             self.holdings.forget()
             raise
         self.lanes.keep()
+        self.counted.update(counted)
         self.next_sequence = next_sequence
 
     def read(self, destination: str, rank: int, after: int, limit: int) -> list[Waiting]:

@@ -1,4 +1,4 @@
-"""From formats 1, 2 and 3 to today's, in the caller's transaction."""
+"""From formats 1 to 4 to today's, in the caller's transaction."""
 
 from __future__ import annotations
 

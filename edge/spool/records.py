@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from eventplane.contract import Downlink
@@ -19,7 +19,8 @@ class Arrival:
     """An event to keep until each of `destinations` has it; `rank` 0 goes first.
 
     `destinations` says for each address when the delivery expires (None: never). `key` is
-    `eventplane.event_keys.key_digest` of the event.
+    `eventplane.event_keys.key_digest` of the event. `positions` are its numbers by counter of an ordered
+    inbox (`eventplane.ordering`), which the event carries too.
     """
 
     sequence: int
@@ -27,6 +28,7 @@ class Arrival:
     json: str
     destinations: Mapping[str, int | None]
     key: bytes
+    positions: Mapping[str, int] = field(default_factory=dict)
 
 
 class Delivery(NamedTuple):

@@ -1,8 +1,8 @@
-"""The spool's tables, format 4. Every commit writes few pages: that is why there are few tables."""
+"""The spool's tables, format 5. Every commit writes few pages: that is why there are few tables."""
 
 from __future__ import annotations
 
-FORMAT = 4
+FORMAT = 5
 """Version of the tables, kept in SQLite's `user_version`; 0 is an empty file."""
 
 EPOCH_BYTES = 8
@@ -22,6 +22,11 @@ CREATE TABLE holding (
     UNIQUE (kind, key)
 );
 CREATE INDEX holding_age ON holding (live, number)
+"""
+
+COUNTER_SCHEMA = """
+-- The last number of each counter of an ordered inbox, within this epoch.
+CREATE TABLE counter (name TEXT PRIMARY KEY, last INTEGER NOT NULL) WITHOUT ROWID
 """
 
 SCHEMA = f"""
@@ -53,17 +58,20 @@ CREATE TABLE discard (
     PRIMARY KEY (destination, outcome, reason, first)
 ) WITHOUT ROWID;
 {HOLDING_SCHEMA};
+{COUNTER_SCHEMA};
 PRAGMA user_version = {FORMAT}
 """.split(";")
 
 FROM_FORMAT = {
-    2: f"{HOLDING_SCHEMA};PRAGMA user_version = {FORMAT}".split(";"),
+    2: f"{HOLDING_SCHEMA};{COUNTER_SCHEMA};PRAGMA user_version = {FORMAT}".split(";"),
     3: f"""
 ALTER TABLE holding ADD COLUMN reset INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE holding ADD COLUMN sender TEXT NOT NULL DEFAULT '';
+{COUNTER_SCHEMA};
 PRAGMA user_version = {FORMAT}
 """.split(";"),
+    4: f"{COUNTER_SCHEMA};PRAGMA user_version = {FORMAT}".split(";"),
 }
-"""What formats 2 and 3 lack."""
+"""What formats 2 to 4 lack."""
 
 BACKLOG = "SELECT destination, SUM(pending) FROM lane GROUP BY destination"

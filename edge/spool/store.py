@@ -187,6 +187,11 @@ class Spool:
         return self._contents.next_sequence
 
     @property
+    def counted(self) -> dict[str, int]:
+        """The last number of each counter of an ordered inbox."""
+        return self._contents.counted
+
+    @property
     def capacity_bytes(self) -> int:
         """How much may be stored; beside it the log and the reserve take 9 MB at most."""
         return self._room.capacity_bytes

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
-from eventplane.contract.vocabulary import Downlink, Forward, Reach
+from eventplane.contract.vocabulary import Downlink, Forward, Ordering, Reach, Transport
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import to_document
 
@@ -61,11 +61,11 @@ def _format(
     participants: Mapping[str, Participant], event_types: Mapping[str, EventType], routes: tuple[Route, ...]
 ) -> int:
     """The lowest that says it all: devices in the field go on reading what concerns them."""
-    if any(each.delivery_guarantee for each in event_types.values()):
+    inboxes = [each.inbox for each in participants.values()]
+    guarantees = [each.delivery_guarantee for each in event_types.values()]
+    if any(guarantees + [each.delivery_guarantee for each in routes]):
         return FORMAT
-    if any(each.delivery_guarantee for each in routes):
-        return FORMAT
-    if any(channel.is_added_protocol for each in participants.values() for channel in each.channels):
+    if any(_is_of_newest_format(channel) for each in participants.values() for channel in each.channels):
         return FORMAT
     if any(each.may_subscribe is not None for each in participants.values()):
         return _WITH_RIGHTS
@@ -75,12 +75,16 @@ def _format(
         return _WITH_ASKS
     if any(each.asks or each.outbox.forward is not Forward.ALL for each in participants.values()):
         return _WITH_ASKS
-    inboxes = [each.inbox for each in participants.values()]
     if any(each.downlink is Downlink.STATE for each in inboxes):
         return _WITH_DOWNLINK
     if any(each.downlink for each in event_types.values()):
         return _WITH_DOWNLINK
     return _WITH_WEBHOOK if any(each.webhook for each in inboxes) else _WITHOUT_EITHER
+
+
+def _is_of_newest_format(channel: Channel) -> bool:
+    is_sorted_by_reader = channel.ordering is Ordering.SOURCE and channel.transport is Transport.SQS
+    return channel.is_added_protocol or is_sorted_by_reader
 
 
 def _participant(participant: Participant) -> dict[str, Any]:

@@ -47,7 +47,12 @@ _GUARANTEE = Word(
     "how reliable the channel is at most ([guarantees](#guarantees))",
 )
 _PRIORITY = Word(Priority, Priority.NORMAL, "what overtakes what, for types that declare none")
-_ORDERING = Word(Ordering, Ordering.NONE, "`source` keeps the order of sending within one source")
+_ORDERING = Word(
+    Ordering,
+    Ordering.NONE,
+    "`source` keeps the order of sending: within a group in a FIFO queue, in a standard inbox among events "
+    "of one sender and one priority, which the reader's client library sorts ([client.md](client.md#order))",
+)
 _WHEN_FULL = Word(
     WhenFull,
     WhenFull.REFUSE,
@@ -99,7 +104,6 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
     box = section.path.rsplit(".", 1)[-1]
     guarantee = read_guarantee(section) or _GUARANTEE.default
     ordering = _ORDERING.read("ordering", section)
-    _check_ordering(ordering, transport, section)
     when_full = _WHEN_FULL.read("when_full", section)
     if when_full is not WhenFull.REFUSE and (kind is ParticipantKind.CLOUD_SERVICE or box == "inbox"):
         section.fault(
@@ -119,6 +123,8 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
         section.fault("forward", "only devices ask what the cloud wants", "set it on the device's outbox")
     retention_s = _number("retention_s", section) or 0
     webhook = read_webhook(kind, box, retention_s, section)
+    if ordering is Ordering.SOURCE:
+        _check_ordering(transport, box, guarantee, webhook, section)
     channel = Channel(
         participant=participant,
         box=box,
@@ -163,7 +169,7 @@ def _transport(participant: str, kind: ParticipantKind, section: Section) -> Tra
         section.fault(
             "transport",
             "an IoT rule cannot write to a FIFO queue",
-            "leave `transport` out; the order of a device's events is in `deviceepoch` and `devicesequence`",
+            "leave `transport` out; for the order of a device's events use `ordering: source` on the inbox",
         )
     else:
         section.fault(
@@ -189,24 +195,44 @@ def _added_protocol(participant: str, name: str, section: Section) -> str:
     return name
 
 
-def _check_ordering(ordering: Ordering, transport: Transport | str, section: Section) -> None:
-    if ordering is Ordering.NONE:
-        return
+def _check_ordering(
+    transport: Transport | str,
+    box: str,
+    guarantee: DeliveryGuarantee,
+    webhook: Webhook | None,
+    section: Section,
+) -> None:
     if not isinstance(transport, Transport):
         section.fault(
             "ordering",
             f"nothing keeps order over {transport}",
-            "use `transport: sqs_fifo` or `ordering: none`",
-        )
-    if transport is Transport.SQS:
-        section.fault(
-            "ordering", "a standard queue promises no order", "use `transport: sqs_fifo` or `ordering: none`"
+            "use `transport: sqs` for an inbox, `transport: sqs_fifo` or `ordering: none`",
         )
     if transport is Transport.IOT_CORE:
         section.fault(
             "ordering",
             "IoT Core and the standard queue behind its rule promise no order",
-            "use `ordering: none`; the order of a device's events is in `deviceepoch` and `devicesequence`",
+            "use `ordering: none` here, and `ordering: source` on the inboxes in the cloud that need it",
+        )
+    if transport is not Transport.SQS:
+        return
+    if box != "inbox":
+        section.fault(
+            "ordering",
+            "a standard queue promises no order",
+            "use `transport: sqs_fifo` or `ordering: none`; an inbox with `ordering: source` needs neither",
+        )
+    elif webhook:
+        section.fault(
+            "ordering",
+            "a webhook posts what a standard queue gives, in any order",
+            "use `ordering: none`, or let a program read the inbox by the client library, which sorts",
+        )
+    elif guarantee is DeliveryGuarantee.BEST_EFFORT:
+        section.fault(
+            "ordering",
+            "senders do not number what may be lost",
+            "use `delivery_guarantee: at_least_once` or `ordering: none`",
         )
 
 

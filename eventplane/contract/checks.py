@@ -11,11 +11,12 @@ from eventplane.contract.channel_reader import is_default
 from eventplane.contract.errors import Problem
 from eventplane.contract.loops import relay_loops, service_loops
 from eventplane.contract.model import Contract, Route
+from eventplane.contract.order import lost_order
 from eventplane.contract.paths import taken, types_of
 from eventplane.contract.possibilities import Takes, can_match, of_type, possible
 from eventplane.contract.replies import reply_routes
 from eventplane.contract.sending import idle_reaches, misnamed_sends, silent_senders, unsent_types
-from eventplane.contract.vocabulary import DeliveryGuarantee, Ordering, ParticipantKind, Place, Priority
+from eventplane.contract.vocabulary import DeliveryGuarantee, ParticipantKind, Place, Priority
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
 from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
@@ -26,7 +27,7 @@ def check(contract: Contract) -> tuple[Problem, ...]:
     takes = taken(contract)
     return (
         *_unreachable_channels(contract),
-        *_lost_order(contract),
+        *lost_order(contract, takes),
         *_letters_to_webhooks(contract),
         *_droppable_alarms(contract),
         *_untaken_types(contract, takes),
@@ -64,16 +65,6 @@ def _unreachable_channels(contract: Contract) -> Iterator[Problem]:
             "no route leads to the uplink, so nothing that happens in a home reaches the cloud",
             f"add a route to {uplink}",
         )
-
-
-def _lost_order(contract: Contract) -> Iterator[Problem]:
-    for address in sorted({route.destination for route in contract.routes_at(Place.CLOUD)}):
-        if contract.channel(address).ordering is Ordering.SOURCE:
-            yield Problem(
-                f"participants.{address}.ordering",
-                "a device's events pass the standard queue behind the IoT rule before they come here",
-                "let the reader order them by `deviceepoch` and `devicesequence`",
-            )
 
 
 def _letters_to_webhooks(contract: Contract) -> Iterator[Problem]:

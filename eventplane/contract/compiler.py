@@ -22,7 +22,8 @@ from eventplane.contract.reader import Section
 from eventplane.contract.replies import REPLIES, replies_channel, with_reply_routes
 from eventplane.contract.rights import read_may_address, read_may_subscribe
 from eventplane.contract.sends import read_asks, read_sends
-from eventplane.contract.vocabulary import ParticipantKind, Place
+from eventplane.contract.vocabulary import Ordering, ParticipantKind, Place, Transport
+from eventplane.limits import MAX_ORDERED_INBOXES
 from eventplane.own_services import DOWNLINK, leads_down
 
 
@@ -201,3 +202,11 @@ def _check_whole(top: Section, participants: Mapping[str, Participant], routes: 
         )
     if not routes:
         top.fault("routes", "there is no route", "declare at least one")
+    inboxes = [each.inbox for each in participants.values() if each.inbox.transport is Transport.SQS]
+    ordered = [each for each in inboxes if each.ordering is Ordering.SOURCE]
+    if len(ordered) > MAX_ORDERED_INBOXES:
+        top.fault(
+            "participants",
+            f"{len(ordered)} standard inboxes have `ordering: source`",
+            f"let at most {MAX_ORDERED_INBOXES} have it: each takes room in every event that goes there",
+        )

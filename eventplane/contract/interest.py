@@ -18,7 +18,7 @@ from eventplane.contract.compiler import compile_contract
 from eventplane.contract.errors import Problem
 from eventplane.contract.filter_reader import read_filter
 from eventplane.contract.model import Contract
-from eventplane.contract.vocabulary import ParticipantKind, Place
+from eventplane.contract.vocabulary import Ordering, ParticipantKind, Place, Transport
 from eventplane.filter_cost import steps
 from eventplane.filters import to_document
 from eventplane.limits import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCED_FILTERS, MAX_ANNOUNCED_STEPS
@@ -156,6 +156,10 @@ def _problem(contract: Contract, announcement: Announcement) -> Problem | None:
     participant = contract.participants.get(announcement.participant)
     if participant is None or participant.kind is ParticipantKind.DEVICE or participant.retired:
         return Problem("participant", "it is no service that is in use", "name one of the contract")
+    inbox = participant.inbox
+    if inbox.ordering is Ordering.SOURCE and inbox.transport is Transport.SQS:
+        # Its senders have counted everything that its routes take, and a reader would wait for the rest.
+        return Problem("participant", "its inbox keeps an order: everything comes", "announce nothing")
     try:
         new_announcement(announcement.participant, map(json.loads, announcement.filters))
     except AnnouncementError as error:

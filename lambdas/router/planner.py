@@ -17,6 +17,7 @@ from eventplane.ingest import Accepted, parse_frame
 from eventplane.interest import NO_INTEREST
 from eventplane.ledger import Basis, LedgerRecord
 from eventplane.limits import MAX_EVENT_BYTES, MAX_SENT_EVENT_BYTES
+from eventplane.ordering import OrderedInboxes
 from eventplane.router import Router
 from eventplane.sender import THE_PLANE, Sender, sender_in_frame
 from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights, stamp_sender, without_stamp
@@ -81,6 +82,7 @@ class Planner:
         self._filters = FilterTime(Router(contract, Place.CLOUD), contract, has_time_limit=has_time_limit)
         self._rights = SendingRights(contract)
         self._payloads = PayloadCheck(contract)
+        self._ordered = OrderedInboxes(contract)
         self._channel: Channel = contract.channel(source)
         kind = contract.participants[self._channel.participant].kind
         self._has_frames = kind is ParticipantKind.DEVICE
@@ -178,6 +180,7 @@ class Planner:
         try:
             stamped = self._stamped(entry, event)
             outgoing = stamped if self._has_frames and not hops_of(event) else sent_on(stamped)
+            outgoing = self._ordered.valid(outgoing)
         except EnvelopeError as error:
             if error.reason == HOP_LIMIT and event.type == DEAD_LETTER_TYPE:
                 # A letter about a letter would only keep the loop going.

@@ -1,7 +1,8 @@
-"""`python -m local.chaos.consumer FOLDER SERVICE=URL...`: the cloud services, in a process that can die.
+"""`python -m local.chaos.consumer FOLDER SERVICE=URL[#ordered]...`: cloud services in a process that can die.
 
 Each service reads its inbox queue, writes down what came, and only then deletes it: what a killed reader had
-in its hands comes again when the queue's visibility timeout is over.
+in its hands comes again when the queue's visibility timeout is over. One whose inbox is `#ordered` reads by
+the client library, which puts events into their order.
 """
 
 from __future__ import annotations
@@ -10,13 +11,20 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from queue import Empty, Queue
 from time import sleep
-from typing import Any
+from typing import Any, Final
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane_client.errors import NothingThereError, UnavailableError
+from eventplane_client.inbox import Inbox
+from eventplane_client.memory_filter import MemoryFilter
+from eventplane_client.ports import Message
+from eventplane_client.sqs import SqsTransport
 from local.chaos.arrivals import ArrivalWriter
 
 _log = logging.getLogger(__name__)
@@ -24,6 +32,12 @@ _log = logging.getLogger(__name__)
 _BATCH = 10
 _LONG_POLL_S = 1
 _PAUSE_S = 1
+
+ORDERED: Final = "#ordered"
+"""What follows the URL of an inbox that keeps an order."""
+
+_MANY: Final = 100_000
+"""Events that are held for their order: all that a killed router may delay (SQS: 120,000 in flight)."""
 
 _READERS = 4
 """Of each service. An emulated queue answers the slower the more it holds, so a single reader that has once
@@ -51,20 +65,73 @@ def _read_batch(sqs: Any, url: str, writer: ArrivalWriter) -> None:
         sqs.delete_message_batch(QueueUrl=url, Entries=entries)
 
 
+class _Prefetched(SqsTransport):
+    """Receives in several threads at once, for one reader.
+
+    What is held for its order is not extended: the queue hides it for long enough.
+    """
+
+    def __init__(self, service: str, url: str) -> None:
+        sqs = boto3.Session().client("sqs")
+        super().__init__(service, sqs, inbox=url, outbox="", visibility_s=0, max_receives=_MANY)
+        self.visibility_s = None
+        self._fetched: Queue[list[Message]] = Queue(_READERS)
+        for _ in range(_READERS):
+            threading.Thread(target=_or_end, args=(self._fetch, service, url), daemon=True).start()
+
+    def receive(self, most: int, timeout_s: float) -> list[Message]:  # noqa: ARG002 (as many as come)
+        try:
+            return self._fetched.get(timeout=timeout_s)
+        except Empty:
+            return []
+
+    def _fetch(self, service: str, url: str) -> None:
+        session = boto3.Session().client("sqs")  # the default session is no thread's
+        queue = SqsTransport(service, session, inbox=url, outbox="", visibility_s=0, max_receives=_MANY)
+        while True:
+            try:
+                if found := queue.receive(_BATCH, _LONG_POLL_S):
+                    self._fetched.put(found)
+            except UnavailableError as error:
+                _log.warning("%s: %s", url, error)
+                sleep(_PAUSE_S)
+
+
+def read_in_order(service: str, url: str, writer: ArrivalWriter) -> None:
+    """Read one queue by the client library, for ever."""
+    with Inbox(service, _Prefetched(service, url), MemoryFilter(), most_held=_MANY) as inbox:
+        while True:
+            try:
+                events = inbox.get_batch(_BATCH, _LONG_POLL_S)
+            except NothingThereError:
+                continue
+            writer.write(each.json for each in events)
+
+
 def main() -> None:
     """Readers for each service. What else ends one, ends all: `local.chaos.restarter` starts it again."""
     folder = Path(sys.argv[1])
     for argument in sys.argv[2:]:
         service, _, url = argument.partition("=")
         writer = ArrivalWriter(folder / f"{service}.jsonl")
+        if url.endswith(ORDERED):
+            work = (read_in_order, service, url.removesuffix(ORDERED), writer)
+            threading.Thread(target=_or_end, args=work, name=service, daemon=True).start()
+            continue
         for _ in range(_READERS):
-            threading.Thread(target=_read_or_end, args=(url, writer), name=service, daemon=True).start()
+            threading.Thread(
+                target=_or_end, args=(_read_alone, url, writer), name=service, daemon=True
+            ).start()
     threading.Event().wait()
 
 
-def _read_or_end(url: str, writer: ArrivalWriter) -> None:
+def _read_alone(url: str, writer: ArrivalWriter) -> None:
+    read(boto3.Session().client("sqs"), url, writer)  # the default session is no thread's
+
+
+def _or_end(work: Callable[..., None], *arguments: object) -> None:
     try:
-        read(boto3.Session().client("sqs"), url, writer)  # the default session is no thread's
+        work(*arguments)
     finally:
         os._exit(1)
 

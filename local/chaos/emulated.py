@@ -9,7 +9,10 @@ from typing import Final
 
 from contract.publish import Publisher, find_deployment
 from eventplane.contract import Contract
+from eventplane.ordering import is_numbered
+from eventplane_client.sqs import MAX_VISIBILITY_S
 from local.chaos.arrivals import Arrivals
+from local.chaos.consumer import ORDERED
 from local.chaos.drain import wait_until_nothing_waits
 from local.chaos.faults import Fault, Kill, Moment
 from local.chaos.functions import kill_functions
@@ -47,7 +50,20 @@ class Emulated:
         for source in _SOURCES:
             url = self._plane.outputs[source]
             sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(VISIBILITY_S)})
-        inboxes = [f"{service}={url}" for service, url in self._plane.inboxes.items()]
+        self._ordered = {
+            each.name for each in contract.participants.values() if is_numbered(contract, each.inbox.address)
+        }
+        if self._ordered:
+            self.put_contract(contract)  # what the routers were deployed with keeps no order
+        for each in self._ordered:
+            # Its reader holds thousands: to extend each takes the emulator longer than to deliver it.
+            sqs.set_queue_attributes(
+                QueueUrl=self._plane.inboxes[each], Attributes={"VisibilityTimeout": str(MAX_VISIBILITY_S)}
+            )
+        inboxes = [
+            f"{service}={url}{ORDERED if service in self._ordered else ''}"
+            for service, url in self._plane.inboxes.items()
+        ]
         self._consumers = supervisor.start(
             "consumers",
             [sys.executable, "-m", "local.chaos.consumer", str(self._folder), *inboxes],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from eventplane.contract import Contract, load_compiled
+from eventplane.contract import Contract, Ordering, compile_contract, load_compiled
 from eventplane.contract.canonical import canonical_bytes
 from local.chaos.cloud import Cloud
 from local.chaos.faults import (
@@ -66,3 +66,11 @@ def changed(contract: Contract, setting: str, value: str | int) -> Contract:
     document = json.loads(contract.canonical)
     document["participants"]["device"]["outbox"][setting] = value
     return load_compiled(canonical_bytes(document), f"with another {setting}")
+
+
+def with_order(contract: Contract, services: Sequence[str]) -> Contract:
+    """The same contract, in which the inboxes of `services` in the cloud keep the order of each sender."""
+    document = json.loads(contract.canonical)
+    for each in services:
+        document["participants"][each]["inbox"]["ordering"] = Ordering.SOURCE
+    return compile_contract(document, "with order")

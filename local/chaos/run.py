@@ -16,6 +16,7 @@ from typing import Any
 
 from contract import load_contract
 from eventplane.contract import Contract
+from eventplane.ordering import is_numbered
 from local.audits import run_audits
 from local.chaos.arrivals import Arrivals
 from local.chaos.cloud import Cloud
@@ -44,7 +45,7 @@ class Outcome:
 
     `given_up` counts by home what the device says it discarded. `arrivals` by cloud service; `called` has
     when the home's call-service placed the call for each alarm. `ended` has the processes that nobody had
-    killed.
+    killed. `ordered` are the services whose inboxes keep an order.
     `send_s` and `drain_s`: how long the homes sent, and how long then until everything stood still, which
     some of it may have done with work left (`gave_up_waiting_for`).
     """
@@ -64,6 +65,7 @@ class Outcome:
     contract_version: str
     cloud: str
     ended: Sequence[End] = ()
+    ordered: Collection[str] = ()
 
 
 def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) -> Outcome:
@@ -115,6 +117,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             called=_called(senders.values()),
             struck=injector.struck,
             ended=restarter.ends,
+            ordered=[name for name in arrivals if is_numbered(contract, f"{name}.inbox")],
             samples=probe.samples,
             send_s=sent_at - began,
             drain_s=drained_at - sent_at,

@@ -8,12 +8,13 @@ from typing import Final
 
 from eventplane.contract import Contract
 from local.chaos.emulated import Emulated
-from local.chaos.kinds import changed
+from local.chaos.kinds import changed, with_order
 from local.chaos.load import Load
 from local.chaos.machine import ArmUserland
 from local.chaos.scenario import Plan, Scenario
 from local.chaos.schedule import Mode, Pace, Strike, every, schedule
 from local.chaos.stand_in import StandIn
+from local.chaos.verdict import ALARMS, FAMILY, READINGS
 
 _HOUR_S: Final = 3_600.0
 _KILLS: Final = ("forwarder-kill", "router-kill")
@@ -60,6 +61,7 @@ def paper() -> Scenario:
         seconds=_HOUR_S,
         kinds=_KILLS,
         ends_with_load=True,
+        contract=_ordered,
         disk_mib=512,
     )
 
@@ -82,6 +84,10 @@ def _every_ten_seconds(_seed: int, kinds: Sequence[str], _homes: int, seconds: f
 
 def _best_effort(contract: Contract) -> Contract:
     return changed(contract, "delivery_guarantee", "best_effort")
+
+
+def _ordered(contract: Contract) -> Contract:
+    return with_order(contract, (ALARMS, READINGS, FAMILY))
 
 
 def million() -> Scenario:

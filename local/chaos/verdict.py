@@ -20,6 +20,7 @@ from local.sent import Key
 
 ALARMS: Final = "alarm-centre"
 READINGS: Final = "care-analytics"
+FAMILY: Final = "family-app"
 
 _COUNTED: Final = ("reordered",)
 """Faults reorder (docs/chaos.md, "Out of order"): counted, and nobody is failed for it."""
@@ -38,6 +39,10 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
 
     `loses`: losses are what the run is to measure.
     """
+    late = {
+        service: out_of_order(outcome.sent.events, arrivals.first)
+        for service, arrivals in outcome.arrivals.items()
+    }
     return {
         **summarise(
             run={**run, "cloud": outcome.cloud, "contract_version": outcome.contract_version},
@@ -55,16 +60,16 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
             dead_lettered=outcome.dead_letters,
             audit=outcome.audit,
             wall_seconds=outcome.send_s + outcome.drain_s,
-            otherwise_wrong={"ended by themselves": len(by_themselves(outcome.ended, outcome.struck))},
+            otherwise_wrong={
+                "ended by themselves": len(by_themselves(outcome.ended, outcome.struck)),
+                "out of order where declared": sum(late[each] for each in outcome.ordered),
+            },
             gave_up_waiting_for=outcome.gave_up_waiting_for,
             allowed={*_COUNTED, *(_LOSSES if _may_lose(outcome, loses=loses) else ())},
         ),
         "ended": [{"process": each.name, "status": each.status} for each in outcome.ended],
         "given_up": outcome.given_up.total(),
-        "out_of_order": {
-            service: out_of_order(outcome.sent.events, arrivals.first)
-            for service, arrivals in outcome.arrivals.items()
-        },
+        "out_of_order": late,
     }
 
 
@@ -115,6 +120,7 @@ def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[
         _less("unexpected", document["unexpected"], "events", 0.0, "received and not expected"),
         _less("duplicated", document["duplicates"], "deliveries", None, "received again"),
         _less("out_of_order", sum(document["out_of_order"].values()), "deliveries", None, "first arrivals"),
+        *_order_declared(outcome, document),
         _less("audit_lost", document["audit_lost"], "events", 0.0, "accepted by the cloud and not delivered"),
         _less("audit_disagrees", disagreement, "deliveries", 0.0, "the audit's count against the receivers'"),
         _less(
@@ -136,6 +142,14 @@ def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[
         *_recovered(outcome),
         *_grown(outcome),
     ]
+
+
+def _order_declared(outcome: Outcome, document: dict[str, Any]) -> Iterator[Figure]:
+    """What came out of order where the contract declares order."""
+    if outcome.ordered:
+        late = sum(document["out_of_order"][each] for each in outcome.ordered)
+        note = f"first arrivals, in the inboxes of {', '.join(sorted(outcome.ordered))}"
+        yield _less("out_of_order_where_declared", late, "deliveries", 0.0, note)
 
 
 def _urgent(outcome: Outcome) -> Iterator[Figure]:

@@ -15,7 +15,7 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.receipts import Receipt, digest, write_receipts
 from eventplane.topics import local_topic
 from tests.examples import examples
-from tests.unit.edge.fakes import ALARM, CHORE, READING, Device
+from tests.unit.edge.fakes import ALARM, CHORE, READING, Device, ordered
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 RANKS = {ALARM: 0, READING: 1, CHORE: 2}
@@ -33,7 +33,7 @@ class Home:
     """A device to which things happen; `sent` has the ids by source and type in the order of sending."""
 
     def __init__(self, path: Path) -> None:
-        self.device = Device(path, window=4, batch_events=3)
+        self.device = Device(path, window=4, batch_events=3, plane=ordered())
         self.sent: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         self._count = 0
 
@@ -115,6 +115,17 @@ def firsts(events: list[Envelope]) -> dict[tuple[str, str], list[str]]:
     return {key: list(ids) for key, ids in found.items()}
 
 
+def assert_numbered(events: list[Envelope]) -> None:
+    """Each has one position in the ordered inbox, and the numbers are those of the order of sending."""
+    numbers: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for each in events:
+        counter, _, number = str(each.attributes["orderin"]).rpartition("/")
+        assert numbers[counter].setdefault(f"{each.source} {each.id}", int(number)) == int(number)
+    for counted in numbers.values():
+        assert sorted(counted.values()) == list(range(1, len(counted) + 1))
+        assert list(counted.values()) == sorted(counted.values())
+
+
 @pytest.mark.source("P17", "C2")
 @given(st.lists(st.one_of(arrive, arrive, happen, acknowledge), max_size=30))
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -131,6 +142,7 @@ def test_first_deliveries_of_a_source_and_priority_are_in_order_and_complete(
                 home.happen(what)
         home.drain()
         assert firsts(home.uplinked()) == dict(home.sent)
+        assert_numbered(home.uplinked())
         alarms = {key: ids for key, ids in home.sent.items() if key[1] == ALARM}
         assert firsts(home.called()) == alarms
         home.device.crash()

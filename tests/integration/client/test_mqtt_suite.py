@@ -13,6 +13,7 @@ from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.errors import ClientSettingsError, RefusedError, SubscriptionError
 from eventplane_client.mqtt import MqttTransport
 from eventplane_client.notices import Notice
+from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.subscription import NoSubscriptions
 from tests.eventually import eventually
@@ -50,7 +51,7 @@ class MqttWorld:
         mode: Mode = Mode.EXACTLY_ONCE,
         steps: Steps | None = None,
         on_notice: Callable[[Notice], None] = lambda _: None,
-        gap_timeout_s: float | None = None,
+        gap_timeout_s: float = GAP_TIMEOUT_S,
     ) -> Client:
         transport = MqttTransport(
             participant, "127.0.0.1", self._home.broker.port, max_receives=MAX_RECEIVES, receipt_timeout_s=1

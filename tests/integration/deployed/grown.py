@@ -15,10 +15,14 @@ ENVIRONMENT: Final = replace(environment("local"), name="grown")
 APP: Final = Path(__file__).parent / "grown_plane"
 ROUND: Final = "org.eventplane.round.v1"
 """The type of the night watch's events, which come back to it."""
+VISIT: Final = "org.eventplane.visit.v1"
+"""The type of the day watch's events, which come back to it as well."""
 
 
 def grown_contract() -> Contract:
-    """The plane's contract with a night watch, which has FIFO queues and gets its own events."""
+    """The plane's contract with a night watch, which has FIFO queues and gets its events, and a day watch,
+    which has standard ones and keeps the order too.
+    """
     return compile_contract(grown_document(), "grown")
 
 
@@ -41,6 +45,14 @@ def grown_document() -> dict[str, Any]:
         "outbox": box,
         "sends": [ROUND],
     }
+    document["participants"]["day-watch"] = {
+        "kind": "cloud_service",
+        "description": "Everybody is awake.",
+        "inbox": {"ordering": "source"},
+        "sends": [VISIT],
+    }
+    document["event_types"][VISIT] = {"description": "Somebody came."}
+    document["routes"]["to-day-watch"] = {"filter": {"exact": {"type": VISIT}}, "to": "day-watch.inbox"}
     document["event_types"][ROUND] = {"description": "A round was made."}
     document["routes"]["to-night-watch"] = {"filter": {"exact": {"type": ROUND}}, "to": "night-watch.inbox"}
     return document

@@ -40,8 +40,8 @@ class CrashingTransport(NatsTransport):
         self.given += found
         return found
 
-    def acknowledge(self, messages: Sequence[Message]) -> list[Message]:
-        failed = super().acknowledge(messages)
+    def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:
+        failed = super().acknowledge(messages, refused=refused)
         self.given = [each for each in self.given if each not in messages or each in failed]
         return failed
 

@@ -12,11 +12,10 @@ from eventplane_client.errors import AlreadySettledError, ClosedError, NothingTh
 from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES
 from eventplane_client.notices import DeadLettered, EpochChanged, Expired, InDoubt, Notice, SequenceGap
 from tests.eventually import eventually
-from tests.unit.client.worlds import MAX_RECEIVES, World, event, lasting
+from tests.unit.client.worlds import HOME, MAX_RECEIVES, World, event, lasting, numbered
 
 pytestmark = pytest.mark.source("N1")
 
-HOME = {"senderdevice": "home-1", "senderservice": "voice-service"}
 OTHER_HOME = {**HOME, "senderdevice": "home-666"}
 """What the plane stamps on what comes from two homes."""
 
@@ -288,20 +287,44 @@ def test_at_most_once_forgets_before_it_hands_out(world: World) -> None:
 
 
 @pytest.mark.source("P17")
-def test_events_come_in_the_order_of_their_source_and_a_gap_is_told(world: World) -> None:
+@pytest.mark.source("P17", "F3")
+def test_events_come_in_the_order_of_their_sender_and_a_gap_is_told(world: World) -> None:
     notices: list[Notice] = []
-    source = "/homes/9/voice"
     with (
         world.client(world.reader, on_notice=notices.append, gap_timeout_s=0.2) as client,
         client.subscribe() as inbox,
     ):
         for number in (2, 1, 3, 6):
-            world.deliver(event(str(number), source, sequence=f"{number:03d}"))
-        found = [inbox.get(SOON) for _ in range(4)]
-        assert [each.id for each in found] == ["1", "2", "3", "6"]
-        assert notices == [SequenceGap(str(found[0].sender), source, 4, 5)]
-        world.deliver(event("4", source, sequence="004"))
+            world.deliver(numbered(number, world.reader))
+        assert [inbox.get(SOON).id for _ in range(4)] == ["1", "2", "3", "6"]
+        counter = f"{world.reader}/normal/0123abcd"
+        assert notices == [SequenceGap("home-1/", "one", counter, 4, 5)]
+        world.deliver(numbered(4, world.reader))
         assert inbox.get(SOON).id == "4"  # late, and not lost
+
+
+@pytest.mark.source("P17", "N5")
+def test_a_restarted_reader_goes_on_in_order_and_waits_for_nothing_that_is_done(world: World) -> None:
+    with world.client(world.reader) as client, client.subscribe() as inbox:
+        world.deliver(numbered(1, world.reader))
+        inbox.get(SOON)
+    with world.client(world.reader) as client, client.subscribe() as inbox:
+        for number in (3, 2):
+            world.deliver(numbered(number, world.reader))
+        assert [inbox.get(SOON).id for _ in range(2)] == ["2", "3"]
+
+
+@pytest.mark.source("P17")
+def test_what_is_given_back_comes_before_what_follows_it(world: World) -> None:
+    with world.client(world.reader) as client, client.subscribe() as inbox:
+        for number in (1, 2, 3):
+            world.deliver(numbered(number, world.reader))
+        first = inbox.receive(SOON)
+        first.nack()
+        with pytest.raises(NothingThereError):
+            inbox.get(NOW)
+        world.hurry()
+        assert [inbox.get(SOON).id for _ in range(3)] == ["1", "2", "3"]
 
 
 @pytest.mark.source("F6")
@@ -339,13 +362,12 @@ def test_a_forged_event_with_the_source_and_id_of_an_alarm_does_not_suppress_it(
         inbox.get(NOW)
 
 
-def test_a_forged_number_changes_nothing_in_the_order_of_the_true_source(world: World) -> None:
-    source = "/homes/1/voice"
+def test_a_forged_number_changes_nothing_in_the_order_of_the_true_sender(world: World) -> None:
     with world.client(world.reader, gap_timeout_s=SOON) as client, client.subscribe() as inbox:
-        world.deliver(event("forged", source, sequence="1").stamped(**OTHER_HOME))
-        assert inbox.get(SOON).id == "forged"
+        world.deliver(numbered(1, world.reader, **OTHER_HOME))
+        assert str(inbox.get(SOON).sender) == "home-666/voice-service"
         for number in (2, 1):
-            world.deliver(event(str(number), source, sequence=str(number)).stamped(**HOME))
+            world.deliver(numbered(number, world.reader))
         assert [inbox.get(SOON).id for _ in range(2)] == ["1", "2"]
 
 

@@ -19,7 +19,15 @@ from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import Lease, Message, MessageFilter, Mode, digest
 from eventplane_client.reader import Doubt
 from eventplane_client.telemetry import Handling, NoTelemetry
-from tests.unit.client.worlds import MAX_RECEIVES, READER, create_filter_table, event, lasting, redrive
+from tests.unit.client.worlds import (
+    MAX_RECEIVES,
+    READER,
+    create_filter_table,
+    event,
+    lasting,
+    numbered,
+    redrive,
+)
 from tests.unit.lambdas.support import LambdaContext
 
 
@@ -403,3 +411,26 @@ def test_the_plane_of_an_environment_is_found_and_its_queue_checked(
     assert (caught.value.visibility_s, caught.value.receives) == (60.0, 4)
     assert handle(batch, LambdaContext()) == {"batchItemFailures": []}
     assert handled == ["a"]
+
+
+@pytest.mark.source("P17")
+def test_what_comes_too_early_for_its_order_comes_again_and_at_the_last_receive_goes() -> None:
+    world = World()
+    assert world.invoke(numbered(3), numbered(1)) == [0]
+    assert world.invoke(numbered(3)) == [0]
+    assert world.invoke(numbered(3), numbered(2)) == []
+    assert world.handled == ["1", "2", "3"]
+    assert world.invoke(numbered(5), attempt=MAX_RECEIVES) == []
+    assert world.handled == ["1", "2", "3", "5"]
+
+
+@pytest.mark.source("P17")
+def test_in_an_ordered_inbox_what_follows_a_failure_waits_for_it() -> None:
+    world = World()
+    world.failing["2"] = KeyError("room")
+    events = [numbered(number) for number in (1, 2, 3)]
+    assert world.invoke(*events) == [1, 2]
+    assert world.handled == ["1", "2"]
+    del world.failing["2"]
+    assert world.invoke(*events[1:], attempt=2) == []
+    assert world.handled == ["1", "2", "2", "3"]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eventplane.envelope import Envelope
 from eventplane.expiry import is_expired
+from eventplane.ordering import Stream
+from eventplane.timestamps import timestamp
 from eventplane_client.client import Client
+from eventplane_client.delivery import Delivery
 from eventplane_client.errors import NothingThereError, StateError
 from eventplane_client.inbox import Inbox
 from eventplane_client.letters import IN_DOUBT
@@ -20,7 +26,7 @@ from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Expired, Notice, log_notice
 from eventplane_client.ports import Mode
 from eventplane_client.reader import Reader
-from tests.unit.client.worlds import READER, event
+from tests.unit.client.worlds import READER, event, numbered
 
 SECONDS = 20.0
 
@@ -83,14 +89,64 @@ def test_a_client_whose_inbox_fails_to_close_closes_all_the_rest() -> None:
 
 
 def test_what_was_held_for_its_order_comes_again_at_once() -> None:
-    plane = MemoryPlane(visibility_s=SECONDS)
+    plane, filter = MemoryPlane(visibility_s=SECONDS), MemoryFilter()
     for number in (5, 7):
-        plane.deliver(READER, event(str(number), sequence=str(number)))
-    with Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(), gap_timeout_s=0.01) as inbox:
+        plane.deliver(READER, numbered(number))
+    with Inbox(READER, MemoryTransport(plane, READER), filter, gap_timeout_s=0.01) as inbox:
         assert inbox.get(SECONDS).id == "5"
-        plane.deliver(READER, event("9", sequence="9"))
-    with Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(), gap_timeout_s=0.01) as inbox:
+        plane.deliver(READER, numbered(9))
+    with Inbox(READER, MemoryTransport(plane, READER), filter, gap_timeout_s=0.01) as inbox:
         assert {inbox.get(1.0).id, inbox.get(1.0).id} == {"7", "9"}
+
+
+@pytest.mark.source("P17")
+def test_a_second_reader_waits_until_the_first_is_done_with_what_goes_before() -> None:
+    plane, memory = MemoryPlane(visibility_s=SECONDS), Memory()
+    plane.deliver(READER, numbered(1))
+    with (
+        Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as one,
+        Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as other,
+    ):
+        first = one.receive(SECONDS)
+        plane.deliver(READER, numbered(2))
+        with pytest.raises(NothingThereError):
+            other.get(0)
+        first.ack()
+        assert other.get(SECONDS).id == "2"
+
+
+@pytest.mark.source("P17")
+def test_a_copy_of_what_another_reader_has_in_hand_holds_back_what_follows() -> None:
+    plane, memory = MemoryPlane(visibility_s=SECONDS), Memory()
+    plane.deliver(READER, numbered(1))
+    with (
+        Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as one,
+        Inbox(READER, MemoryTransport(plane, READER), MemoryFilter(memory)) as other,
+    ):
+        first = one.receive(SECONDS)
+        for number in (1, 2):
+            plane.deliver(READER, numbered(number))
+        with pytest.raises(NothingThereError):
+            other.receive_batch(10, 0)
+        first.ack()
+        assert other.get(SECONDS).id == "2"
+
+
+@pytest.mark.source("P17")
+def test_a_position_that_cannot_be_read_or_stored_loses_no_event() -> None:
+    class Broken(MemoryFilter):
+        def position(self, stream: Stream) -> int | None:
+            raise StateError(Path("state.db"), "no connection", "wait")
+
+        def advance(self, stream: Stream, position: int) -> None:
+            raise StateError(Path("state.db"), "no connection", "wait")
+
+    plane, filter = MemoryPlane(visibility_s=SECONDS), Broken()
+    for number in (2, 1):
+        plane.deliver(READER, numbered(number))
+    with Inbox(READER, MemoryTransport(plane, READER), filter) as inbox:
+        assert [inbox.get(SECONDS).id, inbox.get(SECONDS).id] == ["1", "2"]
+    assert plane.pending(READER) == 0
 
 
 NOON = "2030-01-01T12:00:00Z"
@@ -101,7 +157,6 @@ NOON_S = 1_893_499_200.0
 def reader_at(plane: MemoryPlane, now: list[float], **options: Any) -> Reader:
     settings: dict[str, Any] = {
         "mode": Mode.EXACTLY_ONCE,
-        "gap_timeout_s": None,
         "on_notice": log_notice,
         "on_doubt": None,
         **options,
@@ -158,6 +213,56 @@ def test_what_expired_does_not_hold_up_its_order() -> None:
     plane, now = MemoryPlane(), [NOON_S]
     for number in (3, 2, 1):
         late = {"expirytime": NOON} if number == 2 else {}
-        plane.deliver(READER, event(str(number), sequence=str(number), **late))
+        plane.deliver(READER, numbered(number, **late))
     reader = reader_at(plane, now, gap_timeout_s=SECONDS)
     assert [each.event.id for each in reader.next(10, 0)] == ["1", "3"]
+
+
+@pytest.mark.source("C4")
+@given(
+    st.lists(st.tuples(st.sampled_from(["deliver", "wait", "read", "ack", "nack"]), st.integers(0, 4))),
+    st.sampled_from(list(Mode)),
+)
+def test_whenever_it_is_read_nothing_expired_comes_out_and_each_event_ends_once(
+    steps: list[tuple[str, int]], mode: Mode
+) -> None:
+    """Times are in seconds; an event lasts as long as its step says."""
+    plane, now, notices = MemoryPlane(max_receives=1_000), [NOON_S], list[Notice]()
+    reader = reader_at(plane, now, mode=mode, on_notice=notices.append)
+    ends: dict[str, float] = {}
+    held: list[Delivery] = []
+    done: list[str] = []
+
+    def read(most: int) -> None:
+        for each in reader.next(most, 0):
+            assert ends[each.event.id] > now[0]
+            held.append(each)
+
+    for what, amount in steps:
+        if what == "deliver":
+            id = str(len(ends))
+            ends[id] = now[0] + amount
+            expirytime = timestamp(datetime.fromtimestamp(ends[id], UTC))
+            plane.deliver(READER, event(id, expirytime=expirytime))
+        elif what == "wait":
+            now[0] += amount
+        elif what == "read":
+            read(amount + 1)
+        elif held:
+            each = held.pop(0)
+            if what == "ack":
+                done.append(each.event.id)
+                reader.settle([each])
+            else:
+                reader.give_back(each, "again")
+                plane.expire()
+                done += [each.event.id] * (mode is Mode.AT_MOST_ONCE)  # it does not come again
+    now[0] += 10
+    for each in held:
+        done.append(each.event.id)
+        reader.settle([each])
+    plane.expire()
+    read(1_000)
+    done += [each.id for each in notices if isinstance(each, Expired)]
+    assert sorted(done) == sorted(ends)
+    assert plane.pending(READER) == 0

@@ -1,4 +1,4 @@
-"""The resequencer: order, gaps, bounds."""
+"""The resequencer: order, gaps, bounds, and several readers of one state."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventplane.envelope import write_event
+from eventplane.ordering import Stream
+from eventplane_client import resequencer
 from eventplane_client.notices import SequenceGap
-from eventplane_client.resequencer import MOST_HELD, Resequencer, number_of
+from eventplane_client.resequencer import Resequencer
+
+pytestmark = pytest.mark.source("P17", "C2", "F3")
 
 TIMEOUT = 10.0
-S = ("home-1/", "s")
+S = Stream("home-1/", "epoch", "desk/normal/0123abcd")
 
 
-@pytest.mark.source("P17")
 @given(st.permutations(range(1, 9)))
 def test_whatever_comes_in_time_comes_in_order(numbers: list[int]) -> None:
     gaps: list[SequenceGap] = []
@@ -25,13 +27,12 @@ def test_whatever_comes_in_time_comes_in_order(numbers: list[int]) -> None:
     assert order.deadline() is None
 
 
-@pytest.mark.source("P17")
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 12)), max_size=40))
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 12)), max_size=40))
 def test_nothing_is_lost_or_invented(arrivals: list[tuple[str, int]]) -> None:
     order = Resequencer[tuple[str, int]](TIMEOUT, lambda _: None)
     out = []
     for at, each in enumerate(arrivals):
-        out += order.add(("", each[0]), each[1], each, float(at))
+        out += order.add(Stream(each[0], "", ""), each[1], each, float(at))
         out += order.due(float(at))
     while (deadline := order.deadline()) is not None:
         out += order.due(deadline)
@@ -49,7 +50,7 @@ def test_a_gap_is_told_after_its_time_and_the_late_ones_still_come() -> None:
     assert order.add(S, 3, 3, 12.0) == [3]
 
 
-def test_a_new_reader_begins_where_the_source_is_and_tells_no_gap() -> None:
+def test_a_new_reader_begins_where_the_sender_is_and_tells_no_gap() -> None:
     gaps: list[SequenceGap] = []
     order = Resequencer[int](TIMEOUT, gaps.append)
     assert order.add(S, 70, 70, 0.0) == []
@@ -59,36 +60,86 @@ def test_a_new_reader_begins_where_the_source_is_and_tells_no_gap() -> None:
     assert gaps == []
 
 
+def test_a_stream_waits_for_no_other() -> None:
+    order = Resequencer[int](TIMEOUT, lambda _: None)
+    alarms = S._replace(counter="desk/urgent/0123abcd")
+    assert order.add(S, 2, 2, 0.0) == []
+    assert order.add(alarms, 1, 1, 0.0) == [1]
+
+
 def test_what_is_given_back_goes_first() -> None:
     order = Resequencer[int](TIMEOUT, lambda _: None)
     for number in (1, 2):
         order.add(S, number, number, 0.0)
-    order.rewind(S, 1)
+    order.rewind(S, 1, {2})
     assert order.add(S, 2, 2, 0.0) == []
     assert order.add(S, 1, 1, 1.0) == [1, 2]
 
 
-@pytest.mark.source("C5")
+def test_what_was_handed_out_behind_one_that_comes_again_holds_nothing_back() -> None:
+    order = Resequencer[int](TIMEOUT, lambda _: None)
+    for number in (1, 2, 3):
+        order.add(S, number, number, 0.0)
+    order.rewind(S, 1, {3})  # 2 is in hand
+    assert order.done(S, 2) == 1
+    assert order.add(S, 3, 3, 0.0) == []
+    assert order.add(S, 1, 1, 1.0) == [1, 3]
+    assert order.done(S, 1) == 3
+    assert order.done(S, 3) == 4
+
+
+def test_the_position_is_the_first_that_is_not_done() -> None:
+    order = Resequencer[int](TIMEOUT, lambda _: None)
+    for number in (1, 2, 3):
+        order.add(S, number, number, 0.0)
+    assert [order.done(S, each) for each in (2, 1, 3)] == [1, 3, 4]
+    order.add(S, 6, 6, 0.0)
+    order.due(TIMEOUT)
+    assert order.done(S, 6) == 7  # what did not come in time is not waited for again
+
+
+def test_a_position_is_stored_once() -> None:
+    order = Resequencer[int](TIMEOUT, lambda _: None)
+    order.add(S, 1, 1, 0.0)
+    assert not order.is_news(S, 1)
+    assert order.is_news(S, order.done(S, 1))
+    order.stored(S, 2)
+    assert not order.is_news(S, 2)
+
+
+def test_what_comes_for_the_last_time_is_not_held() -> None:
+    gaps: list[SequenceGap] = []
+    order = Resequencer[int](TIMEOUT, gaps.append, lambda _: 1)
+    assert order.add(S, 3, 3, 0.0) == []
+    assert order.add_last(S, 5, 5, 0.0) == [3, 5]
+    assert gaps == [SequenceGap(*S, 1, 2), SequenceGap(*S, 4, 4)]
+    assert order.deadline() is None
+
+
 def test_what_is_held_is_bounded() -> None:
     gaps: list[SequenceGap] = []
-    order = Resequencer[int](TIMEOUT, gaps.append)
+    order = Resequencer[int](TIMEOUT, gaps.append, most_held=100)
     order.add(S, 1, 1, 0.0)
-    out = [each for number in range(3, MOST_HELD + 5) for each in order.add(S, number, number, 0.0)]
-    assert len(out) > MOST_HELD
+    out = [each for number in range(3, 105) for each in order.add(S, number, number, 0.0)]
+    assert len(out) > 100
     assert gaps == [SequenceGap(*S, 2, 2)]
 
 
-@pytest.mark.parametrize(
-    ("text", "number"), [("007", 7), ("A7", None), ("-1", None), ("9" * 40, None), (None, None)]
-)
-def test_only_whole_numbers_have_a_place(text: str | None, number: int | None) -> None:
-    attributes = {"id": "1", "source": "/s", "type": "t"}
-    assert number_of(write_event(attributes if text is None else {**attributes, "sequence": text})) == number
+def test_streams_that_are_forgotten_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resequencer, "MOST_STREAMS", 2)
+    positions: dict[Stream, int] = {}
+    order = Resequencer[int](TIMEOUT, lambda _: None, positions.get)
+    streams = [S._replace(sender=f"home-{each}/") for each in range(5)]
+    for each in streams:
+        assert order.add(each, 1, 1, 0.0) == [1]
+        positions[each] = order.done(each, 1)
+    assert order.add(streams[0], 2, 2, 0.0) == [2]
 
 
 def test_what_is_drained_is_not_held_any_more() -> None:
     order = Resequencer[str](1.0, lambda _: None)
-    assert order.add("/a", 3, "three", 0.0) == order.add("/b", 2, "two", 0.0) == []
+    other = S._replace(sender="home-2/")
+    assert order.add(S, 3, "three", 0.0) == order.add(other, 2, "two", 0.0) == []
     assert sorted(order.drain()) == ["three", "two"]
     assert order.drain() == order.due(10.0) == []
     assert order.deadline() is None

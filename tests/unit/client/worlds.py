@@ -26,6 +26,7 @@ from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Notice
 from eventplane_client.ports import MessageFilter, Transport
+from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.sqs import SqsTransport
 from eventplane_client.subscription import NoSubscriptions
@@ -34,6 +35,7 @@ from tests.unit.queues import create_queue
 
 READER = "alarm-centre"
 SENDER = "family-app"
+HOME = {"senderdevice": "home-1", "senderservice": "voice-service"}
 MAX_RECEIVES = 3
 VISIBILITY_S = 3_600
 _MOST_RECEIVES = 1_000  # of a redrive policy (Amazon SQS quotas)
@@ -47,6 +49,12 @@ def event(id: str | None = None, source: str = "/homes/1/voice", **attributes: s
     return write_event(
         {"id": id or f"event-{next(_numbers)}", "source": source, **attributes}, {"keyword": "help"}
     )
+
+
+def numbered(number: int, reader: str = READER, **attributes: str) -> Envelope:
+    """The event that a device counted as `number` of what goes to the reader's inbox."""
+    positions = f"other/normal/0123abcd/{number + 7} {reader}/normal/0123abcd/{number}"
+    return event(str(number), **{"orderin": positions, "deviceepoch": "one", **HOME, **attributes})
 
 
 def lasting(id: str, lifetime_s: float) -> Envelope:
@@ -108,7 +116,7 @@ class World(Protocol):
         mode: Mode = Mode.EXACTLY_ONCE,
         steps: Steps | None = None,
         on_notice: Callable[[Notice], None] = lambda _: None,
-        gap_timeout_s: float | None = None,
+        gap_timeout_s: float = GAP_TIMEOUT_S,
     ) -> Client: ...
 
     def crash(self) -> None:
@@ -156,7 +164,7 @@ class MemoryWorld:
         mode: Mode = Mode.EXACTLY_ONCE,
         steps: Steps | None = None,
         on_notice: Callable[[Notice], None] = lambda _: None,
-        gap_timeout_s: float | None = None,
+        gap_timeout_s: float = GAP_TIMEOUT_S,
     ) -> Client:
         around = steps.around if steps else lambda wrapped: wrapped
         transport: Transport = around(MemoryTransport(self._plane, participant))
@@ -240,7 +248,7 @@ class SqsWorld:
         mode: Mode = Mode.EXACTLY_ONCE,
         steps: Steps | None = None,
         on_notice: Callable[[Notice], None] = lambda _: None,
-        gap_timeout_s: float | None = None,
+        gap_timeout_s: float = GAP_TIMEOUT_S,
     ) -> Client:
         around = steps.around if steps else lambda wrapped: wrapped
         sqs, dynamodb = around(self._sqs), around(self._dynamodb)

@@ -179,3 +179,44 @@ def test_an_expression_shows_the_place() -> None:
     (warning,) = (each for each in check(plane(to_desk({"sql": "a = 1 AND b = 2 OR c = 3"}))) if each.excerpt)
     assert warning.excerpt.splitlines()[0] == str(parse("a = 1 AND b = 2 OR c = 3"))
     assert warning.excerpt.splitlines()[1].strip() == "^"
+
+
+ORDERED = {"kind": "cloud_service", "description": "listens", "inbox": {"ordering": "source"}}
+DEVICE = {"kind": "device", "description": "a device", "sends": []}
+
+
+@pytest.mark.source("P17")
+@pytest.mark.parametrize(
+    ("inbox", "sender", "told"),
+    [
+        ({}, {"kind": "device_service"}, None),
+        ({"transport": "sqs_fifo"}, {"kind": "device_service"}, "a device's events"),
+        ({}, {"kind": "device_service", "outbox": {"delivery_guarantee": "best_effort"}}, "do not number"),
+        ({}, {"kind": "cloud_service"}, None),
+        ({"transport": "sqs_fifo"}, {"kind": "cloud_service"}, "its outbox is a standard queue"),
+        (
+            {"transport": "sqs_fifo"},
+            {"kind": "cloud_service", "outbox": {"transport": "sqs_fifo", "ordering": "source"}},
+            None,
+        ),
+    ],
+)
+def test_events_that_nothing_orders_are_named(
+    inbox: dict[str, str], sender: dict[str, Any], told: str | None
+) -> None:
+    bell = {"description": "rings", "sends": [RING], **sender}
+    desk = {**ORDERED, "sends": [], "inbox": {"ordering": "source", **inbox}}
+    contract = plane(
+        to_desk({"exact": {"type": RING}}), participants={"device": DEVICE, "bell": bell, "desk": desk}
+    )
+    problem = found(contract).get("participants.desk.inbox.ordering")
+    assert problem is None if told is None else problem is not None and told in problem
+
+
+@pytest.mark.source("P17")
+def test_dead_letters_come_into_an_ordered_inbox_in_any_order() -> None:
+    contract = plane(
+        to_desk({"exact": {"type": "org.eventplane.deadletter.v1"}}),
+        participants={"device": DEVICE, "desk": {**ORDERED, "sends": []}},
+    )
+    assert "dead letters" in found(contract)["participants.desk.inbox.ordering"]

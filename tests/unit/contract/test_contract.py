@@ -167,7 +167,7 @@ def put(path: str, value: object) -> Change:
             put("participants/desk/inbox/delivery_guarantee", "exactly_once"),
             "participants.desk.inbox.delivery_guarantee",
         ),
-        (put("participants/desk/inbox/ordering", "source"), "participants.desk.inbox.ordering"),
+        (put("participants/desk/outbox/ordering", "source"), "participants.desk.outbox.ordering"),
         (put("participants/desk/inbox/transport", "mqtt"), "participants.desk.inbox.transport"),
         (put("participants/bell/outbox/transport", "sqs_fifo"), "participants.bell.outbox.transport"),
         (put("participants/desk/inbox/max_receives", 4), "participants.desk.inbox.max_receives"),
@@ -229,8 +229,8 @@ def test_a_fault_is_named_with_its_place_and_remedy(change: Change, path: str) -
             put("participants/desk/inbox/delivery_guarantee", "exactly_once"),
             "drops repeated `source` and `id`",
         ),
-        (put("participants/device/outbox/transport", "sqs_fifo"), "`devicesequence`"),
-        (put("participants/desk/inbox/ordering", "source"), "sqs_fifo"),
+        (put("participants/device/outbox/transport", "sqs_fifo"), "`ordering: source`"),
+        (put("participants/desk/outbox/ordering", "source"), "sqs_fifo"),
     ],
 )
 def test_what_no_transport_can_give_is_answered_with_what_it_can(change: Change, remedy: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -81,6 +82,18 @@ def contract(
         },
     }
     return compile_contract(document, "test")
+
+
+def ordered() -> Contract:
+    """The plane, with an inbox in the cloud that keeps the order of what it gets."""
+    document = json.loads(contract().canonical)
+    document["participants"]["cloud"] = {
+        "kind": "cloud_service",
+        "description": "d",
+        "inbox": {"ordering": "source"},
+    }
+    document["routes"]["in-order"] = {"filter": {"prefix": {"type": "org."}}, "to": "cloud.inbox"}
+    return compile_contract(document, "ordered")
 
 
 def event(id: str, type: str = READING, **attributes: str) -> Envelope:

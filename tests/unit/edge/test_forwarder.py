@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +12,8 @@ from edge.spool import Arrival
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event
 from eventplane.numbering import EPOCH, SEQUENCE
-from eventplane.receipts import Receipt, digest, write_receipts
-from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event
+from eventplane.receipts import SPOOL_FULL, Receipt, digest, write_receipts
+from tests.unit.edge.fakes import ALARM, DEAD_LETTER, Device, event, ordered
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
 
@@ -86,6 +87,19 @@ def test_events_are_numbered_without_gaps_through_a_crash(device: Device) -> Non
     assert [each[SEQUENCE] for each in stamps] == [f"{number:012d}" for number in (2, 3, 4, 5)]
     assert [each["id"] for each in stamps] == ["a", "b", f"{epoch}-4", "c"]
     assert {each[EPOCH] for each in stamps} == {epoch}
+
+
+@pytest.mark.source("P17")
+def test_what_finds_no_room_takes_no_number_in_an_ordered_inbox(tmp_path: Path) -> None:
+    device = Device(tmp_path / "spool.db", plane=ordered(), capacity_bytes=64 * 1024)
+    device.connect()
+    for number in range(12):
+        device.turn(*(device.from_service(event(f"{number}-{each}", pad="x" * 4_000)) for each in range(3)))
+    assert {each.refused for each in device.receipts()} == {None, SPOOL_FULL}
+    stored = [parse_event(row.json) for row in device.spool.read("device.outbox", 1, 0, 100)]
+    numbers = [int(str(each.attributes["orderin"]).rpartition("/")[2]) for each in stored]
+    assert numbers == list(range(1, len(stored) + 1))
+    assert list(device.spool.counted.values()) == [len(stored)]
 
 
 @pytest.mark.parametrize(

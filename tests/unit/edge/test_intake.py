@@ -10,7 +10,7 @@ from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.delivery import Refusal
 from eventplane.envelope import parse_event
 from eventplane.event_keys import key_digest
-from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, START, contract, event
+from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, START, contract, event, ordered
 
 SLOT = Slot(1, life_ms=50_000)
 READING = "org.eventplane.reading.v1"
@@ -165,3 +165,31 @@ def test_what_is_no_event_is_a_dead_letter_also_where_nothing_is_promised() -> N
     verdict = made(plane).accept(forged, plane.channel("sensor.outbox"), SLOT)
     assert verdict.refused == "reserved_attribute"
     assert verdict.arrival is not None
+
+
+@pytest.mark.source("P17")
+def test_what_goes_up_to_an_ordered_inbox_is_numbered_for_it() -> None:
+    plane = ordered()
+    channel = plane.channel("sensor.outbox")
+    counted: dict[str, int] = {}
+    found = []
+    for id, type_ in enumerate((READING, ALARM, READING, CHORE)):
+        verdict = made(plane).accept(event(str(id), type_).json.encode(), channel, Slot(id + 1, 0, counted))
+        assert verdict.arrival is not None
+        counted.update(verdict.arrival.positions)
+        found.append(parse_event(verdict.arrival.json).attributes.get("orderin"))
+    rule = str(found[0]).split("/")[2]
+    assert found == [
+        f"cloud/normal/{rule}/1",
+        f"cloud/urgent/{rule}/1",
+        f"cloud/normal/{rule}/2",
+        f"cloud/low/{rule}/1",
+    ]
+
+
+@pytest.mark.source("P17")
+def test_nobody_numbers_for_the_device() -> None:
+    plane = contract()
+    forged = event("1", READING, orderin="cloud/normal/0123abcd/1")
+    verdict = made(plane).accept(forged.json.encode(), plane.channel("sensor.outbox"), SLOT)
+    assert verdict.refused == "reserved_attribute"

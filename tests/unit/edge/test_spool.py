@@ -311,7 +311,8 @@ def test_format_2_gets_a_place_for_what_the_cloud_desires(path: Path) -> None:
         fill(spool, 3)
         epoch = spool.epoch
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("DROP TABLE holding")
+        for table in ("holding", "counter"):
+            db.execute(f"DROP TABLE {table}")
         db.execute("PRAGMA user_version = 2")
     with Spool(path) as spool:
         assert (spool.birth.kind, spool.epoch) == ("resumed", epoch)
@@ -328,6 +329,7 @@ def test_what_format_3_held_knows_of_no_reset_and_no_sender(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         for column in ("reset", "sender"):
             db.execute(f"ALTER TABLE holding DROP COLUMN {column}")
+        db.execute("DROP TABLE counter")
         db.execute("PRAGMA user_version = 3")
     with Spool(path) as spool:
         found = spool.holding("state", "a/b/c")
@@ -337,6 +339,28 @@ def test_what_format_3_held_knows_of_no_reset_and_no_sender(path: Path) -> None:
         spool.commit([], life_ms=0, holdings=[holding("a/b/c", 1, reset=7)])
     with Spool(path) as spool:
         assert spool.holding("state", "a/b/c") == holding("a/b/c", 1, reset=7)
+
+
+@pytest.mark.source("P17")
+def test_what_goes_into_ordered_inboxes_is_counted_with_the_commit(path: Path) -> None:
+    with Spool(path) as spool:
+        for number in (1, 2):
+            spool.commit([replace(arrival(number), positions={"desk/normal/0123abcd": number})], life_ms=0)
+        assert spool.counted == {"desk/normal/0123abcd": 2}
+    with Spool(path) as spool:
+        assert spool.counted == {"desk/normal/0123abcd": 2}
+
+
+@pytest.mark.source("P17")
+def test_format_4_has_counted_nothing(path: Path) -> None:
+    with Spool(path) as spool:
+        fill(spool, 3)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("DROP TABLE counter")
+        db.execute("PRAGMA user_version = 4")
+    with Spool(path) as spool:
+        assert spool.counted == {}
+        assert len(waiting(spool)) == 3
 
 
 class TestHoldings:

@@ -16,6 +16,7 @@ from edge.errors import SpoolCorruptError, SpoolError
 from edge.spool import BEFORE_EVERYTHING, Spool
 from edge.spool.file import PAGE_BYTES
 from edge.spool.recovery import marker_of
+from edge.spool.schema import FORMAT
 from tests.unit.edge.spools import CLOUD, HOME, arrival, beside, cloud, fill, holding, waiting
 
 
@@ -249,10 +250,10 @@ def test_a_state_whose_page_is_damaged_is_lost_and_the_ones_before_it_are_not(pa
 
 def test_a_newer_format_is_never_touched(path: Path) -> None:
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 5")
+    db.execute(f"PRAGMA user_version = {FORMAT + 1}")
     db.execute("CREATE TABLE something (else_ TEXT)")
     db.close()
-    with pytest.raises(SpoolError, match="format is 5"):
+    with pytest.raises(SpoolError, match=f"format is {FORMAT + 1}"):
         Spool(path)
     assert beside(path, ".damaged") == []
 

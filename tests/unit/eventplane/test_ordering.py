@@ -1,0 +1,166 @@
+"""Positions in ordered inboxes: what is counted, by whom, and when a position means something."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from eventplane.announcement import new_announcement
+from eventplane.contract import Contract, ContractError, Priority, compile_contract
+from eventplane.contract.interest import with_interest
+from eventplane.envelope import Envelope, write_event
+from eventplane.ordering import OrderedInboxes, Stream, next_positions, position_in, positions_text
+from eventplane.sender import Sender
+from eventplane.sending import sent_again, stamp_sender
+from eventplane_client.memory import MemoryPlane, MemoryTransport
+from eventplane_client.outbox_order import OutboxOrder
+
+pytestmark = pytest.mark.source("P17", "F3")
+
+RING, KNOCK = "org.example.ring.v1", "org.example.knock.v1"
+
+
+def plane(
+    *, desk: dict[str, Any] | None = None, rings: dict[str, Any] | None = None, **more: Any
+) -> Contract:
+    """A bell on a device and a porter in the cloud, whose rings go to the ordered inbox of a desk."""
+    document: dict[str, Any] = {
+        "format": 7,
+        "name": "bells",
+        "participants": {
+            "device": {"kind": "device", "description": "a house"},
+            "bell": {"kind": "device_service", "description": "rings"},
+            "porter": {"kind": "cloud_service", "description": "rings too"},
+            "desk": {
+                "kind": "cloud_service",
+                "description": "listens",
+                "inbox": {"ordering": "source", **(desk or {})},
+            },
+            "hall": {"kind": "cloud_service", "description": "listens to all, in any order"},
+        },
+        "routes": {
+            "up": {"filter": {"prefix": {"type": "org."}}, "to": "device.outbox"},
+            "rings": {"filter": {"exact": {"type": RING}}, "to": "desk.inbox", **(rings or {})},
+            "all": {"filter": {"prefix": {"type": "org."}}, "to": "hall.inbox"},
+        },
+    }
+    return compile_contract(document, "bells")
+
+
+def event(id: str = "1", type: str = RING, **attributes: str) -> Envelope:
+    return write_event({"id": id, "source": "/bell", "type": type, **attributes})
+
+
+def counters(contract: Contract, ringing: Envelope) -> list[str]:
+    return OrderedInboxes(contract).counters(ringing, Priority.NORMAL, contract.device.outbox)
+
+
+def test_only_what_a_route_leads_to_an_ordered_inbox_is_counted() -> None:
+    (counter,) = counters(plane(), event())
+    assert counter.startswith("desk/normal/")
+    assert counters(plane(), event(type=KNOCK)) == []
+    assert counters(plane(desk={"ordering": "none"}), event()) == []
+    assert counters(plane(desk={"transport": "sqs_fifo"}), event()) == []
+
+
+def test_what_may_be_lost_is_not_counted() -> None:
+    assert counters(plane(), event(deliveryguarantee="best_effort")) == []
+    assert counters(plane(rings={"delivery_guarantee": "best_effort"}), event()) == []
+
+
+def test_numbers_begin_at_one_and_have_no_gaps_in_each_inbox_and_priority() -> None:
+    first = next_positions(["desk/normal/x", "desk/urgent/x"], {})
+    assert first == {"desk/normal/x": 1, "desk/urgent/x": 1}
+    assert next_positions(["desk/normal/x"], first) == {"desk/normal/x": 2}
+
+
+def test_a_position_is_found_by_the_inbox_and_belongs_to_the_device_and_its_epoch() -> None:
+    text = positions_text({"desk/normal/x": 17, "desk-2/urgent/x": 3})
+    numbered = event(orderin=text, deviceepoch="e").stamped(senderdevice="home-1", senderservice="bell")
+    assert position_in(numbered, "desk") == (Stream("home-1/", "e", "desk/normal/x"), 17)
+    assert position_in(numbered, "desk-2") == (Stream("home-1/", "e", "desk-2/urgent/x"), 3)
+    assert position_in(numbered, "hall") is None
+    assert position_in(event(), "desk") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["desk/normal/x/0", "desk/normal/x/-1", "desk", "desk/1/", f"desk/n/x/{'9' * 40}"]
+)
+def test_a_position_that_is_none_counts_as_none(text: str) -> None:
+    assert position_in(event(orderin=text), "desk") is None
+
+
+def test_a_position_that_was_counted_by_other_routes_is_taken_away() -> None:
+    (counter,) = counters(plane(), event())
+    numbered = event(orderin=f"{counter}/4 gone/normal/0123abcd/2")
+    assert OrderedInboxes(plane()).valid(numbered).attributes["orderin"] == f"{counter}/4"
+    other = plane(rings={"filter": {"prefix": {"type": RING[:-1]}}})
+    assert "orderin" not in OrderedInboxes(other).valid(numbered).attributes
+    assert OrderedInboxes(plane()).valid(event()) == event()
+
+
+def test_a_route_that_is_called_otherwise_counts_the_same() -> None:
+    renamed = json.loads(plane().canonical)
+    renamed["routes"]["ringing"] = renamed["routes"].pop("rings")
+    assert counters(compile_contract(renamed, "renamed"), event()) == counters(plane(), event())
+
+
+@pytest.mark.parametrize(
+    ("desk", "remedy"),
+    [
+        ({"webhook": {}}, "client library"),
+        ({"delivery_guarantee": "best_effort"}, "at_least_once"),
+        ({"transport": "carrier"}, "transport: sqs"),
+    ],
+)
+def test_an_order_that_nobody_can_keep_is_refused(desk: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        plane(desk=desk)
+    (problem,) = caught.value.problems
+    assert problem.path == "participants.desk.inbox.ordering"
+    assert remedy in problem.remedy
+
+
+def test_as_many_inboxes_are_ordered_as_find_room_in_an_event() -> None:
+    document = json.loads(plane().canonical)
+    for number in range(9):
+        document["participants"][f"desk-{number}"] = document["participants"]["desk"]
+    with pytest.raises(ContractError, match="10 standard inboxes"):
+        compile_contract(document, "many")
+
+
+def test_programs_that_do_not_know_such_an_order_do_not_read_the_contract() -> None:
+    assert json.loads(plane().canonical)["format"] == 7
+    assert json.loads(plane(desk={"ordering": "none"}).canonical)["format"] < 7
+
+
+def test_a_reader_of_an_ordered_inbox_gets_what_its_senders_have_counted() -> None:
+    announcement = new_announcement("desk", [{"exact": {"subject": "front"}}])
+    contract, refused = with_interest(plane(), [announcement])
+    assert contract == plane()
+    assert "order" in refused[announcement].message
+
+
+def test_a_cloud_service_numbers_what_it_puts_and_again_the_same() -> None:
+    order = OutboxOrder(plane(), "porter")
+    first, second, again = (order.numbered(event(id)) for id in ("1", "2", "1"))
+    sent = [stamp_sender(each, Sender(service="porter")) for each in (first, second, again)]
+    found = [position_in(each, "desk") for each in sent]
+    assert [each[1] for each in found if each] == [1, 2, 1]
+    assert {each[0].sender for each in found if each} == {"porter"}
+    assert order.numbered(event(type=KNOCK)) == event(type=KNOCK)
+    other = OutboxOrder(plane(), "porter").numbered(event("3"))
+    assert other.attributes["orderepoch"] != first.attributes["orderepoch"]
+
+
+def test_who_sends_on_what_it_received_numbers_it_anew() -> None:
+    memory = MemoryPlane()
+    memory.subscribe("desk", "all", None)
+    transport = MemoryTransport(memory, "porter", OutboxOrder(plane(), "porter"))
+    received = event(orderin="porter/normal/x/9", orderepoch="old").stamped(senderservice="hall")
+    transport.put(sent_again(received), 1.0, durable=True)
+    (put,) = memory.events
+    assert position_in(put, "desk") is not None
+    assert put.attributes["orderepoch"] != "old"
