@@ -36,6 +36,8 @@ _MOST_WEIGHT = 8
 """So many times the room of what shall come in is made on a disk that refuses it, no more: when that does not
 help, what others store there is in the way, and more losses would not help either."""
 
+_NOTHING = Size(0, 0)
+
 
 class Pressure:
     """The gate in front of the `spool` for one turn after the other; `outgoing` is where room is made."""
@@ -51,8 +53,8 @@ class Pressure:
 
     def begin(self) -> None:
         """A new turn: the spool's own figures hold again."""
-        self._growth = Size(0, 0)
-        self._credit = Size(0, 0)
+        self._growth = _NOTHING
+        self._credit = _NOTHING
         self._weight = 0
         self._closed = False
 
@@ -71,14 +73,15 @@ class Pressure:
         """Whether an event of `size` comes in, bytes being characters. Makes room where the table says so."""
         if self._closed:
             return False
-        size = size.plus(Size(OVERHEAD, 0))
+        size = Size(size.bytes + OVERHEAD, size.deliveries)
         lacking = self._lacking(rank, size)
         if any(lacking) and not self._makes_room(rank, lacking, when_full):
             return False
         self._growth = self._growth.plus(size)
-        # Also what fits without a question takes the place of what was dropped.
-        taken = zip(self._credit, size, lacking, strict=True)
-        self._credit = Size(*(max(0, credit - max(each, lack)) for credit, each, lack in taken))
+        if any(self._credit):
+            # Also what fits without a question takes the place of what was dropped.
+            taken = zip(self._credit, size, lacking, strict=True)
+            self._credit = Size(*(max(0, credit - max(each, lack)) for credit, each, lack in taken))
         return True
 
     def _lacking(self, rank: int, size: Size) -> Size:
@@ -87,9 +90,12 @@ class Pressure:
         # After the disk refused something only urgent events ask it again: they are worth the attempt, and
         # what they would take the place of is worth keeping if it succeeds.
         refused = self._weight or (spool.disk_refuses and rank != Priority.URGENT.rank)
-        used = Size(spool.used_bytes, spool.used_deliveries).plus(self._growth)
-        fits = not refused and _fits(rank, size.bytes, used.bytes, spool.capacity_bytes)
-        counts = _fits(rank, size.deliveries, used.deliveries, spool.capacity_deliveries)
+        growth = self._growth
+        fits = not refused and _fits(rank, size.bytes, spool.used_bytes + growth.bytes, spool.capacity_bytes)
+        waiting = spool.used_deliveries + growth.deliveries
+        counts = _fits(rank, size.deliveries, waiting, spool.capacity_deliveries)
+        if fits and counts:
+            return _NOTHING
         return Size(0 if fits else size.bytes * max(1, self._weight), 0 if counts else size.deliveries)
 
     def _makes_room(self, rank: int, lacking: Size, when_full: WhenFull) -> bool:

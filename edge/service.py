@@ -402,11 +402,16 @@ class ServiceClient:
                 self._put(event, max(0.0, give_up - monotonic()), durable=durable)
             except ReceiptTimeoutError:
                 return  # the replies are late as well, and that error says more
-            except (StoreFullError, WindowFullError) as error:
-                if isinstance(error, WindowFullError) or give_up - monotonic() <= _ROOM_S:
+            except WindowFullError as error:
+                if durable:
+                    raise
+                raise RequestDroppedError(self.service, "the window has no room") from error
+            except StoreFullError as error:
+                # The last attempt has as much time for its receipt as the one before had to wait.
+                if give_up - monotonic() < 2 * _ROOM_S:
                     if durable:
                         raise
-                    raise RequestDroppedError(self.service, str(error)) from error
+                    raise RequestDroppedError(self.service, "the device's store is full") from error
             else:
                 return
             if self._stopped.wait(_ROOM_S):

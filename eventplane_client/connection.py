@@ -186,6 +186,7 @@ def _over_mqtt(
         max_receives=settings.max_receives,
         profile=profile,
         announced_by=announced_by,
+        certificate=Path(settings.certificate) if settings.certificate else None,
         on_peer=telling(on_notice),
     )
     return Client(

@@ -75,6 +75,8 @@ class ClientSettings:
         contract: the compiled contract that is deployed, a file; over SQS a participant that asks needs it,
             in memory it says what each participant may send.
         max_receives: deliveries before a dead letter, where the transport does not know the limit.
+        certificate: over MQTT the certificate of a broker with TLS, a PEM file: no other is trusted. A
+            profile of Mosquitto names it already; a broker that is found by DNS-SD has to show it.
         subscriptions: for SQS the URL of the Subscriptions API; '' writes the environment's table instead.
         telemetry: `none`, or `opentelemetry`: tell the program's SDK of traces and metrics.
         trace_share: of the events without a trace so many are drawn, 0 to 1: as the plane's functions do.
@@ -92,6 +94,7 @@ class ClientSettings:
     max_receives: int = 5
     contract: str = ""
     subscriptions: str = ""
+    certificate: str = ""
 
     def __post_init__(self) -> None:
         for name in ("participant", "transport"):

@@ -133,7 +133,7 @@ def figures(measured: Measured) -> list[Figure]:
         for hours in OUTAGES
     ]
     found += [
-        Figure(f"check: {name}", model, "model", note=f"measured: {real:.4g}")
+        Figure(f"check: {name}", model, "modelled", note=f"measured: {real:.4g}")
         for name, (model, real) in checks(measured).items()
     ]
     return found

@@ -10,6 +10,8 @@ from eventplane.presence import BUCKETS
 from stacks.config import environment
 from tests.infrastructure.templates import Resource, Templates, statements, words
 
+pytestmark = pytest.mark.source("P9")
+
 READ_QUEUE = {
     "sqs:ReceiveMessage",
     "sqs:ChangeMessageVisibility",
@@ -107,7 +109,6 @@ def test_nobody_but_a_run_on_one_machine_has_to_start_timers_by_hand(
     assert mapping.find("Enabled") is (templates is not local)
 
 
-@pytest.mark.source("P9")
 def test_nothing_between_a_deadline_and_its_judge_waits_for_company(templates: Templates) -> None:
     (mapping,) = timers_mapping(templates)
     assert mapping.properties.get("MaximumBatchingWindowInSeconds", 0) == 0

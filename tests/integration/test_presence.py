@@ -26,6 +26,8 @@ from stacks.config import environment
 from tests.eventually import eventually
 from tests.integration.mqtt import SECONDS, TestClient
 
+pytestmark = pytest.mark.source("P9")
+
 SCHEDULE = "eventplane-local-presence-reconcile-0"
 PATIENCE_SECONDS = 60
 SCHEDULE_SECONDS = 100
@@ -113,7 +115,6 @@ def scheduled(plane: Plane) -> Iterator[None]:
     client.update_schedule(**settings, State="DISABLED")
 
 
-@pytest.mark.source("P9")
 @pytest.mark.usefixtures("timers")
 def test_a_device_that_is_cut_off_is_reported_and_so_is_its_return(presence: Presence, thing: Thing) -> None:
     with Network() as network:
@@ -137,7 +138,6 @@ def test_a_device_that_is_cut_off_is_reported_and_so_is_its_return(presence: Pre
     assert {each["id"] for each in relatives} >= {opened["id"], over["id"]}, "relatives are told the same"
 
 
-@pytest.mark.source("P9")
 @pytest.mark.usefixtures("timers")
 def test_a_device_that_falls_silent_is_reported_until_it_says_something(
     presence: Presence, thing: Thing

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jsonschema
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from eventplane.contract import compile_contract
 from eventplane.envelope import write_event
 from eventplane.limits import MAX_DETAIL_CHARACTERS
 from lambdas.router.payload import PayloadCheck
+
+pytestmark = pytest.mark.source("P11")
 
 ID = "https://schemas.example.org/v1"
 JSON = st.recursive(

@@ -24,6 +24,8 @@ from lambdas.presence.state import DeviceState, Line, Sighting
 from lambdas.presence.timers import TimerQueue
 from tests.unit.lambdas.presence.world import HOUR, MINUTE, START, WATCH, Home, S, TimerSqs, beat, sent
 
+pytestmark = pytest.mark.source("P9")
+
 SKEW_MS = 2 * MINUTE
 """How wrong IoT Core's times may be (AWS IoT Developer Guide, lifecycle events)."""
 
@@ -246,7 +248,6 @@ def _observation(what: str, now_ms: int, version: int) -> Observation | None:
     return beat(now_ms, oldest_urgent_s=100.0 if what == "old" else 0.0) if what != "nothing" else None
 
 
-@pytest.mark.source("P9")
 @given(steps=STEPS)
 def test_a_device_is_judged_within_a_second_of_its_deadline_without_any_sweep(
     steps: list[tuple[int, str]],
@@ -263,7 +264,6 @@ def test_a_device_is_judged_within_a_second_of_its_deadline_without_any_sweep(
     assert len(ids) == len(set(ids)), "nothing is said twice"
 
 
-@pytest.mark.source("P9", "K6")
 @given(steps=STEPS, deaths=st.frozensets(st.integers(0, 200), max_size=12))
 def test_no_timer_is_lost_wherever_a_function_is_killed(
     steps: list[tuple[int, str]], deaths: frozenset[int]

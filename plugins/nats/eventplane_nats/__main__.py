@@ -16,6 +16,7 @@ from eventplane.errors import EventPlaneError
 from eventplane_client.aws import aws_client
 from eventplane_nats.connection import Connection, server_and_name
 from eventplane_nats.relay import Relay
+from eventplane_nats.rights import OPERATOR, authorization
 from eventplane_nats.streams import ACK_WAIT_S, channels, level, make_stream, redrive, stream_name
 
 _CALL_S = 30.0
@@ -30,7 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "relay":
             _relay(options.participant, server, environment)
             return 0
-        connection = Connection(server, "eventplane-nats")
+        if options.command == "rights":
+            print(authorization(_contract(options), environment), end="")
+            return 0
+        connection = Connection(server, OPERATOR)
         try:
             _run(options, connection, environment)
         finally:
@@ -47,8 +51,7 @@ def _run(options: argparse.Namespace, connection: Connection, environment: str) 
         stream = stream_name(environment, options.channel)
         connection.run(redrive(jetstream, stream), _CALL_S)
         return
-    contract: Contract = load_compiled(Path(options.contract).read_bytes(), options.contract)
-    for channel in channels(contract):
+    for channel in channels(_contract(options)):
         if options.command == "create":
             action = make_stream(
                 jetstream, environment, channel, replicas=options.replicas, ack_wait_s=options.ack_wait_s
@@ -60,6 +63,10 @@ def _run(options: argparse.Namespace, connection: Connection, environment: str) 
             print(
                 f"{stream}: {found.messages} messages, {found.in_flight} in flight, {found.given_up} given up"
             )
+
+
+def _contract(options: argparse.Namespace) -> Contract:
+    return load_compiled(Path(options.contract).read_bytes(), options.contract)
 
 
 def _relay(participant: str, server: str, environment: str) -> None:
@@ -89,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     status = command("status", "show how full the streams of a contract are")
     status.add_argument("contract", help="the compiled contract, a file")
+    rights = command("rights", "print who may do what, for the server's configuration")
+    rights.add_argument("contract", help="the compiled contract, a file")
     again = command("redrive", "let what a stream has given up come again")
     again.add_argument("channel", help="PARTICIPANT.inbox")
     relay = command("relay", "bring what a service puts over NATS to its outbox queue")

@@ -14,6 +14,7 @@ import nats
 from nats.aio.client import Client as Nats
 
 from eventplane.errors import EventPlaneError
+from eventplane_nats.rights import inbox_prefix
 
 CONNECT_S: Final = 2.5
 """Longest that connecting takes, seconds."""
@@ -52,7 +53,7 @@ def server_and_name(address: str) -> tuple[str, str]:
 
 
 class Connection:
-    """Connected to `server`, and again after each loss, until `close`.
+    """Connected to `server` as the user `name`, and again after each loss, until `close`.
 
     Raises what nats-py raises, `OSError`, and `TimeoutError` if the server does not answer.
     """
@@ -73,6 +74,7 @@ class Connection:
                     reconnect_time_wait=1,
                     connect_timeout=2,
                     error_cb=self._note,
+                    inbox_prefix=inbox_prefix(name),
                     tls_handshake_first=environment.get(TLS) == "first",
                     user=user,
                     password=password,

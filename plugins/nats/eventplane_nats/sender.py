@@ -10,6 +10,7 @@ from typing import Final
 import nats
 
 from eventplane_nats.connection import Connection, server_and_name
+from eventplane_nats.rights import ROUTER
 from eventplane_nats.wire import headers_of
 from lambdas.common.sender import TAKEN, Answer, Fate, Message, Sender
 
@@ -59,7 +60,7 @@ class NatsSender:
     def _publish(self, server: str, stream: str, batch: Sequence[Message]) -> list[Answer]:
         """Raise what nats-py raises of the server; what it says of a message is that message's answer."""
         if server not in self._connections:
-            self._connections[server] = Connection(server, "router")
+            self._connections[server] = Connection(server, ROUTER)
         connection = self._connections[server]
         found = connection.run(_publish_all(connection, stream, batch), _PUBLISH_S)
         late = [each for each in found if isinstance(each, TimeoutError)]

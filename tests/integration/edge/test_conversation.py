@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from edge import asker
+from edge import asker, service
 from edge.errors import (
     ClientClosedError,
     DeadLetteredError,
@@ -262,12 +262,15 @@ def test_a_request_waits_for_room_in_the_spool(home: Home, durable: bool) -> Non
 
 @pytest.mark.source("C6", "N2")
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_request_that_found_no_room_until_its_timeout_is_not_kept(home: Home, durable: bool) -> None:
+def test_a_request_that_found_no_room_until_its_timeout_is_not_kept(
+    home: Home, durable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "_ROOM_S", 3.0)
     home.forwarder.stop()
     button = home.service("button")
     with TestClient("stand-in", "127.0.0.1", home.broker.port) as line:
         forwarder = FullForwarder(line, refusals=10**9)
-        asking = in_background(lambda: button.request(ask("r"), 2.0, durable=durable))
+        asking = in_background(lambda: button.request(ask("r"), 8.0, durable=durable))
         forwarder.serve(asking.done)
     with pytest.raises(StoreFullError if durable else RequestDroppedError, match="store is full"):
         asking.result()

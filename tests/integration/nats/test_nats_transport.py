@@ -14,6 +14,7 @@ from pathlib import Path
 
 import nats
 import pytest
+from nats.aio.msg import Msg
 
 from contract import load_contract
 from eventplane.contract import compile_contract
@@ -31,6 +32,7 @@ from eventplane_client.errors import (
 from eventplane_client.ports import Message
 from eventplane_nats.__main__ import main
 from eventplane_nats.connection import CREDENTIALS, SECRET, Connection, NatsAddressError, server_and_name
+from eventplane_nats.rights import password_variable
 from eventplane_nats.sender import PAUSE_S, NatsSender
 from eventplane_nats.streams import Level, level, make_stream
 from eventplane_nats.transport import NatsTransport
@@ -210,8 +212,11 @@ def test_what_is_given_up_stays_is_shown_and_comes_again_by_the_command(
 
     file = tmp_path / "contract.json"
     file.write_bytes(contract_of("desk"))
+    assert main(["create", channel.address, str(file)]) == 0  # the outbox; the inbox stays as full as it is
+    capsys.readouterr()
     assert main(["status", channel.address, str(file)]) == 0
-    assert capsys.readouterr().out == f"{channel.stream}: 1 messages, 0 in flight, 1 given up\n"
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == f"{channel.stream}: 1 messages, 0 in flight, 1 given up"
     assert main(["redrive", channel.address, "desk.inbox"]) == 0
     (again,) = transport.receive(1, SECONDS)
     assert (ids([again]), again.attempt) == (["poison"], 1)
@@ -224,7 +229,7 @@ def test_the_command_creates_the_streams_of_a_contract_and_changes_them_to_the_n
     for retention_s in (3_600, 7_200):
         file.write_bytes(contract_of("desk", retention_s=retention_s, max_receives=9))
         assert main(["create", channel.address, str(file), "--ack-wait-s", "7"]) == 0
-        assert capsys.readouterr().out == f"{channel.stream}\n"
+        assert capsys.readouterr().out.splitlines()[0] == channel.stream
         info = channel.operator.run(channel.operator.jetstream.stream_info(channel.stream), SECONDS)
         assert info.config.max_age == retention_s
     transport = channel.open()
@@ -386,21 +391,84 @@ def padded(id: str, size: int) -> Envelope:
     return write_event({"id": id, "source": "/s", "type": "t"}, "x" * size)
 
 
-def contract_of(participant: str, **inbox: object) -> bytes:
+def contract_of(*participants: str, **inbox: object) -> bytes:
+    service = {
+        "kind": "cloud_service",
+        "description": "x",
+        "inbox": {"transport": "nats", **inbox},
+        "outbox": {"transport": "nats"},
+    }
     return compile_contract(
         {
             "format": 7,
             "name": "small",
             "participants": {
                 "device": {"kind": "device", "description": "x"},
-                participant: {
-                    "kind": "cloud_service",
-                    "description": "x",
-                    "inbox": {"transport": "nats", **inbox},
-                },
+                **dict.fromkeys(participants, service),
             },
             "event_types": {},
-            "routes": {"up": {"filter": {"prefix": {"type": "org."}}, "to": f"{participant}.inbox"}},
+            "routes": {"up": {"filter": {"prefix": {"type": "org."}}, "to": f"{participants[0]}.inbox"}},
         },
         "test",
     ).canonical
+
+
+@pytest.fixture
+def ruled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsServer]:
+    """A server with the rules of a contract in which `desk` and `spy` have an inbox over NATS."""
+    contract = tmp_path / "contract.json"
+    contract.write_bytes(contract_of("desk", "spy"))
+    rules = subprocess.run(
+        [sys.executable, "-m", "eventplane_nats", "rights", "nats://x/own", str(contract)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    (tmp_path / "nats.conf").write_text(rules)
+    for user in ("operator", "router", "desk", "spy"):
+        monkeypatch.setenv(password_variable(user), f"of-{user}")
+    with Supervisor(tmp_path / "run") as supervisor:
+        it = start_nats(supervisor, "ruled", tmp_path / "streams", "--config", str(tmp_path / "nats.conf"))
+        monkeypatch.setenv(CREDENTIALS, as_user("operator"))
+        assert main(["create", f"{it.url}/own", str(contract)]) == 0
+        yield it
+
+
+def as_user(user: str) -> str:
+    return json.dumps({"user": user, "password": f"of-{user}"})
+
+
+def test_with_the_rules_of_the_contract_each_does_its_own_and_nothing_else(
+    ruled: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CREDENTIALS, as_user("spy"))
+    spy = Connection(ruled.url, "spy")
+    heard: list[bytes] = []
+
+    async def hear(message: Msg) -> None:
+        heard.append(message.data)
+
+    spy.run(spy.nats.subscribe("_INBOX.>", cb=hear), SECONDS)
+    desk_inbox, desk_outbox = "eventplane-own-desk-inbox", "eventplane-own-desk-outbox"
+    for stream in (desk_inbox, desk_outbox, "eventplane-own-spy-inbox"):
+        with pytest.raises(TimeoutError):
+            spy.run(spy.jetstream.publish(stream, b"forged", timeout=0.5), SECONDS)
+    with pytest.raises(UnavailableError):
+        NatsTransport.find("spy", ruled.url, inbox=desk_inbox, outbox=desk_outbox)
+
+    monkeypatch.setenv(CREDENTIALS, as_user("router"))
+    sender = NatsSender()
+    assert sender.send(f"{ruled.url}/{desk_inbox}", [to_message(event("true"))]) == [TAKEN]
+    sender.close()
+    monkeypatch.setenv(CREDENTIALS, as_user("desk"))
+    with connect(ClientSettings("desk", f"{ruled.url}/own", mode=Mode.AT_LEAST_ONCE)) as desk:
+        desk.put(event("sent"))
+        with desk.subscribe() as inbox:
+            assert inbox.get(SECONDS).id == "true"
+    outbox = NatsTransport.find("desk", ruled.url, inbox=desk_outbox, outbox=desk_outbox)  # as the relay does
+    assert ids(outbox.receive(10, SECONDS)) == ["sent"]
+    outbox.close()
+    spy.run(spy.nats.flush(), SECONDS)
+    assert heard == []
+    spy.close()

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eventplane.envelope import Envelope
 from eventplane.expiry import is_expired
 from eventplane.ordering import Stream
+from eventplane.timestamps import timestamp
 from eventplane_client.client import Client
+from eventplane_client.delivery import Delivery
 from eventplane_client.errors import NothingThereError, StateError
 from eventplane_client.inbox import Inbox
 from eventplane_client.letters import IN_DOUBT
@@ -211,3 +216,53 @@ def test_what_expired_does_not_hold_up_its_order() -> None:
         plane.deliver(READER, numbered(number, **late))
     reader = reader_at(plane, now, gap_timeout_s=SECONDS)
     assert [each.event.id for each in reader.next(10, 0)] == ["1", "3"]
+
+
+@pytest.mark.source("C4")
+@given(
+    st.lists(st.tuples(st.sampled_from(["deliver", "wait", "read", "ack", "nack"]), st.integers(0, 4))),
+    st.sampled_from(list(Mode)),
+)
+def test_whenever_it_is_read_nothing_expired_comes_out_and_each_event_ends_once(
+    steps: list[tuple[str, int]], mode: Mode
+) -> None:
+    """Times are in seconds; an event lasts as long as its step says."""
+    plane, now, notices = MemoryPlane(max_receives=1_000), [NOON_S], list[Notice]()
+    reader = reader_at(plane, now, mode=mode, on_notice=notices.append)
+    ends: dict[str, float] = {}
+    held: list[Delivery] = []
+    done: list[str] = []
+
+    def read(most: int) -> None:
+        for each in reader.next(most, 0):
+            assert ends[each.event.id] > now[0]
+            held.append(each)
+
+    for what, amount in steps:
+        if what == "deliver":
+            id = str(len(ends))
+            ends[id] = now[0] + amount
+            expirytime = timestamp(datetime.fromtimestamp(ends[id], UTC))
+            plane.deliver(READER, event(id, expirytime=expirytime))
+        elif what == "wait":
+            now[0] += amount
+        elif what == "read":
+            read(amount + 1)
+        elif held:
+            each = held.pop(0)
+            if what == "ack":
+                done.append(each.event.id)
+                reader.settle([each])
+            else:
+                reader.give_back(each, "again")
+                plane.expire()
+                done += [each.event.id] * (mode is Mode.AT_MOST_ONCE)  # it does not come again
+    now[0] += 10
+    for each in held:
+        done.append(each.event.id)
+        reader.settle([each])
+    plane.expire()
+    read(1_000)
+    done += [each.id for each in notices if isinstance(each, Expired)]
+    assert sorted(done) == sorted(ends)
+    assert plane.pending(READER) == 0

@@ -9,6 +9,8 @@ import pytest
 from contract import load_contract
 from eventplane.contract import ContractError, Problem
 
+pytestmark = pytest.mark.source("P11")
+
 ID = "https://schemas.example.org/reading.v1"
 GOOD = {"$id": ID, "type": "object"}
 

@@ -66,13 +66,15 @@ def test_each_priority_has_its_own_limit(tmp_path: Path, share: float, expected:
     device.crash()
 
 
-def counted_device(path: Path, waiting: int, kind: str = READING, plane: Contract | None = None) -> Device:
-    """Offline, with plenty of bytes and room for 100 deliveries, of which `waiting` of `kind` are there."""
-    device = Device(path / "spool.db", capacity_deliveries=100, plane=plane)
+def counted_device(
+    path: Path, waiting: int, kind: str = READING, plane: Contract | None = None, room: int = 100
+) -> Device:
+    """Offline, with plenty of bytes and `room` for deliveries, of which `waiting` of `kind` are there."""
+    device = Device(path / "spool.db", capacity_deliveries=room, plane=plane)
     device.connect(LOCAL)
-    device.spool._room.capacity_deliveries = 1000  # past the gate
+    device.spool._room.capacity_deliveries = 100 * room  # past the gate
     device.turn(*(device.from_service(event(f"old{n}", kind)) for n in range(waiting)))
-    device.spool._room.capacity_deliveries = 100
+    device.spool._room.capacity_deliveries = room
     return device
 
 
@@ -110,6 +112,15 @@ def test_the_oldest_of_the_least_urgent_go_when_too_many_wait(tmp_path: Path) ->
     assert left == [f"old{n}" for n in range(60 - len(left), 60)]
     assert device.spool.pending("device.outbox", 1) >= 40  # readings were not touched
     assert 100 - 5 < device.spool.used_deliveries <= 100
+    device.crash()
+
+
+@pytest.mark.source("N4")
+def test_room_that_was_made_for_many_is_given_away_once(tmp_path: Path) -> None:
+    device = counted_device(tmp_path, 1000, CHORE, room=1000)
+    device.turn(*(device.from_service(event(f"fire{n}", ALARM)) for n in range(50)))
+    assert {each.refused for each in device.receipts()[-50:]} == {None}
+    assert 1000 - 1000 // 64 <= device.spool.used_deliveries <= 1000
     device.crash()
 
 

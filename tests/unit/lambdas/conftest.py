@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
@@ -11,12 +11,20 @@ import pytest
 from contract import load_contract
 from eventplane.contract import Contract
 from lambdas.common.archive import Archive
+from lambdas.common.metrics import metrics
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
 from lambdas.router.service import RouterService
 from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Run
+
+
+@pytest.fixture(autouse=True)
+def own_metrics() -> Iterator[None]:
+    """Forget what a test counted: at 100 values of a metric the next test's invocation would write them."""
+    yield
+    metrics.clear_metrics()
 
 
 @pytest.fixture(scope="session")

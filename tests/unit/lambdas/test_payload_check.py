@@ -24,6 +24,8 @@ from lambdas.router.payload import PayloadCheck, SlowPayloadsError
 from lambdas.router.planner import Planner, Step
 from tests.unit.lambdas.support import ALARM, NOW_MS, READING, frame, message
 
+pytestmark = pytest.mark.source("P11")
+
 V1, V2, OTHER = (
     "https://schemas.example.org/v1",
     "https://schemas.example.org/v2",
@@ -284,7 +286,6 @@ def test_an_alarm_never_waits_for_the_library() -> None:
         assert sorted(json.loads(done.stdout.decode().replace("'", '"'))) == loaded
 
 
-@pytest.mark.source("P11")
 def test_the_shipped_contract_checks_payloads_and_refuses_no_call_for_help(contract: Contract) -> None:
     checked = {
         name for name, each in contract.event_types.items() if each.schema_check is not SchemaCheck.NONE
@@ -297,7 +298,6 @@ def test_the_shipped_contract_checks_payloads_and_refuses_no_call_for_help(contr
     assert not {each for each in checked if ".device." in each or ".notice." in each}
 
 
-@pytest.mark.source("P11")
 def test_the_shipped_contract_takes_two_versions_of_a_reading_side_by_side(contract: Contract) -> None:
     old, new = contract.event_types[READING].schemas
     value = {"quantity": "heart-rate", "value": 72, "unit": "/min"}
@@ -321,7 +321,6 @@ def test_the_shipped_contract_takes_two_versions_of_a_reading_side_by_side(contr
             jsonschema.validate(value | each, contract.event_types[READING].schemas[old])
 
 
-@pytest.mark.source("P11")
 def test_the_deletion_of_a_state_has_no_payload_to_check(contract: Contract) -> None:
     check = PayloadCheck(contract).of_message()
     threshold = "org.eventplane.home.threshold.v1"

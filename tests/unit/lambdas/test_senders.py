@@ -65,9 +65,12 @@ def test_a_package_adds_a_sender_without_a_change_of_the_routers(
 
 
 def test_a_router_whose_destination_has_no_sender_does_not_start(cloud: Cloud) -> None:
-    with pytest.raises(NoSenderError, match="for 'pigeon'; registered are: http, https") as wrong:
+    with pytest.raises(
+        NoSenderError, match=r"for 'pigeon'; registered are: http, https.*stacks/config.py"
+    ) as wrong:
         Senders.of(["https://queue", "pigeon://loft"])
-    assert (wrong.value.scheme, wrong.value.known) == ("pigeon", ["http", "https"])
+    assert wrong.value.scheme == "pigeon"
+    assert {"http", "https"} <= set(wrong.value.known)
 
 
 def test_two_senders_of_one_protocol_are_refused_instead_of_chosen_from(

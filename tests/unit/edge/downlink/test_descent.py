@@ -290,6 +290,21 @@ class TestBounds:
         assert results(device) == [("v1", Result.STORED, "")]
         device.crash()
 
+    @pytest.mark.source("N4")
+    def test_where_too_many_deliveries_wait_not_even_a_refusal_is_answered(self, tmp_path: Path) -> None:
+        device = Device(tmp_path / "spool.db")
+        device.connect(LOCAL)
+        device.connect(CLOUD)
+        device.turn(device.from_service(event("waits", ALARM)))
+        device.spool._room.capacity_deliveries = device.spool.used_deliveries
+        device.turn(device.from_cloud(command(1, subject="nobody")), device.from_cloud(state(1)))
+        assert (results(device), held(device)) == ([], None)
+        assert device.spool.used_deliveries == device.spool.capacity_deliveries
+        device.spool._room.capacity_deliveries = 100
+        device.turn(device.from_cloud(command(1, subject="nobody")))
+        assert results(device) == [("c1", Result.REJECTED, UNROUTED)]
+        device.crash()
+
 
 class TestQuestions:
     @pytest.mark.source("N6")

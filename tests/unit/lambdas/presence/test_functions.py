@@ -31,6 +31,8 @@ from tests.unit.lambdas.presence.world import (
 )
 from tests.unit.lambdas.support import LambdaContext, Unwilling, message, sqs_event
 
+pytestmark = pytest.mark.source("P9")
+
 
 def state(world: World, device: str = "home-1") -> DeviceState:
     return world.table.read([device])[device]

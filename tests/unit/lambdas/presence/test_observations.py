@@ -21,6 +21,8 @@ from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
 from tests.rule_failure import rule_failure
 from tests.unit.lambdas.presence.world import CERTIFICATE, START, S, heartbeat, lifecycle
 
+pytestmark = pytest.mark.source("P9")
+
 
 def test_a_connection_and_its_end_are_read() -> None:
     assert read_presence(lifecycle(Line.CONNECTED, START, 7), 0) == Observation(

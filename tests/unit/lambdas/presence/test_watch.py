@@ -27,6 +27,8 @@ from tests.unit.lambdas.presence.world import (
     sent,
 )
 
+pytestmark = pytest.mark.source("P9")
+
 
 @pytest.fixture
 def home() -> Home:
