@@ -40,7 +40,7 @@ _MANY: Final = 100_000
 """Events that are held for their order: all that a killed router may delay (SQS: 120,000 in flight)."""
 
 _GAP_S: Final = 3_600.0
-"""How long an event waits for those before it: longer than a slow machine takes for what comes again often."""
+"""How long an event waits for those before it: longer than a slow machine takes for what comes again."""
 
 _READERS = 4
 """Of each service. An emulated queue answers the slower the more it holds, so a single reader that has once
