@@ -172,8 +172,8 @@ def handles_events(
 
 
 def _waited_s(record: SQSRecord) -> float:
-    first_ms = int(record.attributes.approximate_first_receive_timestamp)
-    return max(0.0, time_ns() / 1e6 - first_ms) / 1_000
+    first_ms = record.raw_event["attributes"].get("ApproximateFirstReceiveTimestamp")
+    return max(0.0, time_ns() / 1e9 - int(first_ms) / 1e3) if first_ms else 0.0
 
 
 def _route(record: SQSRecord) -> str | None:

@@ -107,8 +107,8 @@ def _waiting_alarms(contract: Contract, takes: Takes) -> Iterator[Problem]:
         if urgent and inbox.ordering is Ordering.SOURCE and inbox.transport is Transport.SQS:
             yield Problem(
                 f"routes.{route.name}",
-                f"it leads urgent events ({', '.join(urgent)}) to an ordered inbox, where they wait for the reader's "
-                "`gap_timeout_s` behind one of the same sender that was lost",
+                f"it leads urgent events ({', '.join(urgent)}) to an ordered inbox, where they wait for the "
+                "reader's `gap_timeout_s` behind one of the same sender that was lost",
                 "lead it to an inbox with `ordering: none`, unless order is worth the wait",
             )
 

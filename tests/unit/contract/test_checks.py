@@ -230,6 +230,7 @@ def test_an_alarm_that_waits_for_a_lost_one_is_named(priority: str, ordering: st
     assert is_named is ((priority, ordering) == ("urgent", "source"))
 
 
+@pytest.mark.source("P17")
 def test_dead_letters_come_into_an_ordered_inbox_in_any_order() -> None:
     contract = plane(
         to_desk({"exact": {"type": "org.eventplane.deadletter.v1"}}),
