@@ -187,7 +187,7 @@ def test_what_a_participant_does_not_handle_does_not_come_and_the_ledger_says_so
             sent = {f"{kind}-{number}" for kind in ("motion", "door")}
             for kind in (motion, doors):
                 id = f"{kind.split('.')[-2]}-{number}"
-                enter(plane, write_event({"id": id, "source": "/homes/1", "type": kind}, {"room": "hall"}))
+                enter(plane, write_event({"id": id, "source": "/homes/1", "type": kind}, {"state": "moved"}))
             found: set[str] = set()
             while not found >= sent:
                 try:
@@ -196,8 +196,11 @@ def test_what_a_participant_does_not_handle_does_not_come_and_the_ledger_says_so
                     break
             return sent, found
 
-        sent, found = round_of_both()
-        assert found >= sent
+        def come_both() -> bool:
+            sent, found = round_of_both()
+            return found >= sent
+
+        assert eventually(come_both, SECONDS)
         family.announce([{"exact": {"type": doors}}])
 
         def is_in_force() -> bool:
@@ -207,11 +210,7 @@ def test_what_a_participant_does_not_handle_does_not_come_and_the_ledger_says_so
         assert eventually(is_in_force, SECONDS)
         family.withdraw()
 
-        def is_over() -> bool:
-            sent, found = round_of_both()
-            return found >= sent
-
-        assert eventually(is_over, SECONDS)
+        assert eventually(come_both, SECONDS)
     s3, bucket = plane.cloud.client("s3"), plane.outputs["ArchiveBucket"]
     names = [
         each["Key"]

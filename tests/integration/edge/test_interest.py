@@ -53,7 +53,7 @@ def home_contract() -> Contract:
 
 
 def event(id: str, type: str) -> Envelope:
-    return write_event({"id": id, "source": "/homes/1/activity", "type": type}, {"room": "hall"})
+    return write_event({"id": id, "source": "/homes/1/activity", "type": type}, {"state": "moved"})
 
 
 def counted(home: Home, text: str) -> int:
