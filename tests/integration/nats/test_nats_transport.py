@@ -440,7 +440,7 @@ def as_user(user: str) -> str:
 
 
 def test_with_the_rules_of_the_contract_each_does_its_own_and_nothing_else(
-    ruled: NatsServer, monkeypatch: pytest.MonkeyPatch
+    ruled: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(CREDENTIALS, as_user("spy"))
     spy = Connection(ruled.url, "spy")
@@ -469,6 +469,42 @@ def test_with_the_rules_of_the_contract_each_does_its_own_and_nothing_else(
     outbox = NatsTransport.find("desk", ruled.url, inbox=desk_outbox, outbox=desk_outbox)  # as the relay does
     assert ids(outbox.receive(10, SECONDS)) == ["sent"]
     outbox.close()
+    monkeypatch.setenv(CREDENTIALS, as_user("operator"))
+    capsys.readouterr()
+    assert main(["redrive", f"{ruled.url}/own", "desk.outbox"]) == 0
+    assert main(["status", f"{ruled.url}/own", str(tmp_path / "contract.json")]) == 0
+    assert f"{desk_outbox}: 1 messages, 0 in flight, 0 given up" in capsys.readouterr().out
     spy.run(spy.nats.flush(), SECONDS)
     assert heard == []
     spy.close()
+
+
+@pytest.mark.parametrize("channel", ["desk-inbox", "desk-outbox"])
+def test_a_service_does_not_let_the_server_write_to_anothers_channel_or_empty_it(
+    ruled: NatsServer, monkeypatch: pytest.MonkeyPatch, channel: str
+) -> None:
+    own, others = "eventplane-own-spy-outbox", f"eventplane-own-{channel}"
+    monkeypatch.setenv(CREDENTIALS, as_user("desk" if channel == "desk-outbox" else "router"))
+    it = Connection(ruled.url, "desk" if channel == "desk-outbox" else "router")
+    it.run(it.jetstream.publish(others, b"true", stream=others), SECONDS)
+    it.close()
+
+    monkeypatch.setenv(CREDENTIALS, as_user("spy"))
+    spy = Connection(ruled.url, "spy")
+    spy.run(spy.jetstream.publish(own, b"forged"), SECONDS)
+
+    async def misuse() -> None:
+        # The subject for an answer is not among the permissions of who asks.
+        ask = json.dumps({"batch": 1, "no_wait": True}).encode()
+        await spy.nats.publish(f"$JS.API.CONSUMER.MSG.NEXT.{own}.reader", ask, reply=others)
+        await spy.nats.publish(own, b"", reply=f"$JS.API.STREAM.PURGE.{others}")
+        await spy.nats.publish(own, b"", reply=f"desk.JS.API.STREAM.PURGE.{others}")
+        # What the server does for one client it does in turn.
+        await spy.jetstream.publish(own, b"last")
+
+    spy.run(misuse(), SECONDS)
+    spy.close()
+    monkeypatch.setenv(CREDENTIALS, as_user("desk"))
+    desk = NatsTransport.find("desk", ruled.url, inbox=others, outbox=others)
+    assert [each.body for each in desk.receive(10, 1)] == [b"true"]
+    desk.close()
