@@ -39,6 +39,9 @@ ORDERED: Final = "#ordered"
 _MANY: Final = 100_000
 """Events that are held for their order: all that a killed router may delay (SQS: 120,000 in flight)."""
 
+_GAP_S: Final = 3_600.0
+"""How long an event waits for those before it: longer than a slow machine takes for what comes again."""
+
 _READERS = 4
 """Of each service. An emulated queue answers the slower the more it holds, so a single reader that has once
 fallen behind the routers never catches up."""
@@ -99,7 +102,9 @@ class _Prefetched(SqsTransport):
 
 def read_in_order(service: str, url: str, writer: ArrivalWriter) -> None:
     """Read one queue by the client library, for ever."""
-    with Inbox(service, _Prefetched(service, url), MemoryFilter(), most_held=_MANY) as inbox:
+    with Inbox(
+        service, _Prefetched(service, url), MemoryFilter(), gap_timeout_s=_GAP_S, most_held=_MANY
+    ) as inbox:
         while True:
             try:
                 events = inbox.get_batch(_BATCH, _LONG_POLL_S)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from eventplane.contract import Contract
-from eventplane.presence import NOTICE
+from eventplane.presence import CONNECTED, NOTICE
 from eventplane.resource_names import resource_name
 from local.cloud import CloudEndpoint
 from local.consumers import Kept
@@ -60,7 +60,15 @@ def judging(cloud: CloudEndpoint) -> Iterator[None]:
 def cut_off(
     name: str, home: Home, services: Sequence[str], kept: Callable[[], Sequence[Kept]], waits: Waits
 ) -> list[Notice]:
-    """Cut the home called `name` off until `services` were told, and heal it until they were told of that."""
+    """Cut the home called `name` off until `services` were told, and heal it until they were told of that.
+
+    The plane has to know it as connected first; by then no function has to start any more.
+    """
+
+    def is_unknown() -> int:
+        return int(not any(each.type == CONNECTED and each.subject == name for each in kept()))
+
+    waits.until_none_remain("notices: a home is known to be there", is_unknown)
     for phase, act in zip(PHASES, (home.cut_network, home.heal_network), strict=True):
         act()
         title = f"notices: a home is {'cut off' if phase == OPENED else 'back'}"

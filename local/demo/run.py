@@ -24,7 +24,7 @@ from rich.progress import (
 
 from eventplane.delivery import DEAD_LETTER_TYPE, PAYLOAD_INVALID
 from eventplane.fleet_registry import Registry
-from eventplane.presence import MONITOR, NOTICE
+from eventplane.presence import CONNECTED, MONITOR, NOTICE
 from eventplane.sender import Sender
 from local.consumers import Consumers, Kept
 from local.demo.archive import fetch
@@ -135,10 +135,10 @@ class Played:
 
 
 def _is_shown(event: BaseCloudEvent) -> bool:
-    """Whether people see an event as it arrived: a notice, or the dead letter of a wrong payload."""
+    """Whether an event is looked at as it arrived: notices, what they begin with, and wrong payloads."""
     data: Any = event.get_data()
     is_letter = event.get_type() == DEAD_LETTER_TYPE and data["reason"] == PAYLOAD_INVALID
-    return event.get_type() == NOTICE or is_letter
+    return event.get_type() in (CONNECTED, NOTICE) or is_letter
 
 
 def _payload_letters(kept: list[Kept]) -> list[dict[str, str]]:

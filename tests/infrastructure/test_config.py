@@ -10,11 +10,13 @@ from dataclasses import replace
 
 import pytest
 
+from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.presence import BUCKETS
 from glue_jobs.delivery_audit.window import LATE_DAYS
 from stacks.archive_settings import LEAST_RAW_DAYS
 from stacks.bundling import ROOT
 from stacks.config import ENVIRONMENTS, UnknownEnvironmentError, environment
+from stacks.environment import MAX_REFRESH_S
 from stacks.setting_error import EnvironmentSettingError
 
 
@@ -73,6 +75,15 @@ def test_a_job_that_glue_would_refuse_is_refused(setting: str, value: object) ->
     with pytest.raises(EnvironmentSettingError) as caught:
         replace(environment("dev").audit, **{setting: value})  # type: ignore[arg-type]
     assert caught.value.setting == setting
+
+
+@pytest.mark.source("F3")
+@pytest.mark.parametrize("seconds", [0, MAX_REFRESH_S + 1])
+def test_routers_that_look_too_seldom_for_what_subscribers_are_promised_are_refused(seconds: int) -> None:
+    assert 3 * MAX_REFRESH_S <= IN_FORCE_S
+    with pytest.raises(EnvironmentSettingError) as caught:
+        replace(environment("dev"), contract_refresh_s=seconds)
+    assert caught.value.setting == "contract_refresh_s"
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,8 @@ def test_who_comes_goes_or_stands_elsewhere_changes_nobody_elses_ids(
     assert {str(each) for each in moved.of()} == {str(each) for each in dev.of()}
 
     del document["participants"]["family-app"]
-    del document["routes"]["daily-life-to-family"]
+    for route in ("daily-life-to-family", "notices-to-relatives"):
+        del document["routes"][route]
     left = Templates("dev", compile_contract(document, "test"))
     gone = {str(each) for each in dev.of()} - {str(each) for each in left.of()}
     assert gone
@@ -198,7 +199,8 @@ def test_a_retired_service_keeps_its_queues_and_nobody_may_write_its_inbox(
     dev: Templates, document: dict[str, Any]
 ) -> None:
     document["participants"]["family-app"]["retired"] = True
-    del document["routes"]["daily-life-to-family"]
+    for route in ("daily-life-to-family", "notices-to-relatives"):
+        del document["routes"][route]
     retired = Templates("dev", compile_contract(document, "test"))
     assert set(queues(retired)) == set(queues(dev))
     assert "family-app-inbox" not in json.dumps(retired.documents["routing"])

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Self
 
@@ -20,6 +21,7 @@ from eventplane.limits import MAX_SENT_EVENT_BYTES
 from eventplane.sqs_binding import SqsMessage
 from eventplane_client.client import Client
 from eventplane_client.connection import filter_of
+from eventplane_client.contract_in_force import deployed_contract
 from eventplane_client.errors import (
     ClientSettingsError,
     ClosedError,
@@ -28,6 +30,7 @@ from eventplane_client.errors import (
     UnavailableError,
 )
 from eventplane_client.notices import Listener
+from eventplane_client.outbox_order import OutboxOrder
 from eventplane_client.ports import Message, Mode
 from eventplane_client.settings import ClientSettings
 from eventplane_client.subscription import NoSubscriptions
@@ -53,7 +56,10 @@ _FAULTS: Final = (nats.errors.Error, OSError, TimeoutError)
 
 
 class NatsTransport:
-    """Takes part as `participant` over `connection`, with the streams `inbox` and `outbox`."""
+    """Takes part as `participant` over `connection`, with the streams `inbox` and `outbox`.
+
+    `order` numbers what goes into ordered inboxes; without it such events come there in any order.
+    """
 
     def __init__(
         self,
@@ -64,6 +70,7 @@ class NatsTransport:
         outbox: str,
         visibility_s: float,
         max_receives: int,
+        order: OutboxOrder | None = None,
     ) -> None:
         self.visibility_s: float | None = visibility_s
         self.max_receives = max_receives
@@ -71,6 +78,7 @@ class NatsTransport:
         self._connection = connection
         self._inbox = inbox
         self._outbox = outbox
+        self._order = order
         self._requests = count()
         self._asking = asyncio.Lock()
         self._replies: Subscription | None = None
@@ -78,7 +86,9 @@ class NatsTransport:
         self._closed = False
 
     @classmethod
-    def find(cls, participant: str, server: str, *, inbox: str, outbox: str) -> Self:
+    def find(
+        cls, participant: str, server: str, *, inbox: str, outbox: str, order: OutboxOrder | None = None
+    ) -> Self:
         """Connect to `server`; the stream `inbox` says how long and how often a reader has a message.
 
         Like a queue of SQS it gives up a message that comes oftener than its limit, so that the last delivery
@@ -100,11 +110,12 @@ class NatsTransport:
             outbox=outbox,
             visibility_s=float(info.config.ack_wait or 0),
             max_receives=max(1, (info.config.max_deliver or 0) - 1),
+            order=order,
         )
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
         self._check_open()
-        message = SqsMessage(event, {})
+        message = SqsMessage(self._order.numbered(event) if self._order and durable else event, {})
         body = message.body.encode()
         if len(body) > MAX_SENT_EVENT_BYTES:
             problem = f"{len(body)} bytes, a participant sends at most {MAX_SENT_EVENT_BYTES}"
@@ -251,12 +262,23 @@ def nats_client(settings: ClientSettings, address: str, on_notice: Listener) -> 
     inbox, outbox = (stream_name(environment, f"{name}.{box}") for box in ("inbox", "outbox"))
     return Client(
         name,
-        NatsTransport.find(name, server, inbox=inbox, outbox=outbox),
+        NatsTransport.find(name, server, inbox=inbox, outbox=outbox, order=_order(settings)),
         open_filter,
         NoSubscriptions("over NATS a participant has the contract's routes alone"),
         mode=settings.mode,
         gap_timeout_s=settings.gap_timeout_s,
+        most_held=settings.most_held,
         on_notice=on_notice,
+    )
+
+
+def _order(settings: ClientSettings) -> OutboxOrder | None:
+    """Whoever sends into ordered inboxes knows them by the contract."""
+    if not settings.contract:
+        return None
+    contract = deployed_contract(Path(settings.contract))
+    return (
+        OutboxOrder(contract, settings.participant) if settings.participant in contract.participants else None
     )
 
 

@@ -60,6 +60,7 @@ def message(home: Home) -> Envelope:
     )
 
 
+@pytest.mark.source("N2")
 def test_the_cloud_asks_a_home_and_who_subscribed_in_the_cloud(
     plane: demo.Plane, home: Home, monkeypatch: pytest.MonkeyPatch, contract_file: str
 ) -> None:
@@ -70,6 +71,10 @@ def test_the_cloud_asks_a_home_and_who_subscribed_in_the_cloud(
         # Its handler in the home returns nothing.
         assert carers.request(asked, SECONDS) == {"voice-service": Reply(voice, Status.HANDLED)}
         assert asked.id in {each.id for each in home.came}
+        # At best effort, by the same way.
+        assert carers.request(message(home), SECONDS, durable=False) == {
+            "voice-service": Reply(voice, Status.HANDLED)
+        }
 
         monkeypatch.setattr(contract_in_force, "REFRESH_S", 0.0)
         came: set[str] = set()

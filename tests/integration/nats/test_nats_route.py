@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,27 @@ def test_an_event_goes_from_sqs_through_the_router_to_a_reader_over_nats_and_the
     assert json.loads(answer["Body"])["senderservice"] == "desk"
     outcomes = set(plane.cloud.outcomes())
     assert {("1", "desk.inbox", "delivered"), ("2", "bell.inbox", "delivered")} <= outcomes
+
+
+@pytest.mark.source("P17")
+def test_what_a_service_over_nats_sends_into_an_ordered_inbox_is_numbered(
+    plane: Plane, nats_server: NatsServer, contract: Contract, tmp_path: Path
+) -> None:
+    document = json.loads(contract.canonical)
+    document["participants"]["bell"]["inbox"]["ordering"] = "source"
+    file = tmp_path / "ordered.json"
+    file.write_bytes(compile_contract(document, "ordered").canonical)
+    settings = replace(desk_settings(nats_server, tmp_path), contract=str(file))
+    with connect(settings) as desk:
+        for number in (1, 2):
+            desk.put(write_event({"id": str(number), "source": "/desks/1", "type": SEEN}, {}))
+    with Relay("desk", nats_server.url, ENVIRONMENT, plane.cloud.sqs) as relay:
+        assert relay.relay(SECONDS) == 2
+    sent = plane.cloud.sqs.receive_message(QueueUrl=plane.outboxes["desk"], MaxNumberOfMessages=10)[
+        "Messages"
+    ]
+    positions = sorted(json.loads(each["Body"])["orderin"] for each in sent)
+    assert [each.rpartition("/")[2] for each in positions] == ["1", "2"]
 
 
 def test_while_nats_is_down_the_message_comes_again_and_other_inboxes_have_it_already(

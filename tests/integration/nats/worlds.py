@@ -14,6 +14,7 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane_client import Client, Mode
 from eventplane_client.notices import Notice
 from eventplane_client.ports import Message
+from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.sqlite_filter import SqliteFilter
 from eventplane_client.subscription import NoSubscriptions
 from eventplane_nats.connection import Connection
@@ -73,7 +74,7 @@ class NatsWorld:
         mode: Mode = Mode.EXACTLY_ONCE,
         steps: Steps | None = None,
         on_notice: Callable[[Notice], None] = lambda _: None,
-        gap_timeout_s: float | None = None,
+        gap_timeout_s: float = GAP_TIMEOUT_S,
     ) -> Client:
         outbox = self._outbox if participant == self.reader else self._inbox
         transport = CrashingTransport.find(participant, self._server.url, inbox=self._inbox, outbox=outbox)

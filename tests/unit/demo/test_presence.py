@@ -6,7 +6,7 @@ import pytest
 from rich.progress import Progress
 
 from eventplane.contract import Contract
-from eventplane.presence import NOTICE
+from eventplane.presence import CONNECTED, NOTICE
 from local.consumers import Kept
 from local.demo.presence import LOCAL, PHASES, cut_off, missing, notices, told
 from local.demo.waiting import Waits
@@ -42,14 +42,14 @@ def test_each_service_has_to_be_told_of_begin_and_end() -> None:
 
 
 def test_a_home_comes_back_when_everybody_was_told() -> None:
-    said: list[Kept] = []
+    said = [Kept("operations", CONNECTED, "home-1", {}, LOST_MS)]
 
     class Home:
         def cut_network(self) -> None:
             said.extend([kept("carers"), kept("family-app")])
 
         def heal_network(self) -> None:
-            assert len(said) == 2
+            assert len(said) == 3
             said.extend([kept("carers", "over"), kept("family-app", "over")])
 
     with Progress() as progress:

@@ -13,11 +13,11 @@ from eventplane.device_reports import DISCARDED, MANIFEST, forwarder_source
 from eventplane.downlink.keys import number
 from eventplane.envelope import EnvelopeError, write_event
 from eventplane.ingest import parse_frame
+from eventplane.ordering import position_in
 from eventplane.registry.errors import BadFlagError
 from eventplane.registry.paging import page
 from eventplane.whole_numbers import MAX_TIME_MS, whole_number
 from eventplane_client.errors import ClientSettingsError
-from eventplane_client.resequencer import number_of
 from eventplane_client.settings import host_and_port
 from glue_jobs.delivery_audit.device_reports import Report, told
 from lambdas.common.settings import SettingsError
@@ -80,7 +80,12 @@ def test_a_huge_number_is_refused_by_name(place: str) -> None:
 def test_a_huge_number_of_an_event_is_none() -> None:
     assert number(HUGE) is None
     assert number(10**5_000) is None
-    assert number_of(write_event({"id": "1", "source": "/s", "type": "t", "sequence": HUGE})) is None
+    assert (
+        position_in(
+            write_event({"id": "1", "source": "/s", "type": "t", "orderin": f"desk/normal/x/{HUGE}"}), "desk"
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize("member", ["attempt", "original_bytes"])

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from eventplane.batch import pack
-from eventplane.contract import Contract, compile_contract
+from eventplane.contract import Contract, Place, compile_contract
 from eventplane.guarantee import FAILED, NOT_REPEATED
+from eventplane.router import Router
 from lambdas.common.queue import read_messages
 from lambdas.router.service import PLANNING_MS, RESERVE_MS
 from tests.unit.lambdas.support import (
@@ -34,7 +35,8 @@ CENTRE = "alarm-centre.inbox"
 
 def route_to(contract: Contract, destination: str) -> str:
     """The name of the route by which alarms come to `destination`."""
-    (name,) = [each.name for each in contract.routes if each.destination == destination]
+    routes = Router(contract, Place.CLOUD).route(event("any", ALARM))
+    (name,) = [each.name for each in routes if each.destination == destination]
     return name
 
 
