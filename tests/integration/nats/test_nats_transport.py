@@ -8,12 +8,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import nats
 import pytest
+from botocore.config import Config
+from botocore.exceptions import ConnectTimeoutError
 from nats.aio.msg import Msg
 
 from contract import load_contract
@@ -322,7 +325,7 @@ def test_a_wrong_password_is_named_and_the_right_one_gets_in_also_from_a_secret(
     with pytest.raises(nats.errors.Error, match=r"(?i)authorization"):
         Connection(guarded.url, "desk", {CREDENTIALS: credentials("wrong")})
     Connection(guarded.url, "desk", {CREDENTIALS: credentials("right")}).close()
-    monkeypatch.setattr("boto3.client", lambda _: Secrets())
+    monkeypatch.setattr("boto3.client", lambda _, **__: Secrets())
     Connection(guarded.url, "desk", {SECRET: "nats-of-routers"}).close()
 
 
@@ -384,6 +387,47 @@ def test_a_server_that_is_down_is_not_waited_for_each_time(
     assert len(tried) == 1
     now[0] += PAUSE_S
     assert sender.send(url, [to_message(event())]) == [TAKEN]
+    sender.close()
+
+
+def test_a_secret_that_cannot_be_read_is_not_waited_for_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Config] = []
+
+    class Secrets:
+        def get_secret_value(self, **_: str) -> dict[str, str]:
+            raise ConnectTimeoutError(endpoint_url="https://secretsmanager")
+
+    def client(_: str, config: Config) -> Secrets:
+        asked.append(config)
+        return Secrets()
+
+    monkeypatch.setattr("boto3.client", client)
+    monkeypatch.setenv(SECRET, "nats-of-routers")
+    threads = threading.active_count()
+    sender = NatsSender()
+    for _ in range(3):
+        (answer,) = sender.send("nats://127.0.0.1:1/inbox", [to_message(event())])
+        assert (answer.fate, "ConnectTimeoutError" in answer.detail) == (Fate.AGAIN, True)
+    assert threading.active_count() == threads
+    (config,) = asked
+    assert config.connect_timeout + config.read_timeout <= 2
+    assert config.retries == {"mode": "standard", "total_max_attempts": 1}
+
+
+def test_a_connection_that_took_all_the_time_has_none_left_to_send(
+    channel: Channel, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    class Slow(Connection):
+        def __init__(self, server: str, name: str) -> None:
+            now[0] += 5.0
+            super().__init__(server, name)
+
+    monkeypatch.setattr("eventplane_nats.sender.Connection", Slow)
+    sender = NatsSender(lambda: now[0])
+    (answer,) = sender.send(f"{channel.server.url}/{channel.stream}", [to_message(event())])
+    assert (answer.fate, channel.level().messages) == (Fate.AGAIN, 0)
     sender.close()
 
 
