@@ -26,7 +26,7 @@ class Message:
     """One delivery: its `body`, its `attempt` from 1, and the transport's own `handle` of it.
 
     Messages of one `group` keep their order (None: no order). A queue in the cloud says when it was
-    `sent_at_ms` (Unix milliseconds), and over which `route` it came.
+    `sent_at_ms` and first `received_at_ms` (Unix milliseconds), and over which `route` it came.
     """
 
     body: bytes
@@ -34,6 +34,7 @@ class Message:
     handle: object
     group: str | None = None
     sent_at_ms: int | None = None
+    received_at_ms: int | None = None
     route: str | None = None
 
 
