@@ -28,7 +28,7 @@ class Readers:
     def __init__(self, sent: int, random: Random) -> None:
         self.random = random
         self.now = 1_000.0
-        self.plane = MemoryPlane(visibility_s=VISIBILITY_S, max_receives=1_000_000, clock=lambda: self.now)
+        self.plane = MemoryPlane(visibility_s=VISIBILITY_S, max_receives=1_000, clock=lambda: self.now)
         self.memory = Memory()
         self.gaps: list[Notice] = []
         self.under_way = [*range(1, sent + 1)]
