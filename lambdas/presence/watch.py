@@ -186,8 +186,8 @@ class Watch:
             return False
         if state.quiet is None:
             return self._problem(state, beat, now_ms) is not None
-        # Well is only who has said so since; that it may be silent again is the next report's matter. One that
-        # complains with every other heartbeat would be an incident each time if it were well at once.
+        # Well is only who has said so since; that it may be silent again is the next report's matter. If it
+        # were well at once, one that complains with every other heartbeat would be an incident each time.
         well_ms = state.quiet.since_ms + self._limits.settles_ms(Line.CONNECTED)
         return beat.at_ms > well_ms and self._problem(state, beat, beat.at_ms) is None
 
