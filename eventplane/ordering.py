@@ -3,8 +3,8 @@
 The contract says `ordering: source` of a standard queue. No queue on the way keeps the order, so it is in the
 events: each carries its positions in `orderin`, for each such inbox `inbox/priority/rule/number`. Numbers
 count from 1 without gaps, for each inbox and priority within one epoch of the sender: an alarm never waits
-for what is less urgent. The `rule` stands for the routes that decide what is counted. A router whose contract
-has other routes there takes the position away, since by its routes the numbers would have gaps.
+for what is less urgent. The `rule` stands for the routes and guarantees that decide what is counted. A router
+whose contract has others there takes the position away, since by those the numbers would have gaps.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from eventplane.whole_numbers import whole_number
 
 _MOST: Final = 10**12 - 1
 _RULE_DIGITS: Final = 8
+_LONGEST: Final = 64
+"""Most characters of a counter and of an epoch: readers remember both, whoever wrote them."""
 _SEPARATOR: Final = "/"
 
 
@@ -52,6 +54,14 @@ class Stream(NamedTuple):
     def text(self) -> str:
         """One text that names it; none of the parts has a line end."""
         return "\n".join(self)
+
+    @property
+    def rank(self) -> int:
+        """The rank of its priority; the last for one that there is not."""
+        try:
+            return Priority(self.counter.split(_SEPARATOR)[1]).rank
+        except (IndexError, ValueError):
+            return Priority.LOW.rank
 
     @property
     def is_of_device(self) -> bool:
@@ -85,7 +95,7 @@ class OrderedInboxes:
         ]
         self._inboxes = {each.destination: contract.channel(each.destination).participant for each in routes}
         self._rules = {
-            inbox: _rule([each for each in routes if each.destination == address])
+            inbox: _rule(contract, [each for each in routes if each.destination == address])
             for address, inbox in self._inboxes.items()
         }
         self._index = RouteIndex(routes) if routes else None
@@ -136,12 +146,18 @@ def positions_text(positions: Mapping[str, int]) -> str:
 
 
 def position_in(event: Envelope, participant: str) -> tuple[Stream, int] | None:
-    """Return the stream and number of `event` in the inbox of `participant`, None where it has none."""
+    """Return the stream and number of `event` in the inbox of `participant`, None where it has none.
+
+    A number without an epoch was counted by somebody else than the sender, who sent on what it received.
+    """
     for each in str(event.attributes.get(ORDER, "")).split(" "):
         counter, _, number = each.rpartition(_SEPARATOR)
         if counter.partition(_SEPARATOR)[0] == participant:
+            stream = Stream(*_counted_by(event), counter)
+            if not 0 < len(stream.epoch) <= _LONGEST or len(counter) > _LONGEST:
+                return None
             try:
-                return Stream(*_counted_by(event), counter), whole_number(number, _MOST, 1)
+                return stream, whole_number(number, _MOST, 1)
             except ValueError:
                 return None
     return None
@@ -154,7 +170,12 @@ def _counted_by(event: Envelope) -> tuple[str, str]:
     return str(sender), str(event.attributes.get(ORDER_EPOCH, ""))
 
 
-def _rule(routes: list[Route]) -> str:
-    """Return what stands for the filters of `routes`, whatever they are called."""
-    filters = sorted({canonical_bytes(to_document(each.filter)) for each in routes})
-    return hashlib.sha256(b"\n".join(filters)).hexdigest()[:_RULE_DIGITS]
+def _rule(contract: Contract, routes: list[Route]) -> str:
+    """Return what stands for what `routes` deliver at least once, whatever they are called."""
+    outboxes = [each.outbox for each in contract.participants.values()]
+    counted = {canonical_bytes([to_document(each.filter), each.delivery_guarantee]) for each in routes}
+    declared = [(each.name, each.delivery_guarantee) for each in contract.event_types.values()]
+    declared += [(each.address, each.delivery_guarantee) for each in outboxes]
+    less = {canonical_bytes(name) for name, each in declared if each is DeliveryGuarantee.BEST_EFFORT}
+    texts = [*sorted(counted), *sorted(less)]
+    return hashlib.sha256(b"\n".join(texts)).hexdigest()[:_RULE_DIGITS]

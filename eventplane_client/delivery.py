@@ -27,6 +27,11 @@ class Delivery:
     is_settled: bool = False
     handling: Handling | None = None
 
+    @property
+    def rank(self) -> int:
+        """The rank of its priority, by which its reader hands it out; 0 where it has no position."""
+        return self.position[0].rank if self.position else 0
+
     def told(self, error: BaseException | str | None = None) -> None:
         """Its handling is over, if it was in anybody's hands; at the first call only."""
         handling, self.handling = self.handling, None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from math import inf
+from time import time_ns
 from typing import Any, Final, Protocol
 
 from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
@@ -25,6 +25,7 @@ from eventplane_client.inbox import Inbox
 from eventplane_client.notices import Listener, log_notice
 from eventplane_client.ports import Lease, Message, MessageFilter, Mode, Transport
 from eventplane_client.reader import Doubt
+from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.sqs import ROUTE, SqsTransport
 from eventplane_client.telemetry import Telemetry
 from eventplane_client.visibility import check_lease
@@ -65,6 +66,8 @@ class BatchTransport:
                 group=record.attributes.message_group_id,
                 sent_at_ms=int(record.attributes.sent_timestamp),
                 route=_route(record),
+                # Nobody waits in a function: what is too early waits in its queue, over several invocations.
+                waited_s=_waited_s(record),
             )
             for record in SQSEvent(event).records
         }
@@ -104,6 +107,7 @@ def handles_events(
     *,
     mode: Mode = Mode.EXACTLY_ONCE,
     on_doubt: Doubt | None = None,
+    gap_timeout_s: float = GAP_TIMEOUT_S,
     on_notice: Listener = log_notice,
     wiring: Callable[[], Wiring] | None = None,
     telemetry: Telemetry | None = None,
@@ -116,8 +120,9 @@ def handles_events(
     group waits. `wiring` gives transport and filter in the place of those of `environment`; it is called
     once, with the first batch. `telemetry` is told of each event.
 
-    In an inbox with `ordering: source` an event that came too early comes again after the visibility timeout,
-    and goes without its predecessors at its last receive.
+    In an inbox with `ordering: source` an event that came too early comes again after the visibility timeout.
+    It goes without its predecessors once `gap_timeout_s` seconds have passed since it was received first, and
+    at its last receive.
 
     A claim is valid until `MARGIN_S` after the end of its invocation: what was in hand when Lambda killed the
     function is asked about (`on_doubt`), or becomes a dead letter, with the first delivery after that. An
@@ -154,7 +159,7 @@ def handles_events(
                     mode=mode,
                     on_notice=on_notice,
                     on_doubt=on_doubt,
-                    gap_timeout_s=inf,  # nobody waits in a function: what is too early comes again
+                    gap_timeout_s=gap_timeout_s,
                     telemetry=telemetry,
                 ) as inbox,
             ):
@@ -164,6 +169,11 @@ def handles_events(
         return handle
 
     return decorate
+
+
+def _waited_s(record: SQSRecord) -> float:
+    first_ms = record.raw_event["attributes"].get("ApproximateFirstReceiveTimestamp")
+    return max(0.0, time_ns() / 1e9 - int(first_ms) / 1e3) if first_ms else 0.0
 
 
 def _route(record: SQSRecord) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from time import monotonic, time_ns
 
@@ -83,6 +83,7 @@ class Reader:
         self._telemetry = telemetry or NoTelemetry()
         self._has_expired = has_expired
         self._buffer: deque[Delivery] = deque()
+        self._taken = 0  # from the buffer, since the last reception
         self._positions = filter
         self._withheld: dict[Stream, list[Delivery]] = {}
         self._order = Resequencer[Delivery](gap_timeout_s, on_notice, self._position, most_held)
@@ -98,7 +99,11 @@ class Reader:
         give_up = monotonic() + timeout_s
         while True:
             now = monotonic()
-            self._buffer += self._order.due(now)
+            self._queue(self._order.due(now))
+            if self._buffer and self._taken >= PREFETCH:
+                self._receive(
+                    0.0
+                )  # a gap that ended may have let go thousands: an alarm does not wait for them
             if self._buffer:
                 out = self._hand_out(most, handled)
                 handled = ()
@@ -109,8 +114,7 @@ class Reader:
             until = give_up if deadline is None else min(give_up, deadline)
             # With something handled it only looks: if nothing is there, that must not wait along.
             wait_s = 0.0 if handled else max(0.0, min(LONG_POLL_S, until - now))
-            for message in self._transport.receive(PREFETCH, wait_s):
-                self._admit(message)
+            self._receive(wait_s)
             if handled and not self._buffer:
                 self.settle(handled)
                 handled = ()
@@ -165,6 +169,20 @@ class Reader:
                 self._let_come(each, 0)
             self._extender.close()
 
+    def _receive(self, wait_s: float) -> None:
+        self._taken = 0
+        for message in self._transport.receive(PREFETCH, wait_s):
+            self._admit(message)
+        self._queue(self._order.due(monotonic()))
+
+    def _queue(self, deliveries: Iterable[Delivery]) -> None:
+        """Put `deliveries` into the buffer, each behind what is as urgent."""
+        for each in deliveries:
+            at = len(self._buffer)
+            while at and self._buffer[at - 1].rank > each.rank:
+                at -= 1
+            self._buffer.insert(at, each)
+
     def _admit(self, message: Message) -> None:
         try:
             event = parse_event(message.body)
@@ -177,12 +195,13 @@ class Reader:
 
     def _line_up(self, delivery: Delivery) -> None:
         if delivery.position is None:
-            self._buffer.append(delivery)
+            self._queue([delivery])
             return
         # The transport may take away what is not handed out now: that is worse than a lost order.
         is_last = delivery.message.attempt >= self._transport.max_receives
         add = self._order.add_last if is_last else self._order.add
-        self._buffer += add(*delivery.position, delivery, monotonic())
+        now = monotonic()
+        self._queue(add(*delivery.position, delivery, now, now - delivery.message.waited_s))
 
     def _position(self, stream: Stream) -> int | None:
         """How far other readers have come; None where that cannot be asked, and is asked again."""
@@ -197,6 +216,7 @@ class Reader:
     def _hand_out(self, most: int, handled: Sequence[Delivery]) -> list[Delivery]:
         """The first of the buffer that nobody had; the others find their end."""
         wanted = [self._buffer.popleft() for _ in range(min(most, len(self._buffer)))]
+        self._taken += len(wanted)
         out = wanted
         try:
             verdicts = self._claim(wanted, handled)

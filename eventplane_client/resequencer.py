@@ -11,7 +11,9 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from itertools import islice
+from math import inf
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from eventplane.ordering import Stream
 from eventplane_client.notices import SequenceGap
@@ -28,36 +30,54 @@ MOST_HELD: Final = 10_000
 MOST_STREAMS: Final = 10_000
 """Streams whose next number is kept in memory, those heard of last; the others are asked for again."""
 
+MOST_LOOKS: Final = 10
+"""Streams that `due` asks the reader's state for in one call: the rest has its turn after the next reception,
+so that many streams with gaps, of one sender or of a fleet, do not keep the reader from its queue."""
+
 _FIRST: Final = 1
 _FIRST_LOOK_S: Final = 0.25
 _LAST_LOOK_S: Final = 5.0
 
 
+class _Held(NamedTuple, Generic[T]):
+    """The copies of one event that are held, `since` the first came."""
+
+    since: float
+    items: list[T]
+
+
 @dataclass(slots=True)
 class _Line(Generic[T]):
-    """One stream: the `next` number to hand out, what is `held` behind a gap `since` when, and what is `out`.
+    """One stream: the `next` number that never had its turn, what is `held` behind a gap, and what is `out`.
 
-    `passed` are numbers behind `next` that were handed out already: something before them was given back.
-    `stored` is the position that the reader's state has.
+    `again` are numbers before `next` that come again and have their turn first. `stored` is the position that
+    the reader's state has. The wait of what is held began when it came, or when the line last `moved` without
+    a gap, whichever was later; the longest began at `since`.
     """
 
     next: int = _FIRST
     is_known: bool = False
     stored: int = _FIRST
-    held: dict[int, list[T]] = field(default_factory=dict)
+    held: dict[int, _Held[T]] = field(default_factory=dict)
     out: set[int] = field(default_factory=set)
     lowest_out: list[int] = field(default_factory=list)
-    passed: set[int] = field(default_factory=set)
+    again: set[int] = field(default_factory=set)
+    moved: float = -inf
     since: float = 0.0
     look_at: float = 0.0
     look_s: float = _FIRST_LOOK_S
+
+    @property
+    def turn(self) -> int:
+        """The number that may be handed out now."""
+        return min(self.again) if self.again else self.next
 
     @property
     def position(self) -> int:
         """The first number that is not done."""
         while self.lowest_out and self.lowest_out[0] not in self.out:
             heapq.heappop(self.lowest_out)
-        return min(self.next, self.lowest_out[0]) if self.lowest_out else self.next
+        return min(self.turn, self.lowest_out[0]) if self.lowest_out else self.turn
 
 
 class Resequencer(Generic[T]):
@@ -78,49 +98,63 @@ class Resequencer(Generic[T]):
         self._position = position
         self._most_held = most_held
         self._lines: OrderedDict[Stream, _Line[T]] = OrderedDict()
-        self._waiting: OrderedDict[Stream, None] = OrderedDict()  # those with a gap, the oldest wait first
+        self._waiting: OrderedDict[Stream, None] = OrderedDict()  # with a gap; looked at last at the end
         self._count = 0
 
-    def add(self, stream: Stream, number: int, item: T, now: float) -> list[T]:
-        """Return the items that may go now, in order: `item` and what waited for it, or none."""
+    def add(self, stream: Stream, number: int, item: T, now: float, since: float | None = None) -> list[T]:
+        """Return the items that may go now, in order: `item` and what waited for it, or none.
+
+        `since` is when the wait of `item` began, if it was before `now`.
+        """
         line = self._line(stream)
-        if number > line.next and not line.held:
+        if number > line.turn and not line.held:
             self._look(stream, line)  # another reader may have gone on meanwhile
-        if number < line.next or number in line.passed:
+        if number < line.next and number not in line.again:
             return [item]  # late, or a repetition: holding it back helps nobody
-        line.held.setdefault(number, []).append(item)
+        held = line.held.setdefault(number, _Held(now if since is None else since, []))
+        held.items.append(item)
         self._count += 1
         out = self._follow(stream, line, now)
-        if line.held and stream not in self._waiting:
-            self._wait_anew(stream, line, now)
+        if stream in self._waiting:
+            line.since = min(line.since, max(line.moved, held.since))
+        elif line.held:
+            self._wait(stream, line, now)
         if self._count > self._most_held:
-            out += self._give_up(next(iter(self._waiting)), now)
+            longest = min(self._waiting, key=lambda each: self._lines[each].since)
+            out += self._give_up(longest, now, min(self._lines[longest].held))
         return out
 
-    def add_last(self, stream: Stream, number: int, item: T, now: float) -> list[T]:
+    def add_last(
+        self, stream: Stream, number: int, item: T, now: float, since: float | None = None
+    ) -> list[T]:
         """Return the items that may go now where `item` will not come again: it and what waited before it."""
-        out = self.add(stream, number, item, now)
-        while number in self._line(stream).held:
-            out += self._give_up(stream, now)
+        out = self.add(stream, number, item, now, since)
+        if number in self._line(stream).held:
+            out += self._give_up(stream, now, number)
         return out
 
     def due(self, now: float) -> list[T]:
-        """Return the items that another reader made way for, or whose predecessors did not come in time."""
+        """Return items that another reader made way for, or whose predecessors did not come in time.
+
+        Where many streams have a gap it returns those of some, and `deadline` is not after `now`.
+        """
         out: list[T] = []
-        for stream in [each for each in self._waiting if now >= self._lines[each].look_at]:
+        for stream in self._first(lambda line: now >= line.look_at):
             line = self._lines[stream]
-            out += [*self._look(stream, line), *self._follow(stream, line, now)]
             line.look_s = min(2 * line.look_s, _LAST_LOOK_S)
             line.look_at = now + line.look_s
-        while self._waiting and now >= self._ends():
-            out += self._give_up(next(iter(self._waiting)), now)
+            self._waiting.move_to_end(stream)
+            out += self._catch_up(stream, line, now)
+        for stream in self._first(lambda line: now >= line.since + self._gap_timeout_s):
+            out += self._give_up(stream, now)
         return out
 
     def deadline(self) -> float | None:
         """Return when `due` has something to do, None for never."""
         if not self._waiting:
             return None
-        return min(self._ends(), *(self._lines[each].look_at for each in self._waiting))
+        waiting = [self._lines[each] for each in self._waiting]
+        return min(min(each.since + self._gap_timeout_s, each.look_at) for each in waiting)
 
     def rewind(self, stream: Stream, number: int, behind: Set[int] = frozenset()) -> None:
         """Let nothing after `number`, which comes again, go before it; `behind` are put back with it."""
@@ -129,8 +163,7 @@ class Resequencer(Generic[T]):
             return  # it came late: those after it have gone long ago
         again = {number, *behind}
         line.out -= again
-        line.passed = (line.passed | set(range(number, line.next))) - again
-        line.next = min(number, line.next)
+        line.again |= again
 
     def done(self, stream: Stream, number: int) -> int:
         """Note that `number` is done. Return the first one that is not."""
@@ -144,7 +177,9 @@ class Resequencer(Generic[T]):
 
     def comes_again(self, stream: Stream, numbers: Set[int]) -> None:
         """Note that `numbers`, which are done, come again in their turn."""
-        self._line(stream).passed -= numbers
+        line = self._line(stream)
+        turn = line.turn
+        line.again |= {each for each in numbers if turn < each < line.next}
 
     def is_news(self, stream: Stream, position: int) -> bool:
         """Return whether the reader's state has an earlier position of `stream`."""
@@ -156,7 +191,8 @@ class Resequencer(Generic[T]):
 
     def drain(self) -> list[T]:
         """Return everything that is held, which nobody waits for any more."""
-        held = [item for each in self._waiting for items in self._lines[each].held.values() for item in items]
+        lines = [self._lines[each] for each in self._waiting]
+        held = [item for line in lines for each in line.held.values() for item in each.items]
         for each in self._waiting:
             self._lines[each].held.clear()
         self._waiting.clear()
@@ -186,60 +222,74 @@ class Resequencer(Generic[T]):
             return []
         line.is_known = True
         line.stored = max(line.stored, position)
-        if position <= line.next:
+        if position <= line.turn:
             return []
-        line.next = position
-        line.passed = {each for each in line.passed if each >= position}
+        line.next = max(line.next, position)
+        line.again = {each for each in line.again if each >= position}
         late = sorted(each for each in line.held if each < position)
         return [item for each in late for item in self._taken(line, each)]
 
-    def _ends(self) -> float:
-        return self._lines[next(iter(self._waiting))].since + self._gap_timeout_s
+    def _first(self, is_due: Callable[[_Line[T]], bool]) -> list[Stream]:
+        return list(islice((each for each in self._waiting if is_due(self._lines[each])), MOST_LOOKS))
 
-    def _give_up(self, stream: Stream, now: float) -> list[T]:
-        line = self._lines[stream]
-        before = line.next
+    def _catch_up(self, stream: Stream, line: _Line[T], now: float) -> list[T]:
+        """Return what other readers made way for."""
+        before = line.turn
         out = self._look(stream, line)
-        if line.next == before:
-            first = min(line.held)
+        return out + self._follow(stream, line, now, has_moved=line.turn > before)
+
+    def _give_up(self, stream: Stream, now: float, until: int = 0) -> list[T]:
+        """Return what is held up to the number `until`, whatever is missing before it, and what follows.
+
+        Without a number, up to the last that has waited long enough: for all gaps before it at once.
+        """
+        line = self._lines[stream]
+        out = self._catch_up(stream, line, now)
+        for each, held in line.held.items():
+            if now >= max(line.moved, held.since) + self._gap_timeout_s:
+                until = max(until, each)
+        for first in sorted(each for each in line.held if each <= until):
+            if first not in line.held:
+                continue  # it followed the one before
             if line.is_known:
-                self._on_gap(SequenceGap(*stream, line.next, first - 1))
-            line.next = first
-        out += self._follow(stream, line, now)
-        if stream in self._waiting:
-            self._wait_anew(stream, line, now)
+                self._on_gap(SequenceGap(*stream, line.turn, first - 1))
+            line.next = max(line.next, first)
+            line.again = {each for each in line.again if each >= first}
+            out += self._taken_in_turn(line)
+        self._rest(stream, line, now)
         return out
 
-    def _wait_anew(self, stream: Stream, line: _Line[T], now: float) -> None:
-        """The next gap has a time of its own."""
-        line.since = now
+    def _wait(self, stream: Stream, line: _Line[T], now: float) -> None:
         line.look_s = _FIRST_LOOK_S
         line.look_at = now + line.look_s
+        line.since = max(line.moved, min(each.since for each in line.held.values()))
         self._waiting[stream] = None
-        self._waiting.move_to_end(stream)
 
-    def _follow(self, stream: Stream, line: _Line[T], now: float) -> list[T]:
+    def _rest(self, stream: Stream, line: _Line[T], now: float) -> None:
+        self._waiting.pop(stream, None)
+        if line.held:
+            self._wait(stream, line, now)
+
+    def _follow(self, stream: Stream, line: _Line[T], now: float, *, has_moved: bool = False) -> list[T]:
         """Return what follows without a gap."""
+        out = self._taken_in_turn(line)
+        if out or has_moved:
+            line.moved = now
+            self._rest(stream, line, now)
+        return out
+
+    def _taken_in_turn(self, line: _Line[T]) -> list[T]:
         out: list[T] = []
-        before = line.next
-        while True:
-            if line.next in line.passed:
-                line.passed.discard(line.next)
-            elif line.next in line.held:
-                out += self._taken(line, line.next)
-                line.out.add(line.next)
-                heapq.heappush(line.lowest_out, line.next)
-                line.is_known = True
-            else:
-                break
-            line.next += 1
-        if not line.held:
-            self._waiting.pop(stream, None)
-        elif line.next > before and stream in self._waiting:
-            self._wait_anew(stream, line, now)
+        while (number := line.turn) in line.held:
+            out += self._taken(line, number)
+            line.again.discard(number)
+            line.next = max(line.next, number + 1)
+            line.out.add(number)
+            heapq.heappush(line.lowest_out, number)
+            line.is_known = True
         return out
 
     def _taken(self, line: _Line[T], number: int) -> list[T]:
-        items = line.held.pop(number)
+        items = line.held.pop(number).items
         self._count -= len(items)
         return items

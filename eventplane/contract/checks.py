@@ -16,7 +16,14 @@ from eventplane.contract.paths import taken, types_of
 from eventplane.contract.possibilities import Takes, can_match, of_type, possible
 from eventplane.contract.replies import reply_routes
 from eventplane.contract.sending import idle_reaches, misnamed_sends, silent_senders, unsent_types
-from eventplane.contract.vocabulary import DeliveryGuarantee, ParticipantKind, Place, Priority
+from eventplane.contract.vocabulary import (
+    DeliveryGuarantee,
+    Ordering,
+    ParticipantKind,
+    Place,
+    Priority,
+    Transport,
+)
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.filters import All, Any, Filter, Not, Sql, to_document
 from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
@@ -28,6 +35,7 @@ def check(contract: Contract) -> tuple[Problem, ...]:
     return (
         *_unreachable_channels(contract),
         *lost_order(contract, takes),
+        *_waiting_alarms(contract, takes),
         *_letters_to_webhooks(contract),
         *_droppable_alarms(contract),
         *_untaken_types(contract, takes),
@@ -85,6 +93,23 @@ def _droppable_alarms(contract: Contract) -> Iterator[Problem]:
                 f"event_types.{each.name}.delivery_guarantee",
                 "the type is urgent, and its events may be dropped",
                 "remove the setting, or give the type another priority",
+            )
+
+
+def _waiting_alarms(contract: Contract, takes: Takes) -> Iterator[Problem]:
+    for route in contract.routes_at(Place.CLOUD):
+        urgent = sorted(
+            each.name
+            for each in contract.event_types.values()
+            if each.priority is Priority.URGENT and each.name in takes[route.name]
+        )
+        inbox = contract.channel(route.destination)
+        if urgent and inbox.ordering is Ordering.SOURCE and inbox.transport is Transport.SQS:
+            yield Problem(
+                f"routes.{route.name}",
+                f"it leads urgent events ({', '.join(urgent)}) to an ordered inbox, where they wait for the "
+                "reader's `gap_timeout_s` behind one of the same sender that was lost",
+                "lead it to an inbox with `ordering: none`, unless order is worth the wait",
             )
 
 

@@ -99,16 +99,22 @@ class RouterService:
         self, engine: Engine, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]
     ) -> tuple[list[Step], set[str]]:
         """Plan and send; the facts, and the ids of messages that have to come again."""
-        facts: list[Step] = []
+        done: list[Step] = []
         failed: set[str] = set()
+        tried_once: list[Step] = []
         for wave in waves(messages, failed):
             steps = self._plan(engine, wave, failed, remaining_ms)
-            done, unsent = self._send(engine, steps, remaining_ms)
+            # What fails at best effort must not take the time of what the next wave promises.
+            tried_once += [step for step in steps if step.tried_once]
+            promised = [step for step in steps if not step.tried_once]
+            sent, unsent = self._send(engine, promised, remaining_ms)
+            done += sent
             failed |= unsent
-            # A message that comes again is decided again: until then only what was really tried is a fact.
-            facts += [
-                step for step in done if step.event or step.tried_once or step.record.message_id not in failed
-            ]
+        done += self._send(engine, tried_once, remaining_ms)[0]
+        # A message that comes again is decided again: until then only what was really tried is a fact.
+        facts = [
+            step for step in done if step.event or step.tried_once or step.record.message_id not in failed
+        ]
         return facts, failed
 
     def _route_urgent(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import time_ns
 from typing import Any
 
 import boto3
@@ -18,6 +19,7 @@ from eventplane_client.memory import MemoryPlane, MemoryTransport
 from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.ports import Lease, Message, MessageFilter, Mode, digest
 from eventplane_client.reader import Doubt
+from eventplane_client.resequencer import GAP_TIMEOUT_S
 from eventplane_client.telemetry import Handling, NoTelemetry
 from tests.unit.client.worlds import (
     MAX_RECEIVES,
@@ -31,14 +33,17 @@ from tests.unit.client.worlds import (
 from tests.unit.lambdas.support import LambdaContext
 
 
-def record(id: str, body: str, attempt: int, group: str | None = None) -> dict[str, Any]:
-    """A message as an event source mapping hands it to the function."""
+def record(
+    id: str, body: str, attempt: int, group: str | None = None, waited_s: float = 0.0
+) -> dict[str, Any]:
+    """A message as an event source mapping hands it to the function, `waited_s` after it did so first."""
     return {
         "messageId": id,
         "body": body,
         "attributes": {
             "ApproximateReceiveCount": str(attempt),
             "SentTimestamp": "1767225600000",
+            "ApproximateFirstReceiveTimestamp": str(time_ns() // 1_000_000 - int(waited_s * 1_000)),
             **({"MessageGroupId": group} if group else {}),
         },
         "messageAttributes": {"route": {"stringValue": "alarms", "dataType": "String"}},
@@ -56,7 +61,9 @@ class World:
         self.context = LambdaContext()
         self._options = options
 
-    def invoke(self, *bodies: Envelope | str, attempt: int = 1, group: str | None = None) -> list[int]:
+    def invoke(
+        self, *bodies: Envelope | str, attempt: int = 1, group: str | None = None, waited_s: float = 0.0
+    ) -> list[int]:
         """Which of the messages the queue keeps, by place; in a process of its own."""
 
         @handles_events(
@@ -75,7 +82,7 @@ class World:
                 raise self.failing[event.id]
 
         records = [
-            record(str(at), body.json if isinstance(body, Envelope) else body, attempt, group)
+            record(str(at), body.json if isinstance(body, Envelope) else body, attempt, group, waited_s)
             for at, body in enumerate(bodies)
         ]
         answer = handle({"Records": records}, self.context)
@@ -422,6 +429,16 @@ def test_what_comes_too_early_for_its_order_comes_again_and_at_the_last_receive_
     assert world.handled == ["1", "2", "3"]
     assert world.invoke(numbered(5), attempt=MAX_RECEIVES) == []
     assert world.handled == ["1", "2", "3", "5"]
+
+
+@pytest.mark.source("P17")
+def test_no_more_receives_make_an_event_wait_longer_than_the_gap_timeout() -> None:
+    world = World()
+    assert world.invoke(numbered(1)) == []
+    assert world.invoke(numbered(3), waited_s=GAP_TIMEOUT_S - 60) == [0]
+    # What goes before it in the same batch still does.
+    assert world.invoke(numbered(5), numbered(4), attempt=2, waited_s=GAP_TIMEOUT_S + 1) == []
+    assert world.handled == ["1", "4", "5"]
 
 
 @pytest.mark.source("P17")

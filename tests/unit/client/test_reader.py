@@ -25,8 +25,8 @@ from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.notices import Expired, Notice, log_notice
 from eventplane_client.ports import Mode
-from eventplane_client.reader import Reader
-from tests.unit.client.worlds import READER, event, numbered
+from eventplane_client.reader import PREFETCH, Reader
+from tests.unit.client.worlds import HOME, READER, event, numbered
 
 SECONDS = 20.0
 
@@ -113,6 +113,26 @@ def test_a_second_reader_waits_until_the_first_is_done_with_what_goes_before() -
             other.get(0)
         first.ack()
         assert other.get(SECONDS).id == "2"
+
+
+@pytest.mark.source("P17")
+def test_an_alarm_does_not_wait_for_all_that_a_filled_gap_lets_go() -> None:
+    plane = MemoryPlane(visibility_s=SECONDS)
+    alarm = event("alarm", orderin=f"{READER}/urgent/0123abcd/1", deviceepoch="one", **HOME)
+    seen: list[str] = []
+    with Inbox(READER, MemoryTransport(plane, READER), MemoryFilter()) as inbox:
+        for number in range(2, 102):
+            plane.deliver(READER, numbered(number))
+            with pytest.raises(NothingThereError):
+                inbox.get(0)
+        plane.deliver(READER, numbered(1))
+        assert inbox.get(SECONDS).id == "1"
+        plane.deliver(READER, alarm)
+        while "alarm" not in seen:
+            seen.append(inbox.get(SECONDS).id)
+        assert len(seen) <= PREFETCH + 1
+        seen += [inbox.get(SECONDS).id for _ in range(101 - len(seen))]
+    assert [each for each in seen if each != "alarm"] == [str(number) for number in range(2, 102)]
 
 
 @pytest.mark.source("P17")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from eventplane.ordering import Stream
 from eventplane_client import resequencer
 from eventplane_client.notices import SequenceGap
-from eventplane_client.resequencer import Resequencer
+from eventplane_client.resequencer import MOST_LOOKS, Resequencer
 
 pytestmark = pytest.mark.source("P17", "C2", "F3")
 
@@ -96,6 +96,61 @@ def test_the_position_is_the_first_that_is_not_done() -> None:
     order.add(S, 6, 6, 0.0)
     order.due(TIMEOUT)
     assert order.done(S, 6) == 7  # what did not come in time is not waited for again
+
+
+def test_an_alarm_does_not_wait_for_one_gap_after_another() -> None:
+    gaps: list[SequenceGap] = []
+    order = Resequencer[int](TIMEOUT, gaps.append)
+    order.add(S, 1, 1, 0.0)
+    for number in (3, 5, 7):  # each second one was lost
+        assert order.add(S, number, number, 1.0) == []
+    assert order.add(S, 9, 9, 4.0) == []
+    assert order.due(11.0) == [3, 5, 7]
+    assert [each.first for each in gaps] == [2, 4, 6]
+    assert order.due(13.9) == []
+    assert order.due(14.0) == [9]
+
+
+def test_what_was_filled_gives_what_is_behind_it_a_time_of_its_own() -> None:
+    order = Resequencer[int](TIMEOUT, lambda _: None)
+    assert order.add(S, 2, 2, 0.0) == order.add(S, 4, 4, 0.0) == []
+    assert order.add(S, 1, 1, 9.0) == [1, 2]
+    assert order.due(10.0) == []
+    assert order.due(19.0) == [4]
+
+
+def test_a_number_far_ahead_takes_no_memory_when_one_before_it_comes_again() -> None:
+    order = Resequencer[int](TIMEOUT, lambda _: None)
+    assert order.add(S, 5, 5, 0.0) == order.add(S, 10**12 - 2, 6, 0.0) == []
+    assert order.due(TIMEOUT) == [5, 6]
+    order.rewind(S, 5, {10**12 - 2})
+    assert order.add(S, 10**12 - 2, 6, TIMEOUT) == []
+    assert order.add(S, 5, 5, TIMEOUT) == [5, 6]
+
+
+def test_many_streams_with_gaps_do_not_keep_a_reader_from_its_queue() -> None:
+    looks: list[Stream] = []
+
+    def position(stream: Stream) -> None:
+        looks.append(stream)
+
+    order = Resequencer[int](TIMEOUT, lambda _: None, position)
+    streams = [S._replace(epoch=str(each)) for each in range(5 * MOST_LOOKS)]
+    for each in streams:
+        assert order.add(each, 2, 2, 0.0) == []
+    looks.clear()
+    order.due(1.0)
+    assert len(looks) == MOST_LOOKS
+    for _ in range(4):
+        order.due(1.0)
+    assert sorted(looks) == sorted(streams)
+    looks.clear()
+    out = order.due(TIMEOUT)
+    assert len(out) == MOST_LOOKS
+    assert len(looks) <= 2 * MOST_LOOKS
+    while (deadline := order.deadline()) is not None:
+        out += order.due(max(deadline, TIMEOUT))
+    assert len(out) == len(streams)
 
 
 def test_a_position_is_stored_once() -> None:

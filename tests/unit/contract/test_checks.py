@@ -214,6 +214,23 @@ def test_events_that_nothing_orders_are_named(
 
 
 @pytest.mark.source("P17")
+@pytest.mark.parametrize(
+    ("priority", "ordering"), [("urgent", "source"), ("normal", "source"), ("urgent", "none")]
+)
+def test_an_alarm_that_waits_for_a_lost_one_is_named(priority: str, ordering: str) -> None:
+    ring = {"description": "it rang", "priority": priority}
+    desk = {**ORDERED, "inbox": {"ordering": ordering}}
+    bell = {"kind": "device_service", "description": "rings"}
+    contract = plane(
+        to_desk({"exact": {"type": RING}}),
+        event_types={RING: ring},
+        participants={"device": DEVICE, "bell": bell, "desk": desk},
+    )
+    is_named = "gap_timeout_s" in found(contract).get("routes.to-desk", "")
+    assert is_named is ((priority, ordering) == ("urgent", "source"))
+
+
+@pytest.mark.source("P17")
 def test_dead_letters_come_into_an_ordered_inbox_in_any_order() -> None:
     contract = plane(
         to_desk({"exact": {"type": "org.eventplane.deadletter.v1"}}),

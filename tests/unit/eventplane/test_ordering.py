@@ -89,7 +89,33 @@ def test_a_position_is_found_by_the_inbox_and_belongs_to_the_device_and_its_epoc
     "text", ["desk/normal/x/0", "desk/normal/x/-1", "desk", "desk/1/", f"desk/n/x/{'9' * 40}"]
 )
 def test_a_position_that_is_none_counts_as_none(text: str) -> None:
-    assert position_in(event(orderin=text), "desk") is None
+    numbered = event(orderin=text, deviceepoch="e", senderdevice="home-1")
+    assert position_in(numbered, "desk") is None
+
+
+def test_a_position_without_an_epoch_was_counted_by_another_sender() -> None:
+    sent_on = event(orderin="desk/urgent/x/17", deviceepoch="e", senderservice="porter")
+    assert position_in(sent_on, "desk") is None
+
+
+def test_nobody_makes_a_reader_remember_long_names() -> None:
+    numbered = event(orderin=f"desk/{'n' * 100}/x/1", deviceepoch="e", senderdevice="home-1")
+    assert position_in(numbered, "desk") is None
+    numbered = event(orderin="desk/normal/x/1", deviceepoch="e" * 100, senderdevice="home-1")
+    assert position_in(numbered, "desk") is None
+
+
+def test_a_position_that_was_counted_by_other_guarantees_is_taken_away() -> None:
+    (counter,) = counters(plane(), event())
+    numbered = event(orderin=f"{counter}/4")
+    document = json.loads(plane().canonical)
+    document["event_types"][RING] = {"description": "a ring", "delivery_guarantee": "best_effort"}
+    by_type = compile_contract(document, "by type")
+    document = json.loads(plane().canonical)
+    document["participants"]["porter"]["outbox"]["delivery_guarantee"] = "best_effort"
+    by_channel = compile_contract(document, "by channel")
+    for each in (by_type, by_channel, plane(rings={"delivery_guarantee": "best_effort"})):
+        assert "orderin" not in OrderedInboxes(each).valid(numbered).attributes
 
 
 def test_a_position_that_was_counted_by_other_routes_is_taken_away() -> None:

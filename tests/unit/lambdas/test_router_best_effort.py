@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,6 +136,25 @@ def test_what_is_promised_goes_first_whatever_is_more_urgent(
     both = message("m1", frame(pack([event("1", ALARM), event("2", READING)])))
     failed = run(both, plane=compile_contract(document, "test"), remaining_ms=lambda: next(left, 0))
     assert failed == frozenset()
+    assert written(cloud) == [
+        ("1", CENTRE, "dropped", FAILED, 1),
+        ("1", FAMILY, "dropped", FAILED, 1),
+        ("2", "care-analytics.inbox", "delivered", None, 1),
+    ]
+
+
+def test_in_a_fifo_queue_what_is_promised_of_a_later_message_goes_first_too(
+    cloud: Cloud, run: Run, contract: Contract
+) -> None:
+    document = json.loads(contract.canonical)
+    document["event_types"][ALARM]["delivery_guarantee"] = BEST_EFFORT
+    document["participants"]["family-app"]["sends"] += [ALARM, READING]
+    left = iter([PLANNING_MS, PLANNING_MS, RESERVE_MS])
+    group = [
+        replace(message(id, event(id, type).json), group="a") for id, type in (("1", ALARM), ("2", READING))
+    ]
+    plane = compile_contract(document, "test")
+    assert run(*group, source="family-app.outbox", plane=plane, remaining_ms=lambda: next(left, 0)) == set()
     assert written(cloud) == [
         ("1", CENTRE, "dropped", FAILED, 1),
         ("1", FAMILY, "dropped", FAILED, 1),
