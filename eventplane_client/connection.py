@@ -239,6 +239,7 @@ def sqs_client(settings: ClientSettings, environment: str, on_notice: Listener) 
         gap_timeout_s=settings.gap_timeout_s,
         most_held=settings.most_held,
         on_notice=on_notice,
+        has_expired=transport.has_expired,
     )
 
 

@@ -26,8 +26,8 @@ class Message:
     """One delivery: its `body`, its `attempt` from 1, and the transport's own `handle` of it.
 
     Messages of one `group` keep their order (None: no order). A queue in the cloud says when it was
-    `sent_at_ms` (Unix milliseconds), and over which `route` it came. `waited_s` is for how long it has waited
-    for its order elsewhere, seconds.
+    `sent_at_ms` and first `received_at_ms` (Unix milliseconds), and over which `route` it came. `waited_s` is
+    for how long it has waited for its order elsewhere, seconds.
     """
 
     body: bytes
@@ -35,6 +35,7 @@ class Message:
     handle: object
     group: str | None = None
     sent_at_ms: int | None = None
+    received_at_ms: int | None = None
     route: str | None = None
     waited_s: float = 0.0
 

@@ -6,13 +6,16 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Sequence
+from time import time_ns
 from typing import Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.contract.replies import REPLIES
 from eventplane.envelope import Envelope
+from eventplane.expiry import is_expired
 from eventplane.limits import MAX_SENT_EVENT_BYTES
+from eventplane.queue_clock import QueueClock
 from eventplane.resource_names import queue_name
 from eventplane.sqs_binding import DATA_TYPE, HintsError, to_message
 from eventplane_client.aws import code_of, unavailable
@@ -66,6 +69,7 @@ class SqsTransport:
         self._inbox = inbox
         self._outbox = outbox
         self._order = order
+        self._clock = QueueClock(lambda: time_ns() // 1_000_000)
         self._closed = False
 
     @classmethod
@@ -156,20 +160,32 @@ class SqsTransport:
                 QueueUrl=self._inbox,
                 MaxNumberOfMessages=min(most, MAX_ENTRIES),
                 WaitTimeSeconds=min(MAX_WAIT_S, math.ceil(timeout_s)),
-                MessageSystemAttributeNames=["ApproximateReceiveCount", "MessageGroupId", "SentTimestamp"],
+                MessageSystemAttributeNames=[
+                    "ApproximateFirstReceiveTimestamp",
+                    "ApproximateReceiveCount",
+                    "MessageGroupId",
+                    "SentTimestamp",
+                ],
                 MessageAttributeNames=[ROUTE],
             )
-        return [
+        found = [
             Message(
                 body=each["Body"].encode("utf-8", "surrogatepass"),
                 attempt=int(each["Attributes"]["ApproximateReceiveCount"]),
                 handle=each["ReceiptHandle"],
                 group=each["Attributes"].get("MessageGroupId"),
                 sent_at_ms=int(each["Attributes"]["SentTimestamp"]),
+                received_at_ms=int(each["Attributes"].get("ApproximateFirstReceiveTimestamp", 0)) or None,
                 route=each.get("MessageAttributes", {}).get(ROUTE, {}).get("StringValue"),
             )
             for each in answer.get("Messages", [])
         ]
+        self._clock.observe(found)
+        return found
+
+    def has_expired(self, event: Envelope) -> bool:
+        """Return whether `event` has expired by the queue's clock: this machine's may be wrong."""
+        return is_expired(event, self._clock())
 
     def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
         return self._each("delete_message_batch", messages)

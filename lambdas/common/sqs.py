@@ -13,6 +13,9 @@ from lambdas.common.aws import client
 from lambdas.common.log import logger
 from lambdas.common.sender import TAKEN, Answer, Fate, Message, Sender
 
+SCHEMES: Final = frozenset({"http", "https"})
+"""What URLs of queues begin with; `open_sender` is registered for these."""
+
 MAX_ENTRIES: Final = 10
 """Most messages in one SendMessageBatch (Amazon SQS quotas)."""
 

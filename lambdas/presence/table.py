@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
+from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.presence import bucket_of
 from eventplane.traffic import Traffic
 from lambdas.common.conditional_write import is_done
@@ -55,7 +56,7 @@ class PresenceTable:
                 name = item["device"]["S"]
                 try:
                     states[name] = _state(item)
-                except (ValueError, LookupError, TypeError, AttributeError):
+                except (ValueError, LookupError, TypeError, AttributeError, EnvelopeError):
                     logger.exception("unreadable item; correct it or delete it", device=name)
                     names.discard(name)
             waiting = answer.get("UnprocessedKeys") or {}
@@ -136,6 +137,6 @@ def _state(item: Mapping[str, Any]) -> DeviceState:
         incident=Incident(**incident | {"level": Level(incident["level"])}) if incident else None,
         traffic=Traffic(**traffic) if traffic else None,
         flood=Flood(**flood) if flood else None,
-        unsent=tuple(known.get("unsent", ())),
+        unsent=tuple(parse_event(each).json for each in known.get("unsent", ())),
         is_gone=bool(known.get("is_gone")),
     )

@@ -186,8 +186,10 @@ class Watch:
             return False
         if state.quiet is None:
             return self._problem(state, beat, now_ms) is not None
-        # Well is only who has said so since; that it may be silent again is the next report's matter.
-        return beat.at_ms > state.quiet.since_ms and self._problem(state, beat, beat.at_ms) is None
+        # Well is only who has said so since; that it may be silent again is the next report's matter. If it
+        # were well at once, one that complains with every other heartbeat would be an incident each time.
+        well_ms = state.quiet.since_ms + self._limits.settles_ms(Line.CONNECTED)
+        return beat.at_ms > well_ms and self._problem(state, beat, beat.at_ms) is None
 
     def _problem(self, state: DeviceState, beat: Heartbeat, now_ms: int) -> QuietReason | None:
         if beat.interval_s and now_ms >= self._silence_ends_ms(state, beat):

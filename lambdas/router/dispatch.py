@@ -11,9 +11,11 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
 from eventplane.guarantee import FAILED, GUARANTEE_HINT
 from eventplane.sqs_binding import SqsMessage, to_message
 from lambdas.common.sender import Answer, Fate, Sender
+from lambdas.common.sqs import SCHEMES as SQS
 from lambdas.common.sqs import batches
 from lambdas.router.engine import Engine
 from lambdas.router.planner import Step
+from lambdas.router.senders import scheme_of
 
 _LATER = Answer(Fate.AGAIN, "there was no time left")
 
@@ -57,18 +59,25 @@ class Dispatch:
         return done, failed
 
     def _answers(self, steps: Iterable[Step], has_time: Callable[[], bool]) -> Iterator[tuple[Step, Answer]]:
-        """Each step that sends something, with its answer: the most urgent first."""
+        """Each step that sends something, with its answer: the most urgent first, of these SQS.
+
+        A server of another protocol may take seconds to answer, and no alarm in a queue waits for it.
+        """
         by_destination: defaultdict[str, list[Step]] = defaultdict(list)
         for step in sorted(steps, key=lambda step: Priority(step.record.priority).rank):
             if step.event:
                 by_destination[str(step.record.destination)].append(step)
-        for destination, waiting in by_destination.items():
+        for destination, waiting in sorted(by_destination.items(), key=self._turn):
             for batch in batches([_message(step) for step in waiting]):
                 tried, waiting = waiting[: len(batch)], waiting[len(batch) :]
                 if has_time():
                     yield from zip(tried, self._sender.send(self._queues[destination], batch), strict=True)
                 else:
                     yield from ((step, _LATER) for step in tried)
+
+    def _turn(self, to_send: tuple[str, list[Step]]) -> tuple[int, bool]:
+        destination, (first, *_) = to_send
+        return Priority(first.record.priority).rank, scheme_of(self._queues[destination]) not in SQS
 
 
 def _dropped(step: Step) -> Step:

@@ -16,6 +16,7 @@ from eventplane.contract import Contract, ContractError
 from eventplane.contract.interest import Leased, with_interest
 from eventplane.contract.subscription import IN_FORCE_S, Subscription, with_subscriptions
 from eventplane.contract_table import ContractTable
+from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.interest_table import InterestTable
 from lambdas.common.log import logger
@@ -25,6 +26,10 @@ from lambdas.common.subscription_table import SubscriptionTable
 RETRY_MS: Final = 1_000
 """Shortest time between two looks while a table has not been read yet, milliseconds. Ours: whatever waits
 goes on soon after the table is back, and a table that is throttled is not asked for every batch."""
+
+_PAUSE: Final = 2
+"""So many times as long as a look took no other one is taken. Ours: tables that hang take a third of the
+function's time, and events wait no longer than one of them hangs."""
 
 CONTRACTS: Final = "contracts"
 SUBSCRIPTIONS: Final = "subscriptions"
@@ -92,6 +97,7 @@ class InForce(Generic[Engine]):
         self._refresh_ms = refresh_ms
         self._clock = clock
         self._checked_ms: int | None = None
+        self._pause_ms = 0
         self._refused: set[str] = set()
         self._unseen = {CONTRACTS, SUBSCRIPTIONS}
         self._is_derived = False
@@ -112,9 +118,11 @@ class InForce(Generic[Engine]):
         """The engine to route the next messages by; it stays the same while they are worked on."""
         now_ms = self._clock()
         if self._is_due(now_ms):
+            self._look_at_all(now_ms)
             # Also after a failure: a table that is down is not asked for every message.
-            self._checked_ms = now_ms
-            self._look_at_all()
+            self._checked_ms = self._clock()
+            # Bounded, because the clock may have been put forward meanwhile.
+            self._pause_ms = _PAUSE * min(self._checked_ms - now_ms, WORST_CALL_MS)
             # What is only renewed changes nothing: a lease is no part of a version.
             self._announced = frozenset(
                 each.announcement for each in self._leased if 1_000 * each.until_s > now_ms
@@ -131,9 +139,9 @@ class InForce(Generic[Engine]):
             return True
         interval_ms = self._refresh_ms if self.is_seen else min(RETRY_MS, self._refresh_ms)
         # A clock that was put back does not postpone the next look.
-        return not 0 <= now_ms - self._checked_ms < interval_ms
+        return not 0 <= now_ms - self._checked_ms < max(interval_ms, self._pause_ms)
 
-    def _look_at_all(self) -> None:
+    def _look_at_all(self, began_ms: int) -> None:
         for table, refresh in (
             (CONTRACTS, self._refresh),
             (SUBSCRIPTIONS, self._refresh_subscriptions),
@@ -141,7 +149,7 @@ class InForce(Generic[Engine]):
         ):
             if self._look(table, refresh):
                 self._unseen.discard(table)
-            elif self._unseen:
+            elif self._unseen or self._clock() - began_ms >= RETRY_MS:
                 # Urgent events wait meanwhile: a table that hangs takes seconds of the function's time.
                 return
 

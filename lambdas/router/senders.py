@@ -45,6 +45,7 @@ class Senders:
     def of(cls, urls: Iterable[str]) -> Senders:
         """Open the senders that `urls` need, and load no other package.
 
+        What goes to one that cannot be loaded comes again; the others send all the same.
         Raises `NoSenderError`, `SeveralSendersError`.
         """
         return cls({scheme: _open(scheme) for scheme in sorted({scheme_of(url) for url in urls})})
@@ -64,6 +65,17 @@ class Senders:
         return answers
 
 
+class _NotLoaded:
+    """In the place of a sender whose package could not be loaded; `detail` says why."""
+
+    def __init__(self, detail: str) -> None:
+        self._answer = Answer(Fate.AGAIN, detail)
+
+    def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
+        logger.error("not sent, because a sender could not be loaded", url=url, error=self._answer.detail)
+        return [self._answer] * len(batch)
+
+
 def _open(scheme: str) -> Sender:
     found = {each.value: each for each in entry_points(group=SENDERS, name=scheme)}
     if not found:
@@ -71,7 +83,11 @@ def _open(scheme: str) -> Sender:
     if len(found) > 1:
         raise SeveralSendersError(scheme, found)
     (registered,) = found.values()
-    sender: Sender = registered.load()()
+    try:
+        sender: Sender = registered.load()()
+    except Exception as error:  # noqa: BLE001 - as with what it raises later, the others go on
+        logger.exception("a sender cannot be loaded", scheme=scheme, value=registered.value)
+        return _NotLoaded(f"{type(error).__name__}: {error}")
     return sender
 
 

@@ -11,13 +11,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Contract, Priority
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.ledger import LEDGER, Basis, to_line
+from eventplane.queue_clock import QueueClock
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import QueueMessage
-from lambdas.common.queue_clock import QueueClock
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.drawing import Drawing
 from lambdas.router.engine import Engine

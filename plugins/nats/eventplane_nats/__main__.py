@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nats
+from nats.js import JetStreamContext
 
 from eventplane.contract import Contract, load_compiled
 from eventplane.errors import EventPlaneError
 from eventplane_client.aws import aws_client
 from eventplane_nats.connection import Connection, server_and_name
 from eventplane_nats.relay import Relay
-from eventplane_nats.rights import OPERATOR, authorization
+from eventplane_nats.rights import OPERATOR, accounts, api_of
 from eventplane_nats.streams import ACK_WAIT_S, channels, level, make_stream, redrive, stream_name
 
 _CALL_S = 30.0
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _relay(options.participant, server, environment)
             return 0
         if options.command == "rights":
-            print(authorization(_contract(options), environment), end="")
+            print(accounts(_contract(options), environment), end="")
             return 0
         connection = Connection(server, OPERATOR)
         try:
@@ -46,12 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, connection: Connection, environment: str) -> None:
-    jetstream = connection.jetstream
     if options.command == "redrive":
         stream = stream_name(environment, options.channel)
+        jetstream = _jetstream(connection, options.channel.partition(".")[0])
         connection.run(redrive(jetstream, stream), _CALL_S)
         return
     for channel in channels(_contract(options)):
+        jetstream = _jetstream(connection, channel.participant)
         if options.command == "create":
             action = make_stream(
                 jetstream, environment, channel, replicas=options.replicas, ack_wait_s=options.ack_wait_s
@@ -63,6 +65,16 @@ def _run(options: argparse.Namespace, connection: Connection, environment: str) 
             print(
                 f"{stream}: {found.messages} messages, {found.in_flight} in flight, {found.given_up} given up"
             )
+
+
+def _jetstream(connection: Connection, participant: str) -> JetStreamContext:
+    """JetStream in the account of `participant`, or the only one where the server has no rules."""
+    own = connection.nats.jetstream(prefix=api_of(participant))
+    try:
+        connection.run(own.account_info(), _CALL_S)
+    except (nats.errors.NoRespondersError, nats.js.errors.ServiceUnavailableError):
+        return connection.jetstream
+    return own
 
 
 def _contract(options: argparse.Namespace) -> Contract:

@@ -32,6 +32,9 @@ TLS: Final = "EVENTPLANE_NATS_TLS"
 """`first`: begin with TLS, as nats-server 2.10.4 can be told to. Otherwise the server says in plain text
 whether it wants TLS, which an attacker between the two can change."""
 
+SECRET_S: Final = 1.0
+"""Longest that AWS Secrets Manager takes to be reached, and to answer, seconds."""
+
 T = TypeVar("T")
 
 
@@ -55,16 +58,17 @@ def server_and_name(address: str) -> tuple[str, str]:
 class Connection:
     """Connected to `server` as the user `name`, and again after each loss, until `close`.
 
-    Raises what nats-py raises, `OSError`, and `TimeoutError` if the server does not answer.
+    Raises what nats-py raises, `OSError`, and `TimeoutError` if the server does not answer; of a secret that
+    cannot be read what boto3 raises.
     """
 
     def __init__(self, server: str, name: str, environment: Mapping[str, str] = os.environ) -> None:
+        user, password = _credentials(environment)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"nats-{name}", daemon=True)
         self._thread.start()
         self.nats = Nats()
         self._last_error: Exception | None = None
-        user, password = _credentials(environment)
         try:
             self.run(
                 self.nats.connect(
@@ -102,10 +106,10 @@ class Connection:
             future.cancel()
             raise
 
-    def close(self) -> None:
-        """Send what is still buffered, and end."""
+    def close(self, timeout_s: float = CONNECT_S) -> None:
+        """Send what is still buffered as far as that takes `timeout_s` seconds, and end."""
         try:
-            self.run(self.nats.close(), CONNECT_S)
+            self.run(self.nats.close(), timeout_s)
         except (nats.errors.Error, OSError, TimeoutError):
             pass  # what was not sent comes again
         finally:
@@ -137,8 +141,12 @@ def _credentials(environment: Mapping[str, str]) -> tuple[str | None, str | None
     document = environment.get(CREDENTIALS)
     if secret := environment.get(SECRET):
         import boto3
+        from botocore.config import Config
 
-        document = boto3.client("secretsmanager").get_secret_value(SecretId=secret)["SecretString"]
+        once = {"mode": "standard", "total_max_attempts": 1}
+        config = Config(connect_timeout=SECRET_S, read_timeout=SECRET_S, retries=once)
+        client = boto3.client("secretsmanager", config=config)
+        document = client.get_secret_value(SecretId=secret)["SecretString"]
     if not document:
         return None, None
     found = json.loads(document)

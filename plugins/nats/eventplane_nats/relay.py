@@ -1,7 +1,8 @@
 """Brings what a cloud service puts over NATS to its outbox queue, which feeds its router.
 
 AWS Lambda reads no stream. The relay runs with the rights of the service, so that the plane stamps its name.
-It passes on malformed events as well: their dead letters are the router's business.
+It passes on malformed events as well: their dead letters are the router's business. Of one that is too large
+it passes on as much as shows that: Amazon SQS would never take it, and the relay would try for ever.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import threading
 from typing import Any, Final, Self
 
+from eventplane.limits import MAX_EVENT_BYTES
 from eventplane.resource_names import queue_name
 from eventplane_client.aws import unavailable
 from eventplane_client.errors import UnavailableError
@@ -77,7 +79,8 @@ class Relay:
         self._stream.close()
 
     def _is_stored(self, body: bytes) -> bool:
-        text = _NOT_XML.sub(lambda each: f"\\u{ord(each[0]):04x}", body.decode("utf-8", "replace"))
+        kept = body[: MAX_EVENT_BYTES + 1].decode("utf-8", "replace")
+        text = _NOT_XML.sub(lambda each: f"\\u{ord(each[0]):04x}", kept)
         try:
             with unavailable(self._participant):
                 # SQS refuses an empty text; no text is an event either.

@@ -15,7 +15,11 @@ from eventplane_nats.wire import headers_of
 from lambdas.common.sender import TAKEN, Answer, Fate, Message, Sender
 
 _PUBLISH_S: Final = 2.0
-"""Longest that a stream takes to confirm, seconds; with connecting it stays below the port's bound."""
+"""Longest that a stream takes to confirm, seconds."""
+
+_LONGEST_S: Final = 5.0
+"""Longest that a batch takes before it is given back, seconds: the port allows 6, and ending a connection
+that does not answer takes a part of the last one."""
 
 PAUSE_S: Final = 10.0
 """How long a server that did not answer is not asked again, seconds. A router has 30: one inbox that is down
@@ -23,8 +27,6 @@ must not take them from the others."""
 
 _TOO_LARGE: Final = 10054
 """The error code of JetStream for a message that is larger than the stream takes."""
-
-_FAULTS: Final = (nats.errors.Error, OSError, TimeoutError)
 
 
 class NatsSender:
@@ -43,12 +45,12 @@ class NatsSender:
             return [answer] * len(batch)
         try:
             return self._publish(server, stream, batch)
-        except _FAULTS as error:
+        except Exception as error:  # noqa: BLE001 - also a secret that AWS does not give takes time
             answer = _answer(error)
             self._down[server] = (self._clock() + PAUSE_S, answer)
             if server in self._connections:
                 # A function that was frozen has a connection that is dead and does not know it.
-                self._connections.pop(server).close()
+                self._connections.pop(server).close(0)
             return [answer] * len(batch)
 
     def close(self) -> None:
@@ -59,10 +61,14 @@ class NatsSender:
 
     def _publish(self, server: str, stream: str, batch: Sequence[Message]) -> list[Answer]:
         """Raise what nats-py raises of the server; what it says of a message is that message's answer."""
+        give_up = self._clock() + _LONGEST_S
         if server not in self._connections:
             self._connections[server] = Connection(server, ROUTER)
         connection = self._connections[server]
-        found = connection.run(_publish_all(connection, stream, batch), _PUBLISH_S)
+        timeout_s = min(_PUBLISH_S, give_up - self._clock())
+        if timeout_s <= 0:
+            raise TimeoutError
+        found = connection.run(_publish_all(connection, stream, batch, timeout_s), timeout_s)
         late = [each for each in found if isinstance(each, TimeoutError)]
         if len(late) == len(found):
             raise late[0]
@@ -75,11 +81,11 @@ def open_sender() -> Sender:
 
 
 async def _publish_all(
-    connection: Connection, stream: str, batch: Sequence[Message]
+    connection: Connection, stream: str, batch: Sequence[Message], timeout_s: float
 ) -> list[BaseException | None]:
     sent = (
         connection.jetstream.publish(
-            stream, each.body.encode(), timeout=_PUBLISH_S, stream=stream, headers=headers_of(each)
+            stream, each.body.encode(), timeout=timeout_s, stream=stream, headers=headers_of(each)
         )
         for each in batch
     )

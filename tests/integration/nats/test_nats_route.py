@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from eventplane.contract import Contract, compile_contract
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import TOO_LARGE, Envelope, EnvelopeError, parse_event, write_event
 from eventplane_client import ClientSettings, Mode, connect
 from eventplane_client.errors import NothingThereError
 from eventplane_client.sqs import SqsTransport
@@ -232,6 +232,30 @@ def test_the_relay_passes_on_what_is_no_event_and_the_router_makes_the_dead_lett
         assert relay.relay(SECONDS) == 2
     assert plane.route("desk") == []
     assert {outcome for _, _, outcome in plane.cloud.outcomes()} == {"dead_lettered", "unrouted"}
+
+
+def test_the_relay_is_not_stopped_by_what_is_too_large_for_the_queue(
+    plane: Plane, nats_server: NatsServer, operator: Connection
+) -> None:
+    class Bounded:
+        """SQS takes a mebibyte, which moto does not know; a relay that meets the limit would try for ever."""
+
+        def get_queue_url(self, **named: Any) -> Any:
+            return plane.cloud.sqs.get_queue_url(**named)
+
+        def send_message(self, **named: Any) -> Any:
+            assert len(named["MessageBody"].encode()) <= 1024 * 1024
+            sent.append(named["MessageBody"])
+
+    sent: list[str] = []
+    outbox = f"eventplane-{ENVIRONMENT}-desk-outbox"
+    operator.run(operator.jetstream.publish(outbox, b"\0" * 1_000_000), SECONDS)
+    operator.run(operator.jetstream.publish(outbox, b"next"), SECONDS)
+    with Relay("desk", nats_server.url, ENVIRONMENT, Bounded()) as relay:
+        assert relay.relay(SECONDS) == 2
+    assert sent[1] == "next"
+    with pytest.raises(EnvelopeError, match=TOO_LARGE):
+        parse_event(sent[0])
 
 
 def test_the_relay_keeps_what_the_queue_does_not_take(

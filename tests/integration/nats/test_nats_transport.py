@@ -8,12 +8,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import nats
 import pytest
+from botocore.config import Config
+from botocore.exceptions import ConnectTimeoutError
 from nats.aio.msg import Msg
 
 from contract import load_contract
@@ -322,7 +325,7 @@ def test_a_wrong_password_is_named_and_the_right_one_gets_in_also_from_a_secret(
     with pytest.raises(nats.errors.Error, match=r"(?i)authorization"):
         Connection(guarded.url, "desk", {CREDENTIALS: credentials("wrong")})
     Connection(guarded.url, "desk", {CREDENTIALS: credentials("right")}).close()
-    monkeypatch.setattr("boto3.client", lambda _: Secrets())
+    monkeypatch.setattr("boto3.client", lambda _, **__: Secrets())
     Connection(guarded.url, "desk", {SECRET: "nats-of-routers"}).close()
 
 
@@ -387,6 +390,47 @@ def test_a_server_that_is_down_is_not_waited_for_each_time(
     sender.close()
 
 
+def test_a_secret_that_cannot_be_read_is_not_waited_for_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Config] = []
+
+    class Secrets:
+        def get_secret_value(self, **_: str) -> dict[str, str]:
+            raise ConnectTimeoutError(endpoint_url="https://secretsmanager")
+
+    def client(_: str, config: Config) -> Secrets:
+        asked.append(config)
+        return Secrets()
+
+    monkeypatch.setattr("boto3.client", client)
+    monkeypatch.setenv(SECRET, "nats-of-routers")
+    threads = threading.active_count()
+    sender = NatsSender()
+    for _ in range(3):
+        (answer,) = sender.send("nats://127.0.0.1:1/inbox", [to_message(event())])
+        assert (answer.fate, "ConnectTimeoutError" in answer.detail) == (Fate.AGAIN, True)
+    assert threading.active_count() == threads
+    (config,) = asked
+    assert config.connect_timeout + config.read_timeout <= 2
+    assert config.retries == {"mode": "standard", "total_max_attempts": 1}
+
+
+def test_a_connection_that_took_all_the_time_has_none_left_to_send(
+    channel: Channel, transport: NatsTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    class Slow(Connection):
+        def __init__(self, server: str, name: str) -> None:
+            now[0] += 5.0
+            super().__init__(server, name)
+
+    monkeypatch.setattr("eventplane_nats.sender.Connection", Slow)
+    sender = NatsSender(lambda: now[0])
+    (answer,) = sender.send(f"{channel.server.url}/{channel.stream}", [to_message(event())])
+    assert (answer.fate, channel.level().messages) == (Fate.AGAIN, 0)
+    sender.close()
+
+
 def padded(id: str, size: int) -> Envelope:
     return write_event({"id": id, "source": "/s", "type": "t"}, "x" * size)
 
@@ -440,7 +484,7 @@ def as_user(user: str) -> str:
 
 
 def test_with_the_rules_of_the_contract_each_does_its_own_and_nothing_else(
-    ruled: NatsServer, monkeypatch: pytest.MonkeyPatch
+    ruled: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(CREDENTIALS, as_user("spy"))
     spy = Connection(ruled.url, "spy")
@@ -469,6 +513,42 @@ def test_with_the_rules_of_the_contract_each_does_its_own_and_nothing_else(
     outbox = NatsTransport.find("desk", ruled.url, inbox=desk_outbox, outbox=desk_outbox)  # as the relay does
     assert ids(outbox.receive(10, SECONDS)) == ["sent"]
     outbox.close()
+    monkeypatch.setenv(CREDENTIALS, as_user("operator"))
+    capsys.readouterr()
+    assert main(["redrive", f"{ruled.url}/own", "desk.outbox"]) == 0
+    assert main(["status", f"{ruled.url}/own", str(tmp_path / "contract.json")]) == 0
+    assert f"{desk_outbox}: 1 messages, 0 in flight, 0 given up" in capsys.readouterr().out
     spy.run(spy.nats.flush(), SECONDS)
     assert heard == []
     spy.close()
+
+
+@pytest.mark.parametrize("channel", ["desk-inbox", "desk-outbox"])
+def test_a_service_does_not_let_the_server_write_to_anothers_channel_or_empty_it(
+    ruled: NatsServer, monkeypatch: pytest.MonkeyPatch, channel: str
+) -> None:
+    own, others = "eventplane-own-spy-outbox", f"eventplane-own-{channel}"
+    monkeypatch.setenv(CREDENTIALS, as_user("desk" if channel == "desk-outbox" else "router"))
+    it = Connection(ruled.url, "desk" if channel == "desk-outbox" else "router")
+    it.run(it.jetstream.publish(others, b"true", stream=others), SECONDS)
+    it.close()
+
+    monkeypatch.setenv(CREDENTIALS, as_user("spy"))
+    spy = Connection(ruled.url, "spy")
+    spy.run(spy.jetstream.publish(own, b"forged"), SECONDS)
+
+    async def misuse() -> None:
+        # The subject for an answer is not among the permissions of who asks.
+        ask = json.dumps({"batch": 1, "no_wait": True}).encode()
+        await spy.nats.publish(f"$JS.API.CONSUMER.MSG.NEXT.{own}.reader", ask, reply=others)
+        await spy.nats.publish(own, b"", reply=f"$JS.API.STREAM.PURGE.{others}")
+        await spy.nats.publish(own, b"", reply=f"desk.JS.API.STREAM.PURGE.{others}")
+        # What the server does for one client it does in turn.
+        await spy.jetstream.publish(own, b"last")
+
+    spy.run(misuse(), SECONDS)
+    spy.close()
+    monkeypatch.setenv(CREDENTIALS, as_user("desk"))
+    desk = NatsTransport.find("desk", ruled.url, inbox=others, outbox=others)
+    assert [each.body for each in desk.receive(10, 1)] == [b"true"]
+    desk.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
@@ -11,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from eventplane.envelope import write_event
 from eventplane.limits import MAX_SENT_EVENT_BYTES
+from eventplane.timestamps import timestamp
 from eventplane_client import Client, ClientSettings, Mode, connect
 from eventplane_client.errors import (
     LeaseTooLongError,
@@ -150,6 +153,39 @@ def test_the_settings_lead_to_it(sqs: Any) -> None:
 
 
 @pytest.mark.source("N3")
+@pytest.mark.source("C4")
+@pytest.mark.parametrize(("ahead_s", "is_handed_out"), [(3_600, True), (0, False), (-3_600, False)])
+def test_expiry_goes_by_the_queues_clock_where_that_of_this_machine_is_wrong(
+    sqs: Any, monkeypatch: pytest.MonkeyPatch, ahead_s: int, is_handed_out: bool
+) -> None:
+    """The event ends half an hour ago by this machine's clock, or in half an hour where that is behind."""
+
+    class Queue:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(sqs, name)
+
+        def receive_message(self, **request: Any) -> Any:
+            answer = sqs.receive_message(**request)
+            for each in answer.get("Messages", []):
+                now_ms = int((time.time() - ahead_s) * 1_000)
+                each["Attributes"]["ApproximateFirstReceiveTimestamp"] = str(now_ms)
+            return answer
+
+    monkeypatch.setattr(
+        "eventplane_client.aws.aws_client", lambda each: Queue() if each == "sqs" else boto3.client(each)
+    )
+    ends = datetime.now(UTC) + timedelta(seconds=1_800 if ahead_s < 0 else -1_800)
+    inbox_url = sqs.get_queue_url(QueueName=f"eventplane-test-{READER}-inbox")["QueueUrl"]
+    sqs.send_message(QueueUrl=inbox_url, MessageBody=event("a", expirytime=timestamp(ends)).json)
+    settings = ClientSettings(READER, "sqs:test", mode=Mode.AT_LEAST_ONCE)
+    with connect(settings) as client, client.subscribe() as inbox:
+        if is_handed_out:
+            assert inbox.get(1).id == "a"
+        else:
+            with pytest.raises(NothingThereError):
+                inbox.get(1)
+
+
 def test_in_a_fifo_inbox_nothing_overtakes_what_was_given_back(aws: None) -> None:
     client = boto3.client("sqs")
     attributes = {"FifoQueue": "true", "VisibilityTimeout": "600"}

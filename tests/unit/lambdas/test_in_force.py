@@ -27,10 +27,12 @@ from eventplane.contract.publication import (
 )
 from eventplane.contract.subscription import IN_FORCE_S, Subscription, new_subscription, subscription_key
 from eventplane.contract_table import ContractTable
+from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.interest_table import InterestTable
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.router.engine import Engine
 from lambdas.router.in_force import RETRY_MS, InForce, Unseen
+from lambdas.router.service import PLANNING_MS
 from tests.unit.lambdas.publishing import INTERVAL_MS, Table, Throttled, changed, seen, subscribe, unseen
 from tests.unit.lambdas.support import INTEREST, SUBSCRIPTIONS, TABLE, Cloud, Unwilling
 
@@ -212,6 +214,35 @@ def test_the_next_look_for_what_is_unseen_waits_for_a_second_not_for_the_interva
     table.now_ms += 1
     unseen(in_force)
     assert dynamodb.asked == [TABLE] * 2
+
+
+@pytest.mark.parametrize("was_seen", [True, False])
+def test_tables_that_hang_leave_the_time_to_send_alarms_by_what_is_known(
+    table: Table, contract: Contract, was_seen: bool
+) -> None:
+    class Hanging(Throttled):
+        def _meet(self, name: str) -> None:
+            if name in self.tables:
+                table.now_ms += WORST_CALL_MS
+            super()._meet(name)
+
+    dynamodb = Hanging(table.cloud.dynamodb)
+    in_force = table.in_force(dynamodb, dynamodb, dynamodb)
+    if was_seen:
+        seen(in_force)
+    dynamodb.tables = {TABLE, SUBSCRIPTIONS, INTEREST}
+    table.now_ms += INTERVAL_MS
+    waited: list[int] = []
+    for _ in range(20):  # a message a second, but for what the function takes
+        began_ms = table.now_ms
+        in_force.engine()
+        waited.append(table.now_ms - began_ms)
+        table.now_ms += 1_000
+    assert max(waited) == WORST_CALL_MS < 30_000 - PLANNING_MS
+    assert sum(waited) <= 2 * WORST_CALL_MS
+    dynamodb.tables.clear()
+    table.now_ms += 2 * WORST_CALL_MS
+    seen(in_force)
 
 
 def test_a_clock_that_is_put_back_does_not_postpone_the_next_look(table: Table) -> None:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.contract import Contract
+from eventplane.queue_clock import TOLERANCE_MS, QueueClock
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.archive import Archive
 from lambdas.common.queue import QueueMessage
-from lambdas.common.queue_clock import TOLERANCE_MS, QueueClock
 from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine

@@ -84,6 +84,20 @@ def test_two_senders_of_one_protocol_are_refused_instead_of_chosen_from(
 
 
 @pytest.mark.parametrize(
+    "code", ["import no_such_library", "def Sender():\n    raise OSError('no_such_library')"]
+)
+def test_a_package_that_cannot_be_loaded_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cloud: Cloud, code: str
+) -> None:
+    install(monkeypatch, tmp_path, "pigeon_sender", {SENDERS: {"pigeon": "pigeon_sender:Sender"}}, code)
+    url = cloud.sqs.create_queue(QueueName="some-inbox")["QueueUrl"]
+    senders = Senders.of(["pigeon://loft", url])
+    for answer in senders.send("pigeon://loft", BATCH):
+        assert (answer.fate, "no_such_library" in answer.detail) == (Fate.AGAIN, True)
+    assert senders.send(url, BATCH) == [TAKEN, TAKEN]
+
+
+@pytest.mark.parametrize(
     ("answers", "detail"),
     [
         (None, "TimeoutError: no pigeon came back"),

@@ -336,14 +336,15 @@ def test_no_device_suffers_for_another(world: World) -> None:
     assert world.reconcile().sent == 1
 
 
-def test_a_damaged_item_is_nobody_elses_problem(world: World) -> None:
+@pytest.mark.parametrize("known", ['{"sighting": {"line": "up"}}', '{"unsent": ["{}"]}', '{"unsent": [1]}'])
+def test_a_damaged_item_is_nobody_elses_problem(world: World, known: str) -> None:
     names = ["home-0", "home-1", "home-2"]
     bodies = [lifecycle(Line.CONNECTED, START, device=each) for each in names]
     world.record(*bodies)
     (item,) = [
         each for each in world.dynamodb.scan(TableName=TABLE)["Items"] if each["device"]["S"] == "home-1"
     ]
-    world.dynamodb.put_item(TableName=TABLE, Item=item | {"known": {"S": '{"sighting": {"line": "up"}}'}})
+    world.dynamodb.put_item(TableName=TABLE, Item=item | {"known": {"S": known}})
     assert world.record(*bodies) == {"m1"}
     assert world.reconcile(START + HOUR).sent == 2
 

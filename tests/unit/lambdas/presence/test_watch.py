@@ -11,11 +11,13 @@ import jsonschema
 import pytest
 
 from contract import load_contract
+from eventplane.presence import NOTICE
 from lambdas.presence.notices import OVER, TEXTS, Notices
 from lambdas.presence.state import Heartbeat, Level, QuietReason
 from lambdas.presence.watch import CAUSES, LOST
 from tests.unit.lambdas.presence.world import (
     HOUR,
+    LIMITS,
     MINUTE,
     START,
     WATCH,
@@ -185,10 +187,10 @@ def test_an_event_that_waits_for_too_long_makes_a_device_quiet(home: Home, figur
     quiet, _ = home.judge(START + HOUR + S)
     assert (quiet["data"]["reason"], quiet["data"][figure]) == ("backlog_old", limit_s + 1)
     # It ends at half of it, so that one about the limit is not many.
-    home.observe(beat(START + HOUR + 2 * S, **{figure: 0.6 * limit_s}))
-    assert home.said(START + HOUR + 2 * S) == []
-    home.observe(beat(START + HOUR + 3 * S, **{figure: 0.5 * limit_s}))
-    assert home.said(START + HOUR + 3 * S) == ["recovered", "notice over"]
+    home.observe(beat(START + HOUR + 2 * MINUTE, **{figure: 0.6 * limit_s}))
+    assert home.said(START + HOUR + 2 * MINUTE) == []
+    home.observe(beat(START + HOUR + 3 * MINUTE, **{figure: 0.5 * limit_s}))
+    assert home.said(START + HOUR + 3 * MINUTE) == ["recovered", "notice over"]
 
 
 def test_what_is_old_because_the_line_was_down_is_given_time(home: Home) -> None:
@@ -251,3 +253,12 @@ def test_texts_are_plain() -> None:
     text = json.dumps([list(each.values()) for each in tomllib.loads(TEXTS.read_text()).values()])
     words = set(re.findall(r"[a-z]+", text.lower()))
     assert not words & {"mqtt", "tls", "certificate", "aws", "cloud", "uplink", "heartbeat", "forwarder"}
+
+
+def test_a_device_that_complains_with_every_other_heartbeat_does_not_flood_carers(home: Home) -> None:
+    for second in range(600):
+        at_ms = START + HOUR + second * S
+        home.observe(beat(at_ms, oldest_urgent_s=100.0 * (second % 2)))
+        home.judge(at_ms)
+    notices = [each for each in home.events if each["type"] == NOTICE]
+    assert 2 < len(notices) <= 2 * 600 / LIMITS.connected_after_s

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
-
-from lambdas.common.clock import Clock
-from lambdas.common.queue import QueueMessage
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
 
 TOLERANCE_MS: Final = 10_000
 """Difference between the two clocks that is ignored, milliseconds. Lambda gives a function 10 s to start
 (Lambda quotas), and its first batch waits meanwhile."""
+
+
+class Received(Protocol):
+    """A message: how often it was received, and when first by the queue's clock (Unix milliseconds)."""
+
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def received_at_ms(self) -> int | None: ...
 
 
 class QueueClock:
@@ -21,7 +27,7 @@ class QueueClock:
     taken together they give a present that is never late, so that nothing expires before its time.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._skew_ms = 0
 
@@ -30,7 +36,7 @@ class QueueClock:
         """How far this machine's clock is ahead, milliseconds; negative: behind, 0: within the tolerance."""
         return self._skew_ms
 
-    def observe(self, messages: Iterable[QueueMessage]) -> None:
+    def observe(self, messages: Iterable[Received]) -> None:
         """Compare the clocks by those of `messages` that are received for the first time."""
         received = [
             message.received_at_ms
