@@ -34,6 +34,14 @@ def retired_contract() -> Contract:
     return compile_contract(document, "retired")
 
 
+def left_contract() -> Contract:
+    """The same after the night watch has left."""
+    document = grown_document()
+    del document["participants"]["night-watch"]
+    del document["routes"]["to-night-watch"]
+    return compile_contract(document, "left")
+
+
 def grown_document() -> dict[str, Any]:
     """The document of `grown_contract`."""
     document: dict[str, Any] = json.loads(load_contract().canonical)

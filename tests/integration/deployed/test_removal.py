@@ -10,14 +10,13 @@ from pathlib import Path
 import aws_cdk as cdk
 import pytest
 
-from contract import load_contract
 from eventplane.contract import Contract
 from local.cloud import CloudEndpoint
 from stacks.application import build
 from stacks.deployment import Deployment, PlannedStack, planned_stacks
 from stacks.removal import RemovalError, check_removals
 from tests.infrastructure.templates import NO_BUNDLING
-from tests.integration.deployed.grown import ENVIRONMENT, grown_contract, retired_contract
+from tests.integration.deployed.grown import ENVIRONMENT, grown_contract, left_contract, retired_contract
 
 Assemble = Callable[[Contract], Path]
 Plan = Callable[[Contract], list[PlannedStack]]
@@ -57,7 +56,7 @@ def test_a_participant_that_was_never_retired_stays(
 ) -> None:
     deployment = Deployment(emulator.client("cloudformation"), emulator.client("sqs"))
     with pytest.raises(RemovalError, match="with `retired: true` on its participant") as caught:
-        check_removals(deployment, plan(load_contract()))
+        check_removals(deployment, plan(left_contract()))
     assert [each.split(":")[0] for each in caught.value.problems] == [
         f"night-watch-{box}{dead}.fifo" for box in ("inbox", "outbox") for dead in ("-dlq", "")
     ]
@@ -71,16 +70,16 @@ def test_a_retired_one_leaves_when_its_queues_are_empty(
     deployment = Retired(emulator.client("cloudformation"), sqs)
     sqs.send_message(QueueUrl=inbox, MessageBody=WAITS, MessageGroupId="g", MessageDeduplicationId="1")
     with pytest.raises(RemovalError) as caught:
-        check_removals(deployment, plan(load_contract()))
+        check_removals(deployment, plan(left_contract()))
     assert [*caught.value.problems] == [
         "night-watch-inbox.fifo: 1 message(s) are left; let them be read, or move them, first"
     ]
     # Somebody who reads it has not handled it yet.
     (message,) = sqs.receive_message(QueueUrl=inbox)["Messages"]
     with pytest.raises(RemovalError):
-        check_removals(deployment, plan(load_contract()))
+        check_removals(deployment, plan(left_contract()))
     sqs.delete_message(QueueUrl=inbox, ReceiptHandle=message["ReceiptHandle"])
-    check_removals(deployment, plan(load_contract()))
+    check_removals(deployment, plan(left_contract()))
 
 
 class Retired(Deployment):
@@ -90,7 +89,7 @@ class Retired(Deployment):
         return ["night-watch"] if stack.endswith("-routing") else super().retired(stack)
 
 
-@pytest.mark.parametrize(("contract", "status"), [(grown_contract(), 0), (load_contract(), 1)])
+@pytest.mark.parametrize(("contract", "status"), [(grown_contract(), 0), (left_contract(), 1)])
 def test_the_command_says_so_before_anything_is_deployed(
     emulator: CloudEndpoint, outputs: Mapping[str, str], assemble: Assemble, contract: Contract, status: int
 ) -> None:
