@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, Queue
 from time import sleep
@@ -69,9 +69,10 @@ def _read_batch(sqs: Any, url: str, writer: ArrivalWriter) -> None:
 
 
 class _Prefetched(SqsTransport):
-    """Receives in several threads at once, for one reader.
+    """Receives and deletes in several threads at once, for one reader.
 
-    What is held for its order is not extended: the queue hides it for long enough.
+    What is held for its order is not extended: the queue hides it for long enough. What a killed reader had
+    not deleted yet comes again, as if it had been killed before it was done.
     """
 
     def __init__(self, service: str, url: str) -> None:
@@ -79,8 +80,9 @@ class _Prefetched(SqsTransport):
         super().__init__(service, sqs, inbox=url, outbox="", visibility_s=0, max_receives=_MANY)
         self.visibility_s = None
         self._fetched: Queue[list[Message]] = Queue(_READERS)
-        for _ in range(_READERS):
-            threading.Thread(target=_or_end, args=(self._fetch, service, url), daemon=True).start()
+        self._handled: Queue[list[Message]] = Queue()
+        for work in (self._fetch, self._delete) * _READERS:
+            threading.Thread(target=_or_end, args=(work, service, url), daemon=True).start()
 
     def receive(self, most: int, timeout_s: float) -> list[Message]:  # noqa: ARG002 (as many as come)
         try:
@@ -88,9 +90,17 @@ class _Prefetched(SqsTransport):
         except Empty:
             return []
 
+    def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:  # noqa: ARG002
+        self._handled.put(list(messages))
+        return []
+
+    def _delete(self, service: str, url: str) -> None:
+        queue = _queue(service, url)
+        while True:
+            queue.acknowledge(self._handled.get())
+
     def _fetch(self, service: str, url: str) -> None:
-        session = boto3.Session().client("sqs")  # the default session is no thread's
-        queue = SqsTransport(service, session, inbox=url, outbox="", visibility_s=0, max_receives=_MANY)
+        queue = _queue(service, url)
         while True:
             try:
                 if found := queue.receive(_BATCH, _LONG_POLL_S):
@@ -98,6 +108,11 @@ class _Prefetched(SqsTransport):
             except UnavailableError as error:
                 _log.warning("%s: %s", url, error)
                 sleep(_PAUSE_S)
+
+
+def _queue(service: str, url: str) -> SqsTransport:
+    session = boto3.Session().client("sqs")  # the default session is no thread's
+    return SqsTransport(service, session, inbox=url, outbox="", visibility_s=0, max_receives=_MANY)
 
 
 def read_in_order(service: str, url: str, writer: ArrivalWriter) -> None:
