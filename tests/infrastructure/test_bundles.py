@@ -145,6 +145,7 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
                 **dict.fromkeys(WEBHOOK_VARIABLES, "https://alarm-centre.example/"),
                 "EVENTPLANE_SOURCE_QUEUE": "https://queue",
                 **dict.fromkeys(DOWNLINK_VARIABLES, "https://queue"),
+                "EVENTPLANE_TIMER_QUEUE": "https://queue",
                 "EVENTPLANE_CONTRACTS_TABLE": "contracts",
                 "EVENTPLANE_SUBSCRIPTIONS_TABLE": "subscriptions",
                 "EVENTPLANE_INTEREST_TABLE": "interest",
