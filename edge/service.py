@@ -115,7 +115,7 @@ class ServiceClient:
         profile: Mosquitto's profile, which says where the broker is, also when it changes. Host and port then
             count only until it could be read.
         announced_by: find the broker by DNS-SD in place of all that: the one that the thing of this name
-            announces, '' for any. Nobody vouches for an announcement. It takes the package zeroconf.
+            announces, '' for any. An announcement is not authenticated. It takes the package zeroconf.
         interfaces: the network interfaces on which to find it; none: all that a home's network is on.
         certificate: the certificate of a broker with TLS, a PEM file: no other is trusted. One that is found
             by DNS-SD has to show it.

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from eventplane.contract import Contract
 from eventplane.contract.interest import TABLE as INTEREST_TABLE
 from eventplane.contract.replies import REPLIES
 from eventplane.contract.subscription import TABLE as SUBSCRIPTIONS_TABLE

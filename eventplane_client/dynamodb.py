@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError
 from eventplane.ordering import Stream
 from eventplane_client.aws import code_of, no_state
 from eventplane_client.dynamodb_table import (
+    CONDITION_FAILED,
     WINDOW_S,
     Item,
     advance_position,
@@ -25,8 +26,6 @@ from eventplane_client.dynamodb_table import (
     text,
 )
 from eventplane_client.ports import Lease, Verdict
-
-_REFUSED: Final = "ConditionalCheckFailedException"
 
 _CLAIM: Final = "SET session_id = :session, lease_until = :until, is_done = :no, expires = :expires"
 _FREE: Final = "attribute_not_exists(event) OR expires < :now"
@@ -128,7 +127,7 @@ class DynamoDbFilter:
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except ClientError as error:
-            if code_of(error) != _REFUSED:
+            if code_of(error) != CONDITION_FAILED:
                 raise
             return self._verdict(key, error.response.get("Item", {}), now)
         return Verdict.DOUBT if force else Verdict.NEW
@@ -169,5 +168,5 @@ class DynamoDbFilter:
                     **more,
                 )
             except ClientError as error:
-                if code_of(error) != _REFUSED:
+                if code_of(error) != CONDITION_FAILED:
                     raise

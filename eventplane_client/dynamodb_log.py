@@ -22,6 +22,7 @@ from botocore.exceptions import ClientError
 from eventplane.ordering import Stream
 from eventplane_client.aws import code_of, no_state
 from eventplane_client.dynamodb_table import (
+    CONDITION_FAILED,
     EXPIRES,
     PARTITION,
     SORT,
@@ -42,7 +43,6 @@ MOST: Final = 1_000_000
 _FIRST: Final = 1
 _DIGITS: Final = 16
 _KEY_BYTES: Final = 16
-_REFUSED: Final = "ConditionalCheckFailedException"
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ class DynamoDbLogFilter:
                 TableName=self._table, Item=item, ConditionExpression=f"attribute_not_exists({SORT})"
             )
         except ClientError as error:
-            if code_of(error) != _REFUSED:
+            if code_of(error) != CONDITION_FAILED:
                 raise
             self._read_on()
             return False

@@ -10,6 +10,9 @@ from botocore.exceptions import ClientError
 from eventplane.ordering import Stream
 from eventplane_client.aws import code_of
 
+CONDITION_FAILED: Final = "ConditionalCheckFailedException"
+"""The error code of a write whose condition does not hold (DynamoDB API)."""
+
 PARTITION: Final = "reader"
 """Starts with the participant's name and `/`, so that a role can be kept to its own items."""
 
@@ -83,7 +86,7 @@ def advance_position(
             ExpressionAttributeValues=values,
         )
     except ClientError as error:
-        if code_of(error) != "ConditionalCheckFailedException":
+        if code_of(error) != CONDITION_FAILED:
             raise
 
 

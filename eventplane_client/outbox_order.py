@@ -36,6 +36,8 @@ class OutboxOrder:
 
     def numbered(self, event: Envelope) -> Envelope:
         """Return `event` with its positions: the same again for one that is sent again."""
+        if not self._inboxes:
+            return event
         priority = self._contract.priority(event, self._outbox)
         counters = self._inboxes.counters(stamp_sender(event, self._sender), priority, self._outbox)
         if not counters:

@@ -101,9 +101,8 @@ class Reader:
             now = monotonic()
             self._queue(self._order.due(now))
             if self._buffer and self._taken >= PREFETCH:
-                self._receive(
-                    0.0
-                )  # a gap that ended may have let go thousands: an alarm does not wait for them
+                # A gap that ended may have let go thousands: an alarm does not wait for them.
+                self._receive(0.0)
             if self._buffer:
                 out = self._hand_out(most, handled)
                 handled = ()

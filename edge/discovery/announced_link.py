@@ -33,7 +33,7 @@ class Browser(Protocol):
 class Wanted:
     """Which of the announced brokers to connect to: that of `thing`, or ('') of any.
 
-    Nobody vouches for an announcement. With a `certificate` only the broker that shows it is connected to;
+    An announcement is not authenticated. With a `certificate` only the broker that shows it is connected to;
     with a password to show, and no certificate, none.
     """
 
