@@ -50,7 +50,7 @@ def of_figures(folder: str, function: str, environment: Environment) -> Iterator
             threshold=1_000 * environment.urgent_age_alarm_s,
             remedy="An urgent event was under way in the cloud for too long: see the function's duration.",
         )
-    elif folder == "provisioning_hook":
+    elif function.endswith("-provisioning-hook"):
         yield Watch(
             name=f"{function}-taken",
             metric=figure(function, "RegistrationRefused", reason="taken"),
@@ -76,7 +76,7 @@ def of_figures(folder: str, function: str, environment: Environment) -> Iterator
             metric=figure(function, "Parked"),
             remedy="A device is connected and acknowledges nothing that is sent down. See its log.",
         )
-    elif folder == "certificate_keeper":
+    elif function.endswith("-certificate-keeper"):
         yield Watch(
             name=f"{function}-decommissioned",
             metric=figure(function, "DecommissionedDevice"),

@@ -23,7 +23,7 @@ from stacks.tracing_settings import TracingSettings
 
 
 class PythonFunction(Construct):
-    """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`, or when somebody calls it.
+    """`handle` of `lambdas/<folder>/<entry>.py`, run on the messages of `source`, or when somebody calls it.
 
     The function may read its queue, write its log, and do what `statements` allow. One that `draws_spans` is
     told where to. The messages of one that is not `is_fed` wait until somebody enables the mapping.
@@ -37,6 +37,7 @@ class PythonFunction(Construct):
         environment: Environment,
         name: str,
         folder: str,
+        entry: str = "handler",
         code: lambda_.Code,
         layer: lambda_.ILayerVersion,
         size: FunctionSize,
@@ -70,7 +71,7 @@ class PythonFunction(Construct):
             function_name=function_name,
             runtime=RUNTIME,
             architecture=architecture(environment),
-            handler=f"lambdas.{folder}.handler.handle",
+            handler=f"lambdas.{folder}.{entry}.handle",
             code=code,
             layers=[layer, *self._collector(tracing)],
             role=role,
