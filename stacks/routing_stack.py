@@ -98,6 +98,8 @@ class RoutingStack(PlaneStack):
                 archive=archive,
                 code=code,
                 layer=layer,
+                # What fails shows in the others first.
+                deploys_last=queue is urgent_ingest,
             )
         for name, service in services.items():
             if service.inbox.webhook:

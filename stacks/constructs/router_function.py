@@ -40,6 +40,7 @@ class RouterFunction(Construct):
         archive: s3.IBucket,
         code: lambda_.Code,
         layer: lambda_.ILayerVersion,
+        deploys_last: bool = False,
     ) -> None:
         super().__init__(scope, id)
         inputs = router_inputs(
@@ -63,4 +64,5 @@ class RouterFunction(Construct):
             source=source_queue,
             statements=inputs.statements,
             variables=inputs.variables,
+            deploys_last=deploys_last,
         ).function
