@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
@@ -20,12 +21,16 @@ from stacks.findings import accept
 from stacks.function_size import FunctionSize
 from stacks.tracing_settings import TracingSettings
 
+METRICS_SERVICE: Final = "EVENTPLANE_METRICS_SERVICE"
+"""The variable with the dimension `service` of a function's own metrics (lambdas/common/metrics.py)."""
+
 
 class PythonFunction(Construct):
     """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`, or when somebody calls it.
 
     The function may read its queue, write its log, and do what `statements` allow. One that `draws_spans` is
-    told where to. The messages of one that is not `is_fed` wait until somebody enables the mapping.
+    told where to. The messages of one that is not `is_fed` wait until somebody enables the mapping. Its
+    metrics are those of `metrics_service`: of all functions of a `folder` together, unless another is named.
     """
 
     def __init__(
@@ -44,8 +49,10 @@ class PythonFunction(Construct):
         variables: Mapping[str, str],
         draws_spans: bool = False,
         is_fed: bool = True,
+        metrics_service: str | None = None,
     ) -> None:
         super().__init__(scope, id)
+        self.metrics_service = metrics_service or folder
         function_name = environment.resource_name(name)
         log_group = logs.LogGroup(
             self,
@@ -79,8 +86,9 @@ class PythonFunction(Construct):
             reserved_concurrent_executions=size.reserved_concurrency,
             tracing=lambda_.Tracing.ACTIVE,
             environment={
-                # In logs and metrics; with the environment in it, as an account may have several.
+                # In logs and spans, and in metrics; with the environment, as an account may have several.
                 "POWERTOOLS_SERVICE_NAME": function_name,
+                METRICS_SERVICE: environment.resource_name(self.metrics_service),
                 **({"EVENTPLANE_SOURCE_QUEUE": source.queue_url} if source is not None else {}),
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.
                 "AWS_EC2_METADATA_DISABLED": "true",
