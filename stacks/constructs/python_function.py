@@ -12,6 +12,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from eventplane.function_settings import QueueSettings
 from stacks.constructs.customer_key import allow_key, needs_key
 from stacks.constructs.function_assets import RUNTIME, architecture
 from stacks.constructs.service_role import allow, service_role
@@ -81,7 +82,7 @@ class PythonFunction(Construct):
             environment={
                 # In logs and metrics; with the environment in it, as an account may have several.
                 "POWERTOOLS_SERVICE_NAME": function_name,
-                **({"EVENTPLANE_SOURCE_QUEUE": source.queue_url} if source is not None else {}),
+                **(QueueSettings(source.queue_url).variables() if source is not None else {}),
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.
                 "AWS_EC2_METADATA_DISABLED": "true",
                 **(tracing.variables if tracing else {}),
