@@ -32,7 +32,7 @@ class PythonFunction(Construct):
 
     The function may read its queue, write its log, and do what `statements` allow. One that `draws_spans` is
     told where to. The messages of one that is not `is_fed` wait until somebody enables the mapping.
-    Its metrics are those of `metrics_service`: of all functions of a `folder` together, unless another is named.
+    Its metrics are those of `metrics_service`: of all functions of a `folder`, unless another is named.
     Whoever calls it calls `function`, an alias that a new version comes to step by step; that of one that
     `deploys_last` moves when the others of its stack have moved.
     """
