@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
@@ -22,12 +23,16 @@ from stacks.findings import accept
 from stacks.function_size import FunctionSize
 from stacks.tracing_settings import TracingSettings
 
+METRICS_SERVICE: Final = "EVENTPLANE_METRICS_SERVICE"
+"""The variable with the dimension `service` of a function's own metrics (lambdas/common/metrics.py)."""
+
 
 class PythonFunction(Construct):
-    """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`, or when somebody calls it.
+    """`handle` of `lambdas/<folder>/<entry>.py`, run on the messages of `source`, or when somebody calls it.
 
     The function may read its queue, write its log, and do what `statements` allow. One that `draws_spans` is
     told where to. The messages of one that is not `is_fed` wait until somebody enables the mapping.
+    Its metrics are those of `metrics_service`: of all functions of a `folder` together, unless another is named.
     Whoever calls it calls `function`, an alias that a new version comes to step by step; that of one that
     `deploys_last` moves when the others of its stack have moved.
     """
@@ -40,6 +45,7 @@ class PythonFunction(Construct):
         environment: Environment,
         name: str,
         folder: str,
+        entry: str = "handler",
         code: lambda_.Code,
         layer: lambda_.ILayerVersion,
         size: FunctionSize,
@@ -49,8 +55,10 @@ class PythonFunction(Construct):
         draws_spans: bool = False,
         is_fed: bool = True,
         deploys_last: bool = False,
+        metrics_service: str | None = None,
     ) -> None:
         super().__init__(scope, id)
+        self.metrics_service = metrics_service or folder
         function_name = environment.resource_name(name)
         log_group = logs.LogGroup(
             self,
@@ -74,7 +82,7 @@ class PythonFunction(Construct):
             function_name=function_name,
             runtime=RUNTIME,
             architecture=architecture(environment),
-            handler=f"lambdas.{folder}.handler.handle",
+            handler=f"lambdas.{folder}.{entry}.handle",
             code=code,
             layers=[layer, *self._collector(tracing)],
             role=role,
@@ -85,9 +93,10 @@ class PythonFunction(Construct):
             current_version_options=self._version_options(environment, size),
             tracing=lambda_.Tracing.ACTIVE,
             environment={
-                # In logs and metrics; with the environment in it, as an account may have several.
+                # In logs and spans, and in metrics; with the environment, as an account may have several.
                 "POWERTOOLS_SERVICE_NAME": function_name,
                 **(QueueSettings(source.queue_url).variables() if source is not None else {}),
+                METRICS_SERVICE: environment.resource_name(self.metrics_service),
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.
                 "AWS_EC2_METADATA_DISABLED": "true",
                 **(tracing.variables if tracing else {}),

@@ -53,7 +53,8 @@ class Templates:
 
     def __init__(self, name: str | Environment, contract: Contract) -> None:
         app = cdk.App(context=NO_BUNDLING)
-        build(app, environment(name) if isinstance(name, str) else name, contract)
+        chosen = environment(name) if isinstance(name, str) else name
+        build(app, chosen.with_placeholders() if chosen.keeps_data else chosen, contract)
         # Raises when cdk-nag finds what nobody has accepted.
         assembly = app.synth()
         self.documents = {stack.stack_name.rsplit("-", 1)[-1]: stack.template for stack in assembly.stacks}

@@ -24,7 +24,7 @@ ALARM = "AWS::CloudWatch::Alarm"
 
 MARKED = {
     name
-    for path in ("provisioning_hook/service.py", "certificate_keeper/service.py", "presence/judge.py")
+    for path in ("fleet/hook.py", "fleet/rotation.py", "presence/judge.py")
     for name in re.findall(r'mark\("(\w+)"', (ROOT / "lambdas" / path).read_text())
 }
 """Figures that are written one by one."""

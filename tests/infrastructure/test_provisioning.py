@@ -86,7 +86,7 @@ def test_its_role_registers_devices_and_is_lent_to_this_accounts_iot_only(dev: T
 
 def test_the_hook_is_asked_in_every_environment_and_by_this_template_only(templates: Templates) -> None:
     (hook,) = [
-        each for each in templates.of("AWS::Lambda::Function") if "provisioning_hook" in each.find("Handler")
+        each for each in templates.of("AWS::Lambda::Function") if ".fleet.hook." in each.find("Handler")
     ]
     asked = template(templates).find("PreProvisioningHook")
     assert asked["PayloadVersion"] == "2020-04-01"
