@@ -1,7 +1,7 @@
 """`python tools/lint_templates.py`: checks the templates of all environments with cfn-lint.
 
-They are synthesised without their assets, which needs no network; for the account and region below where an
-environment is bound to none. cfn-lint knows what each region has and takes.
+They are synthesised without their assets, which needs no network, and with placeholders for what an operator
+has to fill in. cfn-lint knows what each region has and takes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,9 +23,8 @@ from stacks.application import build  # noqa: E402
 from stacks.config import ENVIRONMENTS  # noqa: E402
 from stacks.environment import Environment  # noqa: E402
 
-ACCOUNT: Final = "111111111111"
 REGIONS: Final = ("eu-central-1", "us-east-1")
-"""Where an environment without a region is checked for; the first is where it is synthesised for."""
+"""What an environment without a region is checked for."""
 
 TIMEOUT_S: Final = 300
 
@@ -42,10 +40,7 @@ def synthesise(environment: Environment, directory: Path) -> list[Path]:
     """Write the templates of `environment` below `directory`, and return their files."""
     context: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]
     app = cdk.App(context={**context, "aws:cdk:bundling-stacks": []}, outdir=str(directory))
-    bound = replace(
-        environment, account=environment.account or ACCOUNT, region=environment.region or REGIONS[0]
-    )
-    build(app, bound, load_contract())
+    build(app, environment.with_placeholders() if environment.keeps_data else environment, load_contract())
     app.synth()
     return sorted(directory.glob("*.template.json"))
 
