@@ -72,6 +72,7 @@ lint: setup ## Check style, formatting, the borders between packages, generated 
 	$(if $(AREA),,python tools/tables.py --check)
 	$(if $(AREA),,python tools/dashboards.py --check)
 	$(if $(AREA),,python tools/figures.py --check)
+	$(if $(filter-out stacks,$(AREA)),,python tools/lint_templates.py)
 
 tables: setup ## Write the generated tables of the docs, and the dashboard of the devices
 	python tools/tables.py
