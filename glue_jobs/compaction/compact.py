@@ -1,4 +1,4 @@
-"""One hour of one folder: read, written, verified, published, and only then are its sources let go."""
+"""One hour of one folder: compact it, and delete its raw objects when they are old and no longer needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from eventplane.archive_layout import Compaction, Folder
 from glue_jobs.common import rows as records
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects, Stored
-from glue_jobs.compaction.errors import ChangedHourError, SourcesGoneError, UnverifiedError
+from glue_jobs.compaction.errors import (
+    ChangedHourError,
+    CompactedGoneError,
+    SourcesGoneError,
+    UnverifiedError,
+)
 from glue_jobs.compaction.files import Content, content_of, write_files
 from glue_jobs.compaction.published import publish, published
 from glue_jobs.compaction.receipt import Receipt, read_receipt, run_of, write_receipt
@@ -44,7 +49,6 @@ def compact_hour(
         raise ChangedHourError(_name(folder, hour))
     publish(objects, folder, hour, written.files)
     _sweep(objects, hour.compacted(folder.name), written.files)
-    objects.release(each.name for each in inputs)
     receipt = Receipt(
         version=folder.version,
         run=run,
@@ -56,6 +60,25 @@ def compact_hour(
     )
     write_receipt(objects, folder, hour, receipt)
     return receipt
+
+
+def remove_raw(objects: Objects, folder: Folder, hour: Hour) -> int:
+    """Delete the raw objects of a compacted hour and return how many. Raises `HourError`.
+
+    Only objects that the receipt names are deleted, so only rows that were verified and published; the files
+    they are in must still be there. An object that came later stays for the next run. In a versioned bucket a
+    deleted object is an old version, and can be restored, until the lifecycle removes it.
+    """
+    inputs = _inputs(objects, folder, hour)
+    done = read_receipt(objects, folder, hour) if inputs else None
+    if not done or not done.covers(inputs):
+        return 0
+    present = {each.name for each in objects.beneath(hour.compacted(folder.name))}
+    missing = {*done.files} - (present & {*published(objects, folder, hour)})
+    if missing:
+        raise CompactedGoneError(_name(folder, hour), tuple(sorted(missing)))
+    objects.delete(each.name for each in inputs)
+    return len(inputs)
 
 
 def _inputs(objects: Objects, folder: Folder, hour: Hour) -> list[Stored]:

@@ -16,6 +16,7 @@ from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
 
 from eventplane.delivery import Outcome
+from eventplane.settings import variable_of
 
 NAMESPACE: Final = "EventPlane"
 
@@ -90,7 +91,7 @@ _OUTCOMES: Final = {
 }
 
 # The stacks set it. Without it Powertools takes POWERTOOLS_SERVICE_NAME.
-_SERVICE: Final = os.environ.get("EVENTPLANE_METRICS_SERVICE")
+_SERVICE: Final = os.environ.get(variable_of("metrics_service"))
 
 metrics = Metrics(namespace=NAMESPACE, service=_SERVICE)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
@@ -13,6 +12,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from eventplane.function_settings import MetricsSettings, QueueSettings
 from stacks.constructs.customer_key import allow_key, needs_key
 from stacks.constructs.function_assets import RUNTIME, architecture
 from stacks.constructs.service_role import allow, service_role
@@ -20,9 +20,6 @@ from stacks.environment import Environment
 from stacks.findings import accept
 from stacks.function_size import FunctionSize
 from stacks.tracing_settings import TracingSettings
-
-METRICS_SERVICE: Final = "EVENTPLANE_METRICS_SERVICE"
-"""The variable with the dimension `service` of a function's own metrics (lambdas/common/metrics.py)."""
 
 
 class PythonFunction(Construct):
@@ -88,8 +85,8 @@ class PythonFunction(Construct):
             environment={
                 # In logs and spans, and in metrics; with the environment, as an account may have several.
                 "POWERTOOLS_SERVICE_NAME": function_name,
-                METRICS_SERVICE: environment.resource_name(self.metrics_service),
-                **({"EVENTPLANE_SOURCE_QUEUE": source.queue_url} if source is not None else {}),
+                **MetricsSettings(environment.resource_name(self.metrics_service)).variables(),
+                **(QueueSettings(source.queue_url).variables() if source is not None else {}),
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.
                 "AWS_EC2_METADATA_DISABLED": "true",
                 **(tracing.variables if tracing else {}),

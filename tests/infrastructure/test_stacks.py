@@ -179,7 +179,7 @@ def test_the_routers_share_their_code(templates: Templates) -> None:
 PARAMETERS = {
     "delivery-audit": {"--OUTPUT", "--DATE", "--OUTBOX"},
     "audit-today": {"--OUTPUT", "--DATE", "--OUTBOX"},
-    "compaction": {"--DATE"},
+    "compaction": {"--DATE", "--RAW_DAYS"},
     "erasure": set(),
 }
 

@@ -14,8 +14,8 @@ from moto import mock_aws
 
 from eventplane.fleet import State, decommissioned, made, quarantined
 from eventplane.fleet_registry import KEY, Registry
+from eventplane.settings import SettingsError
 from lambdas.certificate_keeper import handler as keeper
-from lambdas.common.settings import SettingsError
 from lambdas.provisioning_hook import handler as hook
 from tests.dynamodb import create_table
 from tests.rule_failure import rule_failure
