@@ -27,6 +27,16 @@ class QueueSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CanarySettings(Settings):
+    """Of the canary: the MQTT topic that its alarms go to, the inbox that they come to, and what the names of
+    all queues of the environment begin with."""
+
+    ingest_topic: str
+    inbox_queue: str
+    queue_prefix: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class IngestErrorsSettings(Settings):
     """Of the function that handles failures of the ingest rules.
 

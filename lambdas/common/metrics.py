@@ -79,6 +79,17 @@ class Delay(StrEnum):
 
     DELIVERY = "DeliveryDelay"
     URGENT = "UrgentDeliveryDelay"
+    CANARY = "CanaryDelay"
+    """Of each of the canary's alarms, from its publish to its inbox."""
+
+
+class Gauge(StrEnum):
+    """What the canary found when it looked at all queues; it writes 0 as well, to say that it looked."""
+
+    DEAD_LETTERS = "DeadLetters"
+    """Messages in dead-letter queues."""
+    BACKLOG = "Backlog"
+    """Seconds for which a queue has not been empty, the longest of all queues."""
 
 
 _OUTCOMES: Final = {
@@ -117,6 +128,12 @@ def count_outcomes(outcomes: Mapping[Outcome, int]) -> None:
 def record(delay: Delay, milliseconds: int) -> None:
     """One value of `delay`."""
     metrics.add_metric(delay.value, MetricUnit.Milliseconds, milliseconds)
+
+
+def measure(gauge: Gauge, value: int) -> None:
+    """One value of `gauge`, in the unit that it names."""
+    unit = MetricUnit.Seconds if gauge is Gauge.BACKLOG else MetricUnit.Count
+    metrics.add_metric(gauge.value, unit, value)
 
 
 def mark(name: str, **dimensions: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from eventplane.contract import Contract, Priority
 from glue_jobs.compaction import main as compaction
 from glue_jobs.delivery_audit.main import totals_line
-from lambdas.common.metrics import Delay, Metric
+from lambdas.common.metrics import Delay, Gauge, Metric
 from stacks.alarm_settings import AlarmSettings
 from stacks.application import build
 from stacks.bundling import ROOT
@@ -149,7 +149,7 @@ def test_no_alarm_watches_what_is_not_there(templates: Templates) -> None:
 
 
 def test_the_functions_own_figures_are_watched_by_the_names_they_have(templates: Templates) -> None:
-    written = {each.value for kind in (Metric, Delay) for each in kind} | MARKED
+    written = {each.value for kind in (Metric, Delay, Gauge) for each in kind} | MARKED
     found = [each for each in templates.of(ALARM) if each.find("Namespace") == NAMESPACE]
     assert {each.find("MetricName") for each in found} <= written
     by_service = Counter(dimensions(each)["service"].split("-", 2)[2] for each in found)
@@ -326,7 +326,7 @@ def test_the_dashboard_shows_figures_that_functions_write(templates: Templates, 
     assert {"UrgentDeliveryDelay", "Delivered", "Acknowledged"} <= shown
     assert ("SpansLost" in shown) == (templates is not dev)
     assert "What endpoints did with events" in body
-    assert shown <= {*Metric, *Delay}
+    assert shown <= {*Metric, *Delay, *Gauge}
 
 
 def test_pages_and_tickets_have_subscribers_of_their_own(contract: Contract) -> None:
