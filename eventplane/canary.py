@@ -12,8 +12,8 @@ CANARY_ALARM: Final = "org.eventplane.device.canary.v1"
 
 CANARY_CLIENT: Final = "+canary"
 """The canary's MQTT client id, and so the `senderdevice` of its alarms. No thing can have this name (AWS IoT
-allows letters, digits, ":", "_" and "-"), so no device sends in its name or ends its connection. IoT Core has no
-lifecycle events for client ids with a "+", so presence never learns of it."""
+allows letters, digits, ":", "_" and "-"), so no device sends in its name or ends its connection. IoT Core
+publishes no lifecycle events for client ids with a "+", so presence never learns of it."""
 
 CANARY_SOURCE: Final = "/eventplane/cloud/canary"
 """The `source` of the canary's alarms."""

@@ -138,12 +138,14 @@ ENVIRONMENTS: Final = {
         ),
         Environment(
             name="prod",
+            # A first deployment that fails removes what it made; with RETAIN the names would stay taken.
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+            rollout_minutes=10,
             # Yours, as texts ("123456789012", "eu-central-1"): it is not synthesized without them.
             account=None,
             region=None,
             # At least one page subscriber, e-mail address or HTTPS endpoint of a pager.
             alarms=AlarmSettings(page_subscribers=(), ticket_subscribers=()),
-            removal_policy=RemovalPolicy.RETAIN,
             log_retention=logs.RetentionDays.THREE_MONTHS,
             router=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=100
@@ -156,6 +158,8 @@ ENVIRONMENTS: Final = {
                 batch_window_s=0,
                 max_concurrency=50,
                 reserved_concurrency=50,
+                # A home's first alarm of the night does not wait for a cold start: about $9 a month.
+                provisioned_concurrency=2,
             ),
             archive_writer=FunctionSize(
                 memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=20

@@ -98,6 +98,8 @@ class RoutingStack(PlaneStack):
                 archive=archive,
                 code=code,
                 layer=layer,
+                # What fails shows in the others first.
+                deploys_last=queue is urgent_ingest,
                 is_urgent=queue is urgent_ingest or channel.priority is Priority.URGENT,
             )
         for name, service in services.items():

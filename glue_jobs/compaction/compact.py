@@ -22,8 +22,6 @@ from glue_jobs.compaction.published import publish, published
 from glue_jobs.compaction.receipt import Receipt, read_receipt, run_of, write_receipt
 from glue_jobs.compaction.rows import hour_rows
 
-_LINES = ".json.gz"
-
 
 def compact_hour(
     spark: SparkSession, objects: Objects, folder: Folder, compaction: Compaction, hour: Hour
@@ -42,9 +40,11 @@ def compact_hour(
     run = run_of(folder, inputs)
     place = f"{hour.compacted(folder.name)}/run={run}"
     earlier = _earlier(objects, folder, compaction, hour)
-    rows = hour_rows(spark, objects, folder, compaction, inputs, earlier)
+    raw = hour.raw(folder.name)
+    rows = hour_rows(spark, objects, folder, compaction, raw, earlier)
     written = write_files(rows, objects, place, compaction, sum(each.size for each in inputs))
-    _verify(spark, objects, _name(folder, hour), inputs, written.content, written.files)
+    _verify(spark, objects, _name(folder, hour), raw, written.content, written.files)
+    # Spark listed the folder by itself: what came or went since then is seen here.
     if _inputs(objects, folder, hour) != inputs:
         raise ChangedHourError(_name(folder, hour))
     publish(objects, folder, hour, written.files)
@@ -82,7 +82,7 @@ def remove_raw(objects: Objects, folder: Folder, hour: Hour) -> int:
 
 
 def _inputs(objects: Objects, folder: Folder, hour: Hour) -> list[Stored]:
-    return [each for each in objects.beneath(hour.raw(folder.name)) if each.name.endswith(_LINES)]
+    return [each for each in objects.beneath(hour.raw(folder.name)) if each.name.endswith(records.LINES)]
 
 
 def _late(done: Receipt, inputs: Sequence[Stored]) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def _verify(
     spark: SparkSession,
     objects: Objects,
     name: str,
-    inputs: Sequence[Stored],
+    raw: str,
     content: Content,
     files: Sequence[str],
 ) -> None:
@@ -108,7 +108,7 @@ def _verify(
     found = content_of(spark, objects, files)
     if found != content:
         raise UnverifiedError(name, content.told, found.told)
-    lines = records.lines(spark, [f"{objects.uri}/{each.name}" for each in inputs]).count()
+    lines = records.lines_beneath(spark, f"{objects.uri}/{raw}").count()
     if lines != found.rows:
         raise UnverifiedError(name, (lines, content.checksum), found.told)
 

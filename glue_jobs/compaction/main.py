@@ -1,4 +1,4 @@
-"""The job `--INPUT <archive> [--DATE recent|yesterday|all|YYYY-MM-DD] [--RAW_DAYS n]`, on Glue or anywhere."""
+"""The job: `--INPUT <archive> [--DATE recent|yesterday|all|DAY] [--RAW_DAYS n]`, on Glue or anywhere."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """One MQTT publish over a WebSocket, signed by the function's role: a way into IoT Core that has a client id.
 
-The ingest rule stamps each publish with the client id of its connection. One over HTTPS has none (`clientid()` is
-"n/a"), so routers refuse it. Over a WebSocket a role connects under the client ids that its policy allows.
+The ingest rule stamps each publish with the client id of its connection. One over HTTPS has none
+(`clientid()` is "n/a"), so routers refuse it. Over a WebSocket a role connects under the client ids that its
+policy allows.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Report:
 
 
 class Canary:
-    """Sends alarms by `publish`, and waits for them in the inbox at `inbox_url` through a boto3 SQS client."""
+    """Sends alarms by `publish`, and waits for them in the inbox at `inbox_url` by a boto3 SQS client."""
 
     def __init__(self, *, publish: Callable[[bytes], None], sqs: Any, inbox_url: str, clock: Clock) -> None:
         self._publish = publish

@@ -116,6 +116,10 @@ def count(metric: Metric, number: int = 1) -> None:
         return
     with _lock:
         metrics.add_metric(metric.value, MetricUnit.Count, number)
+        if metric is Metric.RETRIED and _SERVICE:
+            # By function as well: a roll-out ends when the function itself gives messages back.
+            with single_metric(metric.value, MetricUnit.Count, number, namespace=NAMESPACE):
+                pass
 
 
 def count_outcomes(outcomes: Mapping[Outcome, int]) -> None:

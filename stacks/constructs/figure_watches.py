@@ -46,10 +46,9 @@ def of_figures(services: Collection[str], environment: Environment) -> Iterator[
             "queue or a table refuses. The router's log names it.",
         )
     others = {
-        "provisioning_hook": _of_hook,
+        "fleet": _of_fleet,
         "presence": _of_presence,
         "downlink": _of_downlink,
-        "certificate_keeper": _of_keeper,
         CANARY: _of_canary,
     }
     for service, watches in others.items():
@@ -99,18 +98,15 @@ def _of_routers(service: str, environment: Environment) -> Iterator[Watch]:
     )
 
 
-def _of_hook(environment: Environment) -> Iterator[Watch]:
+def _of_fleet(environment: Environment) -> Iterator[Watch]:
     yield Watch(
         name=environment.resource_name("provisioning-hook-taken"),
-        metric=figure(environment, "provisioning_hook", "RegistrationRefused", reason="taken"),
+        metric=figure(environment, "fleet", "RegistrationRefused", reason="taken"),
         remedy="Somebody with the claim wanted to be a device that is in service. See docs/fleet.md.",
     )
-
-
-def _of_keeper(environment: Environment) -> Iterator[Watch]:
     yield Watch(
         name=environment.resource_name("certificate-keeper-decommissioned"),
-        metric=figure(environment, "certificate_keeper", "DecommissionedDevice"),
+        metric=figure(environment, "fleet", "DecommissionedDevice"),
         remedy="A device that was taken out of service came back, and was locked out. See docs/fleet.md.",
     )
 

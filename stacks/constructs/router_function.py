@@ -44,6 +44,7 @@ class RouterFunction(Construct):
         archive: s3.IBucket,
         code: lambda_.Code,
         layer: lambda_.ILayerVersion,
+        deploys_last: bool = False,
         is_urgent: bool,
     ) -> None:
         super().__init__(scope, id)
@@ -69,4 +70,5 @@ class RouterFunction(Construct):
             source=source_queue,
             statements=inputs.statements,
             variables=inputs.variables,
+            deploys_last=deploys_last,
         ).function

@@ -28,7 +28,7 @@ ALARM = "AWS::CloudWatch::Alarm"
 
 MARKED = {
     name
-    for path in ("provisioning_hook/service.py", "certificate_keeper/service.py", "presence/judge.py")
+    for path in ("fleet/hook.py", "fleet/rotation.py", "presence/judge.py")
     for name in re.findall(r'mark\("(\w+)"', (ROOT / "lambdas" / path).read_text())
 }
 """Figures that are written one by one."""
@@ -37,9 +37,14 @@ DEAD_ENDS = ("ingest-errors", "presence-dlq", "connections-dlq", "downlink-work-
 """Queues for what a rule could not hand over."""
 
 
+def plane_alarms(templates: Templates) -> list[Resource]:
+    """Those that tell somebody; others roll back a deployment (tests/infrastructure/test_rollout.py)."""
+    return [each for each in templates.of(ALARM) if each.stack == "monitoring"]
+
+
 def alarms(templates: Templates) -> dict[tuple[str, str], Resource]:
     """By metric and by the name of what has it."""
-    return {(metric(each), watched(each)): each for each in templates.of(ALARM)}
+    return {(metric(each), watched(each)): each for each in plane_alarms(templates)}
 
 
 def metric(alarm: Resource) -> str:
@@ -113,10 +118,10 @@ def test_every_function_and_rule_is_watched(templates: Templates, local: Templat
 def test_somebody_is_told_when_a_function_with_a_schedule_is_not_called(
     templates: Templates, local: Templates
 ) -> None:
-    called = {
-        each.find("Target", "Arn")["Fn::GetAtt"][0] for each in templates.of("AWS::Scheduler::Schedule")
+    names = {
+        templates.function_behind(each, "Target", "Arn").find("FunctionName")
+        for each in templates.of("AWS::Scheduler::Schedule")
     }
-    names = {each.find("FunctionName") for each in templates.of("AWS::Lambda::Function") if each.id in called}
     found = {name: each for (metric, name), each in alarms(templates).items() if metric == "Invocations"}
     assert names
     assert set(found) == (set() if templates is local else names)
@@ -245,7 +250,9 @@ def test_no_verdict_is_no_good_news_where_the_audit_starts_by_itself(
     dev: Templates, local: Templates
 ) -> None:
     for templates, silence in ((dev, "breaching"), (local, "notBreaching")):
-        verdicts = [each for each in templates.of(ALARM) if str(each.find("Namespace")).endswith("/audit")]
+        verdicts = [
+            each for each in plane_alarms(templates) if str(each.find("Namespace")).endswith("/audit")
+        ]
         assert [each.find("TreatMissingData") for each in verdicts] == [silence] * 2
     triggers = {each.find("Name"): each.find("Schedule") for each in dev.of("AWS::Glue::Trigger")}
     assert set(triggers) == {"eventplane-dev-delivery-audit", "eventplane-dev-compaction"}
@@ -274,7 +281,7 @@ def test_the_verdicts_on_today_do_not_hide_that_yesterday_has_none(prod: Templat
         fed_by.setdefault(transformation["MetricNamespace"], set()).add(group)
     assert fed_by["eventplane/prod/audit"] == {"/aws-glue/jobs/eventplane-prod-delivery-audit/output"}
     assert fed_by["eventplane/prod/audit-today"] == {"/aws-glue/jobs/eventplane-prod-audit-today/output"}
-    silence = {each.find("AlarmName"): each.find("TreatMissingData") for each in prod.of(ALARM)}
+    silence = {each.find("AlarmName"): each.find("TreatMissingData") for each in plane_alarms(prod)}
     for name in ("findings", "quarantined"):
         assert silence[f"eventplane-prod-audit-{name}"] == "breaching"
         assert silence[f"eventplane-prod-audit-today-{name}"] == "notBreaching"
@@ -296,7 +303,7 @@ def test_one_dashboard_shows_every_queue_and_function(templates: Templates, dev:
 def test_the_dashboard_shows_every_alarm_in_widgets_that_cloudwatch_takes(templates: Templates) -> None:
     shown = [each["properties"]["alarms"] for each in widgets(templates) if each["type"] == "alarm"]
     assert all(1 <= len(each) <= 100 for each in shown)
-    assert sorted(chain.from_iterable(shown)) == sorted(each.id for each in templates.of(ALARM))
+    assert sorted(chain.from_iterable(shown)) == sorted(each.id for each in plane_alarms(templates))
 
 
 def widgets(templates: Templates) -> list[dict[str, Any]]:
