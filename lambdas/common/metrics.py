@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
@@ -105,6 +106,9 @@ _OUTCOMES: Final = {
 _SERVICE: Final = os.environ.get(variable_of("metrics_service"))
 
 metrics = Metrics(namespace=NAMESPACE, service=_SERVICE)
+
+# An invocation that counted nothing is no mistake.
+warnings.filterwarnings("ignore", "No application metrics to publish")
 
 _lock = threading.Lock()
 """Powertools adds without one, and some functions have threads."""
