@@ -13,10 +13,27 @@ from eventplane.traffic import Quota
 
 
 @dataclass(frozen=True)
+class MetricsSettings(Settings):
+    """Of every function: the dimension `service` of its metrics."""
+
+    metrics_service: str
+
+
+@dataclass(frozen=True)
 class QueueSettings(Settings):
     """Of every function that a queue feeds: `source_queue`."""
 
     source_queue: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanarySettings(Settings):
+    """Of the canary: the MQTT topic that its alarms go to, the inbox that they come to, and what the names of
+    all queues of the environment begin with."""
+
+    ingest_topic: str
+    inbox_queue: str
+    queue_prefix: str
 
 
 @dataclass(frozen=True, kw_only=True)
