@@ -60,7 +60,7 @@ class MonitoringStack(PlaneStack):
             functions=functions,
             rules=rules,
             routers=_with_code(found, "router"),
-            posters=_with_code(found, "webhook", "subscribers"),
+            posters=_with_code(found, "http_sink"),
             downlinks=_with_code(found, "downlink"),
         )
         CfnOutput(self, "AlarmTopic", value=topic.topic.topic_arn)
