@@ -140,3 +140,29 @@ class SubscriptionsApiSettings(ContractSettings):
     webhook_origin: str
     webhook_secret: str
     reach: SinkReach
+
+
+@dataclass(frozen=True, kw_only=True)
+class DownlinkSettings(Settings):
+    """Of the functions that bring events to devices: the tables of desired states, of presence and of the
+    fleet, and the queue of their own work.
+
+    Dead letters go to `outbox_queue`, and those that are about dead letters to `dead_letter_queue`.
+    """
+
+    desired_table: str
+    presence_table: str
+    fleet_table: str
+    work_queue: str
+    outbox_queue: str
+    dead_letter_queue: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class UplinkInterestSettings(Settings):
+    """Of the function that tells devices what the cloud wants of them, through `outbox_queue`."""
+
+    contracts_table: str
+    subscriptions_table: str
+    desired_table: str
+    outbox_queue: str

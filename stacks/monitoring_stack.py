@@ -61,7 +61,7 @@ class MonitoringStack(PlaneStack):
             rules=rules,
             routers=_with_code(found, "router"),
             posters=_with_code(found, "http_sink"),
-            downlinks=_with_code(found, "downlink"),
+            downlinks=[each for each in functions if "-downlink-" in each],
         )
         CfnOutput(self, "AlarmTopic", value=topic.topic.topic_arn)
 

@@ -70,7 +70,7 @@ def of_figures(folder: str, function: str, environment: Environment) -> Iterator
             remedy="A device sends more than its quota. The log line 'a device floods' names it, and so does "
             "the event device.flooding.v1 in operations.inbox. `fleet quarantine DEVICE` takes it off.",
         )
-    elif folder == "downlink":
+    elif "-downlink-" in function:
         yield Watch(
             name=f"{function}-parked",
             metric=figure(function, "Parked"),

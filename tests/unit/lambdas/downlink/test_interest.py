@@ -22,11 +22,10 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.uplink_interest import UPLINK_KEY, TooManyFiltersError, read_uplink_interest
 from eventplane.uplink_told import TOLD_SORT_KEY, told_key
 from lambdas.common.subscription_table import SubscriptionTable
-from lambdas.downlink.table import DesiredTable
+from lambdas.downlink import interest as handler
+from lambdas.downlink.interest import PublishedInterest, UplinkInterest
+from lambdas.downlink.items import DesiredTable
 from lambdas.router.payload import PayloadCheck
-from lambdas.uplink_interest import handler
-from lambdas.uplink_interest.service import UplinkInterest
-from lambdas.uplink_interest.table import ToldTable
 from tests.dynamodb import create_table
 from tests.unit.lambdas.support import NOW_MS, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
 
@@ -57,7 +56,7 @@ class World:
             bundled=self.contract,
             contracts=ContractTable(self.cloud.dynamodb, TABLE),
             subscriptions=SubscriptionTable(self.cloud.dynamodb, subscriptions),
-            told=ToldTable(self.cloud.dynamodb, DESIRED),
+            told=PublishedInterest(self.cloud.dynamodb, DESIRED),
             send=self._send,
             clock=lambda: self.now_ms,
         )

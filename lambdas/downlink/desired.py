@@ -1,4 +1,4 @@
-"""What shall go down to devices: from the devices' inbox into the table, one item a device.
+"""The function that writes desired states: from the devices' inbox into the table, an item for each device.
 
 Routers have checked already who sends what. It is checked here again, with the address, and for each page of
 devices: whoever got hold of this queue could otherwise command the fleet.
@@ -7,6 +7,7 @@ devices: whoever got hold of this queue could otherwise command the fleet.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,22 +22,24 @@ from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.sending import desire
 from eventplane.downlink.table import sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.function_settings import QueueSettings
 from eventplane.whole_numbers import MAX_TIME_MS, whole_number
 from lambdas.common.clock import Clock
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from lambdas.downlink.fleet import Fleet
+from lambdas.downlink.devices import Fleet, Presence
 from lambdas.downlink.items import RESERVE_MS, Items, NotChangedError
-from lambdas.downlink.presence import Presence
+from lambdas.downlink.wiring import Wiring
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """An event with when the plane accepted it (Unix milliseconds), and the device `after` which to go on.
+class _Request:
+    """An event with when the plane accepted it (Unix milliseconds), and the device `after` which to continue.
 
-    `is_found`: devices before that one shall have it.
+    `is_found`: there were devices for it before that one.
     """
 
     text: str
@@ -45,8 +48,8 @@ class _Wish:
     is_found: bool = False
 
 
-class Wanted:
-    """Takes in the inbox of the devices; `go_on` sends a text to it, for the next devices of many."""
+class DesiredStateWriter:
+    """Reads the inbox of the devices; `send_on` sends a text to it, for the next devices of many."""
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class Wanted:
         presence: Presence,
         items: Items,
         letters: Letters,
-        go_on: Callable[[str], None],
+        send_on: Callable[[str], None],
         clock: Clock,
     ) -> None:
         self._contract = contract
@@ -65,28 +68,29 @@ class Wanted:
         self._presence = presence
         self._items = items
         self._letters = letters
-        self._go_on = go_on
+        self._send_on = send_on
         self._clock = clock
 
-    def process(self, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]) -> frozenset[str]:
-        """Take in `messages`; the ids of those that have to come again."""
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
+        """Write what `messages` hold; return the ids of those that have to come again."""
+        remaining_ms = invocation.remaining_ms
         return handle_each(
             messages, lambda each: self._take(each, remaining_ms), lambda: remaining_ms() >= RESERVE_MS
         )
 
     def _take(self, message: QueueMessage, remaining_ms: Callable[[], int]) -> bool:
-        wish, event = _wish(message), None
+        request, event = _request(message), None
         try:
-            event = parse_event(wish.text)
+            event = parse_event(request.text)
             kind = self._contract.downlink(event.type)
             inbox = self._contract.device.inbox
-            wanted = addressed(event, kind, wish.accepted_at_ms, inbox.expiry_s)
-            return self._deliver(wish, event, wanted, remaining_ms)
+            wanted = addressed(event, kind, request.accepted_at_ms, inbox.expiry_s)
+            return self._deliver(request, event, wanted, remaining_ms)
         except (DownlinkError, EnvelopeError) as error:
-            return self._refuse(message, wish, event, Refusal(error.reason, error.detail))
+            return self._refuse(message, request, event, Refusal(error.reason, error.detail))
 
     def _deliver(
-        self, wish: _Wish, event: Envelope, wanted: Addressed, remaining_ms: Callable[[], int]
+        self, request: _Request, event: Envelope, wanted: Addressed, remaining_ms: Callable[[], int]
     ) -> bool:
         target = wanted.target
         groups = frozenset[str]()
@@ -98,13 +102,13 @@ class Wanted:
         _raise(self._rights.refusal(event, wanted, groups))
         if target.thing is not None:
             return self._desire([target.thing], event, wanted, remaining_ms)
-        devices = self._fleet.page(target.group, wish.after)
+        devices = self._fleet.page(target.group, request.after)
         if not self._desire(devices.things, event, wanted, remaining_ms):
             return False
-        rest = replace(wish, after=devices.after, is_found=wish.is_found or bool(devices.things))
+        rest = replace(request, after=devices.after, is_found=request.is_found or bool(devices.things))
         if rest.after is not None:
             # After the devices before it: a message that comes again starts no second chain.
-            self._go_on(_continuation(rest))
+            self._send_on(_continuation(rest))
         elif target.group is not None and not rest.is_found:
             raise _unknown(errors.UNKNOWN_GROUP, target.group)
         return True
@@ -139,19 +143,21 @@ class Wanted:
                 logger.info("older than what is known", device=thing, sk=sk, event_id=wanted.id)
         return True
 
-    def _refuse(self, message: QueueMessage, wish: _Wish, event: Envelope | None, refusal: Refusal) -> bool:
+    def _refuse(
+        self, message: QueueMessage, request: _Request, event: Envelope | None, refusal: Refusal
+    ) -> bool:
         logger.warning("refused", message_id=message.id, reason=refusal.reason, detail=refusal.detail)
         id = letter_id(*event.key) if event else message.id
-        return self._letters.write(id, wish.text, event, refusal, self._clock(), attempt=message.attempt)
+        return self._letters.write(id, request.text, event, refusal, self._clock(), attempt=message.attempt)
 
 
-def _wish(message: QueueMessage) -> _Wish:
+def _request(message: QueueMessage) -> _Request:
     """An event as the router wrote it, or the rest of one that is for many."""
     try:
         document: Any = json.loads(message.body)
         rest = document["downlink"] if "specversion" not in document else None
         if rest:
-            return _Wish(
+            return _Request(
                 str(rest["event"]),
                 whole_number(rest["accepted_at_ms"], MAX_TIME_MS),
                 str(rest["after"]),
@@ -159,15 +165,15 @@ def _wish(message: QueueMessage) -> _Wish:
             )
     except (ValueError, LookupError, TypeError, RecursionError):
         pass  # the parser says what is wrong with it
-    return _Wish(message.body, message.sent_at_ms)
+    return _Request(message.body, message.sent_at_ms)
 
 
-def _continuation(wish: _Wish) -> str:
+def _continuation(request: _Request) -> str:
     rest = {
-        "event": wish.text,
-        "accepted_at_ms": wish.accepted_at_ms,
-        "after": wish.after,
-        "is_found": wish.is_found,
+        "event": request.text,
+        "accepted_at_ms": request.accepted_at_ms,
+        "after": request.after,
+        "is_found": request.is_found,
     }
     return json.dumps({"downlink": rest}, ensure_ascii=False, separators=(",", ":"))
 
@@ -179,3 +185,25 @@ def _raise(refusal: Refusal | None) -> None:
 
 def _unknown(reason: str, name: str) -> DownlinkError:
     return DownlinkError(reason, f"the fleet has no {name!r}; see its spelling, or register it")
+
+
+def service() -> QueueReader:
+    """Return the reader of the devices' inbox. Raises `SettingsError`."""
+    parts, inbox = Wiring(), QueueSettings.read(os.environ).source_queue
+
+    def send_on(text: str) -> None:
+        parts.sqs.send_message(QueueUrl=inbox, MessageBody=text)
+
+    writer = DesiredStateWriter(
+        contract=parts.contract,
+        fleet=parts.fleet,
+        presence=parts.presence,
+        items=parts.items,
+        letters=parts.letters_about(parts.contract.device.inbox),
+        send_on=send_on,
+        clock=parts.clock,
+    )
+    return QueueReader(writer.process)
+
+
+handle = queue_function(service)

@@ -1,12 +1,15 @@
-"""Whom an event can be for: the devices of the fleet's registry that are not decommissioned."""
+"""The devices that an event can be for, and which of them are connected."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.fleet import State
 from eventplane.fleet_registry import KEY, Registry
+from lambdas.common.log import logger
 
 _READ: Final = 100
 """Devices that one call looks at; of a group it may find none among them."""
@@ -21,7 +24,10 @@ class Devices:
 
 
 class Fleet:
-    """Reads `table` through a boto3 DynamoDB client. Raises botocore's errors."""
+    """The devices in the registry's `table` that are not decommissioned, by a boto3 DynamoDB client.
+
+    Raises botocore's errors.
+    """
 
     def __init__(self, client: Any, table: str) -> None:
         self._client = client
@@ -55,3 +61,32 @@ class Fleet:
         last = answer.get("LastEvaluatedKey")
         things = tuple(item[KEY]["S"] for item in answer["Items"])
         return Devices(things, last[KEY]["S"] if last else None)
+
+
+class Presence:
+    """Reads the presence monitor's table through a boto3 DynamoDB client."""
+
+    def __init__(self, client: Any, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def present(self, things: Collection[str]) -> frozenset[str]:
+        """Those of up to 100 `things` whose connection stands. Raises botocore's errors.
+
+        Whoever cannot be read counts as absent: the reconciler comes back to it.
+        """
+        if not things:
+            return frozenset()
+        keys = [{"device": {"S": thing}} for thing in sorted(set(things))]
+        answer = self._client.batch_get_item(RequestItems={self._table: {"Keys": keys}})
+        items = answer["Responses"].get(self._table, [])
+        return frozenset(item["device"]["S"] for item in items if _is_connected(item))
+
+
+def _is_connected(item: dict[str, Any]) -> bool:
+    try:
+        return bool(json.loads(item["known"]["S"])["sighting"]["line"] == "connected")
+    except (ValueError, LookupError, TypeError):
+        if "sighting" in item.get("known", {}).get("S", ""):
+            logger.exception("unreadable presence; correct it or delete it", device=item["device"]["S"])
+        return False

@@ -1,10 +1,11 @@
-"""Once a minute: what the cloud wants of its devices, told to all of them when it has changed."""
+"""The function that tells devices what the cloud wants of them: it looks once a minute, and sends changes."""
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from eventplane.contract import Contract, ContractError, Problem
 from eventplane.contract.interest import uplink_filters
@@ -13,16 +14,42 @@ from eventplane.contract.subscription import with_subscriptions
 from eventplane.contract_table import ContractTable
 from eventplane.downlink.addressing import ALL
 from eventplane.envelope import Envelope
+from eventplane.function_settings import UplinkInterestSettings
 from eventplane.timestamps import timestamp_of_ms
 from eventplane.uplink_interest import TooManyFiltersError, uplink_interest_event
-from eventplane.uplink_told import Told, digest_of
-from lambdas.common.clock import Clock
+from eventplane.uplink_told import Told, begin_request, digest_of, done_request, read_told, told_key
+from lambdas.common.aws import client
+from lambdas.common.clock import Clock, system_clock
+from lambdas.common.conditional_write import is_done
+from lambdas.common.contracts import bundled_contract
 from lambdas.common.log import logger
+from lambdas.common.queue import Context
+from lambdas.common.queue_function import at_init
 from lambdas.common.subscription_table import SubscriptionTable
-from lambdas.uplink_interest.table import ToldTable
 
 SOURCE: Final = "/eventplane/cloud/uplink-interest"
 """The `source` of its events."""
+
+
+class PublishedInterest:
+    """What devices were told last, through a boto3 DynamoDB client. Raises botocore's errors."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        self._client = client
+        self._name = name
+
+    def read(self) -> Told | None:
+        """What was told last; None: nothing yet, or somebody asked to have it told again."""
+        answer = self._client.get_item(TableName=self._name, Key=told_key(), ConsistentRead=True)
+        return read_told(answer["Item"]) if "Item" in answer else None
+
+    def begin(self, at_ms: int) -> bool:
+        """Before telling: what was told is unknown from here on. False when somebody began later."""
+        return is_done(self._client.put_item, begin_request(self._name, at_ms))
+
+    def done(self, told: Told) -> bool:
+        """After telling; False when somebody began meanwhile."""
+        return is_done(self._client.put_item, done_request(self._name, told))
 
 
 class UplinkInterest:
@@ -38,7 +65,7 @@ class UplinkInterest:
         bundled: Contract,
         contracts: ContractTable,
         subscriptions: SubscriptionTable,
-        told: ToldTable,
+        told: PublishedInterest,
         send: Callable[[str], None],
         clock: Clock,
     ) -> None:
@@ -104,3 +131,28 @@ def _check(contract: Contract, deployed: Contract) -> None:
 def _event(filters: list[object] | None, at_ms: int) -> Envelope:
     time = timestamp_of_ms(at_ms)
     return uplink_interest_event(filters, id=str(uuid.uuid4()), time=time, device=ALL, source=SOURCE)
+
+
+@at_init
+def service() -> UplinkInterest:
+    """Return the service that the environment describes. Raises `SettingsError`."""
+    settings = UplinkInterestSettings.read(os.environ)
+    sqs, dynamodb = client("sqs"), client("dynamodb")
+
+    def send(text: str) -> None:
+        sqs.send_message(QueueUrl=settings.outbox_queue, MessageBody=text)
+
+    return UplinkInterest(
+        bundled=bundled_contract(),
+        contracts=ContractTable(dynamodb, settings.contracts_table),
+        subscriptions=SubscriptionTable(dynamodb, settings.subscriptions_table),
+        told=PublishedInterest(dynamodb, settings.desired_table),
+        send=send,
+        clock=system_clock,
+    )
+
+
+@logger.inject_lambda_context
+def handle(event: dict[str, Any], context: Context) -> dict[str, bool]:  # noqa: ARG001 - Lambda passes both
+    """Tell devices what has changed; return whether there was something."""
+    return {"told": service().tell()}
