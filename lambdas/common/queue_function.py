@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import _lru_cache_wrapper, cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 from eventplane.function_settings import QueueSettings
@@ -24,7 +24,7 @@ T = TypeVar("T")
 Handler: TypeAlias = Callable[[dict[str, Any], Context], PartialResponse]
 
 
-def at_init(wire: Callable[[], T]) -> Callable[[], T]:
+def at_init(wire: Callable[[], T]) -> _lru_cache_wrapper[T]:
     """Return a function that calls `wire` once and returns its result each time.
 
     Lambda gives the init phase a whole vCPU, so there `wire` is called at once; elsewhere when it is needed.
