@@ -25,6 +25,11 @@ from local.things import Thing
 BROKEN_INBOX: Final = "family-app"
 """Whose inbox queue fails while all others are well: alarms go there and to the alarm centre."""
 
+_SCHEDULED: Final = ("downlink", "canary")
+"""In the names of schedules. Those of presence stay off, as its timers do in the local environment."""
+
+_KEPT: Final = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
+
 SERVICES: Final = ("s3", "dynamodb", "sqs", "inbox", "iot")
 """What can fail: SQS as a whole, or (`inbox`) the queue of `BROKEN_INBOX` only."""
 
@@ -37,6 +42,7 @@ class Faulty(Emulated):
     def __init__(self, supervisor: Supervisor, contract: Contract) -> None:
         self._running = ExitStack()
         super().__init__(supervisor, contract)
+        self._enable_schedules()
         self._alarms = read_alarms(supervisor.run_dir / "cdk.out")
         queues = {
             value
@@ -48,6 +54,16 @@ class Faulty(Emulated):
         }
         log = supervisor.run_dir / "emulator.log"
         self._observer = self._running.enter_context(Observer(self._plane.cloud, queues, log))
+
+    def _enable_schedules(self) -> None:
+        """Let the schedules call their functions as deployed elsewhere: some outages end by them only."""
+        client = self._plane.cloud.client("scheduler")
+        for page in client.get_paginator("list_schedules").paginate():
+            for each in page["Schedules"]:
+                if any(name in each["Name"] for name in _SCHEDULED):
+                    schedule = client.get_schedule(Name=each["Name"])
+                    kept = {name: schedule[name] for name in _KEPT}
+                    client.update_schedule(**kept, State="ENABLED")
 
     def _start(self, supervisor: Supervisor) -> CloudEndpoint:
         port = free_port()
