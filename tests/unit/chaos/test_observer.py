@@ -50,6 +50,36 @@ def test_the_messages_of_all_queues_are_read(monkeypatch: pytest.MonkeyPatch) ->
     assert queued_messages(CLOUD) == {}
 
 
+class Logs:
+    """One group with the lines of one invocation."""
+
+    def describe_log_groups(self, **_: str) -> dict[str, Any]:
+        return {"logGroups": [{"logGroupName": "/aws/lambda/router-device"}]}
+
+    def get_paginator(self, _: str) -> Logs:
+        return self
+
+    def paginate(self, **_: str) -> list[dict[str, Any]]:
+        lines = ["START RequestId: 1", "REPORT RequestId: 1\tDuration: 5 ms"]
+        return [{"events": [{"timestamp": 7_000, "message": each} for each in lines]}]
+
+
+def test_invocations_and_errors_are_those_of_a_function_and_of_the_account(tmp_path: Path) -> None:
+    class Cloud:
+        def client(self, _: str) -> Logs:
+            return Logs()
+
+    log = tmp_path / "log"
+    log.write_text(
+        "2026-11-23 06:19:26 WARNING [lambda] ESM: Lambda router-device failed processing SQS batch\n"
+    )
+    observer = Observer(Cloud(), [], log)  # type: ignore[arg-type]
+    observer.read_logs()
+    for dimensions in (frozenset({("FunctionName", "router-device")}), frozenset[tuple[str, str]]()):
+        for metric in ("Invocations", "Errors"):
+            assert observer.metrics.within(("AWS/Lambda", metric, dimensions), 0, 1e12) == [1.0]
+
+
 def test_failed_batches_are_read_from_the_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(
