@@ -17,7 +17,7 @@ from operations.smoke.patience import Patience
 from operations.smoke.plane import find_plane
 from operations.smoke.removals import Removals
 from operations.smoke.requests import Requests
-from operations.smoke.result import Report, StepResult
+from operations.smoke.result import Report, Status, StepResult
 from operations.smoke.run import Choices, SmokeRun
 
 TIMEOUT_S = 600.0
@@ -36,6 +36,7 @@ def main(arguments: list[str]) -> int:
 def _smoke(options: argparse.Namespace) -> int:
     cloud = enter()
     requests = Requests(cloud.session)
+    account = cloud.account
     plane = find_plane(cloud, options.env, contract_of(options))
     choices = Choices(
         endpoint=device_endpoint(cloud, options.device_endpoint, options.device_ca),
@@ -56,11 +57,13 @@ def _smoke(options: argparse.Namespace) -> int:
         smoke = SmokeRun(
             name, plane, choices, Path(folder), removals, requests=requests, held=interrupts.held
         )
-        is_stopped = False
         try:
             smoke.run(report)
         except KeyboardInterrupt:
-            is_stopped = True
+            # What had passed by then is no pass of the whole.
+            results += [
+                StepResult(each.name, Status.NOT_RUN, "stopped") for each in smoke.steps[len(results) :]
+            ]
             say("stopped; removing what the test has made")
         finally:
             # Also after a fault of this command.
@@ -72,12 +75,12 @@ def _smoke(options: argparse.Namespace) -> int:
             "connection, reported later, would be reported to carers"
         )
         smoke.kept.append("its rows in the archive, which is only ever added to")
-    result = Report(name, options.env, cloud.account, cloud.region, results, removed, smoke.kept)
+    result = Report(name, options.env, account, cloud.region, results, removed, smoke.kept)
     if options.json:
         answer_json(result.document())
     else:
         answer(result.text())
-    return DONE if result.is_passed and not is_stopped else FAILED
+    return DONE if result.is_passed else FAILED
 
 
 def _parser() -> argparse.ArgumentParser:

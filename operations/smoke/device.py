@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import queue
@@ -9,6 +10,8 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +34,9 @@ _TRUSTED: Final = Path(botocore.__file__).with_name("cacert.pem")
 """Whom the AWS SDK trusts, Amazon's own authorities among them."""
 
 _LOG_LINES: Final = 3
+_CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
+_LOOK_S: Final = 0.2
+"""Between two looks, seconds: a staged pair is tried for longer before another is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +56,17 @@ def device_endpoint(cloud: Cloud, named: str | None, ca: Path | None) -> DeviceE
 
 
 def provision(
-    plane: DeployedPlane, endpoint: DeviceEndpoint, thing: str, folder: Path, timeout_s: float
+    plane: DeployedPlane,
+    endpoint: DeviceEndpoint,
+    thing: str,
+    folder: Path,
+    timeout_s: float,
+    created: set[str],
 ) -> Path:
     """Let `edge.provisioning` get the device's certificate with the claim in `folder`, and return its file.
 
+    `created` gets the ids of the certificates that came on the way: it asks for another one where a
+    registration was not answered, and nobody else knows the first.
     Raises `ProvisioningFailedError`, `OutputMissingError`.
     """
     pair = folder / "device.pem"
@@ -73,7 +86,6 @@ def provision(
             "claim_key": "claim.key",
             # Needs no program besides Python; the device's image decides for itself.
             "keys": "cloud",
-            "answer_timeout_s": 10,
             "retry_min_s": 1,
             "retry_max_s": 5,
         },
@@ -86,15 +98,27 @@ def provision(
             cwd=_CHECKOUT, stdout=output, stderr=output,
         )  # fmt: skip
         try:
-            status: int | None = child.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            status = None
+            status = _watch(child, pair.with_name(pair.name + ".next"), timeout_s, created)
         finally:
             child.kill()
             child.wait()
     if status != os.EX_OK:
         raise ProvisioningFailedError(status, " | ".join(log.read_text().splitlines()[-_LOG_LINES:]))
     return pair
+
+
+def _watch(child: subprocess.Popen[bytes], staged: Path, timeout_s: float, created: set[str]) -> int | None:
+    """Wait for the end of `child`, and note each certificate that waits in `staged` for its registration."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        with suppress(subprocess.TimeoutExpired):
+            return child.wait(_LOOK_S)
+        with suppress(FileNotFoundError, ValueError):
+            text = staged.read_text("ascii")
+            certificate = text[text.index(_CERTIFICATE) :]
+            # AWS IoT calls a certificate by its fingerprint.
+            created.add(hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest())
+    return None
 
 
 def _table(name: str, values: dict[str, Any]) -> str:

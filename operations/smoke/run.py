@@ -29,10 +29,10 @@ from operations.errors import explained
 from operations.reading import Reading
 from operations.smoke.audit import CommandAudit, GlueAudit
 from operations.smoke.device import Device, DeviceEndpoint, provision
-from operations.smoke.errors import PeopleNotInformedError, WrongOutcomeError
+from operations.smoke.errors import DeviceConnectionError, PeopleNotInformedError, WrongOutcomeError
 from operations.smoke.evidence import Evidence
 from operations.smoke.notification import Notification
-from operations.smoke.patience import Patience
+from operations.smoke.patience import PAUSE_S, Patience
 from operations.smoke.plane import DeployedPlane
 from operations.smoke.removals import Removals
 from operations.smoke.requests import Requests
@@ -51,6 +51,8 @@ _CARERS: Final = "carers"
 _LOOK: Final = "see the logs of the routers, the age of the ingest queues, and `python -m eventplane trace`"
 _MOST_LEFT: Final = 1_000
 """Messages in an inbox up to which it is searched for what the test sent."""
+_CONNECT_TRIES: Final = 3
+"""IoT Core takes one CONNECT a second of a client id, and the provisioning has just tried it."""
 _ANSWER_S: Final = 30.0
 """How long IoT Core may take for one answer, seconds."""
 
@@ -173,10 +175,11 @@ class SmokeRun:
         self._thing.register()
         self._thing.make_claim(self.folder)
         began = time.monotonic()
+        endpoint, patience = self.choices.endpoint, self.choices.patience
         self._pair = provision(
-            self.plane, self.choices.endpoint, self.name, self.folder, self.choices.patience.timeout_s
+            self.plane, endpoint, self.name, self.folder, patience.timeout_s, self._thing.created
         )
-        self.choices.patience.until(
+        patience.until(
             self._thing.is_in_service,
             f"the first connection of {self.name} in the fleet's registry",
             "see the log of the function certificate-keeper and the queue fleet-connections",
@@ -184,12 +187,18 @@ class SmokeRun:
         return Shown(f"{self.name} has its own, by the claim", time.monotonic() - began)
 
     def _connection(self) -> Shown:
-        device = Device(
-            self.choices.endpoint, self.name, self._pair, self.plane.output("IngestRule"), _ANSWER_S
-        )
-        self._device = device
-        device.connect()
-        return Shown(f"to {self.choices.endpoint.host}, subscribed to its inbox")
+        endpoint, rule = self.choices.endpoint, self.plane.output("IngestRule")
+        for tries_left in reversed(range(_CONNECT_TRIES)):
+            self._device = Device(endpoint, self.name, self._pair, rule, _ANSWER_S)
+            try:
+                self._device.connect()
+                break
+            except DeviceConnectionError:
+                self._disconnect()
+                if not tries_left:
+                    raise
+                time.sleep(PAUSE_S)
+        return Shown(f"to {endpoint.host}, subscribed to its inbox", reference=self.name)
 
     def _send(self) -> Shown:
         device = self._connected
@@ -197,7 +206,8 @@ class SmokeRun:
         device.send(pack([self._alarm.stamped(senderservice=_CALLER)]), is_urgent=True)
         device.send(self._malformed)
         device.send(pack([self._forged.stamped(senderservice=_CARERS)]))
-        return Shown("an event, an alarm, a malformed and a forged message, acknowledged by IoT Core")
+        words = "an event, an alarm, a malformed and a forged message, acknowledged by IoT Core"
+        return Shown(words, reference=self._alarm.id)
 
     def _command(self) -> Shown:
         device = self._connected
@@ -219,11 +229,12 @@ class SmokeRun:
         return Shown(f"from {_CARERS}.outbox to the device, acknowledged", took_s, sent["MessageId"])
 
     def _other_topic(self) -> Shown:
-        if not self._connected.is_refused_as(f"{self.name}-other"):
+        other = f"{self.name}-other"
+        if not self._connected.is_refused_as(other):
             raise WrongOutcomeError(
                 "the outbox of another device", "IoT Core took a publish to it", "see the device policy"
             )
-        return Shown("IoT Core ended the connection")
+        return Shown("IoT Core ended the connection", reference=other)
 
     def _notification(self) -> Shown:
         prefix = self.plane.name("")
@@ -390,17 +401,15 @@ class SmokeRun:
     def _clear(self, url: str) -> None:
         with Reading(self.plane.cloud.sqs, url) as reading:
             for page in reading.pages():
-                own = [each for each in page if self._is_named(each["Body"])]
+                own = [each for each in page if self._is_own(each["Body"])]
                 if own:
                     reading.delete(own)
 
-    def _is_named(self, body: str) -> bool:
-        return self.name in body or self.name_digest in body
-
-    @property
-    def name_digest(self) -> str:
-        """By what a dead letter names the malformed message, whose text it has in base64."""
-        return hashlib.sha256(self._malformed).hexdigest()
+    def _is_own(self, body: str) -> bool:
+        """Whether a message is one event of this run; one with several may have others'."""
+        # A dead letter has the malformed message in base64, and its digest.
+        digest = hashlib.sha256(self._malformed).hexdigest()
+        return body.startswith("{") and (self.name in body or digest in body)
 
     def _waiting(self, url: str) -> int:
         name = "ApproximateNumberOfMessages"

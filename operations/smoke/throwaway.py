@@ -39,6 +39,8 @@ class ThrowAwayDevice:
         self._dynamodb = plane.cloud.dynamodb
         self._iot = plane.cloud.client("iot")
         self._registry = Registry(self._dynamodb, plane.name(FLEET))
+        self.created: set[str] = set()
+        """Ids of certificates that the device got; the registry may not know all of them."""
         self.desired = DesiredItems(self._dynamodb, plane.name(DESIRED))
 
     def register(self) -> None:
@@ -86,7 +88,7 @@ class ThrowAwayDevice:
         if device is None:
             return
         fleet = self._fleet()
-        certificates = device.certificates | fleet.access.attached(self._thing)
+        certificates = device.certificates | self.created | fleet.access.attached(self._thing)
         fleet.decommission(self._thing, "smoke test", dry_run=False)
         for each in sorted(certificates):
             self._delete_certificate(each)

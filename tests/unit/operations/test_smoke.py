@@ -239,7 +239,7 @@ def test_a_provisioning_that_ends_says_what_the_device_logged(contract: Contract
     endpoint = DeviceEndpoint("127.0.0.1", 8_883, CA)
     deployed = replace(plane(contract), outputs={**OUTPUTS, "IngestRule": "no rule"})
     with pytest.raises(ProvisioningFailedError, match=r"status 78: .*'no rule'.*provisioning-hook"):
-        provision(deployed, endpoint, NAME, tmp_path, 60.0)
+        provision(deployed, endpoint, NAME, tmp_path, 60.0, set())
 
 
 def plane(contract: Contract, *, keeps_data: bool = False) -> DeployedPlane:
