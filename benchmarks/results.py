@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import timeit
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -96,8 +96,12 @@ def write(
     command: str,
     clock: str = "CPU time of one process, median of runs",
     folder: Path = FOLDER,
+    more: Mapping[str, object] | None = None,
 ) -> None:
-    """Write `name`.json in `folder` and print its figures; `clock` says what was timed with what."""
+    """Write `name`.json in `folder` and print its figures; `clock` says what was timed with what.
+
+    `more` stands in the file beside the figures.
+    """
     document = {
         "figures": [each.document() for each in figures],
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, "
@@ -105,6 +109,7 @@ def write(
         "clock": clock,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,
+        **(more or {}),
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")

@@ -30,8 +30,9 @@ AUDIT: Final = "audit"
 ERASURES: Final = "erasures"
 """The folder of the erasures' plans and receipts."""
 
-RELEASED: Final = "compacted"
-"""The tag, `true`, of objects that have been compacted and verified: the lifecycle may take them."""
+LEAST_RAW_DAYS: Final = 16
+"""Days for which raw objects stay at least: a queue keeps a message for 14 days, and the audit of a day reads
+what was written so long after it."""
 
 HOURLY: Final = ("date", "hour")
 """Partition folders `date=YYYY-MM-DD/hour=HH`, UTC: when a row was written, not when it was accepted."""

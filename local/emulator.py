@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +28,8 @@ READY_SECONDS: Final = 60.0
 _ROOT_KEY: Final = "test"
 _ROOT_SECRET: Final = "test"  # noqa: S105 - opens nothing but this emulator
 
+_FAILED: Final = re.compile(r"(\d{4}-\S+ \S+) .*ESM: Lambda (\S+) failed processing")
+
 
 class MqttListenerError(LocalError):
     """The emulator runs without its MQTT listener. `state` is what it says about it."""
@@ -35,12 +41,30 @@ class MqttListenerError(LocalError):
         )
 
 
-def start_emulator(supervisor: Supervisor, *, retransmit_seconds: int = 5) -> CloudEndpoint:
+@dataclass(frozen=True, slots=True)
+class QueuedMessage:
+    """A message in a queue: `sent_at` in Unix seconds, how often it was received, whether it can be."""
+
+    id: str
+    sent_at: float
+    receives: int
+    is_visible: bool
+
+
+def start_emulator(
+    supervisor: Supervisor,
+    *,
+    retransmit_seconds: int = 5,
+    port: int | None = None,
+    functions_call: str | None = None,
+) -> CloudEndpoint:
     """Start a cloud with IAM and IoT policies enforced, on free ports, that forgets everything at its end.
 
     Args:
         supervisor: owns the process; its files go beneath the supervisor's run directory.
         retransmit_seconds: after how long the cloud sends an unacknowledged QoS 1 message again.
+        port: of the AWS API; None takes a free one.
+        functions_call: where the functions send their AWS calls, if not to the cloud itself.
 
     Raises:
         ToolMissingError: the emulator is not installed.
@@ -49,14 +73,15 @@ def start_emulator(supervisor: Supervisor, *, retransmit_seconds: int = 5) -> Cl
     """
     if not PROGRAM.exists():
         raise ToolMissingError("the emulated cloud")
-    port, mqtt_port = free_port(), free_port()
+    port, mqtt_port = port or free_port(), free_port()
     url = f"http://{LOOPBACK}:{port}"
     home = (supervisor.run_dir / "emulator").resolve()
     home.mkdir(parents=True, exist_ok=True)
     supervisor.start(
         "emulator",
         [str(PROGRAM)],
-        env=_environment(port, mqtt_port, home, retransmit_seconds),
+        env=_environment(port, mqtt_port, home, retransmit_seconds)
+        | ({"AWS_ENDPOINT_URL": functions_call} if functions_call else {}),
         cwd=home,
         ready=lambda: _get(f"{url}/_ministack/ready") is not None,
         ready_seconds=READY_SECONDS,
@@ -75,6 +100,29 @@ def start_emulator(supervisor: Supervisor, *, retransmit_seconds: int = 5) -> Cl
         access_key_id=_ROOT_KEY,
         secret_access_key=_ROOT_SECRET,
     )
+
+
+def queued_messages(cloud: CloudEndpoint) -> dict[str, list[QueuedMessage]]:
+    """Return what lies in the queues of `cloud`, by queue name, and receive nothing; {} without an answer."""
+    text = _get(f"{cloud.url}/_ministack/sqs/messages?account={cloud.account}") or b"{}"
+    by_region = json.loads(text).get("messages", {}).get(cloud.account, {})
+    return {
+        url.rpartition("/")[2]: [
+            QueuedMessage(each["MessageId"], each["SentTimestamp"], each["ReceiveCount"], each["IsVisible"])
+            for each in messages
+        ]
+        for queues in by_region.values()
+        for url, messages in queues.items()
+    }
+
+
+def failed_invocations(log: Path) -> Iterator[tuple[float, str]]:
+    """Yield time (Unix seconds) and function of each batch that failed as a whole, by the cloud's `log`."""
+    with log.open(errors="replace") as lines:
+        for line in lines:
+            if found := _FAILED.match(line):
+                at = datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S,%f").astimezone()
+                yield at.timestamp(), found[2]
 
 
 def _environment(port: int, mqtt_port: int, home: Path, retransmit_seconds: int) -> dict[str, str]:

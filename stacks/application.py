@@ -23,7 +23,11 @@ from stacks.subscriptions_stack import SubscriptionsStack
 
 
 def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cdk.Stack]:
-    """Put the stacks of `environment` into `app`, each after those it needs."""
+    """Put the stacks of `environment` into `app`, each after those it needs.
+
+    Raises `IncompleteEnvironmentError` where the operator has to fill in settings first.
+    """
+    environment.check_complete()
     archive = ArchiveStack(app, environment=environment)
     messaging = MessagingStack(app, environment=environment, contract=contract)
     published = ContractStack(app, environment=environment)

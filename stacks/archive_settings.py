@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
 
+from eventplane.archive_layout import LEAST_RAW_DAYS
 from stacks.setting_error import EnvironmentSettingError
-
-LEAST_RAW_DAYS: Final = 16
-"""A queue keeps a message for 14 days, and the audit of a day reads what was written so long after it."""
 
 _SCHEDULE = re.compile(r"(cron|rate)\(.+\)")
 
@@ -44,7 +41,7 @@ class Retention:
     """Days after which the archive deletes by itself. Contracts and receipts of erasures stay.
 
     Args:
-        raw_days: what devices and routers wrote, once it has been compacted and verified; never before.
+        raw_days: what devices and routers wrote; the compaction deletes it once it is compacted and verified.
         compacted_days: everything about events, in whatever form.
         replaced_days: what an object was before it was overwritten or deleted.
     """

@@ -11,6 +11,7 @@ from aws_cdk import aws_logs as logs
 from eventplane.errors import EventPlaneError
 from eventplane.presence import BUCKETS
 from eventplane.traffic import Quota
+from stacks.alarm_settings import AlarmSettings
 from stacks.archive_settings import JobSize, Retention
 from stacks.environment import Environment
 from stacks.function_size import FunctionSize
@@ -114,6 +115,8 @@ ENVIRONMENTS: Final = {
             erasure=JobSize(workers=2, timeout_min=15),
             retention=Retention(raw_days=21, compacted_days=30, replaced_days=1),
             certificate_grace_s=1,
+            # Whoever wants the canary's word invokes it.
+            alarms=AlarmSettings(is_canary_scheduled=False),
         ),
         Environment(
             name="dev",
@@ -130,10 +133,19 @@ ENVIRONMENTS: Final = {
             compaction=JobSize(workers=2, timeout_min=60, schedule=_NIGHTLY, is_flexible=True),
             erasure=JobSize(workers=2, timeout_min=60),
             retention=Retention(raw_days=21, compacted_days=90, replaced_days=7),
+            # Idle, it should cost less than what it tests.
+            alarms=AlarmSettings(is_detailed=False, canary_every_min=360),
         ),
         Environment(
             name="prod",
-            removal_policy=RemovalPolicy.RETAIN,
+            # A first deployment that fails removes what it made; with RETAIN the names would stay taken.
+            removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+            rollout_minutes=10,
+            # Yours, as texts ("123456789012", "eu-central-1"): it is not synthesized without them.
+            account=None,
+            region=None,
+            # At least one page subscriber, e-mail address or HTTPS endpoint of a pager.
+            alarms=AlarmSettings(page_subscribers=(), ticket_subscribers=()),
             log_retention=logs.RetentionDays.THREE_MONTHS,
             router=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=100
@@ -146,6 +158,8 @@ ENVIRONMENTS: Final = {
                 batch_window_s=0,
                 max_concurrency=50,
                 reserved_concurrency=50,
+                # A home's first alarm of the night does not wait for a cold start: about $9 a month.
+                provisioned_concurrency=2,
             ),
             archive_writer=FunctionSize(
                 memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=20

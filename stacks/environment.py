@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from aws_cdk import RemovalPolicy
@@ -14,11 +14,12 @@ from eventplane import resource_names
 from eventplane.contract import Channel
 from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.webhook_url import HTTPS_PORT, MAX_PORT, url_problem
+from stacks.alarm_settings import AlarmSettings
 from stacks.archive_settings import JobSize, Retention
 from stacks.function_size import FunctionSize
 from stacks.protocol_settings import ProtocolSettings
 from stacks.scheduled_settings import DownlinkSettings, PresenceSettings
-from stacks.setting_error import EnvironmentSettingError
+from stacks.setting_error import EnvironmentSettingError, IncompleteEnvironmentError
 from stacks.tracing_settings import TracingSettings
 
 PROJECT: Final = resource_names.PROJECT
@@ -35,6 +36,9 @@ the last of the 5 receives that a contract gives at least: 4 times 2 s > 2 s + 5
 
 MAX_REFRESH_S: Final = IN_FORCE_S // 3
 """Most `contract_refresh_s`: a subscription is in force in time although two looks in a row fail."""
+
+ROLLOUT_MINUTES: Final = (5, 10, 15, 30)
+"""The roll-outs that CodeDeploy has ready-made: a tenth of the calls at first, all after so many minutes."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
 _KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
@@ -60,10 +64,14 @@ class Environment:
 
     Args:
         name: stands in every resource's name.
-        account, region: where it may be deployed; None means wherever the credentials lead.
+        account, region: where it may be deployed; None means wherever the credentials lead. An environment
+            that keeps data must name both (`check_complete`).
         is_emulated: the cloud is an emulator: it speaks plain HTTP, so that queues and buckets cannot refuse
             it, and it has no roles for the CDK to assume.
         removal_policy: what becomes of stateful resources that leave their stack.
+        rollout_minutes: how long a new version of a function gets a tenth of the calls before it gets all,
+            one of `ROLLOUT_MINUTES`. A version that fails meanwhile is rolled back by an alarm, which costs
+            $0.10 to $0.20 a month for each function. None: all calls at once, and nobody watches.
         log_retention: how long logs are kept.
         router, urgent_router, archive_writer, ingest_errors, replay, subscriptions_api, webhook: how the
             functions run; `urgent_router` is the one behind the devices' urgent lane, and `replay` bounds the
@@ -82,9 +90,7 @@ class Environment:
         customer_key: ARN of the AWS KMS key for queues, archive and alarms. It costs about $1 a month and
             $0.03 for 10,000 requests; without it AWS encrypts all but the alarms with keys of its own, for
             nothing. Only with it the customer can see who decrypts, and take it back.
-        alarm_emails: who is told of alarms; others may subscribe to the topic.
-        urgent_age_alarm_s, age_alarm_s: how old an urgent, or another, message may become in a queue before
-            somebody is told.
+        alarms: who is told of what fails, and how soon (docs/operations.md).
         certificate_grace_s: seconds that a certificate stays valid after a connection with its successor.
         tracing: where the functions tell the spans of events to (docs/tracing.md); None: nowhere.
         protocols: those that packages add, for the inboxes that the contract gives to them.
@@ -95,6 +101,7 @@ class Environment:
     region: str | None = None
     is_emulated: bool = False
     removal_policy: RemovalPolicy
+    rollout_minutes: int | None = None
     log_retention: logs.RetentionDays
     router: FunctionSize
     urgent_router: FunctionSize
@@ -115,9 +122,7 @@ class Environment:
     erasure: JobSize
     retention: Retention
     customer_key: str | None = None
-    alarm_emails: tuple[str, ...] = ()
-    urgent_age_alarm_s: int = 60
-    age_alarm_s: int = 900
+    alarms: AlarmSettings = field(default_factory=AlarmSettings)
     certificate_grace_s: int = 900
     tracing: TracingSettings | None = None
     protocols: tuple[ProtocolSettings, ...] = ()
@@ -133,6 +138,13 @@ class Environment:
             )
         if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
             raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
+        if self.rollout_minutes is not None and self.rollout_minutes not in ROLLOUT_MINUTES:
+            raise EnvironmentSettingError(
+                "rollout_minutes",
+                f"is {self.rollout_minutes}, none of {', '.join(map(str, ROLLOUT_MINUTES))}",
+            )
+        if self.rollout_minutes is not None and self.is_emulated:
+            raise EnvironmentSettingError("rollout_minutes", "is set, and the emulator has no CodeDeploy")
         self._check_sinks()
         if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
             raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
@@ -146,6 +158,33 @@ class Environment:
             raise EnvironmentSettingError(
                 "certificate_grace_s", f"is {self.certificate_grace_s}, not within 0 to 900"
             )
+
+    def check_complete(self) -> None:
+        """Check what only an operator knows: where data that is kept is deployed, and who is paged.
+
+        Raises `IncompleteEnvironmentError`. It is no check of the value itself, so that the settings of an
+        environment can be read before somebody has filled them in.
+        """
+        if not self.keeps_data:
+            return
+        needed = {
+            "account": self.account,
+            "region": self.region,
+            "alarms.page_subscribers": self.alarms.page_subscribers,
+        }
+        if missing := tuple(setting for setting, value in needed.items() if not value):
+            raise IncompleteEnvironmentError(self.name, missing)
+
+    def with_placeholders(self) -> Environment:
+        """Return it with placeholders for what `check_complete` misses: for templates that nobody deploys."""
+        return replace(
+            self,
+            account=self.account or "123456789012",
+            region=self.region or "eu-central-1",
+            alarms=replace(
+                self.alarms, page_subscribers=self.alarms.page_subscribers or ("pager@example.org",)
+            ),
+        )
 
     def _check_sinks(self) -> None:
         """Where functions may post to. Raises `EnvironmentSettingError`."""
@@ -192,6 +231,15 @@ class Environment:
     def keeps_data(self) -> bool:
         """Whether its stateful resources outlive their stack."""
         return self.removal_policy is not RemovalPolicy.DESTROY
+
+    @property
+    def is_released(self) -> bool:
+        """Whether functions are called by an alias of a version.
+
+        Not in the emulator: tests and benchmarks change the variables of functions that are deployed, and a
+        version keeps those that it was published with.
+        """
+        return not self.is_emulated
 
     def resource_name(self, suffix: str) -> str:
         """What a resource is called in this environment, by the convention that all stacks share."""

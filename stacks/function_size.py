@@ -19,6 +19,8 @@ class FunctionSize:
 
     `max_concurrency` bounds the batches of one source queue that are worked on at a time.
     `reserved_concurrency` keeps so many of the account's executions free for this function alone.
+    `provisioned_concurrency` keeps so many of its executions warm, so that they start without delay; they
+    cost as long as they are kept.
     """
 
     memory_mib: int
@@ -27,6 +29,7 @@ class FunctionSize:
     batch_window_s: int
     max_concurrency: int
     reserved_concurrency: int | None = None
+    provisioned_concurrency: int | None = None
 
     def __post_init__(self) -> None:
         # Bounds of AWS Lambda and of its event source mappings for SQS.
@@ -40,6 +43,10 @@ class FunctionSize:
         if self.reserved_concurrency is not None and self.reserved_concurrency < self.max_concurrency:
             # Lambda would throttle what the mapping sends, and every throttled message spends a receive.
             raise EnvironmentSettingError("reserved_concurrency", "must not be below max_concurrency")
+        if self.provisioned_concurrency is not None:
+            # While a version is deployed the old one keeps its executions: there are twice as many.
+            most = (self.reserved_concurrency or 2 * self.max_concurrency) // 2
+            self._check("provisioned_concurrency", 1, most)
 
     def _check(self, setting: str, low: int, high: int) -> None:
         value = getattr(self, setting)

@@ -1,4 +1,4 @@
-"""Who is told when something is wrong: alarms on every queue, function and rule of the others, one dashboard.
+"""Who is told when something fails: alarms on the other stacks' queues, functions and rules, one dashboard.
 
 It finds them by looking through the other stacks, so that nothing can be added and forgotten here.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import aws_cdk as cdk
 from aws_cdk import CfnOutput
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iot as iot
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct, IConstruct
@@ -20,7 +21,10 @@ from stacks.constructs.alarm_topic import AlarmTopic
 from stacks.constructs.durable_queue import DurableQueue, queue_name
 from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.figure_watches import of_figures
+from stacks.constructs.ingest_rule import IngestRule
 from stacks.constructs.plane_dashboard import PlaneDashboard
+from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.watch import Watch
 from stacks.environment import Environment
 from stacks.messaging_stack import INGEST_ERRORS
 from stacks.plane_stack import PlaneStack
@@ -34,19 +38,27 @@ class MonitoringStack(PlaneStack):
     def __init__(self, scope: Construct, *, environment: Environment, watched: Sequence[cdk.Stack]) -> None:
         super().__init__(scope, environment=environment, name="monitoring")
         queues = _find(watched, DurableQueue)
-        found = _find(watched, lambda_.CfnFunction)
-        functions = [str(each.function_name) for each in found]
+        functions = [str(each.function_name) for each in _find(watched, lambda_.CfnFunction)]
+        services = {each.metrics_service for each in _find(watched, PythonFunction)}
         rules = [str(each.rule_name) for each in _find(watched, iot.CfnTopicRule)]
-        schedules = _find(watched, EveryMinute)
-        topic = AlarmTopic(self, "Alarms", environment=environment)
+        ingest = {each.name for each in _find(watched, IngestRule)}
+        settings = environment.alarms
+        pages = AlarmTopic(
+            self, "Pages", environment=environment, name="pages", subscribers=settings.page_subscribers
+        )
+        tickets = AlarmTopic(
+            self, "Tickets", environment=environment, name="tickets", subscribers=settings.ticket_subscribers
+        )
         watches = chain(
-            chain.from_iterable(map(watch.of_queue, queues)),
-            chain.from_iterable(map(watch.of_function, functions)),
-            chain.from_iterable(
-                of_figures(_folder(each), str(each.function_name), environment) for each in found
+            watch.of_queues(queues, environment),
+            watch.of_functions(functions, environment),
+            of_figures(services, environment),
+            (
+                watch.of_schedule(each.function_name)
+                for each in _find(watched, EveryMinute)
+                if each.is_enabled
             ),
-            (watch.of_schedule(each.function_name) for each in schedules if each.is_enabled),
-            chain.from_iterable(watch.of_rule(each, environment) for each in rules),
+            chain.from_iterable(watch.of_rule(each, environment, is_ingest=each in ingest) for each in rules),
             [watch.of_ingest_errors(queue_name(environment, INGEST_ERRORS))],
             watch.of_audit(environment),
             watch.of_compaction(environment),
@@ -55,27 +67,38 @@ class MonitoringStack(PlaneStack):
             self,
             "Dashboard",
             environment=environment,
-            alarms=[topic.alarm(self, each) for each in watches],
+            alarms=[_alarm(self, each, pages if each.is_page else tickets) for each in watches],
             queues=queues,
             functions=functions,
             rules=rules,
-            routers=_with_code(found, "router"),
-            posters=_with_code(found, "webhook", "subscribers"),
-            downlinks=_with_code(found, "downlink"),
+            services=services,
         )
-        CfnOutput(self, "AlarmTopic", value=topic.topic.topic_arn)
+        CfnOutput(self, "PageTopic", value=pages.topic.topic_arn)
+        CfnOutput(self, "TicketTopic", value=tickets.topic.topic_arn)
+
+
+def _alarm(scope: Construct, watched: Watch, topic: AlarmTopic) -> cloudwatch.Alarm:
+    """Make the alarm of a `Watch`; its topic is told when it begins and when it ends."""
+    missing, operator = cloudwatch.TreatMissingData, cloudwatch.ComparisonOperator
+    alarm = cloudwatch.Alarm(
+        scope,
+        watched.name.replace("_", "-").replace(".", "-"),
+        alarm_name=watched.name,
+        alarm_description=watched.remedy,
+        metric=cast("cloudwatch.IMetric", watched.metric),
+        threshold=watched.threshold,
+        comparison_operator=operator.LESS_THAN_THRESHOLD
+        if watched.is_least
+        else operator.GREATER_THAN_THRESHOLD,
+        evaluation_periods=watched.periods,
+        treat_missing_data=missing.BREACHING if watched.is_silence_bad else missing.NOT_BREACHING,
+    )
+    action = cast("cloudwatch.IAlarmAction", topic.action)
+    alarm.add_alarm_action(action)
+    alarm.add_ok_action(action)
+    return alarm
 
 
 def _find(stacks: Sequence[cdk.Stack], kind: type[Kind]) -> list[Kind]:
     """Everything of one `kind` in `stacks`, in the order of declaration."""
     return [each for stack in stacks for each in stack.node.find_all() if isinstance(each, kind)]
-
-
-def _with_code(functions: Sequence[lambda_.CfnFunction], *folders: str) -> list[str]:
-    """The names of those whose code is in one of `folders`."""
-    return [str(each.function_name) for each in functions if _folder(each) in folders]
-
-
-def _folder(function: lambda_.CfnFunction) -> str:
-    """Where the function's code is, below lambdas/ (`lambdas.<folder>.handler.handle`)."""
-    return str(function.handler).split(".")[1]

@@ -6,7 +6,7 @@ from aws_cdk import CfnOutput
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Channel, Contract, Forward, ParticipantKind
+from eventplane.contract import Channel, Contract, Forward, ParticipantKind, Priority
 from eventplane.own_services import DOWNLINK, leads_down
 from eventplane.presence import MONITOR
 from eventplane.replay import REPLAY
@@ -98,6 +98,9 @@ class RoutingStack(PlaneStack):
                 archive=archive,
                 code=code,
                 layer=layer,
+                # What fails shows in the others first.
+                deploys_last=queue is urgent_ingest,
+                is_urgent=queue is urgent_ingest or channel.priority is Priority.URGENT,
             )
         for name, service in services.items():
             if service.inbox.webhook:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from eventplane.archive_layout import RELEASED
 from glue_jobs.common.errors import ArchiveNotFoundError
 from glue_jobs.common.objects import Stored
-
-_PARALLEL: Final = 16
-"""Requests at a time: each mostly waits for S3."""
 
 _MOST: Final = 1_000
 """Keys that one request may delete (Amazon S3 API)."""
@@ -67,24 +62,17 @@ class BucketObjects:
         return body
 
     def write(self, name: str, body: bytes) -> None:
-        tags = "&".join(f"{key}={value}" for key, value in self._tags(name).items())
-        # Who may not tag may still write what has no tags.
-        more = {"Tagging": tags} if tags else {}
-        self._s3.put_object(Bucket=self._bucket, Key=name, Body=body, **more)
+        self._s3.put_object(Bucket=self._bucket, Key=name, Body=body)
 
     def move(self, name: str, target: str) -> None:
         # The managed copy also takes objects beyond the 5 GB of one request.
-        self._s3.copy({"Bucket": self._bucket, "Key": name}, self._bucket, target)
+        # Nothing here has tags; to copy them would need permission to read them.
+        no_tags = {"TaggingDirective": "REPLACE"}
+        self._s3.copy({"Bucket": self._bucket, "Key": name}, self._bucket, target, ExtraArgs=no_tags)
         self.delete([name])
 
     def delete(self, names: Iterable[str]) -> None:
         self._delete([{"Key": name} for name in names])
-
-    def release(self, names: Iterable[str]) -> None:
-        with ThreadPoolExecutor(_PARALLEL) as workers:
-            # To the end, so that the first refusal is raised here.
-            for _ in workers.map(self._release, names):
-                pass
 
     def delete_old_versions(self, prefix: str) -> int:
         pages = self._s3.get_paginator("list_object_versions").paginate(Bucket=self._bucket, Prefix=prefix)
@@ -96,22 +84,6 @@ class BucketObjects:
         ]
         self._delete(old)
         return len(old)
-
-    def _release(self, name: str) -> None:
-        tags = self._tags(name)
-        if tags.get(RELEASED) != "true":
-            tags[RELEASED] = "true"
-            tag_set = [{"Key": key, "Value": value} for key, value in tags.items()]
-            self._s3.put_object_tagging(Bucket=self._bucket, Key=name, Tagging={"TagSet": tag_set})
-
-    def _tags(self, name: str) -> dict[str, str]:
-        try:
-            found = self._s3.get_object_tagging(Bucket=self._bucket, Key=name)
-        except ClientError as error:
-            if _code(error) == "NoSuchKey":
-                return {}
-            raise
-        return {each["Key"]: each["Value"] for each in found["TagSet"]}
 
     def _delete(self, keys: list[dict[str, str]]) -> None:
         for start in range(0, len(keys), _MOST):

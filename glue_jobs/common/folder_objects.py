@@ -60,9 +60,6 @@ class FolderObjects:
             path.unlink(missing_ok=True)
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
-    def release(self, names: Iterable[str]) -> None:
-        """Nothing: whoever has the folder decides what to delete."""
-
     def delete_old_versions(self, prefix: str) -> int:  # noqa: ARG002 - as the protocol has it
         """None: there are no versions."""
         return 0

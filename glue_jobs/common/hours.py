@@ -50,6 +50,10 @@ class Hour:
         """Whether nobody writes to it any more."""
         return self.start + timedelta(hours=1) + GRACE <= now
 
+    def is_older_than(self, age: timedelta, now: datetime) -> bool:
+        """Whether the hour ended more than `age` ago."""
+        return self.start + timedelta(hours=1) + age <= now
+
 
 @dataclass(frozen=True, slots=True)
 class Days:

@@ -1,6 +1,6 @@
 """The archive as objects: listed, read, and replaced one at a time, each seen whole or not at all.
 
-Spark reads and writes rows; what must be atomic, or is about versions and tags, goes this way.
+Spark reads and writes rows; what must be atomic, or is about versions, goes this way.
 """
 
 from __future__ import annotations
@@ -36,16 +36,13 @@ class Objects(Protocol):
         """An object's content; None when there is none."""
 
     def write(self, name: str, body: bytes) -> None:
-        """Put `body` at `name`, in place of what was there; its tags stay."""
+        """Put `body` at `name`, in place of what was there."""
 
     def move(self, name: str, target: str) -> None:
         """Give an object another name, in place of what was there."""
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete objects; those that are gone already are no error."""
-
-    def release(self, names: Iterable[str]) -> None:
-        """Tell the lifecycle that these have been compacted and verified, and may go when they are old."""
 
     def delete_old_versions(self, prefix: str) -> int:
         """Delete for good what the objects whose names start with `prefix` were before; how many versions."""

@@ -31,9 +31,25 @@ def row_of(folder: Folder) -> StructType:
     return StructType([*struct_of(folder.columns).fields, StructField(CORRUPT, StringType())])
 
 
+LINES = ".json.gz"
+"""What the names of raw objects end with."""
+
+
+def lines_beneath(spark: SparkSession, folder: str) -> DataFrame:
+    """The lines as `lines` has them, of all raw objects in `folder`, a URI.
+
+    S3 lists a thousand objects for the price of looking one up by its name.
+    """
+    return _lines(spark.read.option("pathGlobFilter", f"*{LINES}").text(folder))
+
+
 def lines(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
     """The lines of the objects `uris` that are not blank: `value` and `file`, the object's whole URI."""
-    rows = spark.read.text(list(uris)).select("value", sf.col("_metadata.file_path").alias("file"))
+    return _lines(spark.read.text(list(uris)))
+
+
+def _lines(found: DataFrame) -> DataFrame:
+    rows = found.select("value", sf.col("_metadata.file_path").alias("file"))
     return rows.where(sf.trim("value") != "")
 
 

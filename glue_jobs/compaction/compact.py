@@ -1,4 +1,4 @@
-"""One hour of one folder: read, written, verified, published, and only then are its sources let go."""
+"""One hour of one folder: compact it, and delete its raw objects when they are old and no longer needed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from eventplane.archive_layout import Compaction, Folder
 from glue_jobs.common import rows as records
 from glue_jobs.common.hours import Hour
 from glue_jobs.common.objects import Objects, Stored
-from glue_jobs.compaction.errors import ChangedHourError, SourcesGoneError, UnverifiedError
+from glue_jobs.compaction.errors import (
+    ChangedHourError,
+    CompactedGoneError,
+    SourcesGoneError,
+    UnverifiedError,
+)
 from glue_jobs.compaction.files import Content, content_of, write_files
 from glue_jobs.compaction.published import publish, published
 from glue_jobs.compaction.receipt import Receipt, read_receipt, run_of, write_receipt
 from glue_jobs.compaction.rows import hour_rows
-
-_LINES = ".json.gz"
 
 
 def compact_hour(
@@ -37,14 +40,15 @@ def compact_hour(
     run = run_of(folder, inputs)
     place = f"{hour.compacted(folder.name)}/run={run}"
     earlier = _earlier(objects, folder, compaction, hour)
-    rows = hour_rows(spark, objects, folder, compaction, inputs, earlier)
+    raw = hour.raw(folder.name)
+    rows = hour_rows(spark, objects, folder, compaction, raw, earlier)
     written = write_files(rows, objects, place, compaction, sum(each.size for each in inputs))
-    _verify(spark, objects, _name(folder, hour), inputs, written.content, written.files)
+    _verify(spark, objects, _name(folder, hour), raw, written.content, written.files)
+    # Spark listed the folder by itself: what came or went since then is seen here.
     if _inputs(objects, folder, hour) != inputs:
         raise ChangedHourError(_name(folder, hour))
     publish(objects, folder, hour, written.files)
     _sweep(objects, hour.compacted(folder.name), written.files)
-    objects.release(each.name for each in inputs)
     receipt = Receipt(
         version=folder.version,
         run=run,
@@ -58,8 +62,27 @@ def compact_hour(
     return receipt
 
 
+def remove_raw(objects: Objects, folder: Folder, hour: Hour) -> int:
+    """Delete the raw objects of a compacted hour and return how many. Raises `HourError`.
+
+    Only objects that the receipt names are deleted, so only rows that were verified and published; the files
+    they are in must still be there. An object that came later stays for the next run. In a versioned bucket a
+    deleted object is an old version, and can be restored, until the lifecycle removes it.
+    """
+    inputs = _inputs(objects, folder, hour)
+    done = read_receipt(objects, folder, hour) if inputs else None
+    if not done or not done.covers(inputs):
+        return 0
+    present = {each.name for each in objects.beneath(hour.compacted(folder.name))}
+    missing = {*done.files} - (present & {*published(objects, folder, hour)})
+    if missing:
+        raise CompactedGoneError(_name(folder, hour), tuple(sorted(missing)))
+    objects.delete(each.name for each in inputs)
+    return len(inputs)
+
+
 def _inputs(objects: Objects, folder: Folder, hour: Hour) -> list[Stored]:
-    return [each for each in objects.beneath(hour.raw(folder.name)) if each.name.endswith(_LINES)]
+    return [each for each in objects.beneath(hour.raw(folder.name)) if each.name.endswith(records.LINES)]
 
 
 def _late(done: Receipt, inputs: Sequence[Stored]) -> tuple[str, ...]:
@@ -77,7 +100,7 @@ def _verify(
     spark: SparkSession,
     objects: Objects,
     name: str,
-    inputs: Sequence[Stored],
+    raw: str,
     content: Content,
     files: Sequence[str],
 ) -> None:
@@ -85,7 +108,7 @@ def _verify(
     found = content_of(spark, objects, files)
     if found != content:
         raise UnverifiedError(name, content.told, found.told)
-    lines = records.lines(spark, [f"{objects.uri}/{each.name}" for each in inputs]).count()
+    lines = records.lines_beneath(spark, f"{objects.uri}/{raw}").count()
     if lines != found.rows:
         raise UnverifiedError(name, (lines, content.checksum), found.told)
 

@@ -44,6 +44,18 @@ class SourcesGoneError(HourError):
         self.late = late
 
 
+class CompactedGoneError(HourError):
+    """`files` of the compacted `hour` are gone or no longer published, so its raw objects are kept."""
+
+    def __init__(self, hour: str, files: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{hour}: {', '.join(files)[:500]} should hold its rows and are gone or not published; restore "
+            "their old versions, or delete the hour's receipt to compact it again from the raw objects"
+        )
+        self.hour = hour
+        self.files = files
+
+
 class UnreadableReceiptError(HourError):
     """The receipt `name` is damaged, or of a newer version of the compaction; `problem` says how it looks."""
 

@@ -1,4 +1,4 @@
-"""The job: `--INPUT <archive> [--DATE recent|yesterday|all|YYYY-MM-DD]`, on Glue or anywhere."""
+"""The job: `--INPUT <archive> [--DATE recent|yesterday|all|DAY] [--RAW_DAYS n]`, on Glue or anywhere."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from eventplane.archive_layout import compacted_folders
+from eventplane.archive_layout import LEAST_RAW_DAYS, Folder, compacted_folders
 from glue_jobs.common.archives import open_archive
-from glue_jobs.common.hours import Days, hours_of
+from glue_jobs.common.hours import Days, Hour, hours_of
+from glue_jobs.common.objects import Objects
 from glue_jobs.common.session import job_session
-from glue_jobs.compaction.compact import compact_hour
+from glue_jobs.compaction.compact import compact_hour, remove_raw
 from glue_jobs.compaction.errors import CompactionError, HourError
 from glue_jobs.compaction.receipt import Receipt
 
@@ -27,10 +28,14 @@ RECENT_DAYS = 2
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Job parameters. `archive` is a URI or a local folder."""
+    """Job parameters. `archive` is a URI or a local folder.
+
+    Raw objects of hours that ended more than `raw_age` ago are deleted; None keeps them all.
+    """
 
     archive: str
     days: Days
+    raw_age: timedelta | None = None
 
 
 def read_arguments(argv: Sequence[str], now: datetime) -> Arguments:
@@ -47,15 +52,23 @@ def read_arguments(argv: Sequence[str], now: datetime) -> Arguments:
         default="recent",
         help="a UTC day of writing, 'recent' (default), 'yesterday' or 'all'",
     )
+    parser.add_argument(
+        "--RAW_DAYS",
+        type=_raw_age,
+        default=None,
+        help="days after which raw objects that are compacted and verified are deleted; default: never",
+    )
     known, _ = parser.parse_known_args(argv)
-    return Arguments(known.INPUT, known.DATE)
+    return Arguments(known.INPUT, known.DATE, known.RAW_DAYS)
 
 
 def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]:
-    """Compact every closed hour that is not yet; the receipts of those that were, by folder and hour.
+    """Compact the closed hours that are not yet, delete raw objects that are old, return the new receipts.
 
-    Raises `CompactionError` at the end if some hours could not be: whatever object is damaged, missing or not
-    answered by S3, it holds up its hour only.
+    The receipts are by folder and hour. An hour whose raw objects are old is compacted whatever `--DATE`
+    says, so a job that was down for long catches up, and nothing is deleted that is not compacted. Raises
+    `CompactionError` at the end if some hours failed: an object that is damaged, missing or not answered by
+    S3 holds up its hour only.
     """
     now = now or datetime.now(UTC)
     arguments = read_arguments(argv, now)
@@ -63,33 +76,55 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Receipt]
     spark = job_session()
     done: dict[str, Receipt] = {}
     failures: dict[str, str] = {}
+    removed = 0
     for folder, compaction in compacted_folders():
-        for hour in hours_of(objects, folder.name, arguments.days):
-            if not hour.is_closed(now):
-                continue
+        for hour, is_old in _hours(objects, folder, arguments, now):
             name = f"{folder.name}/{hour.partition}"
             try:
                 receipt = compact_hour(spark, objects, folder, compaction, hour)
+                removed += remove_raw(objects, folder, hour) if is_old else 0
             except (HourError, PySparkException, Py4JError, ClientError, BotoCoreError) as error:
                 failures[name] = str(error)
                 continue
             if receipt:
                 done[name] = receipt
-    sys.stdout.write(totals_line(done, failures))
+    sys.stdout.write(totals_line(done, failures, removed))
     if failures:
         raise CompactionError(failures)
     return done
 
 
-def totals_line(done: dict[str, Receipt], failures: dict[str, str]) -> str:
-    """One line of JSON, by which the log's readers know what was compacted."""
+def _hours(objects: Objects, folder: Folder, arguments: Arguments, now: datetime) -> list[tuple[Hour, bool]]:
+    """The closed hours to work on, the earliest first, and whether their raw objects are old."""
+    hours = {*hours_of(objects, folder.name, arguments.days)}
+    age = arguments.raw_age
+    if age is not None:
+        hours |= {*hours_of(objects, folder.name, Days(last=(now - age).date()))}
+    return [
+        (hour, age is not None and hour.is_older_than(age, now))
+        for hour in sorted(hours)
+        if hour.is_closed(now)
+    ]
+
+
+def totals_line(done: dict[str, Receipt], failures: dict[str, str], removed: int = 0) -> str:
+    """One line of JSON for the log's readers: the hours compacted, and the raw objects `removed`."""
     totals = {
         "hours": len(done),
         "rows": sum(each.rows for each in done.values()),
         "copies": sum(each.copies for each in done.values()),
         "failed": len(failures),
+        "removed": removed,
     }
     return json.dumps({"compaction_totals": totals}) + "\n"
+
+
+def _raw_age(text: str) -> timedelta:
+    if not text.isdecimal() or int(text) < LEAST_RAW_DAYS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not {LEAST_RAW_DAYS} days or more; the audit reads raw rows for so long"
+        )
+    return timedelta(days=int(text))
 
 
 def _days(text: str, today: date) -> Days:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as sf
 
 from eventplane.archive_layout import Compaction, Folder
 from glue_jobs.common import rows as records
-from glue_jobs.common.objects import Objects, Stored
+from glue_jobs.common.objects import Objects
 
 _EVENT_NAMES = "source string, id string, type string"
 
@@ -19,14 +19,14 @@ def hour_rows(
     objects: Objects,
     folder: Folder,
     compaction: Compaction,
-    inputs: Sequence[Stored],
+    raw: str,
     earlier: Sequence[str],
 ) -> DataFrame:
-    """The rows of `inputs` with `Folder.compacted_columns`, in no order.
+    """The rows in the folder `raw` with `Folder.compacted_columns`, in no order.
 
     A row is a copy of one in the same hour, or in the compacted files `earlier` (names).
     """
-    lines = records.lines(spark, [f"{objects.uri}/{each.name}" for each in inputs])
+    lines = records.lines_beneath(spark, f"{objects.uri}/{raw}")
     rows = with_names(records.parsed(lines, folder), compaction)
     place = sf.regexp_extract("file", f"/({folder.name}/[^/]+/[^/]+/[^/]+)$", 1)
     rows = rows.withColumn("archive_file", place)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from eventplane.settings import SettingsError
 from eventplane.traffic import Quota, QuotaError, read_quota
-from lambdas.common.settings import SettingsError, text
+from lambdas.common.settings import text
 
 QUEUE = "EVENTPLANE_TRAFFIC_QUEUE"
 QUOTA = "EVENTPLANE_DEVICE_QUOTA"

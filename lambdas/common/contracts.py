@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
 from eventplane.contract import Contract, load_compiled
+from eventplane.settings import SettingsError
+
+ROOT: Final = "LAMBDA_TASK_ROOT"
+"""Where the function's code asset lies unpacked (AWS Lambda guide)."""
 
 CONTRACT_FILE: Final = "contract.json"
 """The compiled contract's name at the root of every function's code asset."""
@@ -15,3 +20,14 @@ def load_contract(root: Path) -> Contract:
     """The contract bundled at `root`. Raises `ContractError` (it is damaged) or OSError (it is missing)."""
     path = root / CONTRACT_FILE
     return load_compiled(path.read_bytes(), str(path))
+
+
+def bundled_contract() -> Contract:
+    """The contract in this function's bundle.
+
+    Raises as `load_contract`, and `SettingsError` outside of Lambda.
+    """
+    root = os.environ.get(ROOT, "")
+    if not root:
+        raise SettingsError(ROOT, "is not set")
+    return load_contract(Path(root))

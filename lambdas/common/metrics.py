@@ -1,10 +1,12 @@
 """The functions' figures, in the log as embedded metrics: CloudWatch makes metrics of them by itself.
 
-The dimension `service` is the function's name, which has the environment in it.
+The dimension `service` is the environment and the functions' package (`eventplane-prod-router`): one metric
+for all functions that do the same, so that one alarm watches them all. A line's log group names the function.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from enum import StrEnum
@@ -87,15 +89,19 @@ _OUTCOMES: Final = {
     Outcome.NO_INTEREST: Metric.NOT_WANTED,
 }
 
-# POWERTOOLS_SERVICE_NAME, which the stacks set, gives the dimension.
-metrics = Metrics(namespace=NAMESPACE)
+# The stacks set it. Without it Powertools takes POWERTOOLS_SERVICE_NAME.
+_SERVICE: Final = os.environ.get("EVENTPLANE_METRICS_SERVICE")
+
+metrics = Metrics(namespace=NAMESPACE, service=_SERVICE)
 
 _lock = threading.Lock()
 """Powertools adds without one, and some functions have threads."""
 
 
 def count(metric: Metric, number: int = 1) -> None:
-    """Add `number` to `metric`. From any thread."""
+    """Add `number` to `metric`; nothing for 0, as each hour with a value is paid for. From any thread."""
+    if not number:
+        return
     with _lock:
         metrics.add_metric(metric.value, MetricUnit.Count, number)
 
@@ -115,5 +121,7 @@ def record(delay: Delay, milliseconds: int) -> None:
 def mark(name: str, **dimensions: str) -> None:
     """One more of `name`, in this service, with `dimensions` of few values each."""
     with single_metric(name=name, unit=MetricUnit.Count, value=1, namespace=NAMESPACE) as metric:
+        if _SERVICE:
+            metric.add_dimension(name="service", value=_SERVICE)
         for dimension, value in dimensions.items():
             metric.add_dimension(name=dimension, value=str(value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +17,14 @@ class Context(Protocol):
 
     def get_remaining_time_in_millis(self) -> int:
         """Milliseconds until Lambda kills the invocation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """`id` is Lambda's request id; `remaining_ms` the milliseconds until Lambda ends the invocation."""
+
+    id: str
+    remaining_ms: Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from eventplane.errors import EventPlaneError
+from eventplane.settings import SettingsError
 from eventplane.whole_numbers import whole_number as bounded
 
 _MOST = 10**9
-
-
-class SettingsError(EventPlaneError):
-    """An environment variable is missing or malformed. `variable` is its name."""
-
-    def __init__(self, variable: str, problem: str) -> None:
-        super().__init__(
-            f"environment variable {variable} {problem}; the stacks set it, so deploy them again"
-        )
-        self.variable = variable
-        self.problem = problem
 
 
 def text(environment: Mapping[str, str], variable: str) -> str:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from eventplane.settings import SettingsError
 from eventplane.webhook_url import HTTPS_PORT, MAX_PORT, address_problem, port_problem, url_problem
 from eventplane.whole_numbers import whole_number
-from lambdas.common.settings import SettingsError, text
+from lambdas.common.settings import text
 
 VARIABLE: Final = "EVENTPLANE_SINKS"
 PORTS_VARIABLE: Final = "EVENTPLANE_SINK_PORTS"

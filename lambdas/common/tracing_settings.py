@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from lambdas.common.settings import SettingsError, text
+from eventplane.settings import SettingsError
+from lambdas.common.settings import text
 
 ENDPOINT: Final = "EVENTPLANE_OTLP_ENDPOINT"
 SHARE: Final = "EVENTPLANE_TRACE_SHARE"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lambdas.common.settings import SettingsError, bundle_root, text
+from eventplane.settings import SettingsError
+from lambdas.common.settings import bundle_root, text
 
 DESIRED: Final = "desired"
 ANSWERS: Final = "answers"

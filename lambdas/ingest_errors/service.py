@@ -16,7 +16,7 @@ from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sender import Answer, Fate
 from lambdas.common.sqs import SqsSender, batches
 from lambdas.ingest_errors.failure import NoFailureError, RuleFailure, parse_failure
@@ -70,8 +70,8 @@ class IngestErrorsService:
         self._sender = sender
         self._clock = clock
 
-    def process(self, messages: Sequence[QueueMessage], *, remaining_ms: Callable[[], int]) -> frozenset[str]:
-        """Hand over what `messages` hold; the ids of those that have to come again."""
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
+        """Hand over the failures in `messages`; return the ids of those that have to come again."""
         frames: defaultdict[str, list[_Frame]] = defaultdict(list)
         failed: set[str] = set()
         for message in messages:
@@ -83,14 +83,13 @@ class IngestErrorsService:
                 failed.add(message.id)
         for queue_url, waiting in frames.items():
             for batch in batches(waiting):
-                answers = self._send(queue_url, batch, remaining_ms)
+                answers = self._send(queue_url, batch, invocation.remaining_ms)
                 failed |= {
                     frame.message_id
                     for frame, answer in zip(batch, answers, strict=True)
                     if answer.fate is not Fate.TAKEN
                 }
         count(Metric.RESENT, len(messages) - len(failed))
-        count(Metric.RETRIED, len(failed))
         return frozenset(failed)
 
     def _send(self, queue_url: str, batch: Sequence[_Frame], remaining_ms: Callable[[], int]) -> list[Answer]:

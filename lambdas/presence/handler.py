@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Final
 
+from eventplane.settings import SettingsError
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, Redelivery
-from lambdas.common.settings import SettingsError
 from lambdas.common.sqs import SqsSender
 from lambdas.presence.deadlines import Reconciler, TimerReader
 from lambdas.presence.judge import Judge

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from eventplane.settings import SettingsError
 from eventplane.traffic import QuotaError, read_quota
-from lambdas.common.settings import SettingsError, text, text_mapping
+from lambdas.common.settings import text, text_mapping
 from lambdas.presence.watch import Limits
 
 LIMITS: Final = "EVENTPLANE_PRESENCE_LIMITS"

@@ -6,6 +6,7 @@ import os
 from functools import cache
 from typing import Any, Final
 
+from eventplane.settings import SettingsError
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
@@ -15,7 +16,6 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, read_messages
 from lambdas.common.redelivery import PartialResponse, partial_response
-from lambdas.common.settings import SettingsError
 from lambdas.common.sqs import SqsSender
 from lambdas.common.visibility import Visibility
 from lambdas.webhook.delivery import Delivery

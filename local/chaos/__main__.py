@@ -48,7 +48,11 @@ def _play(scenario: Scenario, arguments: argparse.Namespace) -> int:
     document = summary(outcome, played, loses=scenario.loses)
     (folder / "summary.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     command = f"python -m local.chaos {' '.join(sys.argv[1:])}"
-    write(scenario.name, figures(outcome, document, loses=scenario.loses), command, CLOCK, OUTPUT)
+    found = figures(outcome, document, loses=scenario.loses)
+    more: dict[str, object] = {
+        name: document[name] for name in ("outages", "alarms_not_evaluated") if name in document
+    }
+    write(scenario.name, found, command, CLOCK, OUTPUT, more)
     passed = document["verdict"] == "passed"
     print(f"{'passed' if passed else 'FAILED'} with --seed {arguments.seed}: {folder / 'summary.json'}")
     return 0 if passed else 1

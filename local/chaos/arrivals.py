@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
@@ -41,14 +42,14 @@ class ArrivalWriter:
 class Arrivals:
     """The file of one service, read as far as it goes.
 
-    `first` has when each event came first (seconds of the Unix clock), in the order of that; `duplicates`
-    counts repetitions; `reports` are what devices say of themselves in their own time.
+    `first` has when each event came first (seconds of the Unix clock), in the order of that; `again` counts
+    the repetitions of each; `reports` are what devices say of themselves in their own time.
     """
 
     def __init__(self, path: Path) -> None:
         self.first: dict[Key, float] = {}
         self.reports: dict[Key, float] = {}
-        self.duplicates = 0
+        self.again: Counter[Key] = Counter()
         self._path = path
         self._read = 0
 
@@ -65,6 +66,11 @@ class Arrivals:
                 self._count(line)
 
     @property
+    def duplicates(self) -> int:
+        """How many deliveries were repetitions."""
+        return self.again.total()
+
+    @property
     def arrived(self) -> Arrived:
         """What the oracle compares."""
         return Arrived(self.first.keys(), self.duplicates, self.reports.keys())
@@ -74,7 +80,7 @@ class Arrivals:
         counted = self.reports if is_report else self.first
         key = first, second
         if key in counted:
-            self.duplicates += 1
+            self.again[key] += 1
         else:
             counted[key] = at
 

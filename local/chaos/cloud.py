@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from eventplane.contract import Contract
+from local.chaos.alarms import Watched
 from local.chaos.arrivals import Arrivals
 from local.chaos.faults import Fault
 from local.process import Child
@@ -45,11 +46,20 @@ class Cloud(Protocol):
     def put_contract(self, contract: Contract) -> None:
         """Put another contract in force."""
 
+    def tell(self, text: str) -> None:
+        """Put an event into the outbox of the carers."""
+
     def arrivals(self, service: str) -> Arrivals:
         """What the cloud service receives."""
 
     def settle(self) -> bool:
         """Return when everything that it accepted is handled, nothing new comes; False: or stands still."""
+
+    def watched(self) -> Watched | None:
+        """Its alarms and what they watch, recorded until now; None where nothing is recorded."""
+
+    def close(self) -> None:
+        """End what is no process of the supervisor's."""
 
     def fetch_archive(self) -> Path:
         """The archive, as a folder."""

@@ -11,17 +11,21 @@ from contract.publish import Publisher, find_deployment
 from eventplane.contract import Contract
 from eventplane.ordering import is_numbered
 from eventplane_client.sqs import MAX_VISIBILITY_S
+from local.chaos.alarms import Watched
 from local.chaos.arrivals import Arrivals
 from local.chaos.consumer import ORDERED
 from local.chaos.drain import wait_until_nothing_waits
 from local.chaos.faults import Fault, Kill, Moment
 from local.chaos.functions import kill_functions
+from local.cloud import CloudEndpoint
 from local.demo.archive import fetch
+from local.demo.carers import CARERS
 from local.demo.plane import deploy_plane
 from local.deploy import ROOT
 from local.emulator import start_emulator
 from local.process import Child, Supervisor
 from local.things import Thing, provision
+from stacks.names import outbox_url_output
 
 ROUTERS: Final = ("router-device", "router-device-urgent")
 ARCHIVE_WRITER: Final = "archive-writer"
@@ -40,7 +44,7 @@ class Emulated:
     patience_s = 4.0 * VISIBILITY_S
 
     def __init__(self, supervisor: Supervisor, contract: Contract) -> None:
-        self._plane = deploy_plane(supervisor, start_emulator(supervisor))
+        self._plane = deploy_plane(supervisor, self._start(supervisor))
         self.contract = contract
         self.rule = self._plane.outputs["IngestRule"]
         self._folder = supervisor.run_dir.resolve() / "arrivals"
@@ -70,6 +74,13 @@ class Emulated:
             env={**self._plane.cloud.environment(), "PYTHONPATH": str(ROOT)},
         )
 
+    def _start(self, supervisor: Supervisor) -> CloudEndpoint:
+        return start_emulator(supervisor)
+
+    @property
+    def _seen_by_functions(self) -> CloudEndpoint:
+        return self._plane.cloud
+
     def thing(self, home: str, directory: Path) -> Thing:
         """A registered thing with its certificate."""
         return provision(
@@ -78,7 +89,7 @@ class Emulated:
 
     def faults(self) -> dict[str, Fault]:
         """What can break: functions in the midst of their work, and the consumers."""
-        cloud = self._plane.cloud
+        cloud = self._seen_by_functions
         return {
             "router-kill": Moment(lambda: kill_functions(cloud, *ROUTERS)),
             "archive-writer-kill": Moment(lambda: kill_functions(cloud, ARCHIVE_WRITER)),
@@ -94,6 +105,11 @@ class Emulated:
         """Publish it, as an operator does."""
         client = self._plane.cloud.client
         Publisher(find_deployment("local", client), client("dynamodb")).publish(contract)
+
+    def tell(self, text: str) -> None:
+        """As the carers' program does; their outbox is a queue."""
+        url = self._plane.outputs[outbox_url_output(CARERS)]
+        self._plane.cloud.client("sqs").send_message(QueueUrl=url, MessageBody=text)
 
     def arrivals(self, service: str) -> Arrivals:
         """What `service` receives."""
@@ -113,6 +129,13 @@ class Emulated:
             return sum(int(answer["Attributes"][count]) for answer in answers for count in counts)
 
         return wait_until_nothing_waits(messages)
+
+    def watched(self) -> Watched | None:
+        """Return None: nobody records metrics."""
+        return None
+
+    def close(self) -> None:
+        """Everything here is a process."""
 
     def fetch_archive(self) -> Path:
         """Copied from its bucket."""

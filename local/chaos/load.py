@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from time import monotonic, time
 from types import TracebackType
 from typing import Final, Self
@@ -19,7 +20,7 @@ from local.chaos.careless import CarelessClient
 from local.poison import Poison
 from local.ports import LOOPBACK
 from local.sent import Key, SentLog
-from local.services import CallService
+from local.services import LISTENERS, CallService
 
 MOTION: Final = "org.eventplane.activity.motion.v1"
 KEYWORD: Final = "org.eventplane.alarm.keyword.v1"
@@ -67,8 +68,8 @@ class TimedLog(SentLog):
 class Sender:
     """The services of one home at its broker on 127.0.0.1:`port`, the call-service among them.
 
-    They send `load`. What the device has no room for comes again. Use it in a `with` block, which ends the
-    connections.
+    They send `load`. What the device has no room for comes again. `told` has what those heard that listen,
+    and how often. Use it in a `with` block, which ends the connections.
     """
 
     def __init__(self, home: str, port: int, contract: Contract, sent: TimedLog, load: Load) -> None:
@@ -79,6 +80,7 @@ class Sender:
         self._contract = contract
         self._sent = sent
         self._again: deque[tuple[float, str, bytes]] = deque()
+        self.told: dict[str, Counter[Key]] = {service: Counter() for service in LISTENERS}
         self._clients = {service: self._client(service, port) for service in _SERVICES.values()}
 
     def _client(self, service: str, port: int) -> ServiceClient:
@@ -86,7 +88,11 @@ class Sender:
             if reason == SPOOL_FULL:
                 self._again.append((monotonic() + _AGAIN_S, service, payload))
 
-        return ServiceClient(service, LOOPBACK, port, on_refused=refused, window=WINDOW)
+        listen = partial(self._listen, service) if service in LISTENERS else None
+        return ServiceClient(service, LOOPBACK, port, on_event=listen, on_refused=refused, window=WINDOW)
+
+    def _listen(self, service: str, event: Envelope) -> None:
+        self.told[service][event.claim] += 1
 
     def greet(self) -> None:
         """Return once the home stands: before its forwarder's first subscription nobody keeps a message."""

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from contract import load_contract
 from eventplane.contract import Contract
 from eventplane.ordering import is_numbered
 from local.audits import run_audits
+from local.chaos.alarms import Watched
 from local.chaos.arrivals import Arrivals
 from local.chaos.cloud import Cloud
 from local.chaos.counters import Times
@@ -28,6 +29,7 @@ from local.chaos.home import Home, start_home
 from local.chaos.injector import Injector, Struck
 from local.chaos.kinds import faults_of
 from local.chaos.load import Sender, TimedLog
+from local.chaos.messages import Messages
 from local.chaos.probe import Probe, Sample
 from local.chaos.restarter import Restarter
 from local.chaos.scenario import Scenario
@@ -36,7 +38,13 @@ from local.network import Network
 from local.oracle import Verdict, dead_lettered, expected_by_service, judge
 from local.process import End, Supervisor
 from local.sent import Key
-from local.services import CALL_SERVICE, arrived_at_call_services
+from local.services import (
+    CALL_SERVICE,
+    LISTENERS,
+    ON_DEVICE,
+    arrived_at_call_services,
+    arrived_in_homes,
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Outcome:
 
     `given_up` counts by home what the device says it discarded. `arrivals` by cloud service; `called` has
     when the home's call-service placed the call for each alarm. `ended` has the processes that nobody had
-    killed. `ordered` are the services whose inboxes keep an order.
+    killed. `ordered` are the services whose inboxes keep an order. `watched` are the plane's own alarms.
     `send_s` and `drain_s`: how long the homes sent, and how long then until everything stood still, which
     some of it may have done with work left (`gave_up_waiting_for`).
     """
@@ -66,6 +74,7 @@ class Outcome:
     cloud: str
     ended: Sequence[End] = ()
     ordered: Collection[str] = ()
+    watched: Watched | None = None
 
 
 def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) -> Outcome:
@@ -80,6 +89,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
         supervisor = stack.enter_context(Supervisor(output))
         network = stack.enter_context(Network())
         cloud = scenario.cloud(supervisor, contract)
+        stack.callback(cloud.close)
         homes = [
             _home(stack, supervisor, network, cloud, contract, scenario, f"home-{number + 1}")
             for number in range(scenario.homes)
@@ -97,15 +107,19 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             sender.greet()
         with Probe(homes) as probe, Injector(strikes, list(senders), faults) as injector:
             began = monotonic()
-            _play(senders.values(), injector, ends_with_load=scenario.ends_with_load)
+            with Messages(contract, list(senders), cloud.tell, sent) if scenario.tells else nullcontext():
+                _play(senders.values(), injector, ends_with_load=scenario.ends_with_load)
             if not injector.struck:
                 raise ScheduleError("no fault struck before the sending was over: send more events")
             sent_at = monotonic()
             drained = {"homes": wait_until_nothing_waits(lambda: in_homes(homes, senders.values()))}
-        arrivals = _arrivals(cloud, sent, homes, drained)
+        arrivals = _arrivals(cloud, sent, homes, list(senders.values()), drained)
         drained_at = monotonic()
         arrived = {name: each.arrived for name, each in arrivals.items()}
         arrived[CALL_SERVICE] = arrived_at_call_services(senders.values())
+        for name in LISTENERS:
+            arrived[name] = arrived_in_homes(each.told[name] for each in senders.values())
+        watched = cloud.watched()
         archive = cloud.fetch_archive()
         return Outcome(
             verdicts=judge(_expected(contract, sent, homes), arrived),
@@ -124,6 +138,7 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
             gave_up_waiting_for=[name for name, whole in drained.items() if not whole],
             contract_version=contract.version,
             cloud=cloud.description,
+            watched=watched,
         )
 
 
@@ -165,16 +180,26 @@ def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bo
 
 
 def _arrivals(
-    cloud: Cloud, sent: TimedLog, homes: Sequence[Home], drained: dict[str, bool]
+    cloud: Cloud,
+    sent: TimedLog,
+    homes: Sequence[Home],
+    senders: Sequence[Sender],
+    drained: dict[str, bool],
 ) -> dict[str, Arrivals]:
     """What every cloud service got, once all that is expected is there and nothing more can come.
 
     Notes in `drained` what was waited for, and whether it came.
     """
     expected = {name: len(keys) for name, keys in _expected(cloud.contract, sent, homes).items()}
-    services = [name for name in expected if name != CALL_SERVICE]
+    services = [name for name in expected if name not in ON_DEVICE]
+    down = sum(expected.get(name, 0) for name in LISTENERS)
     arrivals = {name: cloud.arrivals(name) for name in services}
     drained["arrivals"] = wait_until_nothing_waits(lambda: missing(arrivals, expected), cloud.patience_s)
+    drained["told"] = wait_until_nothing_waits(
+        lambda: down - sum(len(told) for each in senders for told in each.told.values()), cloud.patience_s
+    )
+    # Homes acknowledge what came down by events of their own.
+    drained["answers"] = wait_until_nothing_waits(lambda: in_homes(homes, senders))
     for home in homes:
         home.forwarder.stop()
     drained["queues"] = cloud.settle()

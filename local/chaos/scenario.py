@@ -32,6 +32,8 @@ class Scenario:
     ends_with_load: bool = False
     """The last sending ends the faults too, or (False) they go on for all of `seconds`."""
     loses: bool = False
+    tells: bool = False
+    """Carers send messages to the homes meanwhile."""
     contract: Callable[[Contract], Contract] = lambda contract: contract
     disk_mib: int = 64
     machine: Machine = field(default_factory=ThisMachine)

@@ -7,7 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from eventplane.contract import Contract
+from local.chaos.cloud_faults import KINDS
+from local.chaos.cloud_faults import plan as cloud_faults_plan
 from local.chaos.emulated import Emulated
+from local.chaos.faulty import Faulty
 from local.chaos.kinds import changed, with_order
 from local.chaos.load import Load
 from local.chaos.machine import ArmUserland
@@ -108,6 +111,21 @@ def cloud() -> Scenario:
     return Scenario("cloud", 2, Load(7_000, 50, 50), _seeded(Mode.SINGLY, _STEADY), Emulated, seconds=140)
 
 
+def cloud_faults() -> Scenario:
+    """The services of AWS fail beneath the deployed plane, each in every way, in pairs, and for minutes."""
+    return Scenario(
+        "cloud-faults",
+        2,
+        Load(25_000, 14, 7),
+        cloud_faults_plan,
+        Faulty,
+        seconds=1_785,
+        kinds=KINDS,
+        tells=True,
+        disk_mib=256,
+    )
+
+
 def device() -> Scenario:
     """The forwarder as the device has it, on its processor, emulated."""
     return Scenario(
@@ -128,5 +146,17 @@ def soak() -> Scenario:
 
 SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
     each.__name__.replace("_", "-"): each
-    for each in (short, singly, pairs, together, cloud, paper, paper_best_effort, million, device, soak)
+    for each in (
+        short,
+        singly,
+        pairs,
+        together,
+        cloud,
+        paper,
+        paper_best_effort,
+        million,
+        cloud_faults,
+        device,
+        soak,
+    )
 }

@@ -72,6 +72,10 @@ class StandIn:
         """What `service` receives."""
         return Arrivals(self.folder / ARRIVALS / f"{service}.jsonl")
 
+    def tell(self, text: str) -> None:
+        """Nothing goes down here. Raises `NotImplementedError`."""
+        raise NotImplementedError(f"events go down in the emulated cloud only: {text}")
+
     def put_contract(self, contract: Contract) -> None:
         """Put `contract` in force for the next messages."""
         unfinished = self.folder / f"{CONTRACT}.unfinished"
@@ -96,6 +100,12 @@ class StandIn:
         self.router.start()
         self.router.stop(_STOP_S)
         return True
+
+    def watched(self) -> None:
+        """There are no metrics."""
+
+    def close(self) -> None:
+        """Everything here is a process."""
 
     def fetch_archive(self) -> Path:
         """Where it is anyway."""

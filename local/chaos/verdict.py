@@ -12,9 +12,11 @@ from benchmarks.results import Figure
 from local.chaos.counters import delays, delays_during, out_of_order, quantile, recoveries
 from local.chaos.given_up import missing, unexcused
 from local.chaos.load import GREETING, KEYWORD, MOTION
+from local.chaos.outages import MOST_COPIES, NOTES, Outages, judge_outages
 from local.chaos.probe import per_hour
 from local.chaos.restarter import by_themselves
 from local.chaos.run import Outcome
+from local.demo.carers import CARERS_SOURCE
 from local.demo.summary import numbers_missing, summarise
 from local.sent import Key
 
@@ -43,6 +45,7 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
         service: out_of_order(outcome.sent.events, arrivals.first)
         for service, arrivals in outcome.arrivals.items()
     }
+    outages = _outages(outcome)
     return {
         **summarise(
             run={**run, "cloud": outcome.cloud, "contract_version": outcome.contract_version},
@@ -50,7 +53,7 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
                 "events_sent": outcome.sent.events_sent,
                 "urgent_sent": outcome.sent.urgent_sent,
                 "malformed_sent": outcome.sent.malformed_sent,
-                "told": 0,
+                "told": sum(each.source == CARERS_SOURCE for each in outcome.sent.events),
             },
             verdicts=outcome.verdicts,
             faults=[
@@ -63,6 +66,7 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
             otherwise_wrong={
                 "ended by themselves": len(by_themselves(outcome.ended, outcome.struck)),
                 "out of order where declared": sum(late[each] for each in outcome.ordered),
+                **(outages.wrong if outages else {}),
             },
             gave_up_waiting_for=outcome.gave_up_waiting_for,
             allowed={*_COUNTED, *(_LOSSES if _may_lose(outcome, loses=loses) else ())},
@@ -70,7 +74,20 @@ def summary(outcome: Outcome, run: dict[str, Any], *, loses: bool = False) -> di
         "ended": [{"process": each.name, "status": each.status} for each in outcome.ended],
         "given_up": outcome.given_up.total(),
         "out_of_order": late,
+        **({"outages": outages.rows, "alarms_not_evaluated": outages.unread} if outages else {}),
     }
+
+
+def _outages(outcome: Outcome) -> Outages | None:
+    if outcome.watched is None:
+        return None
+    return judge_outages(
+        outcome.struck,
+        outcome.watched,
+        _sent(outcome, KEYWORD),
+        outcome.arrivals[ALARMS].first,
+        [each.again for each in outcome.arrivals.values()],
+    )
 
 
 def _may_lose(outcome: Outcome, *, loses: bool) -> bool:
@@ -139,6 +156,7 @@ def figures(outcome: Outcome, document: dict[str, Any], *, loses: bool) -> list[
             note=f"ready, mean of 5 min; {os.cpu_count()} cores",
         ),
         *_urgent(outcome),
+        *_of_outages(outcome),
         *_recovered(outcome),
         *_grown(outcome),
     ]
@@ -169,6 +187,25 @@ def _urgent(outcome: Outcome) -> Iterator[Figure]:
                 yield _less(f"urgent_{way}_{when}_p50", 1_000 * median(values), "ms", None, note)
                 yield _less(f"urgent_{way}_{when}_p99", 1_000 * quantile(values, 0.99), "ms", None, note)
                 yield _less(f"urgent_{way}_{when}_max", 1_000 * max(values), "ms", None, note)
+
+
+def _of_outages(outcome: Outcome) -> Iterator[Figure]:
+    outages = _outages(outcome)
+    if outages is None:
+        return
+    rows = outages.rows
+    for when in ("during", "after"):
+        for name in ("p99_ms", "max_ms"):
+            slowest = max(rows, key=lambda row: row[f"urgent_{when}"][name] or 0)
+            value = slowest[f"urgent_{when}"][name] or 0
+            note = f"alarms sent {when} an outage; the worst outage: {slowest['fault']}"
+            yield _less(f"urgent_{when}_{name.removesuffix('_ms')}", value, "ms", None, note)
+    latest = max(rows, key=lambda row: row["urgent_latest_s"])
+    note = f"from an outage's end to the last alarm that waited for it; the worst: {latest['fault']}"
+    yield _less("urgent_latest", latest["urgent_latest_s"], "s", None, note)
+    yield _less("copies", outages.copies, "copies", float(MOST_COPIES), "of one event in one inbox, at most")
+    for name, value in outages.wrong.items():
+        yield _less(name.replace(" ", "_"), value, "", 0.0, NOTES[name])
 
 
 def _recovered(outcome: Outcome) -> Iterator[Figure]:

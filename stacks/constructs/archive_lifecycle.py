@@ -7,7 +7,7 @@ from typing import Final
 from aws_cdk import Duration
 from aws_cdk import aws_s3 as s3
 
-from eventplane.archive_layout import COMPACTED, COMPACTIONS, FOLDERS, PUBLISHED, RELEASED, compacted_folders
+from eventplane.archive_layout import COMPACTED, COMPACTIONS, FOLDERS, PUBLISHED
 from stacks.archive_settings import Retention
 
 ATHENA: Final = "athena"
@@ -17,23 +17,16 @@ _ANSWERS_DAYS: Final = 7
 
 
 def lifecycle(retention: Retention) -> list[s3.LifecycleRule]:
-    """The rules of the archive bucket."""
+    """The rules of the archive bucket.
+
+    Raw objects leave earlier than by these: the compaction deletes what it has verified, after `raw_days`.
+    """
     events = sorted({each.name.partition("/")[0] for each in FOLDERS if each.is_personal})
     return [
         s3.LifecycleRule(
             noncurrent_version_expiration=Duration.days(retention.replaced_days),
             abort_incomplete_multipart_upload_after=Duration.days(1),
             expired_object_delete_marker=True,
-        ),
-        *(
-            # By the tag, not by age alone: while the compaction is down, nothing leaves.
-            s3.LifecycleRule(
-                id=f"{folder.name}-compacted",
-                prefix=f"{folder.name}/",
-                tag_filters={RELEASED: "true"},
-                expiration=Duration.days(retention.raw_days),
-            )
-            for folder, _ in compacted_folders()
         ),
         *(
             s3.LifecycleRule(

@@ -11,6 +11,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.fleet_registry import TABLE
+from eventplane.function_settings import CertificateSettings
 from stacks.constructs.durable_queue import allow_send, find_queue
 from stacks.constructs.fleet_registry import allow_registry
 from stacks.constructs.function_assets import function_code
@@ -22,10 +23,10 @@ from stacks.environment import PROJECT, Environment
 from stacks.findings import accept
 from stacks.function_size import FunctionSize
 
-FOLDER: Final = "certificate_keeper"
+FOLDER: Final = "fleet"
 
 CONNECTIONS: Final = "connections"
-"""The queue from the rule to the keeper, and from the keeper to itself for what has a grace."""
+"""The queue from the rule to the function, and from the function to itself for ends of grace periods."""
 
 SIZE: Final = FunctionSize(memory_mib=512, timeout_s=60, batch_size=100, batch_window_s=5, max_concurrency=2)
 """Nobody waits for it; two at a time stay below the ten calls a second that AWS IoT allows an account."""
@@ -53,6 +54,7 @@ class CertificateKeeper(Construct):
             environment=environment,
             name="certificate-keeper",
             folder=FOLDER,
+            entry="rotation",
             code=function_code(FOLDER),
             layer=layer,
             size=SIZE,
@@ -63,11 +65,11 @@ class CertificateKeeper(Construct):
                 allow(["iot:UpdateCertificate"], [certificates]),
                 allow(["iot:DetachThingPrincipal"], [things, certificates]),
             ],
-            variables={
-                "EVENTPLANE_FLEET_TABLE": environment.resource_name(TABLE),
-                "EVENTPLANE_CERTIFICATE_ARNS": self._arn("cert/"),
-                "EVENTPLANE_CERTIFICATE_GRACE_S": str(environment.certificate_grace_s),
-            },
+            variables=CertificateSettings(
+                fleet_table=environment.resource_name(TABLE),
+                certificate_arns=self._arn("cert/"),
+                certificate_grace_s=environment.certificate_grace_s,
+            ).variables(),
         ).function
         for kind in ("thing", "cert"):
             arn = f"arn:<AWS::Partition>:iot:<AWS::Region>:<AWS::AccountId>:{kind}/*"

@@ -26,18 +26,19 @@ class CompactionJob(GlueJob):
             environment=environment,
             folder="compaction",
             name="compaction",
-            description="Makes sorted Parquet of the archive's closed hours",
+            description="Makes sorted Parquet of the archive's closed hours, and deletes old raw objects",
             size=environment.compaction,
-            parameters={"DATE": "recent"},
+            parameters={"DATE": "recent", "RAW_DAYS": str(environment.retention.raw_days)},
             archive=archive,
             grants=[
                 (
-                    # It tags what it has verified; it never deletes what devices and routers wrote.
-                    ["s3:GetObject", "s3:GetObjectTagging", "s3:PutObjectTagging"],
+                    # It never overwrites what devices and routers wrote. What it deletes stays as an old
+                    # version for `replaced_days`: it may delete no version.
+                    ["s3:GetObject", "s3:DeleteObject"],
                     [folder.name for folder, _ in compacted_folders()],
                 ),
                 (
-                    ["s3:GetObject", "s3:GetObjectTagging", "s3:PutObject", "s3:DeleteObject"],
+                    ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"],
                     [COMPACTED, PUBLISHED, COMPACTIONS],
                 ),
             ],

@@ -105,7 +105,7 @@ class Downlink(Construct):
         *,
         source: sqs.IQueue | None = None,
         statements: Sequence[iam.PolicyStatement] = (),
-    ) -> lambda_.Function:
+    ) -> lambda_.IFunction:
         environment = self._environment
         topic = Stack.of(self).format_arn(
             service="iot", resource="topic", resource_name=device_topic("*", "inbox")

@@ -51,8 +51,9 @@ class DurableQueue(Construct):
         super().__init__(scope, id)
         self.name = queue_name(environment, name, is_fifo=is_fifo)
         self.dead_letters_name = resource_names.dead_letter_queue(self.name)
+        self.is_urgent = priority is Priority.URGENT
         self.age_alarm = Duration.seconds(
-            environment.urgent_age_alarm_s if priority is Priority.URGENT else environment.age_alarm_s
+            environment.alarms.urgent_age_s if self.is_urgent else environment.alarms.age_s
         )
         # SQS refuses an explicit `false`.
         queue = partial(encrypted_queue(self, environment), fifo=True if is_fifo else None)

@@ -30,9 +30,7 @@ class ErasureJob(GlueJob):
                 (
                     [
                         "s3:GetObject",
-                        "s3:GetObjectTagging",
                         "s3:PutObject",
-                        "s3:PutObjectTagging",
                         "s3:DeleteObject",
                         "s3:DeleteObjectVersion",
                     ],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from aws_cdk import Aws, Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
+from stacks.constructs.rollout import plain_name
 from stacks.constructs.service_role import allow, service_role
 from stacks.environment import Environment
 
@@ -30,7 +31,7 @@ class EveryMinute(Construct):
         is_enabled: bool,
     ) -> None:
         super().__init__(scope, id)
-        self.function_name = str(cast("lambda_.CfnFunction", function.node.default_child).function_name)
+        self.function_name = plain_name(function)
         self.is_enabled = is_enabled
         # The schedule only hands a call over. Lambda would repeat one that fails twice, and one that is
         # throttled for six hours: old calls in a burst, beside the new ones.

@@ -1,95 +1,191 @@
-"""What somebody has to be told of by the functions' own figures (`lambdas/common/metrics.py`).
+"""What the functions' own metrics (`lambdas/common/metrics.py`) say of the plane.
 
-The figures' names are repeated here: stacks and functions do not know each other. A test compares them.
+The metrics' names are repeated here: stacks and functions do not know each other. A test compares them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
+from stacks.constructs.router_function import FOLDER as ROUTER
+from stacks.constructs.router_function import URGENT as URGENT_ROUTER
 from stacks.constructs.watch import Watch
 from stacks.environment import Environment
 
 NAMESPACE: Final = "EventPlane"
 
+CANARY: Final = "canary"
+"""The metrics of the canary."""
+
+SLO_DELAY_MS: Final = 2_000
+"""Objective: 99 % of urgent events are in their inbox so many milliseconds after IoT Core accepted them."""
+
+SLO_AVAILABILITY: Final = 99.9
+"""Objective: percentage of the canary's alarms that are in its inbox in time."""
+
+_MINUTE: Final = Duration.minutes(1)
 _PERIOD: Final = Duration.minutes(5)
 
 
-def of_figures(folder: str, function: str, environment: Environment) -> Iterator[Watch]:
-    """Of the `function` with the code of `lambdas/<folder>`."""
-    if folder == "router":
+def of_figures(services: Collection[str], environment: Environment) -> Iterator[Watch]:
+    """Of the metrics of `services`, each the folder of some functions or what they have instead of it."""
+    for service in (ROUTER, URGENT_ROUTER):
+        if service in services:
+            yield from _of_routers(service, environment)
+    if URGENT_ROUTER in services:
         yield Watch(
-            name=f"{function}-contract-refused",
-            metric=figure(function, "ContractRefused"),
-            remedy="A published contract cannot be used; the one before it stays. Publish it by the command.",
+            name=environment.resource_name(f"{URGENT_ROUTER}-retried"),
+            metric=figure(environment, URGENT_ROUTER, "Retried", period=_MINUTE),
+            is_page=True,
+            periods=2,
+            remedy="Urgent messages fail and come again every 10 to 20 seconds: an inbox, the ledger's "
+            "queue or a table refuses. The router's log names it.",
         )
+    others = {
+        "fleet": _of_fleet,
+        "presence": _of_presence,
+        "downlink": _of_downlink,
+        CANARY: _of_canary,
+    }
+    for service, watches in others.items():
+        if service in services:
+            yield from watches(environment)
+
+
+def _of_routers(service: str, environment: Environment) -> Iterator[Watch]:
+    name, is_urgent = environment.resource_name(service), service == URGENT_ROUTER
+    yield Watch(
+        name=f"{name}-urgent-delay",
+        metric=figure(environment, service, "UrgentDeliveryDelay", statistic="Maximum"),
+        is_page=True,
+        threshold=1_000 * environment.alarms.urgent_age_s,
+        remedy="An urgent event was in the cloud for too long: see the routers' duration and queues' age.",
+    )
+    yield Watch(
+        name=f"{name}-contract-unseen",
+        metric=figure(environment, service, "ContractUnseen"),
+        is_page=is_urgent,
+        remedy="A process has not seen the contract in force: its messages wait, urgent events went out "
+        "by the contract that came with the code. Restore the tables within an hour.",
+    )
+    yield Watch(
+        name=f"{name}-dead-lettered",
+        metric=figure(environment, service, "DeadLettered"),
+        remedy="Events can never be delivered. Their dead letters are in operations.inbox, with the reason.",
+    )
+    if is_urgent:
+        return
+    # All routers read the same tables.
+    yield Watch(
+        name=f"{name}-contract-refused",
+        metric=figure(environment, service, "ContractRefused"),
+        remedy="A published contract cannot be used; the one before it stays. Publish it by the command.",
+    )
+    yield Watch(
+        name=f"{name}-contract-unchecked",
+        metric=figure(environment, service, "ContractUnchecked"),
+        periods=3,
+        remedy="A table that routes come from does not answer; what was read last stays.",
+    )
+    yield Watch(
+        name=f"{name}-subscription-refused",
+        metric=figure(environment, service, "SubscriptionRefused"),
+        remedy="What a participant subscribed or announced cannot be used; the log says why.",
+    )
+
+
+def _of_fleet(environment: Environment) -> Iterator[Watch]:
+    yield Watch(
+        name=environment.resource_name("provisioning-hook-taken"),
+        metric=figure(environment, "fleet", "RegistrationRefused", reason="taken"),
+        remedy="Somebody with the claim wanted to be a device that is in service. See docs/fleet.md.",
+    )
+    yield Watch(
+        name=environment.resource_name("certificate-keeper-decommissioned"),
+        metric=figure(environment, "fleet", "DecommissionedDevice"),
+        remedy="A device that was taken out of service came back, and was locked out. See docs/fleet.md.",
+    )
+
+
+def _of_presence(environment: Environment) -> Iterator[Watch]:
+    yield Watch(
+        name=environment.resource_name("presence-late"),
+        metric=figure(environment, "presence", "TimersLate"),
+        periods=3,
+        remedy="Notices come later than is promised, or timers were lost: see the age of the queue "
+        "presence-timers, its dead letters, and the functions' throttles. See docs/presence.md.",
+    )
+    yield Watch(
+        name=environment.resource_name("presence-flooding"),
+        metric=figure(environment, "presence", "DeviceFlooding"),
+        remedy="A device sends more than its quota. The log line 'a device floods' names it, and so does "
+        "the event device.flooding.v1 in operations.inbox. `fleet quarantine DEVICE` takes it off.",
+    )
+
+
+def _of_downlink(environment: Environment) -> Iterator[Watch]:
+    yield Watch(
+        name=environment.resource_name("downlink-parked"),
+        metric=figure(environment, "downlink", "Parked"),
+        remedy="A device is connected and acknowledges nothing that is sent down. See its log.",
+    )
+
+
+def _of_canary(environment: Environment) -> Iterator[Watch]:
+    settings = environment.alarms
+    # Two looks fall into it, so that a schedule's jitter is no silence.
+    looks = Duration.minutes(2 * settings.queues_every_min)
+    yield Watch(
+        name=environment.resource_name(CANARY),
+        metric=canary_delay(environment),
+        is_page=True,
+        threshold=1_000 * settings.canary_late_s,
+        periods=3 if settings.canary_every_min == 1 else 2,
+        is_silence_bad=settings.is_canary_scheduled,
+        remedy="The canary's alarms do not reach their inbox, or late: people's alarms neither. See the "
+        "canary's log for the hop that failed, then the urgent queue and router, in docs/runbook.md.",
+    )
+    yield Watch(
+        name=environment.resource_name("dead-letters"),
+        metric=figure(environment, CANARY, "DeadLetters", statistic="Maximum", period=looks),
+        is_silence_bad=settings.is_canary_scheduled,
+        remedy="Messages failed time and again; the canary's log names their dead-letter queues. Find "
+        "the cause, then redrive: they are kept for 14 days from when they were first sent.",
+    )
+    if not settings.is_detailed:
         yield Watch(
-            name=f"{function}-contract-unchecked",
-            metric=figure(function, "ContractUnchecked"),
-            periods=3,
-            remedy="A table that routes come from does not answer; what was read last stays.",
-        )
-        yield Watch(
-            name=f"{function}-contract-unseen",
-            metric=figure(function, "ContractUnseen"),
-            remedy="A process has not seen the contract in force: its messages wait, urgent events went out "
-            "by the contract that came with the code. Restore the tables within an hour.",
-        )
-        yield Watch(
-            name=f"{function}-subscription-refused",
-            metric=figure(function, "SubscriptionRefused"),
-            remedy="What a participant subscribed or announced cannot be used; the log says why.",
-        )
-        yield Watch(
-            name=f"{function}-urgent-delay",
-            metric=figure(function, "UrgentDeliveryDelay", statistic="Maximum"),
-            threshold=1_000 * environment.urgent_age_alarm_s,
-            remedy="An urgent event was under way in the cloud for too long: see the function's duration.",
-        )
-    elif folder == "provisioning_hook":
-        yield Watch(
-            name=f"{function}-taken",
-            metric=figure(function, "RegistrationRefused", reason="taken"),
-            remedy="Somebody with the claim wanted to be a device that is in service. See docs/fleet.md.",
-        )
-    elif folder == "presence" and function.endswith(("-timers", "-reconciler")):
-        yield Watch(
-            name=f"{function}-late",
-            metric=figure(function, "TimersLate"),
-            periods=3,
-            remedy="Notices come later than is promised, or timers were lost: see the age of the queue "
-            "presence-timers, its dead letters, and the functions' throttles. See docs/presence.md.",
-        )
-        yield Watch(
-            name=f"{function}-flooding",
-            metric=figure(function, "DeviceFlooding"),
-            remedy="A device sends more than its quota. The log line 'a device floods' names it, and so does "
-            "the event device.flooding.v1 in operations.inbox. `fleet quarantine DEVICE` takes it off.",
-        )
-    elif folder == "downlink":
-        yield Watch(
-            name=f"{function}-parked",
-            metric=figure(function, "Parked"),
-            remedy="A device is connected and acknowledges nothing that is sent down. See its log.",
-        )
-    elif folder == "certificate_keeper":
-        yield Watch(
-            name=f"{function}-decommissioned",
-            metric=figure(function, "DecommissionedDevice"),
-            remedy="A device that was taken out of service came back, and was locked out. See docs/fleet.md.",
+            name=environment.resource_name("backlog"),
+            metric=figure(environment, CANARY, "Backlog", statistic="Maximum", period=looks),
+            threshold=settings.age_s,
+            remedy="A queue has not been empty for so many seconds; the canary's log names it. Its reader is "
+            "down, too slow, or fails.",
         )
 
 
-def figure(function: str, metric: str, *, statistic: str = "Sum", **dimensions: str) -> cloudwatch.Metric:
-    """A figure of the `function`."""
+def canary_delay(environment: Environment, statistic: str = "Maximum") -> cloudwatch.Metric:
+    """From the canary's publish to its inbox, milliseconds, over the time between two of its alarms."""
+    period = Duration.minutes(environment.alarms.canary_every_min)
+    return figure(environment, CANARY, "CanaryDelay", statistic=statistic, period=period)
+
+
+def figure(
+    environment: Environment,
+    service: str,
+    metric: str,
+    *,
+    statistic: str = "Sum",
+    period: Duration = _PERIOD,
+    **dimensions: str,
+) -> cloudwatch.Metric:
+    """A metric of all functions of a `service`."""
     return cloudwatch.Metric(
         namespace=NAMESPACE,
         metric_name=metric,
-        dimensions_map={"service": function, **dimensions},
+        dimensions_map={"service": environment.resource_name(service), **dimensions},
         statistic=statistic,
-        period=_PERIOD,
+        period=period,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from aws_cdk import aws_lambda as lambda_
@@ -10,6 +9,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
+from eventplane.function_settings import IngestErrorsSettings
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
@@ -49,10 +49,10 @@ class IngestErrors(Construct):
             size=environment.ingest_errors,
             source=errors,
             statements=[allow_send(environment=environment, queues=ways_in)],
-            variables={
-                "EVENTPLANE_SOURCE": contract.device.outbox.address,
-                "EVENTPLANE_CONTRACT": contract.version,
-                "EVENTPLANE_WAYS_IN": json.dumps([queue.queue_url for queue in ways_in]),
-                "EVENTPLANE_LETTERS_TO": json.dumps([lanes[0].queue_url, tap.queue_url]),
-            },
+            variables=IngestErrorsSettings(
+                ways_in=tuple(queue.queue_url for queue in ways_in),
+                letters_to=(lanes[0].queue_url, tap.queue_url),
+                source=contract.device.outbox.address,
+                contract=contract.version,
+            ).variables(),
         ).function

@@ -1,8 +1,9 @@
-"""One page that answers: does everything flow, how late, what waits, what failed, what says the audit."""
+"""One page: whether the objectives are met, what waits, what failed, what the audit found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Final, cast
 
 from aws_cdk import Duration
@@ -10,7 +11,15 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from stacks.constructs.durable_queue import DurableQueue
-from stacks.constructs.figure_watches import figure
+from stacks.constructs.figure_watches import (
+    CANARY,
+    SLO_AVAILABILITY,
+    SLO_DELAY_MS,
+    canary_delay,
+    figure,
+)
+from stacks.constructs.router_function import FOLDER as ROUTER
+from stacks.constructs.router_function import URGENT as URGENT_ROUTER
 from stacks.constructs.watch import (
     AUDIT_METRICS,
     audit_metric,
@@ -28,17 +37,22 @@ _MOST_ALARMS: Final = 100
 """CloudWatch refuses a dashboard with more of them in one widget."""
 
 # Figures of the functions, by the names in lambdas/common/metrics.py; a test compares them.
-_DELAYS: Final = ("UrgentDeliveryDelay", "DeliveryDelay")
 _OUTCOMES: Final = ("Delivered", "DeadLettered", "Expired", "Dropped", "Unrouted", "NotWanted", "Retried")
 _HANDOVERS: Final = ("Delivered", "DeadLettered", "Expired", "Dropped", "Retried")
 _DOWN: Final = ("Transmitted", "Acknowledged", "Rejected", "Parked")
 _SPANS: Final = ("Spans", "SpansLost")
 
+# The services that lead events up, to endpoints, and down.
+_ROUTERS: Final = (ROUTER, URGENT_ROUTER)
+_POSTERS: Final = ("webhook", "subscribers")
+_DOWNLINKS: Final = ("downlink",)
+
 
 class PlaneDashboard(Construct):
-    """The dashboard of an environment: `alarms`, graphs of what they watch, and of the functions' figures.
+    """The dashboard of an environment: its objectives, `alarms`, and graphs of what they watch.
 
-    `routers`, `posters` and `downlinks` are those of the `functions` that lead events up, to endpoints, down.
+    `services` are those whose functions write metrics. Queues and functions have a line each where the alarms
+    are detailed; otherwise the dashboard stays within the 50 metrics that CloudWatch shows for nothing.
     """
 
     def __init__(
@@ -51,64 +65,87 @@ class PlaneDashboard(Construct):
         queues: Sequence[DurableQueue],
         functions: Sequence[str],
         rules: Sequence[str],
-        routers: Sequence[str],
-        posters: Sequence[str],
-        downlinks: Sequence[str],
+        services: Collection[str],
     ) -> None:
         super().__init__(scope, id)
-        names = [queue.name for queue in queues]
-        dead = [queue.dead_letters_name for queue in queues]
-        self.dashboard = cloudwatch.Dashboard(
-            self,
-            "Dashboard",
-            dashboard_name=environment.resource_name("plane"),
-            widgets=[
-                *([each] for each in _states(alarms)),
-                [
-                    _graph("Publishes by rule", (rule_metric(each, "TopicMatch") for each in rules)),
-                    _graph(
-                        "Age of the oldest message, seconds",
-                        (
-                            queue_metric(each, "ApproximateAgeOfOldestMessage", "Maximum", _MINUTE)
-                            for each in names
-                        ),
-                    ),
-                ],
-                [
-                    _graph("Acceptance to delivery at worst, milliseconds", _delays(routers)),
-                    _graph("What became of events", (_total(routers, each) for each in _OUTCOMES)),
-                ],
-                [
-                    _graph(
-                        "Messages that wait",
-                        (
-                            queue_metric(each, "ApproximateNumberOfMessagesVisible", "Maximum", _MINUTE)
-                            for each in names
-                        ),
-                    ),
-                    _graph(
-                        "Messages in dead-letter queues",
-                        (
-                            queue_metric(each, "ApproximateNumberOfMessagesVisible", "Maximum", _MINUTE)
-                            for each in dead
-                        ),
-                    ),
-                ],
-                [
-                    _graph("Duration p99, milliseconds", _of(functions, "Duration", "p99")),
-                    _graph("Errors", _of(functions, "Errors")),
-                ],
-                [
-                    _graph("Executions at once", _of(functions, "ConcurrentExecutions", "Maximum")),
-                    _graph("Audit", _verdicts(environment)),
-                ],
-                [
-                    _graph("Down to devices", (_total(downlinks, each) for each in _DOWN)),
-                    _graph("Spans for the collector", (_total(routers, each) for each in _SPANS)),
-                ],
-                [_graph("What endpoints did with events", (_total(posters, each) for each in _HANDOVERS))],
+        chosen = partial(_total, environment, services)
+        rows = [
+            *([each] for each in _states(alarms)),
+            _objectives(environment, services),
+            [
+                _graph("What became of events", (chosen(_ROUTERS, each) for each in _OUTCOMES)),
+                _graph("Audit", _verdicts(environment)),
             ],
+            [
+                _graph("Down to devices", (chosen(_DOWNLINKS, each) for each in _DOWN)),
+                _graph("What endpoints did with events", (chosen(_POSTERS, each) for each in _HANDOVERS)),
+            ],
+        ]
+        if environment.alarms.is_detailed:
+            rows += _details(queues, functions, rules)
+            rows.append([_graph("Spans for the collector", (chosen(_ROUTERS, each) for each in _SPANS))])
+        self.dashboard = cloudwatch.Dashboard(
+            self, "Dashboard", dashboard_name=environment.resource_name("plane"), widgets=rows
         )
+
+
+def _objectives(environment: Environment, services: Collection[str]) -> list[cloudwatch.IWidget]:
+    """The service level objectives (docs/operations.md), each with the line that it should not cross."""
+    delays = [
+        figure(environment, each, "UrgentDeliveryDelay", statistic="p99")
+        for each in _ROUTERS
+        if each in services
+    ]
+    graphs = [
+        _graph("Alarm to inbox p99, milliseconds", [*delays, canary_delay(environment, "p99")], SLO_DELAY_MS)
+    ]
+    if CANARY in services:
+        availability = _availability(environment)
+        graphs.append(_graph("The canary's alarms in time, percent", [availability], SLO_AVAILABILITY))
+    return graphs
+
+
+def _availability(environment: Environment) -> cloudwatch.MathExpression:
+    """Percentage of the canary's alarms that reached their inbox in time, of those that should have."""
+    settings = environment.alarms
+    minutes = max(60, settings.canary_every_min)
+    in_time = canary_delay(environment, f"TC(:{1_000 * settings.canary_late_s})").with_(
+        period=Duration.minutes(minutes)
+    )
+    share = f"100 * FILL(intime, 0) / {minutes // settings.canary_every_min}"
+    return cloudwatch.MathExpression(
+        # A schedule's jitter can put one more into a period.
+        expression=f"IF({share} > 100, 100, {share})",
+        using_metrics={"intime": cast("cloudwatch.IMetric", in_time)},
+        period=Duration.minutes(minutes),
+        label="in time",
+    )
+
+
+def _details(
+    queues: Sequence[DurableQueue], functions: Sequence[str], rules: Sequence[str]
+) -> list[list[cloudwatch.IWidget]]:
+    def of_queues(names: Iterable[str], metric: str) -> Iterable[cloudwatch.Metric]:
+        return (queue_metric(each, metric, "Maximum", _MINUTE) for each in names)
+
+    names = [queue.name for queue in queues]
+    dead = [queue.dead_letters_name for queue in queues]
+    visible = "ApproximateNumberOfMessagesVisible"
+    return [
+        [
+            _graph("Publishes by rule", (rule_metric(each, "TopicMatch") for each in rules)),
+            _graph("Age of the oldest message, seconds", of_queues(names, "ApproximateAgeOfOldestMessage")),
+        ],
+        [
+            _graph("Messages that wait", of_queues(names, visible)),
+            _graph("Messages in dead-letter queues", of_queues(dead, visible)),
+        ],
+        [
+            _graph("Duration p99, milliseconds", _of(functions, "Duration", "p99")),
+            _graph("Errors", _of(functions, "Errors")),
+        ],
+        [_graph("Executions at once", _of(functions, "ConcurrentExecutions", "Maximum"))],
+    ]
 
 
 def _states(alarms: Sequence[cloudwatch.Alarm]) -> Iterable[cloudwatch.IWidget]:
@@ -127,15 +164,14 @@ def _verdicts(environment: Environment) -> Iterable[cloudwatch.Metric]:
     return (audit_metric(environment, audit, each) for audit in audits(environment) for each in AUDIT_METRICS)
 
 
-def _delays(routers: Iterable[str]) -> Iterable[cloudwatch.Metric]:
-    return (figure(each, delay, statistic="Maximum") for each in routers for delay in _DELAYS)
-
-
-def _total(functions: Sequence[str], name: str) -> cloudwatch.MathExpression:
-    """A figure of all `functions` together."""
+def _total(
+    environment: Environment, services: Collection[str], of: Sequence[str], name: str
+) -> cloudwatch.MathExpression:
+    """A metric of those `services` together that are `of` one kind."""
     # Ids are the graph's, not the expression's.
     parts = {
-        f"m{name}{at}": cast("cloudwatch.IMetric", figure(each, name)) for at, each in enumerate(functions)
+        f"m{name}{at}": cast("cloudwatch.IMetric", figure(environment, each, name))
+        for at, each in enumerate(each for each in of if each in services)
     }
     expression = f"SUM([{', '.join(parts)}])"
     return cloudwatch.MathExpression(expression=expression, using_metrics=parts, label=name)
@@ -146,10 +182,13 @@ def _of(functions: Iterable[str], metric: str, statistic: str = "Sum") -> Iterab
 
 
 def _graph(
-    title: str, metrics: Iterable[cloudwatch.Metric | cloudwatch.MathExpression]
+    title: str,
+    metrics: Iterable[cloudwatch.Metric | cloudwatch.MathExpression],
+    objective: float | None = None,
 ) -> cloudwatch.IWidget:
     left = [cast("cloudwatch.IMetric", each) for each in metrics]
-    return _widget(cloudwatch.GraphWidget(title=title, left=left, width=_HALF))
+    lines = [cloudwatch.HorizontalAnnotation(value=objective, label="objective")] if objective else None
+    return _widget(cloudwatch.GraphWidget(title=title, left=left, left_annotations=lines, width=_HALF))
 
 
 def _widget(widget: object) -> cloudwatch.IWidget:

@@ -98,7 +98,7 @@ class PresenceMonitor(Construct):
         is_fed: bool = True,
         statements: Sequence[iam.PolicyStatement] = (),
         outbox: sqs.IQueue | None = None,
-    ) -> lambda_.Function:
+    ) -> lambda_.IFunction:
         return PythonFunction(
             self,
             id,

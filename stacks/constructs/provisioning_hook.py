@@ -8,13 +8,14 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from eventplane.fleet_registry import TABLE
+from eventplane.function_settings import RegistrySettings
 from stacks.constructs.fleet_registry import allow_registry
 from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
 from stacks.environment import Environment
 from stacks.function_size import FunctionSize
 
-FOLDER: Final = "provisioning_hook"
+FOLDER: Final = "fleet"
 
 # AWS IoT waits 5 s for the answer. No queue feeds it: the rest is not used.
 _SIZE: Final = FunctionSize(memory_mib=512, timeout_s=5, batch_size=1, batch_window_s=0, max_concurrency=2)
@@ -33,10 +34,11 @@ class ProvisioningHook(Construct):
             environment=environment,
             name="provisioning-hook",
             folder=FOLDER,
+            entry="hook",
             code=function_code(FOLDER),
             layer=layer,
             size=_SIZE,
             source=None,
             statements=[allow_registry(self, environment=environment)],
-            variables={"EVENTPLANE_FLEET_TABLE": environment.resource_name(TABLE)},
+            variables=RegistrySettings(environment.resource_name(TABLE)).variables(),
         ).function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
@@ -12,20 +13,28 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from eventplane.function_settings import QueueSettings
 from stacks.constructs.customer_key import allow_key, needs_key
 from stacks.constructs.function_assets import RUNTIME, architecture
+from stacks.constructs.rollout import Rollout
 from stacks.constructs.service_role import allow, service_role
 from stacks.environment import Environment
 from stacks.findings import accept
 from stacks.function_size import FunctionSize
 from stacks.tracing_settings import TracingSettings
 
+METRICS_SERVICE: Final = "EVENTPLANE_METRICS_SERVICE"
+"""The variable with the dimension `service` of a function's own metrics (lambdas/common/metrics.py)."""
+
 
 class PythonFunction(Construct):
-    """`handle` of `lambdas/<folder>/handler.py`, run on the messages of `source`, or when somebody calls it.
+    """`handle` of `lambdas/<folder>/<entry>.py`, run on the messages of `source`, or when somebody calls it.
 
     The function may read its queue, write its log, and do what `statements` allow. One that `draws_spans` is
     told where to. The messages of one that is not `is_fed` wait until somebody enables the mapping.
+    Its metrics are those of `metrics_service`: of all functions of a `folder`, unless another is named.
+    Whoever calls it calls `function`, an alias that a new version comes to step by step; that of one that
+    `deploys_last` moves when the others of its stack have moved.
     """
 
     def __init__(
@@ -36,6 +45,7 @@ class PythonFunction(Construct):
         environment: Environment,
         name: str,
         folder: str,
+        entry: str = "handler",
         code: lambda_.Code,
         layer: lambda_.ILayerVersion,
         size: FunctionSize,
@@ -44,8 +54,11 @@ class PythonFunction(Construct):
         variables: Mapping[str, str],
         draws_spans: bool = False,
         is_fed: bool = True,
+        deploys_last: bool = False,
+        metrics_service: str | None = None,
     ) -> None:
         super().__init__(scope, id)
+        self.metrics_service = metrics_service or folder
         function_name = environment.resource_name(name)
         log_group = logs.LogGroup(
             self,
@@ -63,13 +76,13 @@ class PythonFunction(Construct):
         tracing = environment.tracing if draws_spans else None
         role = service_role(self, "Role", service="lambda", statements=own)
         log_group.grant_write(role)
-        self.function = lambda_.Function(
+        function = lambda_.Function(
             self,
             "Function",
             function_name=function_name,
             runtime=RUNTIME,
             architecture=architecture(environment),
-            handler=f"lambdas.{folder}.handler.handle",
+            handler=f"lambdas.{folder}.{entry}.handle",
             code=code,
             layers=[layer, *self._collector(tracing)],
             role=role,
@@ -77,11 +90,13 @@ class PythonFunction(Construct):
             memory_size=size.memory_mib,
             timeout=size.timeout,
             reserved_concurrent_executions=size.reserved_concurrency,
+            current_version_options=self._version_options(environment, size),
             tracing=lambda_.Tracing.ACTIVE,
             environment={
-                # In logs and metrics; with the environment in it, as an account may have several.
+                # In logs and spans, and in metrics; with the environment, as an account may have several.
                 "POWERTOOLS_SERVICE_NAME": function_name,
-                **({"EVENTPLANE_SOURCE_QUEUE": source.queue_url} if source is not None else {}),
+                **(QueueSettings(source.queue_url).variables() if source is not None else {}),
+                METRICS_SERVICE: environment.resource_name(self.metrics_service),
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.
                 "AWS_EC2_METADATA_DISABLED": "true",
                 **(tracing.variables if tracing else {}),
@@ -89,9 +104,22 @@ class PythonFunction(Construct):
             },
         )
         accept(role, "IAM5[Resource::*]", "X-Ray has no resources to name; the CDK grants it to send traces.")
-        accept(self.function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
+        accept(function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
+        self.function: lambda_.IFunction = function
+        if environment.is_released:
+            self.function = Rollout.of(self, environment).release(
+                function, name=function_name, reports_retries=source is not None, is_last=deploys_last
+            )
         if source is not None:
             self._feed(source, size, is_fed)
+
+    @staticmethod
+    def _version_options(environment: Environment, size: FunctionSize) -> lambda_.VersionOptions | None:
+        if size.provisioned_concurrency is None or not environment.is_released:
+            return None
+        # On the version, not on the alias: Lambda refuses the latter while an alias is shifted. The new one
+        # is warm before it gets its first event.
+        return lambda_.VersionOptions(provisioned_concurrent_executions=size.provisioned_concurrency)
 
     def _collector(self, tracing: TracingSettings | None) -> list[lambda_.ILayerVersion]:
         if tracing is None or tracing.collector_layer is None:

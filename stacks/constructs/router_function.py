@@ -17,12 +17,16 @@ from stacks.function_size import FunctionSize
 
 FOLDER = "router"
 
+URGENT = f"{FOLDER}-urgent"
+"""The metrics of the routers behind urgent channels, apart from those of the others."""
+
 
 class RouterFunction(Construct):
     """Routes what comes over the channel `source` to `destinations`, inbox queues by their address.
 
     The inboxes `elsewhere` have no queue: a protocol that a package adds carries them.
-    A channel that has several queues has a router for each; `name` tells them apart.
+    A channel that has several queues has a router for each; `name` tells them apart. One that `is_urgent` has
+    its metrics apart.
     """
 
     def __init__(
@@ -40,6 +44,8 @@ class RouterFunction(Construct):
         archive: s3.IBucket,
         code: lambda_.Code,
         layer: lambda_.ILayerVersion,
+        deploys_last: bool = False,
+        is_urgent: bool,
     ) -> None:
         super().__init__(scope, id)
         inputs = router_inputs(
@@ -57,10 +63,12 @@ class RouterFunction(Construct):
             name=f"{FOLDER}-{name}",
             folder=FOLDER,
             draws_spans=True,
+            metrics_service=URGENT if is_urgent else None,
             code=code,
             layer=layer,
             size=size,
             source=source_queue,
             statements=inputs.statements,
             variables=inputs.variables,
+            deploys_last=deploys_last,
         ).function

@@ -1,4 +1,4 @@
-"""What somebody has to be told of, by kind of resource: one `Watch` becomes one alarm."""
+"""What AWS's own metrics say of the plane's resources: one `Watch` becomes one alarm."""
 
 from __future__ import annotations
 
@@ -32,49 +32,67 @@ COMPACTION_METRICS: Final = ("failed",)
 class Watch:
     """An alarm called `name` while `metric` is above `threshold` for `periods` of its periods.
 
-    `remedy` is what the alarm tells. Silence is good news unless `is_silence_bad`; one that `is_least` is on
-    while the metric is below `threshold`.
+    `remedy` is the alarm's description. One that `is_page` tells somebody at any hour: alarms of people are
+    late, or may be lost. The others can wait for the next working day. Missing data counts as OK unless
+    `is_silence_bad`; one that `is_least` is on while the metric is below `threshold`.
     """
 
     name: str
     metric: cloudwatch.Metric | cloudwatch.MathExpression
     remedy: str
+    is_page: bool = False
     threshold: float = 0
     periods: int = 1
     is_silence_bad: bool = False
     is_least: bool = False
 
 
-def of_queue(queue: DurableQueue) -> Iterator[Watch]:
-    """Of a queue and its dead-letter queue: nobody reads it, and what nobody could handle."""
-    yield Watch(
-        name=f"{queue.name}-age",
-        metric=queue_metric(queue.name, "ApproximateAgeOfOldestMessage", "Maximum", _MINUTE),
-        threshold=queue.age_alarm.to_seconds(),
-        periods=3,
-        remedy="Its reader is down, too slow, or fails: see its log, and its errors and throttles.",
-    )
-    # Not NumberOfMessagesSent, which a redrive that fails again does not count (Amazon SQS guide).
-    yield Watch(
-        name=f"{queue.dead_letters_name}-visible",
-        metric=queue_metric(
-            queue.dead_letters_name, "ApproximateNumberOfMessagesVisible", "Maximum", _MINUTE
-        ),
-        remedy="Messages failed time and again. Find the cause, then redrive: they are kept for 14 days from "
-        "when they were first sent.",
-    )
+def of_queues(queues: Sequence[DurableQueue], environment: Environment) -> Iterator[Watch]:
+    """Of the queues of `environment`: nobody reads one, and what nobody could handle.
+
+    Urgent ones have alarms of their own. What lies in the dead-letter queues of the others is one figure of
+    the canary, and so is their age where the alarms are not detailed (stacks/constructs/figure_watches.py).
+    """
+    is_detailed = environment.alarms.is_detailed
+    for each in queues:
+        if each.is_urgent or is_detailed:
+            yield Watch(
+                name=f"{each.name}-age",
+                metric=queue_metric(each.name, "ApproximateAgeOfOldestMessage", "Maximum", _MINUTE),
+                is_page=each.is_urgent,
+                threshold=each.age_alarm.to_seconds(),
+                periods=3,
+                remedy="Its reader is down, too slow, or fails: see its log, and its errors and throttles.",
+            )
+        if each.is_urgent and is_detailed:
+            # Not NumberOfMessagesSent, which a redrive that fails again does not count (Amazon SQS guide).
+            yield Watch(
+                name=f"{each.dead_letters_name}-visible",
+                metric=queue_metric(
+                    each.dead_letters_name, "ApproximateNumberOfMessagesVisible", "Maximum", _MINUTE
+                ),
+                is_page=True,
+                remedy="Urgent messages failed time and again. Find the cause, then redrive: they are kept "
+                "for 14 days from when they were first sent.",
+            )
 
 
-def of_function(name: str) -> Iterator[Watch]:
-    """Of the function called `name`."""
+def of_functions(names: Sequence[str], environment: Environment) -> Iterator[Watch]:
+    """Of the functions called `names`: crashes, and executions that the account has no room for."""
+    crashed = "crashed or ran out of time; whole batches come again. Its log has the error."
+    if environment.alarms.is_detailed:
+        for name in names:
+            yield Watch(name=f"{name}-errors", metric=function_metric(name, "Errors"), remedy=f"It {crashed}")
+    else:
+        yield Watch(
+            name=environment.resource_name("function-errors"),
+            metric=function_metric(None, "Errors"),
+            remedy=f"A function of the account {crashed} See the metric `Errors` by function.",
+        )
+    # Concurrency is the account's, and so is this metric: throttles of one function are throttles of all.
     yield Watch(
-        name=f"{name}-errors",
-        metric=function_metric(name, "Errors"),
-        remedy="It crashed or ran out of time; whole batches come again. Its log says which message.",
-    )
-    yield Watch(
-        name=f"{name}-throttles",
-        metric=function_metric(name, "Throttles"),
+        name=environment.resource_name("function-throttles"),
+        metric=function_metric(None, "Throttles"),
         periods=3,
         remedy="The account's concurrency is used up; throttled messages spend receives. Raise the quota.",
     )
@@ -93,8 +111,14 @@ def of_schedule(name: str) -> Watch:
     )
 
 
-def of_rule(name: str, environment: Environment) -> Iterator[Watch]:
-    """Of the IoT rule called `name`; what fails in an action comes to a queue that is watched."""
+def of_rule(name: str, environment: Environment, *, is_ingest: bool) -> Iterator[Watch]:
+    """Of the IoT rule called `name`; what fails in an action comes to a queue that is watched.
+
+    Each metric counts messages that are lost, so those of the ingest rules page. What the other rules lose is
+    found again by the reconcilers.
+    """
+    if not (is_ingest or environment.alarms.is_detailed):
+        return
     remedies = {
         "RuleNotFound": "Devices publish to a rule that is gone: what they send is lost. Deploy it again.",
         "RuleMessageThrottled": "IoT Core's quota of rule evaluations is used up: what it acknowledged "
@@ -102,12 +126,15 @@ def of_rule(name: str, environment: Environment) -> Iterator[Watch]:
         "ParseError": "The rule's SQL cannot read a payload. It should take every one as base64.",
     }
     for metric, remedy in remedies.items():
-        yield Watch(name=f"{name}-{metric}", metric=rule_metric(name, metric), remedy=remedy)
+        yield Watch(
+            name=f"{name}-{metric}", metric=rule_metric(name, metric), is_page=is_ingest, remedy=remedy
+        )
     # The emulator has no alarms on queries.
     if not environment.is_emulated:
         yield Watch(
             name=f"{name}-ErrorActionFailure",
             metric=_error_action_failures(name),
+            is_page=is_ingest,
             remedy="An action of the rule failed and its error action as well: what IoT Core acknowledged "
             "is lost. See the key, policies and roles of all its queues; look for gaps in the audit.",
         )
@@ -156,12 +183,12 @@ def queue_metric(name: str, metric: str, statistic: str, period: Duration) -> cl
     )
 
 
-def function_metric(name: str, metric: str, statistic: str = "Sum") -> cloudwatch.Metric:
-    """A metric of the function called `name`, over five minutes."""
+def function_metric(name: str | None, metric: str, statistic: str = "Sum") -> cloudwatch.Metric:
+    """A metric of the function called `name`, over five minutes; None: of all functions of the account."""
     return cloudwatch.Metric(
         namespace="AWS/Lambda",
         metric_name=metric,
-        dimensions_map={"FunctionName": name},
+        dimensions_map={} if name is None else {"FunctionName": name},
         statistic=statistic,
         period=_FIVE_MINUTES,
     )

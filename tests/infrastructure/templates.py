@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
@@ -14,7 +15,13 @@ from stacks.application import build
 from stacks.config import environment
 from stacks.environment import Environment
 
-NO_BUNDLING = {"aws:cdk:bundling-stacks": []}
+_CONTEXT = json.loads(Path(__file__).parents[2].joinpath("cdk.json").read_text())["context"]
+
+NO_BUNDLING = {
+    # What makes a new version of a function; policies stay one statement each, as they were written.
+    **{name: value for name, value in _CONTEXT.items() if "aws-lambda" in name},
+    "aws:cdk:bundling-stacks": [],
+}
 
 
 @dataclass(frozen=True)
@@ -38,12 +45,16 @@ class Resource:
         return value
 
 
+ALIAS = "AWS::Lambda::Alias"
+
+
 class Templates:
     """All stacks of one environment."""
 
     def __init__(self, name: str | Environment, contract: Contract) -> None:
         app = cdk.App(context=NO_BUNDLING)
-        build(app, environment(name) if isinstance(name, str) else name, contract)
+        chosen = environment(name) if isinstance(name, str) else name
+        build(app, chosen.with_placeholders() if chosen.keeps_data else chosen, contract)
         # Raises when cdk-nag finds what nobody has accepted.
         assembly = app.synth()
         self.documents = {stack.stack_name.rsplit("-", 1)[-1]: stack.template for stack in assembly.stacks}
@@ -53,6 +64,17 @@ class Templates:
     def of(self, *types: str) -> list[Resource]:
         """All resources of these types, in all stacks; of every type without any."""
         return [each for each in self._all() if not types or each.type in types]
+
+    def ids(self) -> set[str]:
+        """What there is, but for versions of functions: each deployment publishes new ones."""
+        return {str(each) for each in self.of() if each.type != "AWS::Lambda::Version"}
+
+    def function_behind(self, caller: Resource, *path: str) -> Resource:
+        """The function that a property of `caller` leads to, by its own name or by that of its alias."""
+        text = json.dumps(caller.find(*path))
+        here = {each.id: each for each in self.of() if each.stack == caller.stack and f'"{each.id}"' in text}
+        (found,) = here.values()
+        return self.function_behind(found, "FunctionName") if found.type == ALIAS else found
 
     def outputs(self, stack: str) -> dict[str, Any]:
         return {name: output["Value"] for name, output in self.documents[stack]["Outputs"].items()}

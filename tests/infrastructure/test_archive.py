@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from eventplane.archive_layout import FOLDERS, Form
+from glue_jobs.compaction.main import read_arguments
 from stacks.config import environment
 from tests.infrastructure.templates import Templates
 
-RAW = {"tap/", "ledger/", "handovers/"}
 KEPT_FOREVER = {"contracts/", "erasures/"}
 
 
@@ -21,18 +22,26 @@ def rules(templates: Templates) -> list[dict[str, Any]]:
     return found
 
 
-def test_raw_objects_leave_early_only_when_they_have_been_compacted(prod: Templates) -> None:
-    days = environment("prod").retention.raw_days
-    early = [each for each in rules(prod) if each.get("ExpirationInDays") == days]
-    assert {each["Prefix"] for each in early} == RAW
-    assert all(each["TagFilters"] == [{"Key": "compacted", "Value": "true"}] for each in early)
+@pytest.mark.parametrize("name", ["local", "dev", "prod"])
+def test_raw_objects_leave_early_only_by_the_job_that_compacted_them(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    templates: Templates = request.getfixturevalue(name)
+    kept = environment(name).retention
+    assert kept.raw_days not in {each.get("ExpirationInDays") for each in rules(templates)}
+    (job,) = (each for each in templates.of("AWS::Glue::Job") if each.find("Name").endswith("compaction"))
+    given = {**job.find("DefaultArguments"), "--INPUT": "s3://archive/"}
+    words = [word for name in ("--INPUT", "--DATE", "--RAW_DAYS") for word in (name, given[name])]
+    arguments = read_arguments(words, datetime(2026, 3, 1, tzinfo=UTC))
+    assert arguments.raw_age == timedelta(days=kept.raw_days)
 
 
 @pytest.mark.parametrize("name", ["local", "dev", "prod"])
 def test_everything_about_events_leaves_and_nothing_else(name: str, request: pytest.FixtureRequest) -> None:
     templates: Templates = request.getfixturevalue(name)
     kept = environment(name).retention
-    ends = {each.get("Prefix"): each for each in rules(templates) if "TagFilters" not in each}
+    ends = {each.get("Prefix"): each for each in rules(templates)}
+    assert not [each for each in rules(templates) if "TagFilters" in each]  # a tag costs as much as a PUT
     folders = {f"{each.name.partition('/')[0]}/" for each in FOLDERS}
     made = {"compacted/", "published/", "compactions/"}
     assert set(ends) == {None, "athena/"} | made | folders - KEPT_FOREVER

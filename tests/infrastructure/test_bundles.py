@@ -164,16 +164,14 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
         assert Path(boto3_file).is_relative_to(packages)
 
 
-@pytest.mark.parametrize("folder", ["provisioning_hook", "certificate_keeper"])
-def test_the_fleets_handlers_start_from_their_assets_and_need_no_contract(
-    assembly: Path, folder: str
-) -> None:
+@pytest.mark.parametrize("entry", ["hook", "rotation"])
+def test_the_fleets_handlers_start_from_their_assets_and_need_no_contract(assembly: Path, entry: str) -> None:
     (layer,) = resources(assembly, "Fleet", "AWS::Lambda::LayerVersion")
     packages = asset(assembly, layer) / "python"
     (function,) = [
         each
         for each in resources(assembly, "Fleet", "AWS::Lambda::Function")
-        if folder in each.find("Handler")
+        if f".fleet.{entry}." in each.find("Handler")
     ]
     code = asset(assembly, function)
     assert not (code / "contract.json").exists()

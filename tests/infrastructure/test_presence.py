@@ -86,10 +86,11 @@ def test_every_bucket_is_reconciled_once_a_minute_by_one_schedule(templates: Tem
 
 def test_a_call_of_a_schedule_that_fails_is_not_repeated(templates: Templates) -> None:
     called = {
-        each.find("Target", "Arn")["Fn::GetAtt"][0] for each in templates.of("AWS::Scheduler::Schedule")
+        str(templates.function_behind(each, "Target", "Arn"))
+        for each in templates.of("AWS::Scheduler::Schedule")
     }
     configured = {
-        each.find("FunctionName")["Ref"]: (
+        str(templates.function_behind(each, "FunctionName")): (
             each.find("MaximumRetryAttempts"),
             each.find("MaximumEventAgeInSeconds"),
         )
@@ -125,7 +126,7 @@ def timers_mapping(templates: Templates) -> list[Resource]:
     return [
         each
         for each in templates.of("AWS::Lambda::EventSourceMapping")
-        if each.find("FunctionName") == {"Ref": timers.id}
+        if templates.function_behind(each, "FunctionName") == timers
     ]
 
 

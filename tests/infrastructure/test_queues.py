@@ -66,9 +66,8 @@ def test_every_queue_and_bucket_refuses_plain_http(name: str, request: pytest.Fi
 
 
 def test_a_source_queue_hides_messages_for_six_timeouts_and_the_window(templates: Templates) -> None:
-    functions = {each.id: each for each in templates.of("AWS::Lambda::Function")}
     for mapping in templates.of(MAPPING):
-        timeout = functions[mapping.find("FunctionName")["Ref"]].find("Timeout")
+        timeout = templates.function_behind(mapping, "FunctionName").find("Timeout")
         window = mapping.find("MaximumBatchingWindowInSeconds") or 0
         visibility = source(mapping, templates).find("VisibilityTimeout")
         assert visibility >= VISIBILITY_FACTOR * timeout + window, mapping
@@ -101,7 +100,7 @@ def test_the_urgent_lane_has_executions_of_its_own_in_production(prod: Templates
 @pytest.mark.source("P5")
 def test_every_source_queue_has_one_function_of_its_own(templates: Templates, contract: Contract) -> None:
     sources = [source(mapping, templates).find("QueueName") for mapping in templates.of(MAPPING)]
-    functions = [mapping.find("FunctionName")["Ref"] for mapping in templates.of(MAPPING)]
+    functions = [str(templates.function_behind(each, "FunctionName")) for each in templates.of(MAPPING)]
     assert len(set(functions)) == len(functions) == len(set(sources))
     outboxes = [f"{each.name}-outbox" for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)]
     assert sorted(name.split("-", 2)[2] for name in sources) == sorted(
@@ -175,7 +174,7 @@ def test_a_new_cloud_service_gets_all_it_needs_from_the_contract_alone(
     assert inbox.find("DeduplicationScope") == "messageGroup"
     assert inbox.find("ContentBasedDeduplication") is None
     # Nothing that was there has moved.
-    assert {str(each) for each in dev.of()} <= {str(each) for each in grown.of()}
+    assert dev.ids() <= grown.ids()
 
 
 def test_who_comes_goes_or_stands_elsewhere_changes_nobody_elses_ids(
@@ -183,16 +182,16 @@ def test_who_comes_goes_or_stands_elsewhere_changes_nobody_elses_ids(
 ) -> None:
     document["participants"] = dict(reversed(document["participants"].items()))
     moved = Templates("dev", compile_contract(document, "test"))
-    assert {str(each) for each in moved.of()} == {str(each) for each in dev.of()}
+    assert moved.ids() == dev.ids()
 
     del document["participants"]["family-app"]
     for route in ("daily-life-to-family", "notices-to-relatives"):
         del document["routes"][route]
     left = Templates("dev", compile_contract(document, "test"))
-    gone = {str(each) for each in dev.of()} - {str(each) for each in left.of()}
+    gone = dev.ids() - left.ids()
     assert gone
     assert all("familyapp" in each.lower().replace("-", "") for each in gone), gone
-    assert {str(each) for each in left.of()} <= {str(each) for each in dev.of()}
+    assert left.ids() <= dev.ids()
 
 
 def test_a_retired_service_keeps_its_queues_and_nobody_may_write_its_inbox(

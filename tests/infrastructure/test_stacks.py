@@ -97,10 +97,19 @@ def test_stateful_resources_keep_their_logical_ids(templates: Templates) -> None
 
 
 def test_stateful_resources_stay_when_production_is_deleted(prod: Templates, dev: Templates) -> None:
-    for templates, policy in ((prod, "Retain"), (dev, "Delete")):
+    for templates, deleted, replaced in (
+        # What a first deployment made goes with it when it fails: its names would block the next one.
+        (prod, "RetainExceptOnCreate", "Retain"),
+        (dev, "Delete", "Delete"),
+    ):
         for resource in templates.of(*HOLDS_DATA, "AWS::Logs::LogGroup"):
-            assert resource.attributes["DeletionPolicy"] == policy, str(resource)
-            assert resource.attributes["UpdateReplacePolicy"] == policy, str(resource)
+            assert resource.attributes["DeletionPolicy"] == deleted, str(resource)
+            assert resource.attributes["UpdateReplacePolicy"] == replaced, str(resource)
+
+
+def test_nothing_that_a_failed_first_deployment_made_keeps_its_name(templates: Templates) -> None:
+    for resource in templates.of():
+        assert resource.attributes.get("DeletionPolicy") != "Retain", str(resource)
 
 
 def test_production_cannot_be_deleted_by_mistake(prod: Templates) -> None:
@@ -128,11 +137,9 @@ def test_functions_run_on_the_one_python(templates: Templates) -> None:
 
 
 def test_every_function_is_traced_and_named_in_its_figures(templates: Templates) -> None:
-    mappings = json.dumps([each.properties for each in templates.of("AWS::Lambda::EventSourceMapping")])
     fed = {
-        each.find("FunctionName")
-        for each in templates.of("AWS::Lambda::Function")
-        if f'"{each.id}"' in mappings
+        templates.function_behind(each, "FunctionName").find("FunctionName")
+        for each in templates.of("AWS::Lambda::EventSourceMapping")
     }
     for function in templates.of("AWS::Lambda::Function"):
         assert function.find("TracingConfig", "Mode") == "Active", str(function)
@@ -179,7 +186,7 @@ def test_the_routers_share_their_code(templates: Templates) -> None:
 PARAMETERS = {
     "delivery-audit": {"--OUTPUT", "--DATE", "--OUTBOX"},
     "audit-today": {"--OUTPUT", "--DATE", "--OUTBOX"},
-    "compaction": {"--DATE"},
+    "compaction": {"--DATE", "--RAW_DAYS"},
     "erasure": set(),
 }
 

@@ -59,7 +59,7 @@ def test_it_looks_once_a_minute_and_is_done_before_the_next(templates: Templates
     (schedule,) = (each for each in templates.of("AWS::Scheduler::Schedule") if NAME in each.find("Name"))
     assert schedule.find("ScheduleExpression") == "rate(1 minute)"
     assert schedule.find("State") == ("DISABLED" if templates is _synthesised("local") else "ENABLED")
-    assert schedule.find("Target", "Arn")["Fn::GetAtt"][0] == function(templates).id
+    assert templates.function_behind(schedule, "Target", "Arn") == function(templates)
     assert function(templates).find("Timeout") < 60
 
 

@@ -170,7 +170,28 @@ def test_an_object_that_comes_late_is_taken_in(spark: SparkSession, archive: Sma
     assert table(spark, archive, TAP_FOLDER).count() == 2
 
 
-def test_sources_that_the_lifecycle_took_are_not_lost(spark: SparkSession, archive: SmallArchive) -> None:
+def test_raw_objects_leave_when_they_are_old_however_long_the_job_was_down(
+    spark: SparkSession, archive: SmallArchive
+) -> None:
+    archive.send()
+    archive.send(at_ms=NOON_MS + HOUR_MS)
+    archive.write()
+    damaged = archive.folder / Hour(NOON + timedelta(hours=1)).raw("tap") / "rows.json.gz"
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    month_later = ["--INPUT", str(archive.folder), "--RAW_DAYS", "21"], NOON + timedelta(days=30)
+    with pytest.raises(CompactionError):
+        main(*month_later)
+    objects = FolderObjects(archive.folder)
+    assert [each.name for each in objects.beneath("tap")] == [damaged.relative_to(archive.folder).as_posix()]
+    assert objects.beneath("ledger") == []
+    assert table(spark, archive, TAP_FOLDER).count() == 1
+    assert table(spark, archive, LEDGER_FOLDER).count() == 1
+    with pytest.raises(CompactionError):
+        main(*month_later)
+    assert damaged.exists()
+
+
+def test_sources_that_left_are_not_lost(spark: SparkSession, archive: SmallArchive) -> None:
     archive.send()
     archive.write()
     compacted(archive)

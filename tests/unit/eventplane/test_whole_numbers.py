@@ -16,11 +16,11 @@ from eventplane.ingest import parse_frame
 from eventplane.ordering import position_in
 from eventplane.registry.errors import BadFlagError
 from eventplane.registry.paging import page
+from eventplane.settings import SettingsError
 from eventplane.whole_numbers import MAX_TIME_MS, whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.settings import host_and_port
 from glue_jobs.delivery_audit.device_reports import Report, told
-from lambdas.common.settings import SettingsError
 from lambdas.common.settings import whole_number as setting
 from lambdas.presence.observations import UnreadableObservationError, read_presence
 from operations.letters import letter_of

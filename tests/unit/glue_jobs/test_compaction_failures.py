@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from eventplane.archive_layout import TAP_FOLDER
 from glue_jobs.common.folder_objects import FolderObjects
 from glue_jobs.common.hours import Hour
 from glue_jobs.compaction import main as job
-from glue_jobs.compaction.errors import CompactionError, UnreadableReceiptError
+from glue_jobs.compaction.compact import remove_raw
+from glue_jobs.compaction.errors import CompactedGoneError, CompactionError, UnreadableReceiptError
+from glue_jobs.compaction.published import publish
 from glue_jobs.compaction.receipt import Receipt, read_receipt, write_receipt
 
 HOUR = Hour(datetime(2026, 3, 1, 12, tzinfo=UTC))
@@ -42,7 +45,7 @@ def test_a_receipt_is_read_as_it_was_written(tmp_path: Path) -> None:
     "error",
     [
         UnreadableReceiptError("receipt.json", "odd"),
-        ClientError({"Error": {"Code": "SlowDown"}}, "PutObjectTagging"),
+        ClientError({"Error": {"Code": "SlowDown"}}, "PutObject"),
         ReadTimeoutError(endpoint_url="https://s3"),
     ],
     ids=["receipt", "refused", "no-answer"],
@@ -65,3 +68,104 @@ def test_the_hours_after_one_that_failed_are_done(
     assert list(told.value.failures) == [f"tap/{HOUR.partition}"]
     totals = json.loads(capsys.readouterr().out)["compaction_totals"]
     assert (totals["hours"], totals["failed"]) == (1, 1)
+
+
+RAW = [f"{HOUR.raw('tap')}/{name}.json.gz" for name in ("a", "b", "c")]
+FILES = tuple(f"{HOUR.compacted('tap')}/run=r/{number}.parquet" for number in (0, 1))
+
+
+class CountedObjects(FolderObjects):
+    """A folder that ends the process, so to speak, after `left` deletions."""
+
+    left = 1_000
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            if not self.left:
+                raise ReadTimeoutError(endpoint_url="https://s3")
+            self.left -= 1
+            super().delete([name])
+
+
+@pytest.fixture
+def hour_compacted(tmp_path: Path) -> CountedObjects:
+    objects = CountedObjects(tmp_path)
+    for name in (*RAW, *FILES):
+        objects.write(name, name.encode())
+    publish(objects, TAP_FOLDER, HOUR, FILES)
+    write_receipt(objects, TAP_FOLDER, HOUR, replace(RECEIPT, inputs=tuple(RAW), files=FILES))
+    return objects
+
+
+def left(objects: FolderObjects) -> list[str]:
+    return [each.name for each in objects.beneath(HOUR.raw("tap"))]
+
+
+def test_raw_objects_of_a_compacted_hour_are_deleted_and_nothing_else(hour_compacted: CountedObjects) -> None:
+    hour_compacted.write(f"{LATER.raw('tap')}/a.json.gz", b"")
+    assert remove_raw(hour_compacted, TAP_FOLDER, HOUR) == len(RAW)
+    assert left(hour_compacted) == []
+    assert {each.name for each in hour_compacted.beneath("")} == {
+        *FILES,
+        f"{LATER.raw('tap')}/a.json.gz",
+        HOUR.published("tap"),
+        HOUR.receipt("tap"),
+    }
+    assert remove_raw(hour_compacted, TAP_FOLDER, HOUR) == 0
+
+
+def test_an_interrupted_removal_goes_on_where_it_ended(hour_compacted: CountedObjects) -> None:
+    hour_compacted.left = 2
+    with pytest.raises(ReadTimeoutError):
+        remove_raw(hour_compacted, TAP_FOLDER, HOUR)
+    assert left(hour_compacted) == RAW[2:]
+    hour_compacted.left = 1_000
+    assert remove_raw(hour_compacted, TAP_FOLDER, HOUR) == 1
+    assert left(hour_compacted) == []
+
+
+def test_an_hour_without_a_receipt_keeps_its_raw_objects(hour_compacted: CountedObjects) -> None:
+    hour_compacted.delete([HOUR.receipt("tap")])
+    assert remove_raw(hour_compacted, TAP_FOLDER, HOUR) == 0
+    assert left(hour_compacted) == RAW
+
+
+def test_an_hour_with_an_object_that_was_not_compacted_keeps_all(hour_compacted: CountedObjects) -> None:
+    hour_compacted.write(f"{HOUR.raw('tap')}/late.json.gz", b"")
+    assert remove_raw(hour_compacted, TAP_FOLDER, HOUR) == 0
+    assert len(left(hour_compacted)) == len(RAW) + 1
+
+
+@pytest.mark.parametrize("gone", [FILES[1], HOUR.published("tap")], ids=["file", "list of files"])
+def test_raw_objects_stay_when_the_compacted_rows_are_gone(gone: str, hour_compacted: CountedObjects) -> None:
+    hour_compacted.delete([gone])
+    with pytest.raises(CompactedGoneError, match="restore") as refused:
+        remove_raw(hour_compacted, TAP_FOLDER, HOUR)
+    assert FILES[1] in refused.value.files
+    assert left(hour_compacted) == RAW
+
+
+def test_old_hours_are_removed_and_young_ones_stay(
+    hour_compacted: CountedObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr(job, "compact_hour", lambda *arguments: seen.append(arguments[-1]))
+    monkeypatch.setattr(job, "job_session", lambda: None)
+    hour_compacted.write(f"{LATER.raw('tap')}/a.json.gz", b"")
+    due = LATER.start + timedelta(days=20)
+    arguments = ["--INPUT", str(tmp_path), "--RAW_DAYS", "20"]
+    job.main(arguments, due - timedelta(minutes=1))
+    assert left(hour_compacted) == RAW
+    job.main(arguments, due)
+    assert left(hour_compacted) == []
+    # By age, not by `--DATE`; and compacted first, so that a job that was down for weeks catches up.
+    assert set(seen) == {HOUR, LATER}
+
+
+@pytest.mark.parametrize("days", ["15", "-20", "soon"])
+def test_raw_objects_that_the_audit_reads_are_not_deleted(
+    days: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        job.read_arguments(["--INPUT", "a", f"--RAW_DAYS={days}"], datetime(2026, 3, 2, tzinfo=UTC))
+    assert "16 days or more" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The archive's objects: a folder and a bucket behave alike, and a bucket besides has tags and versions."""
+"""The archive's objects: a folder and a bucket behave alike, and a bucket besides has versions."""
 
 from __future__ import annotations
 
@@ -89,20 +89,6 @@ def test_there_has_to_be_an_archive(s3: Any, tmp_path: Path) -> None:
         FolderObjects(tmp_path / "none")
     with pytest.raises(ArchiveNotFoundError, match="s3://none"):
         BucketObjects(s3, "none")
-
-
-def test_what_is_released_stays_so_when_it_is_written_again(bucket: BucketObjects, s3: Any) -> None:
-    bucket.write("tap/a", b"1")
-    s3.put_object_tagging(Bucket=BUCKET, Key="tap/a", Tagging={"TagSet": [{"Key": "by", "Value": "us"}]})
-    bucket.release(["tap/a"])
-    bucket.write("tap/a", b"2")
-    tags = s3.get_object_tagging(Bucket=BUCKET, Key="tap/a")["TagSet"]
-    assert {each["Key"]: each["Value"] for each in tags} == {"by": "us", "compacted": "true"}
-
-
-def test_releasing_what_is_gone_is_told(bucket: BucketObjects, s3: Any) -> None:
-    with pytest.raises(s3.exceptions.ClientError, match="NoSuchKey"):
-        bucket.release(["tap/none"])
 
 
 def test_old_versions_are_deleted_for_good_and_present_ones_stay(bucket: BucketObjects, s3: Any) -> None:

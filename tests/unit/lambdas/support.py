@@ -17,7 +17,7 @@ from eventplane.contract.publication import KEY, cloud_destinations
 from eventplane.envelope import Envelope, write_event
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
 from tests.dynamodb import create_table
 from tests.unit.queues import create_queue
 
@@ -66,6 +66,10 @@ def frame(payload: bytes) -> str:
 
 def message(id: str, body: str, attempt: int = 1) -> QueueMessage:
     return QueueMessage(id=id, body=body, sent_at_ms=NOW_MS - 500, attempt=attempt)
+
+
+def invocation(remaining_ms: int = 30_000, id: str = "invocation-1") -> Invocation:
+    return Invocation(id, lambda: remaining_ms)
 
 
 def sqs_event(*messages: QueueMessage) -> dict[str, Any]:

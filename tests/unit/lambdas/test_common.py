@@ -10,11 +10,12 @@ from botocore.exceptions import ClientError
 
 from eventplane.contract import Contract, ContractError
 from eventplane.envelope import write_event
+from eventplane.settings import SettingsError
 from eventplane.sqs_binding import to_message
 from lambdas.common.archive import Archive
 from lambdas.common.contracts import CONTRACT_FILE, load_contract
 from lambdas.common.sender import TAKEN, Answer, Fate
-from lambdas.common.settings import SettingsError, text, text_list, text_mapping, whole_number
+from lambdas.common.settings import text, text_list, text_mapping, whole_number
 from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, SqsSender, batches
 from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event
 

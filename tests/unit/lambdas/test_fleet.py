@@ -1,4 +1,4 @@
-"""The provisioning hook and the certificate keeper, with the registry and AWS IoT as moto plays them."""
+"""The provisioning hook and the rotation of certificates; moto plays the registry and AWS IoT."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from moto import mock_aws
 
 from eventplane.fleet import State, decommissioned, made, quarantined
 from eventplane.fleet_registry import KEY, Registry
-from lambdas.certificate_keeper import handler as keeper
-from lambdas.common.settings import SettingsError
-from lambdas.provisioning_hook import handler as hook
+from eventplane.settings import SettingsError
+from lambdas.common.queue_function import queue_function
+from lambdas.fleet import hook, rotation
 from tests.dynamodb import create_table
 from tests.rule_failure import rule_failure
 from tests.unit.lambdas.support import NOW_MS, LambdaContext, QueueMessage, message, sqs_event
@@ -44,7 +44,7 @@ class Aws:
         return str(created["certificateId"])
 
     def graces(self) -> list[QueueMessage]:
-        """What the keeper has told itself, and will hear after the grace."""
+        """The delayed messages of the function to itself."""
         found = self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages", [])
         return [message(each["MessageId"], each["Body"]) for each in found]
 
@@ -73,11 +73,9 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
         monkeypatch.setenv("EVENTPLANE_CERTIFICATE_ARNS", f"{aws.arn}:cert/")
         monkeypatch.setenv("EVENTPLANE_SOURCE_QUEUE", aws.queue)
         monkeypatch.setenv("EVENTPLANE_CERTIFICATE_GRACE_S", "0")
-        for handler in (hook, keeper):
-            handler.service.cache_clear()
+        hook.service.cache_clear()
         yield aws
-    for handler in (hook, keeper):
-        handler.service.cache_clear()
+    hook.service.cache_clear()
 
 
 def asked(serial: Any = THING, offered: str = "a") -> dict[str, Any]:
@@ -105,7 +103,7 @@ class Hurried(LambdaContext):
 
 def keep(*messages: QueueMessage, context: LambdaContext | None = None) -> list[str]:
     """The ids of the messages that come again."""
-    answer = keeper.handle(sqs_event(*messages), context or LambdaContext())
+    answer = queue_function(rotation.service)(sqs_event(*messages), context or LambdaContext())
     return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
 
 
@@ -256,10 +254,10 @@ def test_what_cannot_be_read_comes_again_and_takes_no_other_with_it(aws: Aws) ->
     ("handler", "variable"),
     [
         (hook, "EVENTPLANE_FLEET_TABLE"),
-        (keeper, "EVENTPLANE_FLEET_TABLE"),
-        (keeper, "EVENTPLANE_CERTIFICATE_ARNS"),
-        (keeper, "EVENTPLANE_SOURCE_QUEUE"),
-        (keeper, "EVENTPLANE_CERTIFICATE_GRACE_S"),
+        (rotation, "EVENTPLANE_FLEET_TABLE"),
+        (rotation, "EVENTPLANE_CERTIFICATE_ARNS"),
+        (rotation, "EVENTPLANE_SOURCE_QUEUE"),
+        (rotation, "EVENTPLANE_CERTIFICATE_GRACE_S"),
     ],
 )
 def test_a_missing_setting_is_named(

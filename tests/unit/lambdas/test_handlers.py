@@ -12,11 +12,11 @@ import pytest
 
 from eventplane.contract import Contract
 from eventplane.contract.publication import KEY
+from eventplane.settings import SettingsError
 from lambdas.archive_writer import handler as archive_writer
 from lambdas.common.backoff import FIRST_S, LONGEST_S
 from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.metrics import metrics
-from lambdas.common.settings import SettingsError
 from lambdas.replay import handler as replay
 from lambdas.router import handler as router
 from lambdas.router import wiring

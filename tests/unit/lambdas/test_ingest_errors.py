@@ -14,13 +14,23 @@ from hypothesis import strategies as st
 from eventplane.batch import pack, unpack
 from eventplane.ingest import parse_frame
 from eventplane.sender import PLANE_CLIENT
+from lambdas.common.queue_function import queue_function
 from lambdas.common.redelivery import Redelivery
 from lambdas.common.sqs import SqsSender
 from lambdas.ingest_errors import handler
 from lambdas.ingest_errors.failure import NoFailureError, parse_failure
 from lambdas.ingest_errors.service import RESERVE_MS, SOURCE, IngestErrorsService
 from tests.rule_failure import rule_failure
-from tests.unit.lambdas.support import NOW_MS, Cloud, LambdaContext, Unwilling, event, message, sqs_event
+from tests.unit.lambdas.support import (
+    NOW_MS,
+    Cloud,
+    LambdaContext,
+    Unwilling,
+    event,
+    invocation,
+    message,
+    sqs_event,
+)
 
 PAYLOAD = pack([event("1"), event("2")])
 
@@ -58,10 +68,6 @@ def received(cloud: Cloud, ways_in: dict[str, str]) -> dict[str, list[str]]:
     return {name: [each["Body"] for each in messages] for name, messages in taken.items() if messages}
 
 
-def plenty() -> int:
-    return 30_000
-
-
 @pytest.mark.parametrize("missed", [["ingest"], ["tap"], ["ingest-urgent"], ["ingest", "tap"]])
 @pytest.mark.parametrize("form", ["{url}", "arn:aws:sqs:us-east-1:123456789012:{name}", "{name}"])
 def test_exactly_the_queues_that_missed_it_get_the_frame(
@@ -72,7 +78,7 @@ def test_exactly_the_queues_that_missed_it_get_the_frame(
     form: str,
 ) -> None:
     body = failure(*(form.format(url=ways_in[name], name=name) for name in missed))
-    assert make().process([message("m1", body)], remaining_ms=plenty) == frozenset()
+    assert make().process([message("m1", body)], invocation()) == frozenset()
 
     found = received(cloud, ways_in)
     assert sorted(found) == sorted(missed)
@@ -86,7 +92,7 @@ def test_exactly_the_queues_that_missed_it_get_the_frame(
 def test_what_failed_nobody_knows_where_goes_to_router_and_tap(
     cloud: Cloud, ways_in: dict[str, str], make: Callable[..., IngestErrorsService], resources: list[str]
 ) -> None:
-    assert make().process([message("m1", failure(*resources))], remaining_ms=plenty) == frozenset()
+    assert make().process([message("m1", failure(*resources))], invocation()) == frozenset()
     assert sorted(received(cloud, ways_in)) == ["ingest", "tap"]
 
 
@@ -106,7 +112,7 @@ def test_what_failed_nobody_knows_where_goes_to_router_and_tap(
 def test_what_is_no_failure_is_a_dead_letter_that_takes_the_way_of_all_events(
     cloud: Cloud, ways_in: dict[str, str], make: Callable[..., IngestErrorsService], body: str
 ) -> None:
-    assert make().process([message("m1", body, attempt=2)], remaining_ms=plenty) == frozenset()
+    assert make().process([message("m1", body, attempt=2)], invocation()) == frozenset()
 
     found = received(cloud, ways_in)
     assert found["ingest"] == found["tap"]
@@ -124,7 +130,7 @@ def test_no_failure_of_a_rule_speaks_for_the_plane(
     cloud: Cloud, ways_in: dict[str, str], make: Callable[..., IngestErrorsService]
 ) -> None:
     forged = failure(ways_in["ingest"], clientId=PLANE_CLIENT)
-    assert make().process([message("m1", forged)], remaining_ms=plenty) == frozenset()
+    assert make().process([message("m1", forged)], invocation()) == frozenset()
     (body,) = received(cloud, ways_in)["ingest"]
     (item,) = parse_frame(body).items()
     assert item.event is not None
@@ -138,12 +144,12 @@ def test_a_queue_that_refuses_fails_only_its_own(
 ) -> None:
     unwilling = Unwilling(cloud.sqs, "send_message_batch", queue_urls={ways_in["tap"]})
     messages = [message("m1", failure("ingest")), message("m2", failure("tap")), message("m3", "no json")]
-    assert make(unwilling).process(messages, remaining_ms=plenty) == {"m2", "m3"}
+    assert make(unwilling).process(messages, invocation()) == {"m2", "m3"}
     assert len(received(cloud, ways_in)["ingest"]) == 2
 
 
 def test_without_time_everything_comes_again(make: Callable[..., IngestErrorsService]) -> None:
-    assert make().process([message("m1", failure("tap"))], remaining_ms=lambda: RESERVE_MS - 1) == {"m1"}
+    assert make().process([message("m1", failure("tap"))], invocation(RESERVE_MS - 1)) == {"m1"}
 
 
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.text(), st.lists).map(json.dumps))
@@ -169,12 +175,12 @@ def test_the_handler_is_wired_by_its_environment(
         "POWERTOOLS_SERVICE_NAME": "function",
     }.items():
         monkeypatch.setenv(name, value)
-    handler.service.cache_clear()
     cloud.sqs.delete_queue(QueueUrl=ways_in["tap"])
     waits: list[str] = []
     monkeypatch.setattr(Redelivery, "_delay", lambda _, batch: waits.extend(each.id for each in batch))
     batch = sqs_event(message("m1", failure("ingest")), message("m2", failure("tap")))
-    assert handler.handle(batch, LambdaContext()) == {"batchItemFailures": [{"itemIdentifier": "m2"}]}
+    assert queue_function(handler.service)(batch, LambdaContext()) == {
+        "batchItemFailures": [{"itemIdentifier": "m2"}]
+    }
     assert waits == ["m2"]
     assert cloud.sqs.receive_message(QueueUrl=ways_in["ingest"])["Messages"]
-    handler.service.cache_clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,19 +12,15 @@ from botocore.exceptions import ClientError
 
 from eventplane.batch import pack
 from eventplane.contract import Contract, compile_contract
-from eventplane.contract.publication import cloud_destinations
 from eventplane.contract.subscription import new_subscription, with_subscriptions
 from eventplane.delivery import letter_id
 from lambdas.common.queue import QueueMessage
-from lambdas.common.sender import TAKEN, Answer, Message
 from lambdas.router import filter_time
-from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import UnknownSourceError, UnsupportedDestinationError, build_engine
 from lambdas.router.planner import Planner
 from lambdas.router.service import PLANNING_MS, RESERVE_MS
 from tests.unit.lambdas.support import (
     ALARM,
-    NOW_MS,
     READING,
     Cloud,
     Run,
@@ -104,27 +99,6 @@ def test_the_urgent_goes_first_across_messages(cloud: Cloud, run: Run) -> None:
     run(*bulk, urgent, remaining_ms=lambda: next(left, 0))
 
     assert cloud.outcomes() == [("alarm", "alarm-centre.inbox", "delivered")]
-
-
-@pytest.mark.source("P13", "N1")
-def test_an_alarm_does_not_wait_for_a_destination_of_another_protocol(contract: Contract) -> None:
-    sent: list[str] = []
-
-    class Recording:
-        def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
-            sent.append(url)
-            return [TAKEN] * len(batch)
-
-    queues = {each.address: f"https://{each.address}" for each in cloud_destinations(contract)}
-    queues["family-app.inbox"] = "nats://family-app.inbox"
-    first = {"filter": {"exact": {"type": ALARM}}, "to": "family-app.inbox"}
-    document = json.loads(contract.canonical)
-    plane = compile_contract({**document, "routes": {"a": first, **document["routes"]}}, "test")
-    engine = build_engine(plane, "device.outbox", queues)
-    messages = (message(each.id, frame(each.json.encode())) for each in (event("1"), event("2", ALARM)))
-    steps = [step for each in messages for step in engine.planner.plan(each, NOW_MS)]
-    Dispatch(Recording(), queues).send(engine, steps, NOW_MS, lambda: True)
-    assert sent[:2] == ["https://alarm-centre.inbox", "nats://family-app.inbox"]
 
 
 def test_a_defect_met_by_one_message_does_not_touch_the_others(

@@ -13,11 +13,11 @@ import pytest
 
 from eventplane.batch import pack
 from eventplane.contract import Contract
+from eventplane.settings import SettingsError
 from eventplane.tracing import Hop, context_of, inbox_context, span_id
 from lambdas.common import span_export
 from lambdas.common.archive import Archive
 from lambdas.common.invocation_trace import invocation_links
-from lambdas.common.settings import SettingsError
 from lambdas.common.span_export import MAX_SPANS, RESERVE_MS, REST_S, SpanExport
 from lambdas.common.sqs import SqsSender
 from lambdas.common.tracing_settings import read_tracing

@@ -11,8 +11,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from eventplane.presence import BUCKETS, bucket_of, gone_request
+from eventplane.settings import SettingsError
 from eventplane.traffic import Traffic, quota_text, traffic_text
-from lambdas.common.settings import SettingsError
 from lambdas.presence import handler
 from lambdas.presence.judge import SENDING_MS
 from lambdas.presence.state import DeviceState, Line

@@ -17,8 +17,8 @@ from eventplane.contract.subscription import (
     with_subscriptions,
 )
 from eventplane.own_services import SUBSCRIBERS
+from eventplane.settings import SettingsError
 from eventplane.subscription_table import SubscriptionTable
-from lambdas.common.settings import SettingsError
 from lambdas.subscriptions_api import handler
 from tests.endpoint import EndpointServer, Play, answer, says
 from tests.unit.lambdas.subscriptions_api.conftest import INBOXES, Call

@@ -10,10 +10,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from eventplane.settings import SettingsError
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.queue import QueueMessage, read_messages
-from lambdas.common.settings import SettingsError
 from lambdas.webhook import handler
 from tests.endpoint import EndpointServer, answer
 from tests.unit.lambdas.support import ALARM, BUCKET, LambdaContext, figures, message, sqs_event

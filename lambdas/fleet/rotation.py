@@ -1,38 +1,46 @@
-"""A connection stood with a certificate: it is the device's from now on, and what it replaced has an end."""
+"""The function that confirms the certificate a device connects with, and retires those it replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import os
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from eventplane.fleet import Device, State, locked_out, retired, seen
-from eventplane.fleet_registry import Store, change
-from lambdas.certificate_keeper.certificates import Certificates
-from lambdas.certificate_keeper.grace import Grace
-from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.clock import Clock
+from eventplane.fleet_registry import Registry, Store, change
+from eventplane.function_settings import CertificateSettings, QueueSettings
+from lambdas.common.aws import WORST_CALL_MS, client
+from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.common.rule_messages import read_rule_message
+from lambdas.fleet.certificates import Certificates
 
 _RESERVE_MS: Final = 5 * WORST_CALL_MS
 """No message is begun with less time left: a timeout would bring back the whole batch."""
 
 
-class KeeperService:
-    """Handles connections, as the IoT rule tells them, and ends of grace; any order, any number of times."""
+class CertificateRotation:
+    """Handles connections, as the IoT rule reports them, and ends of grace periods; idempotent, in any order.
 
-    def __init__(self, *, store: Store, certificates: Certificates, grace: Grace, clock: Clock) -> None:
+    `send_later` puts a message into the function's own queue, delayed by the grace period.
+    """
+
+    def __init__(
+        self, *, store: Store, certificates: Certificates, send_later: Callable[[str], object], clock: Clock
+    ) -> None:
         self._store = store
         self._certificates = certificates
-        self._grace = grace
+        self._send_later = send_later
         self._clock = clock
 
-    def process(self, messages: Sequence[QueueMessage], *, remaining_ms: Callable[[], int]) -> frozenset[str]:
-        """Handle `messages`; the ids of those that have to come again."""
-        return handle_each(messages, self._do, lambda: remaining_ms() >= _RESERVE_MS)
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
+        """Handle `messages`; return the ids of those that have to come again."""
+        return handle_each(messages, self._do, lambda: invocation.remaining_ms() >= _RESERVE_MS)
 
     def _do(self, message: QueueMessage) -> bool:
         match read_rule_message(message.body):
@@ -44,7 +52,7 @@ class KeeperService:
             }:
                 self._connected(thing, certificate)
             case _:
-                logger.error("no work of ours", message_id=message.id)
+                logger.error("malformed message", message_id=message.id)
                 return False
         return True
 
@@ -66,7 +74,10 @@ class KeeperService:
             device = self._confirm(device, certificate)
             logger.info("certificate in use", thing=thing, certificate=certificate)
         if device.replaced:
-            self._grace.begin(thing, device.replaced)
+            self._begin_grace(thing, device.replaced)
+
+    def _begin_grace(self, thing: str, certificates: Collection[str]) -> None:
+        self._send_later(json.dumps({"thing": thing, "retire": sorted(certificates)}))
 
     def _lock_out(self, quarantined: Device, certificate: str) -> None:
         """Deactivate what a quarantined device connected with: its registration was in flight."""
@@ -83,7 +94,7 @@ class KeeperService:
 
     def _retire(self, thing: str, certificates: frozenset[str]) -> None:
         device = self._store.read(thing)
-        # Never what is in use or about to be: neither stands in `replaced`.
+        # A certificate in use, or pending, is never in `replaced`.
         done = device.replaced & certificates if device else frozenset()
         if device is None or not done:
             return
@@ -93,3 +104,23 @@ class KeeperService:
             mark("CertificateRetired")
         known = device
         change(self._store, thing, lambda found: retired(found or known, done))
+
+
+def service() -> QueueReader:
+    """Return the reader of the queue of connections. Raises `SettingsError`."""
+    settings = CertificateSettings.read(os.environ)
+    sqs, queue_url = client("sqs"), QueueSettings.read(os.environ).source_queue
+
+    def send_later(text: str) -> None:
+        sqs.send_message(QueueUrl=queue_url, MessageBody=text, DelaySeconds=settings.certificate_grace_s)
+
+    rotation = CertificateRotation(
+        store=Registry(client("dynamodb"), settings.fleet_table),
+        certificates=Certificates(client("iot"), settings.certificate_arns),
+        send_later=send_later,
+        clock=system_clock,
+    )
+    return QueueReader(rotation.process)
+
+
+handle = queue_function(service)

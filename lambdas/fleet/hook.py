@@ -1,32 +1,40 @@
-"""Decides on one registration by the fleet's registry, and records it."""
+"""The hook that AWS IoT calls before it registers a device.
+
+Source of its input and output: AWS IoT developer guide, "Pre-provisioning hooks", payload 2020-04-01.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
 from eventplane.fleet import Application, Device, Refusal, RefusedError, is_device_name, registered
-from eventplane.fleet_registry import Store, change
-from lambdas.common.clock import Clock
+from eventplane.fleet_registry import Registry, Store, change
+from eventplane.function_settings import RegistrySettings
+from lambdas.common.aws import client
+from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
+from lambdas.common.queue import Context
+from lambdas.common.queue_function import at_init
 
 _LONGEST: Final = 256
 """Characters of anything that a device may say here: it is logged."""
 
 
-class HookService:
-    """Answers for the devices in `store`."""
+class ProvisioningHook:
+    """Allows or refuses registrations of the devices in `store`, and records them."""
 
     def __init__(self, *, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     def decide(self, event: Mapping[str, Any]) -> bool:
-        """Whether the registration that `event` tells of may go on.
+        """Return whether the registration in `event` may go on.
 
-        The record is written before the answer: a registration that nobody wrote down does not happen. What
-        the registry's table refuses is raised, and AWS IoT takes that for a refusal; the device asks again.
+        It is recorded before it is allowed. Errors of the registry's table are raised: AWS IoT takes them for
+        a refusal, and the device asks again.
         """
         application = _application(event)
         try:
@@ -72,3 +80,16 @@ def _facts(application: Application) -> dict[str, str]:
         "asking_certificate": application.asking,
         "offered_certificate": application.offered,
     }
+
+
+@at_init
+def service() -> ProvisioningHook:
+    """Return the hook that the environment describes. Raises `SettingsError`."""
+    settings = RegistrySettings.read(os.environ)
+    return ProvisioningHook(store=Registry(client("dynamodb"), settings.fleet_table), clock=system_clock)
+
+
+@logger.inject_lambda_context
+def handle(event: dict[str, Any], context: Context) -> dict[str, bool]:  # noqa: ARG001 - Lambda passes it
+    """Return whether one registration may go on."""
+    return {"allowProvisioning": service().decide(event)}

@@ -1,0 +1,110 @@
+"""Settings of a function: declared once, written by the stacks, read by the function.
+
+A subclass of `Settings` is a frozen dataclass. Its field `source_queue` is the environment variable
+`EVENTPLANE_SOURCE_QUEUE`; its types say how the value is written:
+
+- a text or an enumeration's text as it is,
+- a number, a tuple, a mapping of texts, and any other dataclass as JSON,
+- `X | None` is left out where it is None,
+- a field whose type is itself a `Settings` has its fields among the others.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import Field, asdict, dataclass, fields, is_dataclass
+from enum import StrEnum
+from types import NoneType
+from typing import Any, Final, Self, get_args, get_origin, get_type_hints
+
+from eventplane.errors import EventPlaneError
+from eventplane.whole_numbers import whole_number
+
+PREFIX: Final = "EVENTPLANE_"
+
+_MOST: Final = 10**9
+
+
+class SettingsError(EventPlaneError):
+    """An environment variable is missing or malformed. `variable` is its name."""
+
+    def __init__(self, variable: str, problem: str) -> None:
+        super().__init__(
+            f"environment variable {variable} {problem}; the stacks set it, so deploy them again"
+        )
+        self.variable = variable
+        self.problem = problem
+
+
+def variable_of(field: str) -> str:
+    """Return the name of the environment variable that holds `field`."""
+    return f"{PREFIX}{field.upper()}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base of the settings of all functions."""
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment variables that `read` reads. Texts may be tokens of the CDK."""
+        found: dict[str, str] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, Settings):
+                found |= value.variables()
+            elif value is not None:
+                found[variable_of(each.name)] = _written(value)
+        return found
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Self:
+        """Return the settings in `environment`. Raises `SettingsError`."""
+        types = get_type_hints(cls)
+        return cls(**{each.name: _read(each, types[each.name], environment) for each in fields(cls)})
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    return json.dumps(dict(value) if isinstance(value, Mapping) else value, default=asdict)
+
+
+def _read(field: Field[Any], annotation: Any, environment: Mapping[str, str]) -> Any:
+    options = get_args(annotation)
+    is_optional = NoneType in options
+    kind = next(each for each in options if each is not NoneType) if is_optional else annotation
+    if isinstance(kind, type) and issubclass(kind, Settings):
+        is_absent = not any(environment.get(variable_of(each.name)) for each in fields(kind))
+        return None if is_optional and is_absent else kind.read(environment)
+    variable = variable_of(field.name)
+    text = environment.get(variable, "")
+    if not text:
+        if is_optional:
+            return None
+        raise SettingsError(variable, "is not set")
+    try:
+        is_text = isinstance(kind, type) and issubclass(kind, str)
+        return _value(kind, text if is_text else json.loads(text))
+    except (ValueError, TypeError, LookupError, EventPlaneError) as error:
+        raise SettingsError(variable, f"is malformed ({error})") from error
+
+
+def _value(kind: Any, given: Any) -> Any:
+    """The value of the type `kind` that JSON has as `given`. Raises ValueError, and what a type raises."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is tuple and isinstance(given, list) and given:
+        return tuple(_value(arguments[0], each) for each in given)
+    if origin is Mapping and isinstance(given, dict):
+        return {name: _value(arguments[1], each) for name, each in given.items()}
+    if isinstance(kind, type) and is_dataclass(kind) and isinstance(given, dict):
+        types = get_type_hints(kind)
+        return kind(**{each.name: _value(types[each.name], given[each.name]) for each in fields(kind)})
+    if kind is int:
+        return whole_number(given, _MOST)
+    if kind is float and type(given) in (int, float) and math.isfinite(given):
+        return float(given)
+    if isinstance(given, str) and isinstance(kind, type) and issubclass(kind, StrEnum | str):
+        return kind(given)
+    raise ValueError(f"not the JSON of {getattr(kind, '__name__', kind)}")

@@ -1,0 +1,78 @@
+"""The entry of every function that reads a queue: log, metrics, wiring, and the answer to the queue."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import _lru_cache_wrapper, cache
+from typing import Any, Final, TypeAlias, TypeVar
+
+from eventplane.function_settings import QueueSettings
+from lambdas.common.aws import client
+from lambdas.common.backoff import Wait, wait_s
+from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count, metrics
+from lambdas.common.queue import Context, Invocation, QueueMessage, read_messages
+from lambdas.common.redelivery import PartialResponse, Redelivery, partial_response
+
+IN_LAMBDA: Final = "AWS_LAMBDA_FUNCTION_NAME"
+"""Set by Lambda's runtime and reserved for it (AWS Lambda guide, "Defined runtime environment variables")."""
+
+T = TypeVar("T")
+
+Handler: TypeAlias = Callable[[dict[str, Any], Context], PartialResponse]
+
+
+def at_init(wire: Callable[[], T]) -> _lru_cache_wrapper[T]:
+    """Return a function that calls `wire` once and returns its result each time.
+
+    Lambda gives the init phase a whole vCPU, so there `wire` is called at once; elsewhere when it is needed.
+    """
+    wired = cache(wire)
+    if IN_LAMBDA in os.environ:
+        wired()
+    return wired
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReader:
+    """`process` handles a batch and returns the ids of the messages that have to come again, after `wait`.
+
+    Where `wait` is None, `process` sets their visibility itself.
+    """
+
+    process: Callable[[Sequence[QueueMessage], Invocation], Collection[str]]
+    wait: Wait | None = wait_s
+
+
+def queue_function(wire: Callable[[], QueueReader]) -> Handler:
+    """Return the handler that passes each batch to the reader that `wire` makes of the environment.
+
+    It counts `Messages` and `Retried`. `wire` runs once for the life of the process (see `at_init`), so this
+    is the last statement of a handler's module. What `wire` raises ends the invocation.
+    """
+
+    def wire_both() -> tuple[QueueReader, Redelivery | None]:
+        reader = wire()
+        if reader.wait is None:
+            return reader, None
+        queue_url = QueueSettings.read(os.environ).source_queue
+        return reader, Redelivery(client("sqs"), queue_url, wait=reader.wait)
+
+    wired = at_init(wire_both)
+
+    @logger.inject_lambda_context
+    @metrics.log_metrics
+    def handle(event: dict[str, Any], context: Context) -> PartialResponse:
+        reader, redelivery = wired()
+        messages = read_messages(event)
+        count(Metric.MESSAGES, len(messages))
+        remaining_ms = context.get_remaining_time_in_millis
+        failed = reader.process(messages, Invocation(context.aws_request_id, remaining_ms))
+        count(Metric.RETRIED, len(failed))
+        if redelivery is None:
+            return partial_response(messages, failed)
+        return redelivery.answer(messages, failed, remaining_ms)
+
+    return handle

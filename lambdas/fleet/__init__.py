@@ -1,0 +1,1 @@
+"""Registration of devices and rotation of their certificates, by the registry of the fleet."""

@@ -1,0 +1,294 @@
+"""The alarms of synthesized templates, evaluated on metrics that a run recorded."""
+
+from __future__ import annotations
+
+import ast
+import json
+import operator
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from local.chaos.counters import quantile
+from local.errors import LocalError
+
+MetricKey = tuple[str, str, frozenset[tuple[str, str]]]
+"""Namespace, name and dimensions of a metric."""
+
+AGE: Final = "ApproximateAgeOfOldestMessage"
+
+
+class UnreadAlarmError(LocalError):
+    """An alarm is written in a way that this module does not evaluate. `alarm` and `part` say where."""
+
+    def __init__(self, alarm: str, part: str) -> None:
+        self.alarm, self.part = alarm, part
+        super().__init__(f"alarm {alarm} has {part}, which is not evaluated; add it to local/chaos/alarms.py")
+
+
+class Metrics:
+    """Values of metrics with the time of each, Unix seconds."""
+
+    def __init__(self) -> None:
+        self._values: dict[MetricKey, list[tuple[float, float]]] = defaultdict(list)
+        self._is_sorted = True
+
+    def add(self, namespace: str, name: str, dimensions: Mapping[str, str], at: float, value: float) -> None:
+        """Record one value."""
+        self._values[namespace, name, frozenset(dimensions.items())].append((at, value))
+        self._is_sorted = False
+
+    def add_embedded(self, line: str) -> None:
+        """Record what a log line has in CloudWatch's embedded metric format; other lines have nothing."""
+        start = line.find("{")
+        if '"_aws"' not in line or start < 0:
+            return
+        try:
+            document, _ = json.JSONDecoder().raw_decode(line[start:])
+        except ValueError:
+            return  # a line that quotes the format
+        about = document["_aws"]
+        for directive in about["CloudWatchMetrics"]:
+            for dimensions in directive["Dimensions"]:
+                found = {name: str(document[name]) for name in dimensions}
+                for metric in directive["Metrics"]:
+                    values = document[metric["Name"]]
+                    for value in values if isinstance(values, list) else [values]:
+                        self.add(
+                            directive["Namespace"],
+                            metric["Name"],
+                            found,
+                            about["Timestamp"] / 1_000,
+                            float(value),
+                        )
+
+    def within(self, key: MetricKey, began: float, ended: float) -> list[float]:
+        """Return the values of a metric from `began` to just before `ended`."""
+        if not self._is_sorted:
+            for values in self._values.values():
+                values.sort()
+            self._is_sorted = True
+        found = self._values.get(key, [])
+        return [value for _, value in found[bisect_left(found, (began,)) : bisect_left(found, (ended,))]]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One metric of an alarm, or an expression over others."""
+
+    id: str
+    key: MetricKey | None = None
+    statistic: str = ""
+    expression: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """An alarm by its template. The value is that of the term called `returned`; `period_s` is its period."""
+
+    name: str
+    terms: Mapping[str, Term]
+    returned: str
+    comparison: str
+    threshold: float
+    missing: str
+    period_s: float
+
+    def value(self, metrics: Metrics, began: float, ended: float) -> float | None:
+        """Return the alarm's value as if `began` to `ended` were one of its periods; None without data.
+
+        Raises `UnreadAlarmError`.
+        """
+        return self._value(self.returned, metrics, began, ended)
+
+    def is_breached(self, metrics: Metrics, began: float, ended: float) -> bool:
+        """Whether that value breaches the threshold. Raises `UnreadAlarmError`.
+
+        Missing data is judged as the alarm says, and only over a whole period.
+        """
+        value = self.value(metrics, began, ended)
+        if value is None:
+            return self.missing == "breaching" and ended - began >= self.period_s
+        return _COMPARISONS[self.comparison](value, self.threshold)
+
+    def rises(self, metrics: Metrics, began: float, ended: float) -> bool:
+        """Whether it watches ages alone, and the oldest message grew older for most of that time."""
+        keys = [each.key for each in self.terms.values() if each.key]
+        if not keys or not all(key[1] == AGE for key in keys):
+            return False
+        quarter = (ended - began) / 4
+        early = self.value(metrics, began, began + quarter) or 0.0
+        late = self.value(metrics, ended - quarter, ended) or 0.0
+        return late - early >= (ended - began) / 2
+
+    def _value(self, id: str, metrics: Metrics, began: float, ended: float) -> float | None:
+        term = self.terms[id]
+        if term.key:
+            values = metrics.within(term.key, began, ended)
+            return _statistic(self.name, term.statistic, values) if values else None
+        try:
+            tree = ast.parse(term.expression, mode="eval").body
+        except SyntaxError:
+            raise UnreadAlarmError(self.name, f"the expression {term.expression!r}") from None
+        found = _Expression(self, lambda name: self._value(name, metrics, began, ended)).evaluate(tree)
+        if isinstance(found, list):
+            raise UnreadAlarmError(self.name, f"the expression {term.expression!r} of several series")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """`alarms`, and the `metrics` that they watch."""
+
+    alarms: Sequence[Alarm]
+    metrics: Metrics
+
+
+Value = float | None | list[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Expression:
+    """CloudWatch's metric math on one period. What is missing makes what is computed of it missing."""
+
+    alarm: Alarm
+    look_up: Callable[[str], float | None]
+
+    def evaluate(self, node: ast.expr) -> Value:
+        match node:
+            case ast.Constant(value=(int() | float()) as value):
+                return float(value)
+            case ast.Name(id=name) if name in self.alarm.terms:
+                return self.look_up(name)
+            case ast.List(elts=elements):
+                return [self._number(each) for each in elements]
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                number = self._number(operand)
+                return None if number is None else -number
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                return self._both(_OPERATORS[type(op)], left, right)
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
+                return self._both(_OPERATORS[type(op)], left, right)
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                return self._call(node, name, arguments)
+        raise UnreadAlarmError(self.alarm.name, f"{ast.unparse(node)!r} in an expression")
+
+    def _call(self, node: ast.expr, name: str, arguments: Sequence[ast.expr]) -> Value:
+        if name == "METRICS" and not arguments:
+            return [self.look_up(each.id) for each in self.alarm.terms.values() if each.key]
+        if name == "FILL":
+            value = self._number(arguments[0])
+            return self._number(arguments[1]) if value is None else value
+        if name == "IF":
+            condition = self._number(arguments[0])
+            return self._number(arguments[1 if condition else 2])
+        if name in _REDUCTIONS and len(arguments) == 1:
+            found = self.evaluate(arguments[0])
+            series = found if isinstance(found, list) else [found]
+            known = [each for each in series if each is not None]
+            return _REDUCTIONS[name](known) if known else None
+        raise UnreadAlarmError(self.alarm.name, f"{ast.unparse(node)!r} in an expression")
+
+    def _both(self, apply: Callable[[float, float], float], left: ast.expr, right: ast.expr) -> float | None:
+        first, second = self._number(left), self._number(right)
+        return None if first is None or second is None else float(apply(first, second))
+
+    def _number(self, node: ast.expr) -> float | None:
+        value = self.evaluate(node)
+        if isinstance(value, list):
+            raise UnreadAlarmError(self.alarm.name, f"{ast.unparse(node)!r}, which is several series")
+        return value
+
+
+_OPERATORS: Final[dict[type, Callable[[float, float], float]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: lambda left, right: left / right if right else 0.0,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+}
+_REDUCTIONS: Final[dict[str, Callable[[list[float]], float]]] = {
+    "SUM": sum,
+    "MAX": max,
+    "MIN": min,
+    "AVG": lambda values: sum(values) / len(values),
+}
+_COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
+    "GreaterThanThreshold": operator.gt,
+    "GreaterThanOrEqualToThreshold": operator.ge,
+    "LessThanThreshold": operator.lt,
+    "LessThanOrEqualToThreshold": operator.le,
+}
+_STATISTICS: Final[dict[str, Callable[[list[float]], float]]] = {
+    "Sum": sum,
+    "Maximum": max,
+    "Minimum": min,
+    "Average": lambda values: sum(values) / len(values),
+    "SampleCount": len,
+}
+
+
+def _statistic(alarm: str, name: str, values: list[float]) -> float:
+    if name in _STATISTICS:
+        return _STATISTICS[name](values)
+    if name.startswith("p"):
+        return quantile(values, float(name[1:]) / 100)
+    raise UnreadAlarmError(alarm, f"the statistic {name}")
+
+
+def read_alarms(assembly: Path) -> list[Alarm]:
+    """Return the alarms of all templates in a CDK `assembly`. Raises `UnreadAlarmError`."""
+    return [
+        _alarm(id, resource["Properties"])
+        for template in sorted(assembly.glob("*.template.json"))
+        for id, resource in json.loads(template.read_text())["Resources"].items()
+        if resource["Type"] == "AWS::CloudWatch::Alarm"
+    ]
+
+
+def _alarm(id: str, properties: Mapping[str, Any]) -> Alarm:
+    name = str(properties.get("AlarmName", id))
+    terms = {each.id: each for each in _terms(properties)}
+    queries = properties.get("Metrics", [])
+    returned = next((each["Id"] for each in queries if each.get("ReturnData", True)), "metric")
+    if properties["ComparisonOperator"] not in _COMPARISONS:
+        raise UnreadAlarmError(name, f"the comparison {properties['ComparisonOperator']}")
+    return Alarm(
+        name=name,
+        terms=terms,
+        returned=returned,
+        comparison=properties["ComparisonOperator"],
+        threshold=float(properties["Threshold"]),
+        missing=properties.get("TreatMissingData", "missing"),
+        period_s=float(max([properties.get("Period", 0), *_periods(queries)])),
+    )
+
+
+def _terms(properties: Mapping[str, Any]) -> Iterator[Term]:
+    if "Metrics" not in properties:
+        yield Term("metric", _key(properties), _statistic_name(properties))
+    for query in properties.get("Metrics", []):
+        if "Expression" in query:
+            yield Term(query["Id"], expression=query["Expression"])
+        else:
+            yield Term(query["Id"], _key(query["MetricStat"]["Metric"]), query["MetricStat"]["Stat"])
+
+
+def _key(metric: Mapping[str, Any]) -> MetricKey:
+    dimensions = {each["Name"]: str(each["Value"]) for each in metric.get("Dimensions", [])}
+    return metric["Namespace"], metric["MetricName"], frozenset(dimensions.items())
+
+
+def _statistic_name(properties: Mapping[str, Any]) -> str:
+    return str(properties.get("Statistic") or properties.get("ExtendedStatistic"))
+
+
+def _periods(queries: Iterable[Mapping[str, Any]]) -> Iterator[float]:
+    for query in queries:
+        yield query.get("Period") or query.get("MetricStat", {}).get("Period", 0)

@@ -1,0 +1,168 @@
+"""A proxy in front of a cloud that makes single services of AWS fail as they fail in AWS."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import md5
+from typing import Final
+
+from local.chaos.faults import Fault
+from local.proxy import Answer, Call, Proxy
+
+LATE_S: Final = 3.0
+"""How late an answer comes: later than a function waits for one (`lambdas/common/aws.py`)."""
+
+_STALL_S: Final = 60.0
+"""How long a stalled call is held at most: longer than the timeout of any client."""
+
+
+class Trouble(StrEnum):
+    """How a service fails."""
+
+    UNAVAILABLE = "unavailable"
+    """It answers 503 at once and does nothing."""
+    THROTTLED = "throttled"
+    """It refuses the call by its own error for too many calls."""
+    STALLED = "stalled"
+    """It takes the call, does nothing, and never answers."""
+    LATE = "late"
+    """It does what it is asked to do, and answers after `LATE_S`."""
+    UNANSWERED = "unanswered"
+    """It does what it is asked to do, and the connection ends before the answer."""
+    SWALLOWED = "swallowed"
+    """It reports that it stored messages and has not stored them. No service does that: it shows that a run
+    can fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The calls of `service`, by its signing name; with `resource` only those that name it."""
+
+    service: str
+    resource: str = ""
+
+    def has(self, call: Call) -> bool:
+        """Whether `call` goes there."""
+        if call.service != self.service:
+            return False
+        return self.resource in call.path or self.resource.encode() in call.body
+
+
+@dataclass(frozen=True, slots=True)
+class _Outage:
+    target: Target
+    trouble: Trouble
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+class FaultProxy(Proxy):
+    """Passes calls on to `upstream`, but for those of a service in trouble."""
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(upstream)
+        self._outages: dict[Target, _Outage] = {}
+
+    def begin(self, target: Target, trouble: Trouble) -> None:
+        """Let the calls to `target` meet `trouble` from now on."""
+        self._outages = {**self._outages, target: _Outage(target, trouble)}
+
+    def end(self, target: Target) -> None:
+        """Let the calls to `target` pass again; those that are held end without an answer."""
+        outages = dict(self._outages)
+        outages.pop(target).over.set()
+        self._outages = outages
+
+    def answer(self, call: Call) -> Answer | None:
+        """As the outage of the called service has it."""
+        outage = next((each for each in self._outages.values() if each.target.has(call)), None)
+        return self.forward(call) if outage is None else _TROUBLES[outage.trouble](self, call, outage)
+
+    def _unavailable(self, call: Call, _: _Outage) -> Answer:
+        return _refusal(call, *_UNAVAILABLE[call.service])
+
+    def _throttled(self, call: Call, _: _Outage) -> Answer:
+        return _refusal(call, *_THROTTLED[call.service])
+
+    def _stalled(self, _: Call, outage: _Outage) -> None:
+        outage.over.wait(_STALL_S)
+
+    def _late(self, call: Call, outage: _Outage) -> Answer:
+        answer = self.forward(call)
+        outage.over.wait(LATE_S)
+        return answer
+
+    def _unanswered(self, call: Call, _: _Outage) -> None:
+        self.forward(call)
+
+    def _swallowed(self, call: Call, _: _Outage) -> Answer:
+        return _stored(call.body) if call.action == "AmazonSQS.SendMessageBatch" else self.forward(call)
+
+
+_TROUBLES: Final[dict[Trouble, Callable[[FaultProxy, Call, _Outage], Answer | None]]] = {
+    Trouble.UNAVAILABLE: FaultProxy._unavailable,  # noqa: SLF001 - its own
+    Trouble.THROTTLED: FaultProxy._throttled,  # noqa: SLF001
+    Trouble.STALLED: FaultProxy._stalled,  # noqa: SLF001
+    Trouble.LATE: FaultProxy._late,  # noqa: SLF001
+    Trouble.UNANSWERED: FaultProxy._unanswered,  # noqa: SLF001
+    Trouble.SWALLOWED: FaultProxy._swallowed,  # noqa: SLF001
+}
+
+
+@dataclass(frozen=True)
+class Outage(Fault):
+    """`target` is in `trouble`, for everyone who calls it through `proxy`."""
+
+    proxy: FaultProxy
+    target: Target
+    trouble: Trouble
+
+    def start(self) -> None:
+        self.proxy.begin(self.target, self.trouble)
+
+    def heal(self) -> None:
+        self.proxy.end(self.target)
+
+
+# Codes and statuses of the API references and of botocore's service models.
+_UNAVAILABLE: Final = {
+    "s3": (503, "ServiceUnavailable"),
+    "dynamodb": (503, "ServiceUnavailable"),
+    "sqs": (503, "ServiceUnavailable"),
+    "iotdata": (503, "ServiceUnavailableException"),
+}
+_THROTTLED: Final = {
+    "s3": (503, "SlowDown"),
+    "dynamodb": (400, "ThrottlingException"),
+    "sqs": (400, "RequestThrottled"),
+    "iotdata": (429, "ThrottlingException"),
+}
+_NAMESPACES: Final = {"dynamodb": "com.amazonaws.dynamodb.v20120810#", "sqs": "com.amazonaws.sqs#"}
+
+
+def _refusal(call: Call, status: int, code: str) -> Answer:
+    """Return an error in the protocol of the called service."""
+    message = "Please reduce your request rate." if status in (400, 429) else "Please try again."
+    if call.service == "s3":
+        text = f"<Error><Code>{code}</Code><Message>{message}</Message><RequestId>0</RequestId></Error>"
+        xml = f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'.encode()
+        return Answer(status, [("Content-Type", "application/xml")], b"" if call.method == "HEAD" else xml)
+    headers = [("Content-Type", "application/x-amz-json-1.0"), ("x-amzn-ErrorType", code)]
+    document = {"__type": _NAMESPACES.get(call.service, "") + code, "message": message}
+    return Answer(status, headers, json.dumps(document).encode())
+
+
+def _stored(request: bytes) -> Answer:
+    entries = [
+        {
+            "Id": each["Id"],
+            "MessageId": each["Id"],
+            "MD5OfMessageBody": md5(each["MessageBody"].encode(), usedforsecurity=False).hexdigest(),
+        }
+        for each in json.loads(request)["Entries"]
+    ]
+    document = {"Successful": entries, "Failed": []}
+    return Answer(200, [("Content-Type", "application/x-amz-json-1.0")], json.dumps(document).encode())

@@ -1,0 +1,140 @@
+"""A proxy between clients of AWS and a cloud, which sees each call and its answer."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Final, Self, cast
+from urllib.parse import urlsplit
+
+from local.ports import LOOPBACK
+
+_HOP_BY_HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length"}
+_SCOPE: Final = re.compile(r"Credential=[^/]+/\d{8}/[^/]+/([^/]+)/aws4_request")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP request of a client."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def service(self) -> str:
+        """The service that the request is signed for (`s3`, `sqs`, ...); empty for an unsigned request."""
+        found = _SCOPE.search(self.headers.get("Authorization", ""))
+        return found[1] if found else ""
+
+    @property
+    def action(self) -> str:
+        """The operation by the header `X-Amz-Target`, or the HTTP method where there is none."""
+        return self.headers.get("X-Amz-Target", self.method)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client gets."""
+
+    status: int
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+
+class Proxy:
+    """Passes calls to its address `url` on to `upstream`, unchanged, while its `with` block runs.
+
+    Subclasses override `answer`. It runs in several threads at once.
+    """
+
+    def __init__(self, upstream: str) -> None:
+        self._upstream = urlsplit(upstream).netloc
+        proxy = self
+
+        class Handler(_Handler):
+            answer = staticmethod(lambda call: proxy.answer(call))
+
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, name="proxy", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def answer(self, call: Call) -> Answer | None:
+        """Return what the client gets; None closes its connection without an answer."""
+        return self.forward(call)
+
+    def forward(self, call: Call) -> Answer:
+        """Return the answer of the cloud to `call`. Raises `OSError`, `http.client.HTTPException`."""
+        # The headers stay, Host among them: the signature covers it.
+        connection = http.client.HTTPConnection(self._upstream)
+        try:
+            connection.putrequest(call.method, call.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in call.headers.items():
+                connection.putheader(name, value)
+            connection.endheaders(call.body)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.getheaders(), answer.read())
+        finally:
+            connection.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # it holds back every second write for 40 ms
+    answer: Any
+
+    def _pass_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if "100-continue" in self.headers.get("Expect", ""):
+            del self.headers["Expect"]  # ours has been answered already
+        headers = cast(Mapping[str, str], self.headers)
+        try:
+            answer: Answer | None = self.answer(Call(self.command, self.path, headers, body))
+        except (OSError, http.client.HTTPException):
+            answer = None  # the client sees its own connection close
+        if answer is None:
+            self.close_connection = True
+            return
+        self.send_response(answer.status)
+        length = str(len(answer.body))
+        for name, value in answer.headers:
+            if name.lower() == "content-length" and self.command == "HEAD":
+                length = value  # of the body that is not sent
+            elif name.lower() not in _HOP_BY_HOP:
+                self.send_header(name, value)
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    do_POST = do_PUT = do_GET = do_HEAD = do_DELETE = _pass_on  # noqa: N815 - named by the base class
+
+    def handle(self) -> None:
+        """Serve one connection; a client that gave up is no error."""
+        try:
+            super().handle()
+        except ConnectionError:
+            self.close_connection = True
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing is logged."""

@@ -1,0 +1,86 @@
+"""A proxy passes calls on as they are, and tells which service they are for."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from local.ports import LOOPBACK
+from local.proxy import Answer, Call, Proxy
+
+SIGNED = (
+    "AWS4-HMAC-SHA256 Credential=AKID/20260101/eu-central-1/dynamodb/aws4_request, SignedHeaders=host, "
+    "Signature=0"
+)
+
+
+class Cloud(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(201)
+        self.send_header("X-Seen-Host", self.headers["Host"])
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[::-1])
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "12345")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def upstream() -> Iterator[str]:
+    server = HTTPServer((LOOPBACK, 0), Cloud)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://{LOOPBACK}:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def request(url: str, method: str, body: bytes = b"") -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    connection.request(method, "/queue?a=1", body, {"Authorization": SIGNED})
+    answer = connection.getresponse()
+    found = answer.status, dict(answer.getheaders()), answer.read()
+    connection.close()
+    return found
+
+
+def test_a_call_and_its_answer_pass_unchanged(upstream: str) -> None:
+    with Proxy(upstream) as proxy:
+        status, headers, body = request(proxy.url, "POST", b"abc")
+        assert (status, body) == (201, b"cba")
+        # A signature covers the host that the client wrote.
+        assert headers["X-Seen-Host"] == proxy.url.removeprefix("http://")
+        status, headers, body = request(proxy.url, "HEAD")
+        assert (status, headers["Content-Length"], body) == (200, "12345", b"")
+
+
+def test_a_cloud_that_is_gone_closes_the_connection() -> None:
+    with Proxy(f"http://{LOOPBACK}:1") as proxy, pytest.raises(http.client.RemoteDisconnected):
+        request(proxy.url, "POST")
+
+
+def test_a_call_names_its_service_by_its_signature(upstream: str) -> None:
+    seen: list[Call] = []
+
+    class Recorder(Proxy):
+        def answer(self, call: Call) -> Answer:
+            seen.append(call)
+            return self.forward(call)
+
+    with Recorder(upstream) as proxy:
+        request(proxy.url, "POST", b"x")
+    (call,) = seen
+    assert (call.service, call.action, call.path, call.body) == ("dynamodb", "POST", "/queue?a=1", b"x")
+    assert Call("GET", "/", {}, b"").service == ""
