@@ -90,6 +90,7 @@ def provision(
             "retry_max_s": 5,
         },
     }
+    staged = pair.with_name(pair.name + ".next")
     file, log = folder / "device.toml", folder / "provisioning.log"
     file.write_text("".join(_table(name, values) for name, values in settings.items()), encoding="utf-8")
     with log.open("wb") as output:
@@ -98,27 +99,35 @@ def provision(
             cwd=_CHECKOUT, stdout=output, stderr=output,
         )  # fmt: skip
         try:
-            status = _watch(child, pair.with_name(pair.name + ".next"), timeout_s, created)
+            status = _watch(child, staged, timeout_s, created)
         finally:
             child.kill()
             child.wait()
+            created |= _certificates(staged)
     if status != os.EX_OK:
         raise ProvisioningFailedError(status, " | ".join(log.read_text().splitlines()[-_LOG_LINES:]))
     return pair
 
 
 def _watch(child: subprocess.Popen[bytes], staged: Path, timeout_s: float, created: set[str]) -> int | None:
-    """Wait for the end of `child`, and note each certificate that waits in `staged` for its registration."""
+    """Wait for the end of `child`, and note what it has `staged` meanwhile."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         with suppress(subprocess.TimeoutExpired):
             return child.wait(_LOOK_S)
-        with suppress(FileNotFoundError, ValueError):
-            text = staged.read_text("ascii")
-            certificate = text[text.index(_CERTIFICATE) :]
-            # AWS IoT calls a certificate by its fingerprint.
-            created.add(hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest())
+        created |= _certificates(staged)
     return None
+
+
+def _certificates(staged: Path) -> set[str]:
+    """The id of the certificate that waits for its registration, if one does."""
+    try:
+        text = staged.read_text("ascii")
+        der = ssl.PEM_cert_to_DER_cert(text[text.index(_CERTIFICATE) :])
+    except (FileNotFoundError, ValueError):
+        return set()
+    # AWS IoT calls a certificate by its fingerprint.
+    return {hashlib.sha256(der).hexdigest()}
 
 
 def _table(name: str, values: dict[str, Any]) -> str:
