@@ -119,7 +119,6 @@ def test_the_figures_of_an_invocation_are_in_its_log_and_so_is_what_did_not_arri
         "Messages": [2],
         "Delivered": [3],
         "DeadLettered": [1],
-        "Retried": [0],
         "DeliveryDelay": [1_000],
         "UrgentDeliveryDelay": [1_000],
     }
