@@ -11,15 +11,17 @@ PLAIN_HTTP: Final = "The emulator speaks plain HTTP on this machine; no other en
 
 
 def accept(construct: IConstruct, rule: str, reason: str) -> None:
-    """Accept that `construct`, or something in it, breaks the AwsSolutions `rule` (`S1`, `IAM5[...]`)."""
+    """Accept that `construct`, or something in it, breaks the AwsSolutions `rule` (`S1`, `IAM5[...]`).
+
+    An ARN in `rule` has `<AWS::Region>` and `<AWS::AccountId>`; where the stack is bound to others, the
+    finding has those.
+    """
     stack = Stack.of(construct)
-    # cdk-nag names what a stack knows by now: where it goes, if the environment says so.
-    known = {"<AWS::AccountId>": stack.account, "<AWS::Region>": stack.region}
-    resolved = rule
-    for token, value in known.items():
+    bound = rule
+    for placeholder, value in (("<AWS::Region>", stack.region), ("<AWS::AccountId>", stack.account)):
         if not Token.is_unresolved(value):
-            resolved = resolved.replace(token, value)
-    for each in {rule, resolved}:
+            bound = bound.replace(placeholder, value)
+    for each in {rule, bound}:
         Validations.of(construct).acknowledge(
             Acknowledgment(id=f"AwsSolutions::AwsSolutions-{each}", reason=reason)
         )

@@ -44,7 +44,7 @@ _SPANS: Final = ("Spans", "SpansLost")
 
 # The services that lead events up, to endpoints, and down.
 _ROUTERS: Final = (ROUTER, URGENT_ROUTER)
-_POSTERS: Final = ("http_sink", "webhook", "subscribers")
+_POSTERS: Final = ("http_sink",)
 _DOWNLINKS: Final = ("downlink",)
 
 
