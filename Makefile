@@ -90,12 +90,14 @@ synth: setup ## Write the templates of ENV (dev) to cdk.out
 diff: setup ## Compare ENV with what is deployed; tells what a deployment would be refused for
 	cdk synth --quiet --context env=$(ENV)
 	cdk diff --app cdk.out
-	@python -m stacks.removal cdk.out
+	@$(PREFLIGHT)
 
-deploy: setup ## Deploy ENV to the account of the current credentials; refused if queues with events would go
-	cdk synth --quiet --context env=$(ENV)
-	@python -m stacks.removal cdk.out
+deploy: setup ## Deploy ENV after a preflight of queues, quotas and drift: AT_ONCE=1 ACCEPT_DRIFT=1 (docs/operations.md)
+	cdk synth --quiet --context env=$(ENV) $(if $(AT_ONCE),--context rollout=at-once)
+	@$(PREFLIGHT)
 	cdk deploy --all --app cdk.out
+
+PREFLIGHT = python -m stacks.preflight cdk.out $(ENV) $(if $(ACCEPT_DRIFT),--accept-drift)
 
 destroy: setup ## Delete the stacks of ENV; what is retained stays
 	cdk destroy --all --context env=$(ENV)

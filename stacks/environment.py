@@ -66,6 +66,7 @@ class Environment:
         name: stands in every resource's name.
         account, region: where it may be deployed; None means wherever the credentials lead. An environment
             that keeps data must name both (`check_complete`).
+        devices: how many it is for. A deployment is refused where the account's quotas do not suffice.
         is_emulated: the cloud is an emulator: it speaks plain HTTP, so that queues and buckets cannot refuse
             it, and it has no roles for the CDK to assume.
         removal_policy: what becomes of stateful resources that leave their stack.
@@ -99,6 +100,7 @@ class Environment:
     name: str
     account: str | None = None
     region: str | None = None
+    devices: int = 100
     is_emulated: bool = False
     removal_policy: RemovalPolicy
     rollout_minutes: int | None = None
@@ -145,6 +147,8 @@ class Environment:
             )
         if self.rollout_minutes is not None and self.is_emulated:
             raise EnvironmentSettingError("rollout_minutes", "is set, and the emulator has no CodeDeploy")
+        if self.devices < 1:
+            raise EnvironmentSettingError("devices", f"is {self.devices}, not 1 or more")
         self._check_sinks()
         if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
             raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
