@@ -30,7 +30,7 @@ from stacks.constructs.webhook_function import HTTP_SINK, WebhookFunction
 from stacks.environment import Environment
 from stacks.messaging_stack import INGEST_ERRORS, LEDGER_QUEUE, TAP
 from stacks.names import RETIRED_OUTPUT, pascal
-from stacks.plane_stack import PlaneStack
+from stacks.plane_stack import PlaneStack, charge_to
 from stacks.presence_stack import LIFECYCLE
 
 
@@ -89,7 +89,7 @@ class RoutingStack(PlaneStack):
         ]
         code = function_code(FOLDER, contract)
         for name, function, size, channel, priority, queue in sources:
-            RouterFunction(
+            routing = RouterFunction(
                 self,
                 f"{name}Router",
                 environment=environment,
@@ -108,9 +108,10 @@ class RoutingStack(PlaneStack):
                 deploys_last=queue is urgent_ingest,
                 is_urgent=queue is urgent_ingest or channel.priority is Priority.URGENT,
             )
+            charge_to(routing, channel.participant)
         for name, service in services.items():
             if service.inbox.webhook:
-                WebhookFunction(
+                webhook = WebhookFunction(
                     self,
                     f"{name}Webhook",
                     environment=environment,
@@ -121,6 +122,7 @@ class RoutingStack(PlaneStack):
                     code=function_code(HTTP_SINK, contract),
                     layer=layer,
                 )
+                charge_to(webhook, service.name)
         ArchiveWriter(
             self,
             "ArchiveWriter",
