@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import aws_cdk as cdk
@@ -14,7 +16,10 @@ from stacks.application import build
 from stacks.config import environment
 from stacks.environment import PROJECT, Environment
 
-NO_BUNDLING: Final = {"aws:cdk:bundling-stacks": []}
+CONTEXT: Final = {
+    **json.loads(Path(__file__).parents[2].joinpath("cdk.json").read_text())["context"],
+    "aws:cdk:bundling-stacks": [],
+}
 
 DAY_H: Final = 24
 MONTH_H: Final = 30 * DAY_H
@@ -69,8 +74,8 @@ class Deployment:
 
     def __init__(self, of: str | Environment) -> None:
         chosen = environment(of) if isinstance(of, str) else of
-        app = cdk.App(context=NO_BUNDLING)
-        build(app, chosen, load_contract())
+        app = cdk.App(context=CONTEXT)
+        build(app, chosen.with_placeholders() if chosen.keeps_data else chosen, load_contract())
         self.environment = chosen
         self._prefix = f"{PROJECT}-{chosen.name}-"
         self._templates: list[dict[str, Any]] = [each.template for each in app.synth().stacks]
@@ -156,9 +161,13 @@ class Deployment:
             yield Job(name, starts.get(name, 0.0), size * each["NumberOfWorkers"], flexible)
 
     def _function(self, template: Mapping[str, Any], reference: Any) -> str:
-        """The function that a reference leads to, through versions and aliases."""
+        """The function that a reference leads to, through versions, aliases and parts of ARNs."""
         if isinstance(reference, str):
             return self._short(reference.rpartition(":function:")[2].partition(":")[0])
+        if "Fn::Join" in reference:
+            parts = reference["Fn::Join"][1]
+            inner = next((each for each in parts if _is_resource(each)), None)
+            return self._function(template, inner or "".join(each for each in parts if isinstance(each, str)))
         return self._function(template, self._resource(template, reference)["Properties"]["FunctionName"])
 
     def _queue(self, template: Mapping[str, Any], reference: Any) -> str:
@@ -173,6 +182,12 @@ class Deployment:
 
     def _short(self, name: str) -> str:
         return name.removeprefix(self._prefix)
+
+
+def _is_resource(reference: Any) -> bool:
+    if not isinstance(reference, dict):
+        return False
+    return "Fn::GetAtt" in reference or not reference.get("Ref", "AWS::").startswith("AWS::")
 
 
 def runs(schedule: str) -> float:
