@@ -161,14 +161,12 @@ class Deployment:
             yield Job(name, starts.get(name, 0.0), size * each["NumberOfWorkers"], flexible)
 
     def _function(self, template: Mapping[str, Any], reference: Any) -> str:
-        """The function that a reference leads to, through versions, aliases and parts of ARNs."""
-        if isinstance(reference, str):
-            return self._short(reference.rpartition(":function:")[2].partition(":")[0])
-        if "Fn::Join" in reference:
-            parts = reference["Fn::Join"][1]
-            inner = next((each for each in parts if _is_resource(each)), None)
-            return self._function(template, inner or "".join(each for each in parts if isinstance(each, str)))
-        return self._function(template, self._resource(template, reference)["Properties"]["FunctionName"])
+        """The function that a reference leads to, by its name or through aliases, versions and ARNs."""
+        inner = next(_resources_in(reference), None)
+        if inner is not None:
+            return self._function(template, template["Resources"][inner]["Properties"]["FunctionName"])
+        name = str(reference).partition(f":function:{self._prefix}")[2] or str(reference)
+        return self._short(name.partition(":")[0])
 
     def _queue(self, template: Mapping[str, Any], reference: Any) -> str:
         if isinstance(reference, dict) and "Fn::Join" in reference:
@@ -184,10 +182,19 @@ class Deployment:
         return name.removeprefix(self._prefix)
 
 
-def _is_resource(reference: Any) -> bool:
-    if not isinstance(reference, dict):
-        return False
-    return "Fn::GetAtt" in reference or not reference.get("Ref", "AWS::").startswith("AWS::")
+def _resources_in(reference: Any) -> Iterator[str]:
+    """The resources of its template that a reference names."""
+    if isinstance(reference, dict):
+        if "Fn::GetAtt" in reference:
+            yield reference["Fn::GetAtt"][0]
+        elif not str(reference.get("Ref", "AWS::")).startswith("AWS::"):
+            yield reference["Ref"]
+        else:
+            for each in reference.values():
+                yield from _resources_in(each)
+    elif isinstance(reference, list):
+        for each in reference:
+            yield from _resources_in(each)
 
 
 def runs(schedule: str) -> float:
