@@ -15,6 +15,10 @@ from local.sent import Key
 MOST_COPIES: Final = 9
 """Of one event in one inbox. Ours: an outage may repeat events, but not multiply them."""
 
+RECOVERY_S: Final = 30.0
+"""Aim: so long after an outage the last urgent event that waited has arrived. Ours: urgent messages are
+tried again after 20 s at most, and a function may begin cold."""
+
 AFTER_S: Final = 15.0
 """How long after an outage its effects are looked for at most, until the next one begins."""
 
