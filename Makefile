@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 ENV ?= dev
 
-.PHONY: help setup demo test check lint types unit synth diff deploy destroy contract catalogue explain audit lock tables \
+.PHONY: help setup demo test check lint types unit synth diff deploy destroy smoke contract catalogue explain audit lock tables \
   crash-test bench-router bench-edge bench-spool bench-client bench-cloud bench-cost bench-scale bench-audit audit-proof \
   bench-downlink bench-interest bench-tracing bench-conversation device-image device-image-check device-boot-check chaos attack fuzz figures clean
 
@@ -72,6 +72,7 @@ lint: setup ## Check style, formatting, the borders between packages, generated 
 	$(if $(AREA),,python tools/tables.py --check)
 	$(if $(AREA),,python tools/dashboards.py --check)
 	$(if $(AREA),,python tools/figures.py --check)
+	$(if $(filter-out stacks,$(AREA)),,python tools/lint_templates.py)
 
 tables: setup ## Write the generated tables of the docs, and the dashboard of the devices
 	python tools/tables.py
@@ -98,6 +99,9 @@ deploy: setup ## Deploy ENV to the account of the current credentials; refused i
 
 destroy: setup ## Delete the stacks of ENV; what is retained stays
 	cdk destroy --all --context env=$(ENV)
+
+smoke: setup ## Prove that the deployed ENV works, with a throw-away device (docs/operations.md): JSON=1 PEOPLE_ARE_INFORMED=1
+	@python -m eventplane smoke --env $(ENV) $(if $(JSON),--json) $(if $(PEOPLE_ARE_INFORMED),--people-are-informed)
 
 contract: setup ## Check the contract, print its summary and its warnings
 	@python -m contract compile

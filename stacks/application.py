@@ -42,7 +42,9 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     audit = AuditStack(app, environment=environment, contract=contract)
     watched = [archive, messaging, published, clients, presence, routing, registry, downlink, fleet, audit]
     watched += [discovery, subscriptions]
-    monitoring = MonitoringStack(app, environment=environment, watched=watched)
+    monitoring = MonitoringStack(app, environment=environment, contract=contract, watched=watched)
+    # The canary publishes to a rule that has to be there.
+    monitoring.add_stack_dependency(routing)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
     routing.add_stack_dependency(archive)
     routing.add_stack_dependency(messaging)

@@ -13,7 +13,7 @@ from aws_cdk import aws_logs as logs
 from eventplane import resource_names
 from eventplane.contract import Channel
 from eventplane.contract.subscription import IN_FORCE_S
-from eventplane.webhook_url import HTTPS_PORT, MAX_PORT, url_problem
+from eventplane.webhook_url import HTTPS_PORT, MAX_PORT, Scope, SinkReach, url_problem
 from stacks.alarm_settings import AlarmSettings
 from stacks.archive_settings import JobSize, Retention
 from stacks.function_size import FunctionSize
@@ -201,12 +201,9 @@ class Environment:
                 raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
 
     @property
-    def sink_variables(self) -> dict[str, str]:
-        """Where the endpoints of functions may be; only an emulated cloud posts anywhere."""
-        return {
-            "EVENTPLANE_SINKS": "anywhere" if self.is_emulated else "internet",
-            "EVENTPLANE_SINK_PORTS": ",".join(map(str, self.sink_ports)),
-        }
+    def sink_reach(self) -> SinkReach:
+        """Where endpoints may be; only an emulated cloud posts anywhere."""
+        return SinkReach(Scope.ANYWHERE if self.is_emulated else Scope.INTERNET, self.sink_ports)
 
     def webhook_url(self, participant: str) -> str:
         """Where the events of `participant` go. Raises `EnvironmentSettingError`."""

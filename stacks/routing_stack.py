@@ -26,7 +26,7 @@ from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.replay_function import ReplayFunction
 from stacks.constructs.router_function import FOLDER, RouterFunction
 from stacks.constructs.uplink_interest import UplinkInterest
-from stacks.constructs.webhook_function import WEBHOOK_FOLDER, WebhookFunction
+from stacks.constructs.webhook_function import HTTP_SINK, WebhookFunction
 from stacks.environment import Environment
 from stacks.messaging_stack import INGEST_ERRORS, TAP
 from stacks.names import RETIRED_OUTPUT, pascal
@@ -112,7 +112,7 @@ class RoutingStack(PlaneStack):
                     inbox_queue=inboxes[name],
                     outbox_queue=outboxes[name],
                     archive=archive,
-                    code=function_code(WEBHOOK_FOLDER, contract),
+                    code=function_code(HTTP_SINK, contract),
                     layer=layer,
                 )
         ArchiveWriter(

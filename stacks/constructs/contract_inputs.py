@@ -8,6 +8,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from eventplane.contract import interest, subscription
+from eventplane.function_settings import ContractSettings
 from stacks.constructs.client_tables import allow_interest, allow_subscriptions
 from stacks.constructs.contract_table import allow_read_contracts, table_name
 from stacks.environment import Environment
@@ -21,6 +22,16 @@ class Inputs:
     variables: dict[str, str]
 
 
+def contract_settings(environment: Environment) -> ContractSettings:
+    """Return where a function finds what is published, subscribed and announced."""
+    return ContractSettings(
+        contracts_table=table_name(environment),
+        subscriptions_table=environment.resource_name(subscription.TABLE),
+        interest_table=environment.resource_name(interest.TABLE),
+        contract_refresh_s=environment.contract_refresh_s,
+    )
+
+
 def contract_inputs(scope: Construct, *, environment: Environment) -> Inputs:
     """Of a function in `scope` that follows what is published, subscribed and announced."""
     return Inputs(
@@ -29,10 +40,5 @@ def contract_inputs(scope: Construct, *, environment: Environment) -> Inputs:
             allow_subscriptions(scope, environment=environment),
             allow_interest(scope, environment=environment),
         ],
-        variables={
-            "EVENTPLANE_CONTRACTS_TABLE": table_name(environment),
-            "EVENTPLANE_SUBSCRIPTIONS_TABLE": environment.resource_name(subscription.TABLE),
-            "EVENTPLANE_INTEREST_TABLE": environment.resource_name(interest.TABLE),
-            "EVENTPLANE_CONTRACT_REFRESH_S": str(environment.contract_refresh_s),
-        },
+        variables=contract_settings(environment).variables(),
     )

@@ -59,7 +59,7 @@ def wildcard_is_known(resource: Resource, target: str) -> bool:
     end = json.loads(target)["Fn::Join"][1][-1]
     if resource.id.startswith("RolloutPolicy"):
         return bool(
-            re.fullmatch(r":alarm:\*|:function:[a-z0-9-]+:\*", end)
+            re.fullmatch(r":(cloudwatch:.*)?alarm:\*|:(lambda:.*)?function:[a-z0-9-]+:\*", end)
         )  # tests/infrastructure/test_rollout.py
     folder = end.split("/", 1)[1]
     return any(owner in resource.id and folder in folders for owner, folders in FOLDERS.items())
