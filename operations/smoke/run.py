@@ -19,11 +19,12 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
 from eventplane.device_reports import forwarder_source
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, stored, to_data
 from eventplane.downlink.wire import received
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, EnvelopeError, write_event
 from eventplane.errors import EventPlaneError
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
+from eventplane.sqs_binding import split
 from operations.archive import BucketArchive, Days, Record
 from operations.errors import explained
 from operations.reading import Reading
@@ -406,10 +407,13 @@ class SmokeRun:
                     reading.delete(own)
 
     def _is_own(self, body: str) -> bool:
-        """Whether a message is one event of this run; one with several may have others'."""
+        """Whether all events of a message are of this run; with one of somebody else's it stays."""
         # A dead letter has the malformed message in base64, and its digest.
-        digest = hashlib.sha256(self._malformed).hexdigest()
-        return body.startswith("{") and (self.name in body or digest in body)
+        names = self.name, hashlib.sha256(self._malformed).hexdigest()
+        try:
+            return all(any(name in text for name in names) for text in split(body))
+        except EnvelopeError:
+            return False
 
     def _waiting(self, url: str) -> int:
         name = "ApproximateNumberOfMessages"
