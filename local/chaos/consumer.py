@@ -20,6 +20,7 @@ from typing import Any, Final
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from eventplane.sqs_binding import split
 from eventplane_client.errors import NothingThereError, UnavailableError
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import MemoryFilter
@@ -60,7 +61,7 @@ def read(sqs: Any, url: str, writer: ArrivalWriter) -> None:
 def _read_batch(sqs: Any, url: str, writer: ArrivalWriter) -> None:
     answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=_BATCH, WaitTimeSeconds=_LONG_POLL_S)
     if messages := answer.get("Messages", []):
-        writer.write(message["Body"] for message in messages)
+        writer.write(text for message in messages for text in split(message["Body"]))
         entries = [
             {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
             for number, message in enumerate(messages)
