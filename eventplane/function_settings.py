@@ -9,8 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eventplane.contract import Priority
-from eventplane.settings import Settings
+from eventplane.settings import Settings, SettingsError, variable_of
 from eventplane.traffic import Quota
+from eventplane.webhook_url import SinkReach
+
+
+@dataclass(frozen=True)
+class MetricsSettings(Settings):
+    """Of every function: the dimension `service` of its metrics."""
+
+    metrics_service: str
 
 
 @dataclass(frozen=True)
@@ -18,6 +26,16 @@ class QueueSettings(Settings):
     """Of every function that a queue feeds: `source_queue`."""
 
     source_queue: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanarySettings(Settings):
+    """Of the canary: the MQTT topic that its alarms go to, the inbox that they come to, and what the names of
+    all queues of the environment begin with."""
+
+    ingest_topic: str
+    inbox_queue: str
+    queue_prefix: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,3 +117,79 @@ class ArchiveWriterSettings(Settings):
     archive_bucket: str
     traffic_queue: str | None = None
     device_quota: Quota | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSinkSettings(Settings):
+    """Of every function that posts to HTTPS endpoints, which are within `reach`.
+
+    `webhook_secret` is the name of the secret with the signing keys, `webhook_origin` names the sender. Dead
+    letters go to `outbox_queue`, and those that are about dead letters to `dead_letter_queue`. `concurrency`
+    processes share the rate of an endpoint.
+    """
+
+    reach: SinkReach
+    webhook_secret: str
+    webhook_origin: str
+    outbox_queue: str
+    dead_letter_queue: str
+    concurrency: int
+    archive_bucket: str
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise SettingsError(variable_of("concurrency"), f"is {self.concurrency}, not 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookSettings(HttpSinkSettings):
+    """Of a webhook: `source` is the address of the inbox, `webhook_url` the endpoint."""
+
+    source: str
+    webhook_url: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubscribersSettings(HttpSinkSettings):
+    """Of the function that posts to subscribed endpoints."""
+
+    subscriptions_table: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubscriptionsApiSettings(ContractSettings):
+    """Of the Subscriptions API: `inboxes` has the ARN of the inbox queue of each participant that may use it.
+
+    The others are as in `HttpSinkSettings`.
+    """
+
+    inboxes: Mapping[str, str]
+    webhook_origin: str
+    webhook_secret: str
+    reach: SinkReach
+
+
+@dataclass(frozen=True, kw_only=True)
+class DownlinkSettings(Settings):
+    """Of the functions that bring events to devices: the tables of desired states, of presence and of the
+    fleet, and the queue of their own work.
+
+    Dead letters go to `outbox_queue`, and those that are about dead letters to `dead_letter_queue`.
+    """
+
+    desired_table: str
+    presence_table: str
+    fleet_table: str
+    work_queue: str
+    outbox_queue: str
+    dead_letter_queue: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class UplinkInterestSettings(Settings):
+    """Of the function that tells devices what the cloud wants of them, through `outbox_queue`."""
+
+    contracts_table: str
+    subscriptions_table: str
+    desired_table: str
+    outbox_queue: str

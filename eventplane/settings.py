@@ -5,7 +5,7 @@ A subclass of `Settings` is a frozen dataclass. Its field `source_queue` is the 
 
 - a text or an enumeration's text as it is,
 - a number, a tuple, a mapping of texts, and any other dataclass as JSON,
-- `X | None` is left out where it is None,
+- `X | None` is left out where it is None; a variable that is not set gives the default of its field,
 - a field whose type is itself a `Settings` has its fields among the others.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import Field, asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType
 from typing import Any, Final, Self, get_args, get_origin, get_type_hints
@@ -81,8 +81,8 @@ def _read(field: Field[Any], annotation: Any, environment: Mapping[str, str]) ->
     variable = variable_of(field.name)
     text = environment.get(variable, "")
     if not text:
-        if is_optional:
-            return None
+        if field.default is not MISSING or is_optional:
+            return None if field.default is MISSING else field.default
         raise SettingsError(variable, "is not set")
     try:
         is_text = isinstance(kind, type) and issubclass(kind, str)

@@ -148,6 +148,7 @@ ENVIRONMENTS: Final = {
             # A first deployment that fails removes what it made; with RETAIN the names would stay taken.
             removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
             rollout_minutes=10,
+            devices=10_000,
             # Yours, as texts ("123456789012", "eu-central-1"): it is not synthesized without them.
             account=None,
             region=None,

@@ -16,7 +16,9 @@ from stacks.environment import Environment
 from stacks.function_size import FunctionSize
 from stacks.plane_stack import PlaneStack
 
-FOLDER: Final = "discovery_api"
+API: Final = "api"
+"""The folder of the code of the HTTP APIs."""
+
 NAME: Final = "discovery-api"
 
 # Nobody waits in a queue for it; the timeout is below the 30 s that API Gateway waits.
@@ -34,9 +36,10 @@ class DiscoveryStack(PlaneStack):
             "Function",
             environment=environment,
             name=NAME,
-            folder=FOLDER,
+            folder=API,
+            entry="discovery",
             # Which contract is in force it finds out as the routers do.
-            code=function_code(FOLDER, contract, also=["router"]),
+            code=function_code(API, contract, also=["http_sink", "router"]),
             layer=DependenciesLayer(self, "Dependencies", environment=environment).version,
             size=_SIZE,
             source=None,

@@ -13,9 +13,10 @@ from aws_cdk import aws_logs as logs
 from eventplane import resource_names
 from eventplane.contract import Channel
 from eventplane.contract.subscription import IN_FORCE_S
-from eventplane.webhook_url import HTTPS_PORT, MAX_PORT, url_problem
+from eventplane.webhook_url import HTTPS_PORT, MAX_PORT, Scope, SinkReach, url_problem
 from stacks.alarm_settings import AlarmSettings
 from stacks.archive_settings import JobSize, Retention
+from stacks.cost_settings import CostSettings
 from stacks.function_size import FunctionSize
 from stacks.protocol_settings import ProtocolSettings
 from stacks.scheduled_settings import DownlinkSettings, PresenceSettings
@@ -71,6 +72,8 @@ class Environment:
         name: stands in every resource's name.
         account, region: where it may be deployed; None means wherever the credentials lead. An environment
             that keeps data must name both (`check_complete`).
+        costs: who is told when it becomes expensive; None: nobody.
+        devices: how many it is for. A deployment is refused where the account's quotas do not suffice.
         is_emulated: the cloud is an emulator: it speaks plain HTTP, so that queues and buckets cannot refuse
             it, and it has no roles for the CDK to assume.
         removal_policy: what becomes of stateful resources that leave their stack.
@@ -104,6 +107,8 @@ class Environment:
     name: str
     account: str | None = None
     region: str | None = None
+    devices: int = 100
+    costs: CostSettings | None = None
     is_emulated: bool = False
     removal_policy: RemovalPolicy
     rollout_minutes: int | None = None
@@ -144,13 +149,7 @@ class Environment:
             )
         if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
             raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
-        if self.rollout_minutes is not None and self.rollout_minutes not in ROLLOUT_MINUTES:
-            raise EnvironmentSettingError(
-                "rollout_minutes",
-                f"is {self.rollout_minutes}, none of {', '.join(map(str, ROLLOUT_MINUTES))}",
-            )
-        if self.rollout_minutes is not None and self.is_emulated:
-            raise EnvironmentSettingError("rollout_minutes", "is set, and the emulator has no CodeDeploy")
+        self._check_deployment()
         self._check_sinks()
         if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
             raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
@@ -164,6 +163,20 @@ class Environment:
             raise EnvironmentSettingError(
                 "certificate_grace_s", f"is {self.certificate_grace_s}, not within 0 to 900"
             )
+
+    def _check_deployment(self) -> None:
+        """How it is deployed, and for how many. Raises `EnvironmentSettingError`."""
+        if self.rollout_minutes is not None and self.rollout_minutes not in ROLLOUT_MINUTES:
+            raise EnvironmentSettingError(
+                "rollout_minutes",
+                f"is {self.rollout_minutes}, none of {', '.join(map(str, ROLLOUT_MINUTES))}",
+            )
+        if self.rollout_minutes is not None and self.is_emulated:
+            raise EnvironmentSettingError("rollout_minutes", "is set, and the emulator has no CodeDeploy")
+        if self.costs is not None and self.is_emulated:
+            raise EnvironmentSettingError("costs", "is set, and an emulated cloud costs nothing")
+        if self.devices < 1:
+            raise EnvironmentSettingError("devices", f"is {self.devices}, not 1 or more")
 
     def check_complete(self) -> None:
         """Check what only an operator knows: where data that is kept is deployed, and who is paged.
@@ -207,12 +220,9 @@ class Environment:
                 raise EnvironmentSettingError(f"webhook_urls[{participant!r}]", problem)
 
     @property
-    def sink_variables(self) -> dict[str, str]:
-        """Where the endpoints of functions may be; only an emulated cloud posts anywhere."""
-        return {
-            "EVENTPLANE_SINKS": "anywhere" if self.is_emulated else "internet",
-            "EVENTPLANE_SINK_PORTS": ",".join(map(str, self.sink_ports)),
-        }
+    def sink_reach(self) -> SinkReach:
+        """Where endpoints may be; only an emulated cloud posts anywhere."""
+        return SinkReach(Scope.ANYWHERE if self.is_emulated else Scope.INTERNET, self.sink_ports)
 
     def webhook_url(self, participant: str) -> str:
         """Where the events of `participant` go. Raises `EnvironmentSettingError`."""

@@ -26,11 +26,11 @@ from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.replay_function import ReplayFunction
 from stacks.constructs.router_function import FOLDER, RouterFunction
 from stacks.constructs.uplink_interest import UplinkInterest
-from stacks.constructs.webhook_function import WEBHOOK_FOLDER, WebhookFunction
+from stacks.constructs.webhook_function import HTTP_SINK, WebhookFunction
 from stacks.environment import Environment
 from stacks.messaging_stack import INGEST_ERRORS, LEDGER_QUEUE, TAP
 from stacks.names import RETIRED_OUTPUT, pascal
-from stacks.plane_stack import PlaneStack
+from stacks.plane_stack import PlaneStack, charge_to
 from stacks.presence_stack import LIFECYCLE
 
 
@@ -89,7 +89,7 @@ class RoutingStack(PlaneStack):
         ]
         code = function_code(FOLDER, contract)
         for name, function, size, channel, priority, queue in sources:
-            RouterFunction(
+            routing = RouterFunction(
                 self,
                 f"{name}Router",
                 environment=environment,
@@ -108,9 +108,10 @@ class RoutingStack(PlaneStack):
                 deploys_last=queue is urgent_ingest,
                 is_urgent=queue is urgent_ingest or channel.priority is Priority.URGENT,
             )
+            charge_to(routing, channel.participant)
         for name, service in services.items():
             if service.inbox.webhook:
-                WebhookFunction(
+                webhook = WebhookFunction(
                     self,
                     f"{name}Webhook",
                     environment=environment,
@@ -118,9 +119,10 @@ class RoutingStack(PlaneStack):
                     inbox_queue=inboxes[name],
                     outbox_queue=outboxes[name],
                     archive=archive,
-                    code=function_code(WEBHOOK_FOLDER, contract),
+                    code=function_code(HTTP_SINK, contract),
                     layer=layer,
                 )
+                charge_to(webhook, service.name)
         ArchiveWriter(
             self,
             "ArchiveWriter",

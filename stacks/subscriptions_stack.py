@@ -5,7 +5,7 @@ Beside it is what posts to the endpoints that they subscribe.
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from typing import Final
 
 from aws_cdk import CfnOutput
@@ -14,23 +14,26 @@ from constructs import Construct
 
 from eventplane.contract import Contract, Participant, ParticipantKind
 from eventplane.contract.subscription import TABLE
+from eventplane.function_settings import SubscriptionsApiSettings
 from eventplane.own_services import OWN_SERVICES, SUBSCRIBERS
 from eventplane.resource_names import has_queue
 from stacks.constructs.archive import find_archive
-from stacks.constructs.contract_inputs import contract_inputs
+from stacks.constructs.contract_inputs import contract_inputs, contract_settings
 from stacks.constructs.durable_table import allow_table
 from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.iam_http_api import IamHttpApi
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queue_pair import find_channel_queue
-from stacks.constructs.subscribers_function import SubscribersFunction, sink_variables
-from stacks.constructs.webhook_function import WEBHOOK_FOLDER
-from stacks.constructs.webhook_secret import allow_read_secret
+from stacks.constructs.subscribers_function import SubscribersFunction, origin, subscribers_reach
+from stacks.constructs.webhook_function import HTTP_SINK
+from stacks.constructs.webhook_secret import allow_read_secret, secret_name
 from stacks.environment import Environment
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
 
-FOLDER: Final = "subscriptions_api"
+API: Final = "api"
+"""The folder of the code of the HTTP APIs."""
+
 NAME: Final = "subscriptions-api"
 
 _COLLECTION: Final = "/participants/{participant}/subscriptions"
@@ -55,9 +58,10 @@ class SubscriptionsStack(PlaneStack):
             "Function",
             environment=environment,
             name=NAME,
-            folder=FOLDER,
+            folder=API,
+            entry="subscriptions",
             # Which contract is in force it finds out as the routers do.
-            code=function_code(FOLDER, contract, also=[WEBHOOK_FOLDER, "router"]),
+            code=function_code(API, contract, also=[HTTP_SINK, "router"]),
             layer=layer,
             size=environment.subscriptions_api,
             source=None,
@@ -66,11 +70,13 @@ class SubscriptionsStack(PlaneStack):
                 allow_table(self, environment=environment, name=TABLE, actions=_ACTIONS),
                 allow_read_secret(self, environment=environment, participant=SUBSCRIBERS),
             ],
-            variables={
-                **inputs.variables,
-                **sink_variables(environment, contract),
-                "EVENTPLANE_INBOXES": json.dumps({each.name: self._inbox(each) for each in services}),
-            },
+            variables=SubscriptionsApiSettings(
+                **asdict(contract_settings(environment)),
+                inboxes={each.name: self._inbox(each) for each in services},
+                webhook_origin=origin(environment),
+                webhook_secret=secret_name(environment, SUBSCRIBERS),
+                reach=subscribers_reach(environment, contract),
+            ).variables(),
         ).function
         self._api = IamHttpApi(
             self,

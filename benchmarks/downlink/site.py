@@ -18,7 +18,7 @@ from benchmarks.downlink.usage import DUE, METERED, PRODUCTION, PUBLISH, RECONCI
 from eventplane.downlink.table import from_item, read_request
 from eventplane.fleet import made
 from eventplane.fleet_registry import Registry, change
-from lambdas.downlink.presence import Presence
+from lambdas.downlink.devices import Presence
 from local.demo.plane import Plane
 
 _BATCH: Final = 10

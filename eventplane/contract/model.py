@@ -52,6 +52,7 @@ class Channel:
     `when_full`: what happens to its new events when the device's store has no room for their priority;
     `webhook`: an HTTPS endpoint is the reader (None: somebody reads the queue); `downlink`: how a device's
     inbox delivers events of types that do not say; `forward`: what a device's outbox takes up.
+    `events_per_message`: events that one message of an inbox queue may carry (`eventplane.sqs_binding`).
     """
 
     participant: str
@@ -69,6 +70,7 @@ class Channel:
     webhook: Webhook | None
     downlink: Downlink
     forward: Forward = Forward.ALL
+    events_per_message: int = 1
 
     @property
     def address(self) -> str:

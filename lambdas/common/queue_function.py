@@ -67,9 +67,9 @@ def queue_function(wire: Callable[[], QueueReader]) -> Handler:
     @logger.inject_lambda_context
     @metrics.log_metrics
     def handle(event: dict[str, Any], context: Context) -> PartialResponse:
-        reader, redelivery = wired()
         messages = read_messages(event)
         count(Metric.MESSAGES, len(messages))
+        reader, redelivery = wired()
         remaining_ms = context.get_remaining_time_in_millis
         failed = reader.process(messages, Invocation(context.aws_request_id, remaining_ms))
         count(Metric.RETRIED, len(failed))

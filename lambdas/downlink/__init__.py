@@ -1,1 +1,1 @@
-"""Brings events to devices: what each shall have, what it has, and what to do about the difference."""
+"""The downlink: the desired state of each device, what it has acknowledged, and what is still to send."""

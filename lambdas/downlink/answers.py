@@ -1,4 +1,4 @@
-"""What devices answer: acknowledgements, and that one began a new life with nothing.
+"""The function that reads answers of devices: acknowledgements, and reports that one started with nothing.
 
 The device is the one whose connection brought the answer; what the answer says of itself has to agree.
 """
@@ -17,14 +17,17 @@ from eventplane.downlink.errors import AcknowledgementError
 from eventplane.downlink.sending import acknowledge
 from eventplane.downlink.table import sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.own_services import DOWNLINK
 from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights
 from lambdas.common.clock import Clock
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.downlink.items import RESERVE_MS, Items, NotChangedError
+from lambdas.downlink.wiring import Wiring
 from lambdas.downlink.work import WorkQueue
 
 BAD_ANSWER = "bad_acknowledgement"
@@ -32,7 +35,7 @@ BAD_ANSWER = "bad_acknowledgement"
 
 
 class Answers:
-    """Takes in the downlink's own inbox. Late, repeated and foreign answers change nothing."""
+    """Reads the downlink's own inbox. Late, repeated and foreign answers change nothing."""
 
     def __init__(
         self,
@@ -49,9 +52,9 @@ class Answers:
         self._letters = letters
         self._clock = clock
 
-    def process(self, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]) -> frozenset[str]:
-        """Take in `messages`; the ids of those that have to come again."""
-        return handle_each(messages, lambda each: self._take(each, remaining_ms))
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
+        """Handle `messages`; return the ids of those that have to come again."""
+        return handle_each(messages, lambda each: self._take(each, invocation.remaining_ms))
 
     def _take(self, message: QueueMessage, remaining_ms: Callable[[], int]) -> bool:
         event: Envelope | None = None
@@ -116,3 +119,19 @@ def _epoch(event: Envelope) -> str:
     if not isinstance(epoch, str) or not epoch:
         raise AcknowledgementError(f"epoch is {epoch!r:.100}")
     return epoch
+
+
+def service() -> QueueReader:
+    """Return the reader of the downlink's inbox. Raises `SettingsError`."""
+    parts = Wiring()
+    answers = Answers(
+        contract=parts.contract,
+        items=parts.items,
+        work=parts.work,
+        letters=parts.letters_about(parts.contract.participants[DOWNLINK].inbox),
+        clock=parts.clock,
+    )
+    return QueueReader(answers.process)
+
+
+handle = queue_function(service)

@@ -1,4 +1,4 @@
-"""What is due now: checks of transmissions, devices that subscribed or lost all, an operator's resets."""
+"""The function that does due work: checks of transmissions, devices that subscribed or lost all, resets."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from eventplane.downlink.table import sort_key
 from eventplane.fleet import is_device_name
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.common.rule_messages import read_rule_message
-from lambdas.downlink.fleet import Fleet
-from lambdas.downlink.items import RESERVE_MS, Items
-from lambdas.downlink.presence import Presence
-from lambdas.downlink.table import DesiredTable
+from lambdas.downlink.devices import Fleet, Presence
+from lambdas.downlink.items import RESERVE_MS, DesiredTable, Items
+from lambdas.downlink.wiring import Wiring
 from lambdas.downlink.work import PAGE, WorkQueue
 
 
-class Due:
-    """Works off the downlink's queue of work; any order, any number of times."""
+class DueWork:
+    """Does the work in the downlink's own queue; idempotent, in any order."""
 
     def __init__(
         self,
@@ -43,8 +43,9 @@ class Due:
         self._work = work
         self._clock = clock
 
-    def process(self, messages: Sequence[QueueMessage], remaining_ms: Callable[[], int]) -> frozenset[str]:
-        """Work off `messages`; the ids of those that have to come again."""
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
+        """Do the work in `messages`; return the ids of those that have to come again."""
+        remaining_ms = invocation.remaining_ms
         return handle_each(
             messages, lambda each: self._do(each, remaining_ms), lambda: remaining_ms() >= RESERVE_MS
         )
@@ -71,7 +72,7 @@ class Due:
                 "reset": {"key": str(key), "number": int() | None as number, "after": str() | None as after}
             }:
                 return is_key(key) and self._reset_all(key, number or message.sent_at_ms, after, remaining_ms)
-        logger.error("no work of ours", message_id=message.id)
+        logger.error("malformed message", message_id=message.id)
         return False
 
     def _check(self, thing: str, sk: str) -> None:
@@ -158,3 +159,20 @@ def _is_sent_since(item: Desired, since_ms: int) -> bool:
     """Whether the first transmission to the new session was made already, by whomever."""
     is_first = item.state is State.SENDING and item.attempts == 1
     return is_first and item.due_at_ms is not None and item.due_at_ms >= since_ms + BACKOFF_MS[0]
+
+
+def service() -> QueueReader:
+    """Return the reader of the queue of work. Raises `SettingsError`."""
+    parts = Wiring()
+    due = DueWork(
+        table=parts.table,
+        items=parts.items,
+        presence=parts.presence,
+        fleet=parts.fleet,
+        work=parts.work,
+        clock=parts.clock,
+    )
+    return QueueReader(due.process)
+
+
+handle = queue_function(service)

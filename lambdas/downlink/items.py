@@ -1,23 +1,28 @@
-"""The one way to change an item: read, decide, write if nobody wrote meanwhile, then do what follows."""
+"""The table of desired states, and the one way to change an item of it.
+
+An item is read, decided on and written, unless somebody else wrote meanwhile; then the effects follow.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.delivery import Refusal, letter_id
+from eventplane.downlink import table as requests
 from eventplane.downlink.desired import EXPIRED, Desired, Ended, State, Step
 from eventplane.envelope import parse_event
 from eventplane.errors import EventPlaneError
 from eventplane.topics import device_topic
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
+from lambdas.common.conditional_write import is_done
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.downlink.table import DesiredTable
 from lambdas.downlink.work import WorkQueue
 
 RESERVE_MS: Final = 2 * WORST_CALL_MS
@@ -37,6 +42,58 @@ class NotChangedError(EventPlaneError):
         super().__init__(f"{sk!r} of {thing!r}: {problem}; its message comes again")
         self.thing = thing
         self.sk = sk
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Primary keys (thing, sort key), and from where to read on; None at the end."""
+
+    keys: tuple[tuple[str, str], ...]
+    position: dict[str, Any] | None
+
+
+class DesiredTable:
+    """Reads and writes through a boto3 DynamoDB client. What AWS refuses is raised as botocore raises it."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        self._client = client
+        self._name = name
+
+    def read(self, thing: str, sk: str) -> Desired | None:
+        """One item, as it is after all writes that were acknowledged."""
+        item = self._client.get_item(**requests.read_request(self._name, thing, sk)).get("Item")
+        return requests.from_item(item) if item else None
+
+    def write(self, item: Desired) -> Desired | None:
+        """Write the successor of what was read; what is stored now, or None when another was faster."""
+        if not is_done(self._client.put_item, requests.write_request(self._name, item)):
+            return None
+        return replace(item, revision=item.revision + 1)
+
+    def remove(self, item: Desired) -> bool:
+        """Remove what was read; False when another was faster."""
+        return is_done(self._client.delete_item, requests.remove_request(self._name, item))
+
+    def device_page(self, thing: str, limit: int, after: str | None) -> Page:
+        """All items of a device, from behind the sort key `after`."""
+        request = requests.page_request(self._name, thing, limit, after)
+        request["ProjectionExpression"] = f"#k, {requests.SORT_KEY}"
+        return self._page(request)
+
+    def pending_page(self, thing: str, now_ms: int, limit: int, position: dict[str, Any] | None) -> Page:
+        """The items of a device that wait for something, the longest first."""
+        return self._page(requests.pending_request(self._name, thing, now_ms, limit), position)
+
+    def due_page(self, bucket: int, now_ms: int, limit: int, position: dict[str, Any] | None) -> Page:
+        """What is due in a share of the devices. The index lags: look at the item before believing it."""
+        return self._page(requests.due_request(self._name, bucket, now_ms, limit), position)
+
+    def _page(self, request: dict[str, Any], position: dict[str, Any] | None = None) -> Page:
+        if position is not None:
+            request["ExclusiveStartKey"] = position
+        answer = self._client.query(**request)
+        keys = ((each[requests.PARTITION_KEY]["S"], each[requests.SORT_KEY]["S"]) for each in answer["Items"])
+        return Page(tuple(keys), answer.get("LastEvaluatedKey"))
 
 
 class Items:
@@ -104,6 +161,7 @@ class Items:
             count(Metric.TRANSMITTED)
         except (ClientError, BotoCoreError) as error:
             # It counts as a transmission: the check repeats it.
+            count(Metric.NOT_TRANSMITTED)
             logger.warning("not transmitted", device=thing, sk=sk, error=str(error))
         if item.due_at_ms is not None:
             self._work.check(thing, sk, item.due_at_ms - now_ms)

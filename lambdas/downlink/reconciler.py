@@ -1,19 +1,21 @@
-"""Once a minute: what is due by the index, whatever else was lost. Bounded by the time that it has."""
+"""The function that reconciles: once a minute it finds due items by the index, even if messages were lost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from eventplane.downlink.desired import Desired, Step
 from eventplane.downlink.sending import reconcile
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
-from lambdas.downlink.fleet import Fleet
-from lambdas.downlink.items import RESERVE_MS, Items
-from lambdas.downlink.presence import Presence
-from lambdas.downlink.table import DesiredTable
+from lambdas.common.metrics import Metric, count, metrics
+from lambdas.common.queue import Context
+from lambdas.common.queue_function import at_init
+from lambdas.downlink.devices import Fleet, Presence
+from lambdas.downlink.items import RESERVE_MS, DesiredTable, Items
+from lambdas.downlink.wiring import Wiring
 
 PAGE: Final = 100
 """Items of one look at the index: as many devices as one look at presence takes."""
@@ -76,3 +78,25 @@ class Reconciler:
             return Step(None) if item is None else reconcile(item, now_ms, is_present, is_known)
 
         self._items.change(thing, sk, decide)
+
+
+@at_init
+def service() -> Reconciler:
+    """Return the reconciler that the environment describes. Raises `SettingsError`."""
+    parts = Wiring()
+    return Reconciler(
+        table=parts.table,
+        items=parts.items,
+        presence=parts.presence,
+        fleet=parts.fleet,
+        clock=parts.clock,
+    )
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handle(event: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Reconcile the `buckets` that the schedule names."""
+    done = service().reconcile(event["buckets"], context.get_remaining_time_in_millis)
+    count(Metric.RECONCILED, done.items)
+    return asdict(done)

@@ -22,6 +22,16 @@ class Inputs:
     variables: dict[str, str]
 
 
+def contract_settings(environment: Environment) -> ContractSettings:
+    """Return where a function finds what is published, subscribed and announced."""
+    return ContractSettings(
+        contracts_table=table_name(environment),
+        subscriptions_table=environment.resource_name(subscription.TABLE),
+        interest_table=environment.resource_name(interest.TABLE),
+        contract_refresh_s=environment.contract_refresh_s,
+    )
+
+
 def contract_inputs(scope: Construct, *, environment: Environment) -> Inputs:
     """Of a function in `scope` that follows what is published, subscribed and announced."""
     return Inputs(
@@ -31,14 +41,4 @@ def contract_inputs(scope: Construct, *, environment: Environment) -> Inputs:
             allow_interest(scope, environment=environment),
         ],
         variables=contract_settings(environment).variables(),
-    )
-
-
-def contract_settings(environment: Environment) -> ContractSettings:
-    """Where a function finds the contract in force."""
-    return ContractSettings(
-        contracts_table=table_name(environment),
-        subscriptions_table=environment.resource_name(subscription.TABLE),
-        interest_table=environment.resource_name(interest.TABLE),
-        contract_refresh_s=environment.contract_refresh_s,
     )

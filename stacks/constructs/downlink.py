@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from aws_cdk import Stack
@@ -15,6 +15,7 @@ from constructs import Construct
 from eventplane.contract import Contract
 from eventplane.downlink.table import INDEX, PENDING_INDEX, TABLE
 from eventplane.fleet_registry import TABLE as FLEET
+from eventplane.function_settings import DownlinkSettings
 from eventplane.resource_names import channel_queue, dead_letter_queue
 from eventplane.topics import device_topic
 from stacks.constructs.desired_table import allow_desired
@@ -116,6 +117,7 @@ class Downlink(Construct):
             environment=environment,
             name=f"{FOLDER}-{id.lower()}",
             folder=FOLDER,
+            entry=id.lower(),
             code=self._code,
             layer=self._layer,
             size=size,
@@ -130,20 +132,15 @@ class Downlink(Construct):
                 allow_send(environment=environment, queues=[self._work, self._outbox, self._last_resort]),
                 *statements,
             ],
-            variables=self._variables(id),
+            variables=DownlinkSettings(
+                desired_table=environment.resource_name(TABLE),
+                presence_table=environment.resource_name(PRESENCE),
+                fleet_table=environment.resource_name(FLEET),
+                work_queue=self._work.queue_url,
+                outbox_queue=self._outbox.queue_url,
+                dead_letter_queue=self._last_resort.queue_url,
+            ).variables(),
         ).function
-
-    def _variables(self, id: str) -> Mapping[str, str]:
-        name = self._environment.resource_name
-        return {
-            "EVENTPLANE_SOURCE": id.lower(),
-            "EVENTPLANE_DESIRED_TABLE": name(TABLE),
-            "EVENTPLANE_PRESENCE_TABLE": name(PRESENCE),
-            "EVENTPLANE_FLEET_TABLE": name(FLEET),
-            "EVENTPLANE_WORK_QUEUE": self._work.queue_url,
-            "EVENTPLANE_OUTBOX_QUEUE": self._outbox.queue_url,
-            "EVENTPLANE_DEAD_LETTER_QUEUE": self._last_resort.queue_url,
-        }
 
     def _allow(self, actions: Sequence[str], index: str | None = None) -> iam.PolicyStatement:
         return allow_desired(self, environment=self._environment, actions=actions, index=index)

@@ -13,6 +13,7 @@ from eventplane.resource_names import channel_queue as channel_queue_name
 from eventplane.resource_names import dead_letter_queue, has_queue, is_fifo
 from stacks.constructs.durable_queue import DurableQueue, find_queue
 from stacks.environment import Environment
+from stacks.plane_stack import charge_to
 
 
 class QueuePair(Construct):
@@ -26,6 +27,7 @@ class QueuePair(Construct):
         self, scope: Construct, id: str, *, environment: Environment, participant: Participant
     ) -> None:
         super().__init__(scope, id)
+        charge_to(self, participant.name)
 
         def channel_queue(id: str, channel: Channel, visibility: Duration, max_receives: int) -> DurableQueue:
             return DurableQueue(

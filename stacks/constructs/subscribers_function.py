@@ -10,8 +10,10 @@ from constructs import Construct
 
 from eventplane.contract import Contract
 from eventplane.contract.subscription import TABLE
+from eventplane.function_settings import SubscribersSettings
 from eventplane.handover import HANDOVERS
 from eventplane.own_services import SUBSCRIBERS
+from eventplane.webhook_url import Scope, SinkReach
 from stacks.constructs import webhook_secret
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.client_tables import allow_subscriptions
@@ -19,27 +21,23 @@ from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queue_pair import find_channel_dead_letters, find_channel_queue
-from stacks.constructs.webhook_function import WEBHOOK_FOLDER
+from stacks.constructs.webhook_function import HTTP_SINK
 from stacks.environment import PROJECT, Environment
 
-SUBSCRIBERS_FOLDER: Final = "subscribers"
+SUBSCRIBERS_NAME: Final = "subscribers"
 
 
-def sink_variables(environment: Environment, contract: Contract) -> dict[str, str]:
-    """What the functions that ask endpoints, and post to them, have to agree on."""
-    return {
-        **environment.sink_variables,
-        "EVENTPLANE_SUBSCRIPTIONS_TABLE": environment.resource_name(TABLE),
-        "EVENTPLANE_WEBHOOK_ORIGIN": f"{PROJECT}-{environment.name}",
-        "EVENTPLANE_WEBHOOK_SECRET": webhook_secret.secret_name(environment, SUBSCRIBERS),
-        **({} if _has_subscribers(contract) else {"EVENTPLANE_SINKS": "nowhere"}),
-    }
+def origin(environment: Environment) -> str:
+    """Return the name under which subscribed endpoints know the plane."""
+    return f"{PROJECT}-{environment.name}"
 
 
-def _has_subscribers(contract: Contract) -> bool:
-    """Whether somebody stands for the endpoints that participants subscribe."""
+def subscribers_reach(environment: Environment, contract: Contract) -> SinkReach:
+    """Return where subscribed endpoints may be: nowhere without the participant that posts to them."""
     subscribers = contract.participants.get(SUBSCRIBERS)
-    return subscribers is not None and not subscribers.retired
+    if subscribers is None or subscribers.retired:
+        return SinkReach(Scope.NOWHERE)
+    return environment.sink_reach
 
 
 class SubscribersFunction(Construct):
@@ -68,9 +66,10 @@ class SubscribersFunction(Construct):
             self,
             "Subscribers",
             environment=environment,
-            name=SUBSCRIBERS_FOLDER,
-            folder=SUBSCRIBERS_FOLDER,
-            code=function_code(SUBSCRIBERS_FOLDER, contract, also=[WEBHOOK_FOLDER]),
+            name=SUBSCRIBERS_NAME,
+            folder=HTTP_SINK,
+            entry="subscribers",
+            code=function_code(HTTP_SINK, contract),
             layer=layer,
             size=environment.webhook,
             source=inbox,
@@ -86,11 +85,14 @@ class SubscribersFunction(Construct):
                     folders=[HANDOVERS],
                 ),
             ],
-            variables={
-                **sink_variables(environment, contract),
-                "EVENTPLANE_OUTBOX_QUEUE": outbox.queue_url,
-                "EVENTPLANE_DEAD_LETTER_QUEUE": last_resort.queue_url,
-                "EVENTPLANE_CONCURRENCY": str(environment.webhook.max_concurrency),
-                "EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name,
-            },
+            variables=SubscribersSettings(
+                reach=subscribers_reach(environment, contract),
+                subscriptions_table=environment.resource_name(TABLE),
+                webhook_origin=origin(environment),
+                webhook_secret=webhook_secret.secret_name(environment, SUBSCRIBERS),
+                outbox_queue=outbox.queue_url,
+                dead_letter_queue=last_resort.queue_url,
+                concurrency=environment.webhook.max_concurrency,
+                archive_bucket=archive.bucket_name,
+            ).variables(),
         ).function

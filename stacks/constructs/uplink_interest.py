@@ -10,6 +10,7 @@ from constructs import Construct
 
 from eventplane.contract import Contract, subscription
 from eventplane.downlink.table import TABLE
+from eventplane.function_settings import UplinkInterestSettings
 from stacks.constructs import contract_table
 from stacks.constructs.client_tables import allow_subscriptions
 from stacks.constructs.desired_table import allow_desired
@@ -19,7 +20,7 @@ from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
 from stacks.environment import Environment
 
-FOLDER: Final = "uplink_interest"
+FOLDER: Final = "downlink"
 NAME: Final = "uplink-interest"
 
 
@@ -37,13 +38,13 @@ class UplinkInterest(Construct):
         layer: lambda_.ILayerVersion,
     ) -> None:
         super().__init__(scope, id)
-        name = environment.resource_name
         function = PythonFunction(
             self,
             "Function",
             environment=environment,
             name=NAME,
             folder=FOLDER,
+            entry="interest",
             code=function_code(FOLDER, contract),
             layer=layer,
             size=environment.downlink.reconciler,
@@ -56,12 +57,12 @@ class UplinkInterest(Construct):
                 ),
                 allow_send(environment=environment, queues=[outbox]),
             ],
-            variables={
-                "EVENTPLANE_CONTRACTS_TABLE": contract_table.table_name(environment),
-                "EVENTPLANE_SUBSCRIPTIONS_TABLE": name(subscription.TABLE),
-                "EVENTPLANE_DESIRED_TABLE": name(TABLE),
-                "EVENTPLANE_OUTBOX_QUEUE": outbox.queue_url,
-            },
+            variables=UplinkInterestSettings(
+                contracts_table=contract_table.table_name(environment),
+                subscriptions_table=environment.resource_name(subscription.TABLE),
+                desired_table=environment.resource_name(TABLE),
+                outbox_queue=outbox.queue_url,
+            ).variables(),
         ).function
         EveryMinute(
             self,

@@ -10,6 +10,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Channel
+from eventplane.function_settings import WebhookSettings
 from eventplane.handover import HANDOVERS
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.durable_queue import allow_send
@@ -18,7 +19,8 @@ from stacks.constructs.queue_pair import find_channel_dead_letters
 from stacks.constructs.webhook_secret import allow_read_secret, secret_name
 from stacks.environment import Environment
 
-WEBHOOK_FOLDER: Final = "webhook"
+HTTP_SINK: Final = "http_sink"
+"""The folder of the code that posts events."""
 
 
 class WebhookFunction(Construct):
@@ -47,8 +49,9 @@ class WebhookFunction(Construct):
             self,
             "Webhook",
             environment=environment,
-            name=f"{WEBHOOK_FOLDER}-{participant}",
-            folder=WEBHOOK_FOLDER,
+            name=f"webhook-{participant}",
+            folder=HTTP_SINK,
+            entry="webhook",
             code=code,
             layer=layer,
             size=environment.webhook,
@@ -64,15 +67,15 @@ class WebhookFunction(Construct):
                     folders=[HANDOVERS],
                 ),
             ],
-            variables={
-                **environment.sink_variables,
-                "EVENTPLANE_SOURCE": inbox.address,
-                "EVENTPLANE_WEBHOOK_URL": environment.webhook_url(participant),
-                "EVENTPLANE_WEBHOOK_SECRET": secret_name(environment, participant),
-                "EVENTPLANE_WEBHOOK_ORIGIN": environment.resource_name(participant),
-                "EVENTPLANE_OUTBOX_QUEUE": outbox_queue.queue_url,
-                "EVENTPLANE_DEAD_LETTER_QUEUE": last_resort.queue_url,
-                "EVENTPLANE_CONCURRENCY": str(environment.webhook.max_concurrency),
-                "EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name,
-            },
+            variables=WebhookSettings(
+                reach=environment.sink_reach,
+                source=inbox.address,
+                webhook_url=environment.webhook_url(participant),
+                webhook_secret=secret_name(environment, participant),
+                webhook_origin=environment.resource_name(participant),
+                outbox_queue=outbox_queue.queue_url,
+                dead_letter_queue=last_resort.queue_url,
+                concurrency=environment.webhook.max_concurrency,
+                archive_bucket=archive.bucket_name,
+            ).variables(),
         ).function

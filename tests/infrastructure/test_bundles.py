@@ -114,7 +114,7 @@ def source_of(handler: str) -> str:
         return "presence"
     if ".downlink." in handler:
         return "desired"
-    return "alarm-centre.inbox" if ".webhook." in handler else "device.outbox"
+    return "alarm-centre.inbox" if ".http_sink." in handler else "device.outbox"
 
 
 def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Contract) -> None:
@@ -191,14 +191,14 @@ def test_the_fleets_handlers_start_from_their_assets_and_need_no_contract(assemb
     assert started.returncode == 0, started.stderr
 
 
-@pytest.mark.parametrize("folder", ["subscriptions_api", "subscribers"])
-def test_the_handlers_of_subscriptions_start_from_their_assets(assembly: Path, folder: str) -> None:
+@pytest.mark.parametrize("entry", ["api.subscriptions", "http_sink.subscribers"])
+def test_the_handlers_of_subscriptions_start_from_their_assets(assembly: Path, entry: str) -> None:
     (layer,) = resources(assembly, "Subscriptions", "AWS::Lambda::LayerVersion")
     packages = asset(assembly, layer) / "python"
     (function,) = [
         each
         for each in resources(assembly, "Subscriptions", "AWS::Lambda::Function")
-        if f".{folder}." in each.find("Handler")
+        if f".{entry}." in each.find("Handler")
     ]
     code = asset(assembly, function)
     started = subprocess.run(
@@ -210,6 +210,7 @@ def test_the_handlers_of_subscriptions_start_from_their_assets(assembly: Path, f
             "LAMBDA_TASK_ROOT": str(code),
             "AWS_DEFAULT_REGION": "us-east-1",
             **dict.fromkeys(function.find("Environment", "Variables"), "1"),
+            "EVENTPLANE_SINK_PORTS": "[443]",
             "EVENTPLANE_INBOXES": '{"carers": "arn"}',
             "EVENTPLANE_SINKS": "internet",
         },

@@ -10,7 +10,6 @@ from contract import load_contract
 from eventplane.contract import compile_contract
 from eventplane.downlink.table import PENDING_INDEX
 from eventplane.presence import BUCKETS
-from lambdas.downlink.settings import SOURCES
 from tests.infrastructure.templates import Resource, Templates
 from tests.infrastructure.test_presence import granted
 
@@ -52,10 +51,9 @@ def test_only_who_finds_the_devices_of_an_event_or_of_a_reset_may_look_through_t
     assert may(dev, "desired") == may(dev, "due") == COMMON | {"dynamodb:Scan"}
 
 
-def test_every_source_has_its_function(templates: Templates) -> None:
-    for source in SOURCES:
-        variables = function(templates, source).find("Environment", "Variables")
-        assert variables["EVENTPLANE_SOURCE"] == source
+@pytest.mark.parametrize("source", ["desired", "answers", "due", "reconciler"])
+def test_every_source_has_its_function(templates: Templates, source: str) -> None:
+    assert function(templates, source).find("Handler") == f"lambdas.downlink.{source}.handle"
 
 
 @pytest.mark.source("K6")

@@ -94,7 +94,7 @@ def test_the_subscriptions_api_leaves_it_out(over_nats: Templates) -> None:
     (api,) = (
         each
         for each in over_nats.of("AWS::Lambda::Function")
-        if each.find("Handler").startswith("lambdas.subscriptions_api.")
+        if each.find("Handler").startswith("lambdas.api.subscriptions.")
     )
     assert "care-analytics" not in json.dumps(variables(api)["EVENTPLANE_INBOXES"])
 

@@ -33,7 +33,7 @@ def function(templates: Templates) -> Resource:
     (found,) = (
         each
         for each in templates.of("AWS::Lambda::Function")
-        if each.find("Handler") == "lambdas.uplink_interest.handler.handle"
+        if each.find("Handler") == "lambdas.downlink.interest.handle"
     )
     return found
 

@@ -11,7 +11,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
-from eventplane.webhook_url import url_problem
+from eventplane.webhook_url import Scope, SinkReach, url_problem
 from stacks.config import ENVIRONMENTS, environment
 from stacks.setting_error import EnvironmentSettingError
 from tests.infrastructure.templates import Resource, Templates, statements, words
@@ -44,7 +44,7 @@ def webhook_function(templates: Templates) -> Resource:
     (function,) = (
         each
         for each in templates.of("AWS::Lambda::Function")
-        if each.find("Handler") == "lambdas.webhook.handler.handle"
+        if each.find("Handler") == "lambdas.http_sink.webhook.handle"
     )
     return function
 
@@ -231,7 +231,7 @@ def test_the_ports_of_endpoints_are_a_setting_that_all_functions_get() -> None:
     url = "https://alarm-centre.example:8443/"
     assert url_problem(url, is_emulated=False, ports=other.sink_ports) is None
     assert replace(other, webhook_urls={"alarm-centre": url}).webhook_url("alarm-centre") == url
-    assert other.sink_variables == {"EVENTPLANE_SINKS": "internet", "EVENTPLANE_SINK_PORTS": "443,8443"}
+    assert other.sink_reach == SinkReach(Scope.INTERNET, (443, 8443))
     for wrong in ((), (0,), (65_536,)):
         with pytest.raises(EnvironmentSettingError, match="sink_ports"):
             replace(environment("prod"), sink_ports=wrong)
@@ -240,4 +240,4 @@ def test_the_ports_of_endpoints_are_a_setting_that_all_functions_get() -> None:
 def test_an_environment_that_keeps_data_cannot_post_to_any_address() -> None:
     with pytest.raises(EnvironmentSettingError, match="posts to any address"):
         replace(environment("prod"), is_emulated=True, rollout_minutes=None)
-    assert environment("local").sink_variables["EVENTPLANE_SINKS"] == "anywhere"
+    assert environment("local").sink_reach.sinks is Scope.ANYWHERE

@@ -23,9 +23,9 @@ from eventplane_client.errors import (
     UnavailableError,
 )
 from eventplane_client.signed_http import HttpAnswer
-from lambdas.subscriptions_api import handler
+from lambdas.api import subscriptions as handler
 from tests.dynamodb import create_table
-from tests.unit.lambdas.subscriptions_api.conftest import INBOXES, send
+from tests.unit.lambdas.api.conftest import INBOXES, send
 
 NEWS = {"exact": {"type": "org.example.news.v1"}}
 

@@ -22,8 +22,8 @@ from eventplane.ledger import CONTRACTS, LEDGER, TAP, LedgerRecord, TapRecord
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import SendingRights, stamp_sender
+from lambdas.http_sink.webhook import LETTER_SOURCE
 from lambdas.router.planner import DEAD_LETTER_SOURCE
-from lambdas.webhook.handler import LETTER_SOURCE
 from local.archive_generator import records
 from local.archive_generator.contracts import audited_contracts
 from local.archive_generator.faults import FAULTS

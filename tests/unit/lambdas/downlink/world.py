@@ -23,16 +23,14 @@ from eventplane.fleet_registry import KEY, Registry
 from eventplane.own_services import DOWNLINK
 from eventplane.topics import device_topic
 from lambdas.common.letters import Letters
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.downlink.answers import Answers
-from lambdas.downlink.due import Due
-from lambdas.downlink.fleet import Fleet
-from lambdas.downlink.items import Items
-from lambdas.downlink.presence import Presence
+from lambdas.downlink.desired import DesiredStateWriter
+from lambdas.downlink.devices import Fleet, Presence
+from lambdas.downlink.due import DueWork
+from lambdas.downlink.items import DesiredTable, Items
 from lambdas.downlink.reconciler import Reconciled, Reconciler
-from lambdas.downlink.table import DesiredTable
-from lambdas.downlink.wanted import Wanted
 from lambdas.downlink.work import WorkQueue
 from lambdas.presence.state import Line, Sighting
 from lambdas.presence.table import PresenceTable
@@ -144,18 +142,18 @@ class World:
 
     def desire(self, *bodies: str, remaining_ms: Callable[[], int] = lambda: 60_000) -> frozenset[str]:
         """Take in messages of the devices' inbox, and what they leave there."""
-        wanted = Wanted(
+        writer = DesiredStateWriter(
             contract=self.contract,
             fleet=self.fleet,
             presence=self.presence,
             items=self.items,
             letters=self.letters,
-            go_on=lambda text: self.sqs.send_message(QueueUrl=self.queues["inbox"], MessageBody=text),
+            send_on=lambda text: self.sqs.send_message(QueueUrl=self.queues["inbox"], MessageBody=text),
             clock=self.clock,
         )
-        failed = wanted.process(self._messages(bodies), remaining_ms)
+        failed = writer.process(self._messages(bodies), Invocation("i", remaining_ms))
         while rest := self.taken("inbox"):
-            failed |= wanted.process(self._messages(rest), remaining_ms)
+            failed |= writer.process(self._messages(rest), Invocation("i", remaining_ms))
         return failed
 
     def answer(self, thing: str, *answers: Acknowledgement, epoch: str = "life-1") -> frozenset[str]:
@@ -186,7 +184,7 @@ class World:
         answers = Answers(
             contract=self.contract, items=self.items, work=self.work, letters=self.letters, clock=self.clock
         )
-        return answers.process(self._messages(bodies), lambda: 60_000)
+        return answers.process(self._messages(bodies), Invocation("i", lambda: 60_000))
 
     def subscribed(self, thing: str) -> None:
         self.sqs.send_message(QueueUrl=self.queues["work"], MessageBody=json.dumps({"subscribed": thing}))
@@ -194,7 +192,7 @@ class World:
 
     def do_work(self, remaining_ms: Callable[[], int] = lambda: 60_000) -> frozenset[str]:
         """Work off the queue of work until it is empty; checks that are too early do nothing."""
-        due = Due(
+        due = DueWork(
             table=self.table,
             items=self.items,
             presence=self.presence,
@@ -204,7 +202,7 @@ class World:
         )
         failed: frozenset[str] = frozenset()
         while bodies := self.taken("work"):
-            failed |= due.process(self._messages(bodies), remaining_ms)
+            failed |= due.process(self._messages(bodies), Invocation("i", remaining_ms))
         return failed
 
     def reconcile(self, remaining_ms: Callable[[], int] = lambda: 60_000) -> Reconciled:

@@ -1,1 +1,0 @@
-"""The Discovery API: the registry of the contract in force, over HTTP."""

@@ -1,0 +1,209 @@
+"""The function that writes desired states: from the devices' inbox into the table, an item for each device.
+
+Routers have checked already who sends what. It is checked here again, with the address, and for each page of
+devices: whoever got hold of this queue could otherwise command the fleet.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eventplane.contract import Contract
+from eventplane.delivery import Refusal, letter_id
+from eventplane.downlink import errors
+from eventplane.downlink.addressing import Addressed, addressed
+from eventplane.downlink.desired import Desired, Step
+from eventplane.downlink.errors import DownlinkError
+from eventplane.downlink.rights import DownlinkRights
+from eventplane.downlink.sending import desire
+from eventplane.downlink.table import sort_key
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.function_settings import QueueSettings
+from eventplane.whole_numbers import MAX_TIME_MS, whole_number
+from lambdas.common.clock import Clock
+from lambdas.common.letters import Letters
+from lambdas.common.log import logger
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue_function import QueueReader, queue_function
+from lambdas.common.redelivery import handle_each
+from lambdas.downlink.devices import Fleet, Presence
+from lambdas.downlink.items import RESERVE_MS, Items, NotChangedError
+from lambdas.downlink.wiring import Wiring
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """An event with when the plane accepted it (Unix milliseconds), and the device `after` which to continue.
+
+    `is_found`: there were devices for it before that one.
+    """
+
+    text: str
+    accepted_at_ms: int
+    after: str | None = None
+    is_found: bool = False
+
+
+class DesiredStateWriter:
+    """Reads the inbox of the devices; `send_on` sends a text to it, for the next devices of many."""
+
+    def __init__(
+        self,
+        *,
+        contract: Contract,
+        fleet: Fleet,
+        presence: Presence,
+        items: Items,
+        letters: Letters,
+        send_on: Callable[[str], None],
+        clock: Clock,
+    ) -> None:
+        self._contract = contract
+        self._rights = DownlinkRights(contract)
+        self._fleet = fleet
+        self._presence = presence
+        self._items = items
+        self._letters = letters
+        self._send_on = send_on
+        self._clock = clock
+
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
+        """Write what `messages` hold; return the ids of those that have to come again."""
+        remaining_ms = invocation.remaining_ms
+        return handle_each(
+            messages, lambda each: self._take(each, remaining_ms), lambda: remaining_ms() >= RESERVE_MS
+        )
+
+    def _take(self, message: QueueMessage, remaining_ms: Callable[[], int]) -> bool:
+        request, event = _request(message), None
+        try:
+            event = parse_event(request.text)
+            kind = self._contract.downlink(event.type)
+            inbox = self._contract.device.inbox
+            wanted = addressed(event, kind, request.accepted_at_ms, inbox.expiry_s)
+            return self._deliver(request, event, wanted, remaining_ms)
+        except (DownlinkError, EnvelopeError) as error:
+            return self._refuse(message, request, event, Refusal(error.reason, error.detail))
+
+    def _deliver(
+        self, request: _Request, event: Envelope, wanted: Addressed, remaining_ms: Callable[[], int]
+    ) -> bool:
+        target = wanted.target
+        groups = frozenset[str]()
+        if target.thing is not None:
+            found = self._fleet.groups(target.thing)
+            if found is None:
+                raise _unknown(errors.UNKNOWN_DEVICE, target.thing)
+            groups = found
+        _raise(self._rights.refusal(event, wanted, groups))
+        if target.thing is not None:
+            return self._desire([target.thing], event, wanted, remaining_ms)
+        devices = self._fleet.page(target.group, request.after)
+        if not self._desire(devices.things, event, wanted, remaining_ms):
+            return False
+        rest = replace(request, after=devices.after, is_found=request.is_found or bool(devices.things))
+        if rest.after is not None:
+            # After the devices before it: a message that comes again starts no second chain.
+            self._send_on(_continuation(rest))
+        elif target.group is not None and not rest.is_found:
+            raise _unknown(errors.UNKNOWN_GROUP, target.group)
+        return True
+
+    def _desire(
+        self, things: Sequence[str], event: Envelope, wanted: Addressed, remaining_ms: Callable[[], int]
+    ) -> bool:
+        """Whether all `things` shall have it now; repeated, it changes nothing."""
+        present = self._presence.present(things)
+        sk = sort_key(wanted.kind, wanted.key)
+        for thing in things:
+            if remaining_ms() < RESERVE_MS:
+                return False
+
+            def decide(item: Desired | None, now_ms: int, thing: str = thing) -> Step:
+                if item is not None:
+                    item = replace(item, owner=self._rights.owner(item.owner))
+                    _raise(self._rights.key_refusal(event, wanted.key, item.owner))
+                return desire(item, thing, wanted, now_ms, thing in present)
+
+            try:
+                step = self._items.change(thing, sk, decide)
+            except NotChangedError as error:
+                logger.warning("not desired yet", device=thing, error=str(error))
+                return False
+            except DownlinkError as error:
+                # That one device has no room, or holds what the event cannot follow, must not keep the others
+                # from it.
+                self._items.give_up(thing, wanted.text, Refusal(error.reason, error.detail))
+                continue
+            if step.is_older:
+                logger.info("older than what is known", device=thing, sk=sk, event_id=wanted.id)
+        return True
+
+    def _refuse(
+        self, message: QueueMessage, request: _Request, event: Envelope | None, refusal: Refusal
+    ) -> bool:
+        logger.warning("refused", message_id=message.id, reason=refusal.reason, detail=refusal.detail)
+        id = letter_id(*event.key) if event else message.id
+        return self._letters.write(id, request.text, event, refusal, self._clock(), attempt=message.attempt)
+
+
+def _request(message: QueueMessage) -> _Request:
+    """An event as the router wrote it, or the rest of one that is for many."""
+    try:
+        document: Any = json.loads(message.body)
+        rest = document["downlink"] if "specversion" not in document else None
+        if rest:
+            return _Request(
+                str(rest["event"]),
+                whole_number(rest["accepted_at_ms"], MAX_TIME_MS),
+                str(rest["after"]),
+                bool(rest["is_found"]),
+            )
+    except (ValueError, LookupError, TypeError, RecursionError):
+        pass  # the parser says what is wrong with it
+    return _Request(message.body, message.sent_at_ms)
+
+
+def _continuation(request: _Request) -> str:
+    rest = {
+        "event": request.text,
+        "accepted_at_ms": request.accepted_at_ms,
+        "after": request.after,
+        "is_found": request.is_found,
+    }
+    return json.dumps({"downlink": rest}, ensure_ascii=False, separators=(",", ":"))
+
+
+def _raise(refusal: Refusal | None) -> None:
+    if refusal is not None:
+        raise DownlinkError(refusal.reason, refusal.detail)
+
+
+def _unknown(reason: str, name: str) -> DownlinkError:
+    return DownlinkError(reason, f"the fleet has no {name!r}; see its spelling, or register it")
+
+
+def service() -> QueueReader:
+    """Return the reader of the devices' inbox. Raises `SettingsError`."""
+    parts, inbox = Wiring(), QueueSettings.read(os.environ).source_queue
+
+    def send_on(text: str) -> None:
+        parts.sqs.send_message(QueueUrl=inbox, MessageBody=text)
+
+    writer = DesiredStateWriter(
+        contract=parts.contract,
+        fleet=parts.fleet,
+        presence=parts.presence,
+        items=parts.items,
+        letters=parts.letters_about(parts.contract.device.inbox),
+        send_on=send_on,
+        clock=parts.clock,
+    )
+    return QueueReader(writer.process)
+
+
+handle = queue_function(service)

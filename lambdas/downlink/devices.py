@@ -1,0 +1,92 @@
+"""The devices that an event can be for, and which of them are connected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eventplane.fleet import State
+from eventplane.fleet_registry import KEY, Registry
+from lambdas.common.log import logger
+
+_READ: Final = 100
+"""Devices that one call looks at; of a group it may find none among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """`things` of the fleet, and behind which to read on; None at the end."""
+
+    things: tuple[str, ...]
+    after: str | None
+
+
+class Fleet:
+    """The devices in the registry's `table` that are not decommissioned, by a boto3 DynamoDB client.
+
+    Raises botocore's errors.
+    """
+
+    def __init__(self, client: Any, table: str) -> None:
+        self._client = client
+        self._table = table
+        self._registry = Registry(client, table)
+
+    def has(self, thing: str) -> bool:
+        """Whether the device was made, and is not gone."""
+        return self.groups(thing) is not None
+
+    def groups(self, thing: str) -> frozenset[str] | None:
+        """The groups of a device; None where `has` is false."""
+        device = self._registry.read(thing)
+        return None if device is None or device.state is State.DECOMMISSIONED else device.groups
+
+    def page(self, group: str | None, after: str | None) -> Devices:
+        """The next devices, of `group` or of all."""
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "ProjectionExpression": f"{KEY}, #g, #s",
+            "FilterExpression": "#s <> :gone" + (" AND contains(#g, :group)" if group else ""),
+            "ExpressionAttributeNames": {"#s": "state", "#g": "groups"},
+            "ExpressionAttributeValues": {":gone": {"S": State.DECOMMISSIONED.value}},
+            "Limit": _READ,
+        }
+        if group:
+            request["ExpressionAttributeValues"][":group"] = {"S": group}
+        if after is not None:
+            request["ExclusiveStartKey"] = {KEY: {"S": after}}
+        answer = self._client.scan(**request)
+        last = answer.get("LastEvaluatedKey")
+        things = tuple(item[KEY]["S"] for item in answer["Items"])
+        return Devices(things, last[KEY]["S"] if last else None)
+
+
+class Presence:
+    """Reads the presence monitor's table through a boto3 DynamoDB client."""
+
+    def __init__(self, client: Any, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def present(self, things: Collection[str]) -> frozenset[str]:
+        """Those of up to 100 `things` whose connection stands. Raises botocore's errors.
+
+        Whoever cannot be read counts as absent: the reconciler comes back to it.
+        """
+        if not things:
+            return frozenset()
+        keys = [{"device": {"S": thing}} for thing in sorted(set(things))]
+        answer = self._client.batch_get_item(RequestItems={self._table: {"Keys": keys}})
+        items = answer["Responses"].get(self._table, [])
+        return frozenset(item["device"]["S"] for item in items if _is_connected(item))
+
+
+def _is_connected(item: dict[str, Any]) -> bool:
+    try:
+        return bool(json.loads(item["known"]["S"])["sighting"]["line"] == "connected")
+    except (ValueError, LookupError, TypeError):
+        if "sighting" in item.get("known", {}).get("S", ""):
+            logger.exception("unreadable presence; correct it or delete it", device=item["device"]["S"])
+        return False

@@ -1,0 +1,48 @@
+"""`python -m lambdas.http_sink URL --origin NAME`: ask an endpoint whether it wants our events.
+
+Exit status 0 when it does, 1 when it does not, 2 for wrong words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+
+from eventplane.webhook_url import ANYWHERE
+from lambdas.common.clock import system_clock
+from lambdas.http_sink.endpoint import Endpoint, UnreachableError
+from lambdas.http_sink.handshake import ask_consent
+
+_TIMEOUT_S = 10
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Ask as the command line says."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lambdas.http_sink", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("url", help="as in webhook_urls of stacks/config.py")
+    parser.add_argument("--origin", required=True, help="who sends: eventplane-ENV-SERVICE")
+    parser.add_argument("--rate", type=int, help="requests_per_minute of the contract")
+    given = parser.parse_args(arguments)
+    with closing(Endpoint(given.url, timeout_s=_TIMEOUT_S, clock=system_clock, reach=ANYWHERE)) as endpoint:
+        try:
+            consent = ask_consent(endpoint, given.origin, given.rate)
+        except UnreachableError as error:
+            print(f"no consent: {error}")
+            return 1
+    if not consent.is_given:
+        print(f"no consent: HTTP {consent.status} without WebHook-Allowed-Origin for us; ask its owner")
+        return 1
+    limit = consent.requests_per_minute
+    print("consent" + (f" to {limit} requests a minute" if limit is not None else ""))
+    if limit is not None and (given.rate is None or given.rate > limit):
+        print(f"set `requests_per_minute: {limit}` in the contract")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,251 @@
+"""Deliver the events of an inbox to one endpoint; each is delivered, retried later, or a dead letter."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eventplane.contract import Contract, Webhook
+from eventplane.delivery import Outcome, Refusal, letter_id
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.expiry import why_expired
+from eventplane.handover import HANDOVERS, HandoverRecord, to_line
+from eventplane.sqs_binding import split
+from lambdas.common.archive import Archive
+from lambdas.common.aws import WORST_CALL_MS
+from lambdas.common.clock import Clock
+from lambdas.common.correlation import correlation
+from lambdas.common.letters import Letters
+from lambdas.common.log import logger
+from lambdas.common.metrics import count_outcomes
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.visibility import Visibility
+from lambdas.http_sink.delivery import Attempts, NoTimeError
+from lambdas.http_sink.failure import Failure
+
+FIRST_S: Final = 2
+LONGEST_S: Final = 300
+"""Bounds of the backoff, seconds: the first wait is at most the one, every wait at most the other."""
+
+LONGEST_ASKED_S: Final = 900
+"""Most of a Retry-After that is honoured, seconds: an endpoint cannot put an alarm off for ever."""
+
+MAX_REMEMBERED: Final = 10_000
+"""Most events of packed messages that a process remembers as ended while others of their message come again.
+Ours: ten full messages, about 1 MB."""
+
+Uniform = Callable[[float, float], float]
+"""Gives a random number between two, like `random.uniform`."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What the messages of one invocation share.
+
+    `failure` is one that all would meet, so that an endpoint that is down is asked once; `held` are the
+    message groups that wait, with the seconds.
+    """
+
+    remaining_ms: Callable[[], int]
+    failure: Failure | None = None
+    held: dict[str, int] = field(default_factory=dict)
+
+
+class WebhookService:
+    """Hands over the events of the inbox `source`, which is the `webhook`, one after the other.
+
+    A message with several events comes again for those that failed, after the longest of their waits.
+    """
+
+    def __init__(
+        self,
+        *,
+        contract: Contract,
+        source: str,
+        webhook: Webhook,
+        delivery: Attempts,
+        visibility: Visibility,
+        letters: Letters,
+        archive: Archive,
+        clock: Clock,
+        uniform: Uniform = random.uniform,
+    ) -> None:
+        self._version = contract.version
+        self._channel = contract.channel(source)
+        self._webhook = webhook
+        self._delivery = delivery
+        self._visibility = visibility
+        self._letters = letters
+        self._archive = archive
+        self._clock = clock
+        self._uniform = uniform
+        self._done: OrderedDict[str, None] = OrderedDict()
+
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
+        """Deliver `messages`; return the ids of those that have to come again."""
+        batch = _Batch(invocation.remaining_ms)
+        records: list[HandoverRecord] = []
+        failed: set[str] = set()
+        for message in messages:
+            waits: list[int] = []
+            for part in self._undone(message):
+                end = self._handle(part, batch)
+                if isinstance(end, HandoverRecord):
+                    records.append(end)
+                    self._remember(message, part)
+                else:
+                    waits.append(end)
+            if waits:
+                failed.add(message.id)
+                self._put_off(message, max(waits), batch)
+        self._write(records, invocation.id)
+        outcomes = Counter(record.outcome for record in records)
+        count_outcomes(outcomes)
+        logger.info("handed over", messages=len(messages), failed=len(failed), outcomes=dict(outcomes))
+        return frozenset(failed)
+
+    def _undone(self, message: QueueMessage) -> list[QueueMessage]:
+        """The events of `message`, each as a message, without those that this process has already ended."""
+        try:
+            texts = split(message.body)
+        except EnvelopeError:
+            return [message]  # it becomes a dead letter as it is
+        if texts == [message.body]:
+            return [message]
+        parts = [replace(message, id=f"{message.id}.{at}", body=text) for at, text in enumerate(texts)]
+        return [each for each in parts if each.id not in self._done]
+
+    def _remember(self, message: QueueMessage, part: QueueMessage) -> None:
+        if part is not message:
+            self._done[part.id] = None
+            if len(self._done) > MAX_REMEMBERED:
+                self._done.popitem(last=False)
+
+    def _handle(self, message: QueueMessage, batch: _Batch) -> HandoverRecord | int:
+        """The end of the message's way, or the seconds until it has to come again."""
+        if message.group is not None and message.group in batch.held:
+            # In a FIFO queue nothing overtakes what waits.
+            return batch.held[message.group]
+        event: Envelope | None = None
+        try:
+            event = parse_event(message.body)
+            # It may have waited for long: for the endpoint, or for a message that failed before it.
+            if reason := why_expired(event, self._clock(), message.sent_at_ms, self._channel):
+                logger.info("expired", **correlation(message, event), reason=reason)
+                return self._record(message, event, Outcome.EXPIRED, reason, None)
+            answer = batch.failure or self._delivery.attempt(event, batch.remaining_ms)
+        except EnvelopeError as error:
+            answer = Failure(error.reason, error.detail, None, is_permanent=True)
+        except NoTimeError as error:
+            return error.seconds
+        except Exception as error:  # noqa: BLE001 - a defect met by one message must not take the others with it
+            logger.exception("an attempt broke", message_id=message.id)
+            answer = Failure("defect", repr(error), None)
+        if isinstance(answer, int):
+            return self._record(message, event, Outcome.DELIVERED, None, answer)
+        if answer.is_general:
+            batch.failure = answer
+        return self._failed(message, event, answer)
+
+    def _failed(
+        self, message: QueueMessage, event: Envelope | None, failure: Failure
+    ) -> HandoverRecord | int:
+        """A dead letter if nothing helps or nothing is left to try; otherwise another attempt, later.
+
+        An event at best effort is dropped instead: it had its one attempt.
+        """
+        if message.is_best_effort and event is not None:
+            logger.info(
+                "dropped", **correlation(message, event), reason=failure.reason, detail=failure.detail
+            )
+            return self._record(message, event, Outcome.DROPPED, failure.reason, failure.status)
+        age_s = (self._clock() - message.sent_at_ms) / 1_000
+        left_s = self._webhook.give_up_after_s - age_s
+        is_last = failure.is_permanent or left_s <= 0 or message.attempt >= self._channel.max_receives
+        delay = delay_s(
+            message.attempt, failure.retry_after_s, left_s if left_s > 0 else LONGEST_S, self._uniform
+        )
+        logger.warning(
+            "not delivered",
+            **correlation(message, event),
+            reason=failure.reason,
+            status=failure.status,
+            detail=failure.detail,
+            again_in_s=None if is_last else delay,
+        )
+        if is_last and self._letters.write(
+            letter_id(*event.key) if event else message.id,
+            message.body,
+            event,
+            Refusal(failure.reason, failure.detail),
+            self._clock(),
+            attempt=message.attempt,
+        ):
+            return self._record(message, event, Outcome.DEAD_LETTERED, failure.reason, failure.status)
+        return delay
+
+    def _put_off(self, message: QueueMessage, seconds: int, batch: _Batch) -> None:
+        if message.group is not None:
+            batch.held.setdefault(message.group, seconds)
+        # Without time for it the queue's own visibility timeout brings the message back, only later.
+        if batch.remaining_ms() > 2 * WORST_CALL_MS:
+            self._visibility.hide(message, seconds)
+
+    def _record(
+        self,
+        message: QueueMessage,
+        event: Envelope | None,
+        outcome: Outcome,
+        reason: str | None,
+        status: int | None,
+    ) -> HandoverRecord:
+        return HandoverRecord(
+            decided_at_ms=self._clock(),
+            entered_at_ms=message.sent_at_ms,
+            channel=self._channel.address,
+            contract_version=self._version,
+            # What was never an event has no names.
+            source=event.source if event else "",
+            id=event.id if event else "",
+            type=event.type if event else "",
+            outcome=outcome,
+            reason=reason,
+            status=status,
+            attempt=message.attempt,
+            message_id=message.id,
+            route=message.route,
+            sender=str(event.sender) if event else "",
+        )
+
+    def _write(self, records: Sequence[HandoverRecord], invocation_id: str) -> None:
+        """Write the records as one object. If that fails they stand in the log only.
+
+        The events are with the endpoint, or dead letters: bringing them back for the sake of a record would
+        deliver each once more, for as long as the archive refuses.
+        """
+        if not records:
+            return
+        lines = [to_line(record) for record in records]
+        try:
+            self._archive.put_lines(HANDOVERS, invocation_id, self._clock(), lines)
+        except (ClientError, BotoCoreError):
+            logger.exception("handovers could not be archived", records=lines)
+
+
+def delay_s(attempt: int, retry_after_s: float | None, left_s: float, uniform: Uniform) -> int:
+    """Seconds until the attempt after number `attempt` (from 1), at least 1.
+
+    Exponential with full jitter, so that what failed together does not come back together; on top of what
+    the endpoint asked for. The wait does not pass `left_s`, after which the event is given up: the last
+    attempt is made then.
+    """
+    # Beyond that every bound is the longest; the power of a large attempt would be a huge number.
+    bound = min(LONGEST_S, FIRST_S * 2.0 ** min(attempt - 1, 16))
+    asked = min(retry_after_s or 0, LONGEST_ASKED_S)
+    return max(1, math.ceil(min(asked + uniform(0, bound), left_s)))

@@ -1,0 +1,270 @@
+"""The entry of the subscribers' function: posts events to the endpoints that participants subscribed.
+
+Each endpoint has a delivery of its own, and all of a batch are served at the same time, so that none waits
+for another.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from typing import Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eventplane.contract import Channel, Contract, Webhook, WebhookMode
+from eventplane.contract.subscription import Subscription
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.function_settings import QueueSettings, SubscribersSettings
+from eventplane.own_services import SUBSCRIBERS
+from eventplane.subscription_table import SubscriptionTable
+from eventplane.webhook_url import SinkReach
+from lambdas.common import subscription_table
+from lambdas.common.archive import Archive
+from lambdas.common.aws import client
+from lambdas.common.clock import Clock, system_clock
+from lambdas.common.contracts import bundled_contract
+from lambdas.common.correlation import correlation
+from lambdas.common.letters import Letters
+from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue_function import QueueReader, queue_function
+from lambdas.common.sqs import SqsSender
+from lambdas.common.visibility import Visibility
+from lambdas.http_sink.delivery import RESERVE_MS, CircuitBreaker, Delivery, Pace
+from lambdas.http_sink.endpoint import Endpoint
+from lambdas.http_sink.service import WebhookService
+from lambdas.http_sink.signing import Keys, SigningKeys, subscription_key
+
+LETTER_SOURCE: Final = "/eventplane/cloud/subscribers"
+"""The prefix of the `source` of its dead letters; the route of the subscription follows."""
+
+MAX_ENDPOINTS: Final = 10
+"""Most endpoints served at a time: a batch has at most as many messages."""
+
+ENDPOINT_MS: Final = 15_000
+"""How long one endpoint may keep an invocation, milliseconds; the rest comes again."""
+
+TIMEOUT_S: Final = 5
+"""How long an attempt may take, seconds."""
+
+GIVE_UP_AFTER_S: Final = 3_600
+"""How long a failing event is tried, seconds; then it is a dead letter."""
+
+REFRESH_MS: Final = 30_000
+"""How old the knowledge of the table may become, milliseconds."""
+
+
+class _OwnKeys:
+    """The keys of one subscription."""
+
+    def __init__(self, keys: Keys, route: str) -> None:
+        self._keys = keys
+        self._route = route
+
+    def get(self) -> tuple[bytes, ...]:
+        return tuple(subscription_key(each, self._route) for each in self._keys.get())
+
+
+class SubscriptionEndpoints:
+    """The endpoints in `table`, by the routes of their subscriptions; `letters` writes for a route."""
+
+    def __init__(
+        self,
+        *,
+        table: SubscriptionTable,
+        contract: Contract,
+        channel: Channel,
+        origin: str,
+        keys: Keys,
+        processes: int,
+        reach: SinkReach,
+        visibility: Visibility,
+        letters: Callable[[str], Letters],
+        archive: Archive,
+        clock: Clock,
+    ) -> None:
+        self._table = table
+        self._contract = contract
+        self._channel = channel
+        self._origin = origin
+        self._keys = keys
+        self._processes = processes
+        self._reach = reach
+        self._visibility = visibility
+        self._letters = letters
+        self._archive = archive
+        self._clock = clock
+        self._tls = ssl.create_default_context()
+        self._known: Mapping[str, Subscription] = {}
+        self._read_at_ms: int | None = None
+        self._services: dict[str, tuple[str, WebhookService, Endpoint]] = {}
+
+    def refresh(self, routes: frozenset[str]) -> None:
+        """Look again, if that was long ago or one of `routes` is not known; idle connections are closed.
+
+        Raises what botocore raises, where one of `routes` is still not known.
+        """
+        # A plane may have more subscriptions than a process may have open files.
+        for _, _, endpoint in self._services.values():
+            endpoint.close_if_idle()
+        now_ms = self._clock()
+        is_due = self._read_at_ms is None or now_ms - self._read_at_ms >= REFRESH_MS
+        if not is_due and routes <= self._known.keys():
+            return
+        try:
+            self._known = {each.route: each for each in self._table.all() if each.endpoint}
+        except (ClientError, BotoCoreError) as error:
+            # Of a route that is not known nobody can say that its subscription has ended.
+            if self._read_at_ms is None or not routes <= self._known.keys():
+                raise
+            logger.warning("the table of subscriptions could not be read", error=str(error))
+            return
+        self._read_at_ms = now_ms
+        for route in self._services.keys() - self._known.keys():
+            self._services.pop(route)[2].close()
+
+    def service(self, route: str) -> WebhookService | None:
+        """What delivers for `route`; None where nobody subscribes by it any more."""
+        subscription = self._known.get(route)
+        if subscription is None:
+            return None
+        known = self._services.get(route)
+        if known is None or known[0] != subscription.document:
+            if known is not None:
+                known[2].close()
+            known = self._services[route] = self._made(subscription)
+        return known[1]
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        for _, _, endpoint in self._services.values():
+            endpoint.close()
+
+    def _made(self, subscription: Subscription) -> tuple[str, WebhookService, Endpoint]:
+        url, route = str(subscription.endpoint), subscription.route
+        if problem := self._reach.url_problem(url):
+            # The API lets none in; a participant who writes the table himself may.
+            logger.error("a sink is never asked", route=route, problem=problem)
+            url = "https://sink.invalid/"
+        settings = subscription.properties.get("protocolsettings", {})
+        rate = settings.get("requests_per_minute") if isinstance(settings, dict) else None
+        webhook = Webhook(
+            mode=WebhookMode.STRUCTURED,
+            timeout_s=TIMEOUT_S,
+            give_up_after_s=GIVE_UP_AFTER_S,
+            requests_per_minute=rate if isinstance(rate, int) and rate > 0 else None,
+        )
+        endpoint = Endpoint(url, timeout_s=TIMEOUT_S, clock=self._clock, reach=self._reach, tls=self._tls)
+        delivery = Delivery(
+            webhook=webhook,
+            origin=self._origin,
+            endpoint=endpoint,
+            keys=_OwnKeys(self._keys, route),
+            pace=Pace(webhook.requests_per_minute, self._processes, self._clock),
+            clock=self._clock,
+        )
+        service = WebhookService(
+            contract=self._contract,
+            source=self._channel.address,
+            webhook=webhook,
+            delivery=CircuitBreaker(delivery, self._clock),
+            visibility=self._visibility,
+            letters=self._letters(route),
+            archive=self._archive,
+            clock=self._clock,
+        )
+        return subscription.document, service, endpoint
+
+
+class SubscriberService:
+    """Delivers what is in the inbox to `endpoints`, several at a time."""
+
+    def __init__(self, endpoints: SubscriptionEndpoints) -> None:
+        self._endpoints = endpoints
+        self._pool = ThreadPoolExecutor(MAX_ENDPOINTS)
+
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
+        """Deliver `messages`; return the ids of those that have to come again."""
+        by_route: defaultdict[str, list[QueueMessage]] = defaultdict(list)
+        for message in messages:
+            by_route[message.route or ""].append(message)
+        try:
+            self._endpoints.refresh(frozenset(by_route))
+        except (ClientError, BotoCoreError):
+            logger.exception("nothing is known of some subscription")
+            return frozenset(each.id for each in messages)
+        ended = monotonic() + (ENDPOINT_MS + RESERVE_MS) / 1_000
+
+        def left_ms() -> int:
+            return min(invocation.remaining_ms(), round(1_000 * (ended - monotonic())))
+
+        def deliver(at: int, route: str, service: WebhookService | None) -> frozenset[str]:
+            if service is None:
+                self._drop(by_route[route])
+                return frozenset()
+            # A name of its own for the records of each: the archive has one object a name.
+            return service.process(by_route[route], Invocation(f"{invocation.id}-{at}", left_ms))
+
+        waiting = [
+            self._pool.submit(deliver, at, route, self._endpoints.service(route))
+            for at, route in enumerate(by_route)
+        ]
+        return frozenset().union(*(each.result() for each in waiting))
+
+    def _drop(self, messages: Sequence[QueueMessage]) -> None:
+        # Not a handover: the audit has no word for it, and the events were delivered to where the route led.
+        for message in messages:
+            known = correlation(message, _event(message))
+            logger.warning("dropped: its subscription has ended", **known, reason="subscription_ended")
+        count(Metric.DROPPED, len(messages))
+
+
+def _event(message: QueueMessage) -> Envelope | None:
+    try:
+        return parse_event(message.body)
+    except EnvelopeError:
+        return None
+
+
+def service() -> QueueReader:
+    """Return the reader of the subscribers' inbox. Raises `SettingsError`."""
+    settings = SubscribersSettings.read(os.environ)
+    contract = bundled_contract()
+    channel = contract.participants[SUBSCRIBERS].inbox
+    sqs = client("sqs")
+
+    def letters(route: str) -> Letters:
+        return Letters(
+            # An event may fail at several endpoints: each has a letter of its own.
+            source=f"{LETTER_SOURCE}/{route}",
+            contract=contract,
+            channel=channel,
+            sender=SqsSender(sqs),
+            outbox=settings.outbox_queue,
+            last_resort=settings.dead_letter_queue,
+            route=route,
+        )
+
+    endpoints = SubscriptionEndpoints(
+        table=subscription_table.SubscriptionTable(client("dynamodb"), settings.subscriptions_table),
+        contract=contract,
+        channel=channel,
+        origin=settings.webhook_origin,
+        keys=SigningKeys(client("secretsmanager"), settings.webhook_secret, system_clock),
+        processes=settings.concurrency,
+        reach=settings.reach,
+        visibility=Visibility(sqs, QueueSettings.read(os.environ).source_queue),
+        letters=letters,
+        archive=Archive(client("s3"), settings.archive_bucket),
+        clock=system_clock,
+    )
+    return QueueReader(SubscriberService(endpoints).process, wait=None)
+
+
+handle = queue_function(service)

@@ -1,1 +1,0 @@
-"""Subscribers: posts events to the HTTPS endpoints that participants subscribed by the API."""

@@ -1,1 +1,0 @@
-"""Subscriptions API: participants add, change and end their own routes over HTTP."""

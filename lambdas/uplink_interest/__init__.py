@@ -1,1 +1,0 @@
-"""Tells devices what the cloud wants of them, when that has changed."""

@@ -1,0 +1,226 @@
+"""The Discovery API's function as API Gateway calls it, with the tables that moto plays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventplane.contract import Contract, compile_contract, subscription
+from eventplane.contract.publication import Head, contract_item, head_item
+from eventplane.contract.subscription import new_subscription, subscription_item
+from lambdas.api import discovery as handler
+from lambdas.api.discovery import DiscoveryService, InForceRegistry, Request
+from lambdas.router import wiring
+from tests.dynamodb import create_table
+from tests.unit.lambdas.support import INTEREST, NOW_MS, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
+
+HOST = "abc.execute-api.eu-central-1.amazonaws.com"
+SCHEMA = "/schemagroups/care-at-home/schemas/org.eventplane.home.message.v1"
+MESSAGE = "/messagegroups/care-at-home/messages/org.eventplane.home.message.v1"
+REFRESH_S = 30
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the function answered."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.text)
+
+
+Call = Callable[..., Answer]
+
+
+class Time:
+    """A clock that is set by hand, Unix milliseconds."""
+
+    now_ms = NOW_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def refresh(self) -> None:
+        """The function looks at its tables at the next request."""
+        self.now_ms += 1_000 * REFRESH_S
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def call(
+    contract: Contract, cloud: Cloud, time: Time, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Call]:
+    """Sends one request to the function."""
+    (tmp_path / "contract.json").write_bytes(contract.canonical)
+    for name, value in {
+        "EVENTPLANE_CONTRACTS_TABLE": TABLE,
+        "EVENTPLANE_SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
+        "EVENTPLANE_INTEREST_TABLE": INTEREST,
+        "EVENTPLANE_CONTRACT_REFRESH_S": str(REFRESH_S),
+        "LAMBDA_TASK_ROOT": str(tmp_path),
+        "POWERTOOLS_SERVICE_NAME": "function",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(wiring, "system_clock", time)
+    handler.service.cache_clear()
+    yield send
+    handler.service.cache_clear()
+
+
+def send(path: str, *, method: str = "GET", query: dict[str, str] | None = None, **headers: str) -> Answer:
+    """One request in API Gateway's payload format 2.0; `_` in a header's name stands for `-`."""
+    event: dict[str, Any] = {
+        "version": "2.0",
+        "routeKey": "ANY /{proxy+}",
+        "rawPath": path,
+        "rawQueryString": "",
+        "headers": {"host": HOST, **{name.replace("_", "-"): value for name, value in headers.items()}},
+        "requestContext": {"http": {"method": method, "path": path}, "domainName": HOST, "stage": "$default"},
+        "isBase64Encoded": False,
+    }
+    if query:
+        event["queryStringParameters"] = query
+    answer = handler.handle(event, LambdaContext())
+    return Answer(answer["statusCode"], answer["headers"], answer["body"])
+
+
+def publish(cloud: Cloud, base: Contract, contract: Contract) -> None:
+    cloud.dynamodb.put_item(TableName=TABLE, Item=contract_item(contract))
+    head = Head(base.version, contract.version, None, "2026-01-01T00:00:00Z")
+    cloud.dynamodb.put_item(TableName=TABLE, Item=head_item(head))
+
+
+def with_route(contract: Contract, name: str) -> Contract:
+    document = json.loads(contract.canonical)
+    document["routes"][name] = {"filter": {"exact": {"type": "a"}}, "to": "carers.inbox"}
+    return compile_contract(document, name)
+
+
+def test_links_are_below_the_url_that_was_called(call: Call, contract: Contract) -> None:
+    answer = call("/")
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+    assert answer.body["labels"]["contractversion"] == contract.version
+    assert answer.body["endpointsurl"] == f"https://{HOST}/endpoints"
+    assert call("/", x_forwarded_proto="http").body["self"] == f"http://{HOST}/"
+
+
+@pytest.mark.parametrize("details", ["$details", "%24details"])
+def test_a_schema_and_its_metadata_have_urls_of_their_own(call: Call, details: str) -> None:
+    document = call(SCHEMA)
+    assert document.headers["Content-Type"] == "application/schema+json"
+    assert document.body["title"] == "What a carer says to the people of a home"
+    assert document.headers["xRegistry-xid"] == SCHEMA
+    assert call(SCHEMA + details).body["xid"] == SCHEMA
+
+
+def test_what_one_has_is_not_sent_again(call: Call) -> None:
+    first = call(MESSAGE)
+    tag = first.headers["ETag"]
+    for condition in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        again = call(MESSAGE, if_none_match=condition)
+        assert (again.status, again.text, again.headers["ETag"]) == (304, "", tag)
+    assert call(MESSAGE, if_none_match='"other"').text == first.text
+
+
+def test_head_has_the_headers_alone(call: Call) -> None:
+    head = call(MESSAGE, method="HEAD")
+    assert (head.status, head.text) == (200, "")
+    assert head.headers == call(MESSAGE).headers
+
+
+def test_a_published_contract_is_in_force_and_what_changed_has_another_tag(
+    call: Call, cloud: Cloud, contract: Contract, time: Time
+) -> None:
+    tag = call("/routes").headers["ETag"]
+    publish(cloud, contract, with_route(contract, "more"))
+    assert "more" not in call("/routes").body
+    time.refresh()
+    answer = call("/routes", if_none_match=tag)
+    assert answer.status == 200
+    assert answer.body["more"]["eventplane"]["to"] == "/endpoints/carers.inbox"
+
+
+def test_a_subscription_is_a_route_and_its_participant_a_receiver(
+    call: Call, cloud: Cloud, time: Time
+) -> None:
+    messages = new_subscription(
+        "care-analytics", "messages", {"suffix": {"type": ".message.v1"}}, "2026-01-01T00:00:00Z"
+    )
+    cloud.dynamodb.put_item(TableName=SUBSCRIPTIONS, Item=subscription_item(messages))
+    time.refresh()
+    receivers = call(MESSAGE).body["eventplane"]["receivers"]
+    ways = {each["participant"]: each["routes"] for each in receivers}
+    assert ways["/participants/care-analytics"] == [f"/routes/{messages.route}"]
+
+
+def test_while_a_table_does_not_answer_what_it_said_last_stays(call: Call, cloud: Cloud, time: Time) -> None:
+    before = call("/routes").text
+    cloud.dynamodb.delete_table(TableName=TABLE)
+    cloud.dynamodb.delete_table(TableName=SUBSCRIPTIONS)
+    time.refresh()
+    assert call("/routes").text == before
+
+
+def test_a_process_that_could_not_read_the_tables_yet_asks_to_come_again(
+    call: Call, cloud: Cloud, time: Time
+) -> None:
+    cloud.dynamodb.delete_table(TableName=SUBSCRIPTIONS)
+    answer = call("/routes")
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
+    assert answer.body["type"].endswith("/spec.md#server_error")
+    create_table(cloud.dynamodb, SUBSCRIPTIONS, subscription.PARTITION, subscription.SORT)
+    time.now_ms += 2_000
+    assert call("/routes").status == 200
+
+
+def test_a_collection_is_read_page_by_page(call: Call, contract: Contract) -> None:
+    first = call("/routes", query={"limit": "2"})
+    link = first.headers["Link"]
+    assert link.startswith(f"<https://{HOST}/routes?limit=2&after=")
+    assert len(first.body) == 2
+    assert f"count={len(contract.routes)}" in link
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "status", "type"),
+    [
+        ("/nothing", {}, 404, "http.md#api_not_found"),
+        ("/routes/nothing", {}, 404, "spec.md#not_found"),
+        ("/routes", {"query": {"limit": "0"}}, 400, "spec.md#bad_request"),
+        ("/routes", {"method": "POST"}, 405, "spec.md#method_not_allowed"),
+        ("/%ff\u00e9/../\u0000", {}, 404, "http.md#api_not_found"),
+    ],
+)
+def test_what_is_refused_is_named_as_xregistry_names_it(
+    call: Call, path: str, changes: dict[str, Any], status: int, type: str
+) -> None:
+    answer = call(path, **changes)
+    assert (answer.status, answer.headers["Content-Type"]) == (status, "application/problem+json")
+    problem = answer.body
+    assert problem["type"].endswith(f"/{type}")
+    assert problem["status"] == status
+    assert problem["instance"].startswith(f"https://{HOST}/")
+    assert ("Allow" in answer.headers) is (status == 405)
+
+
+def test_an_answer_that_lambda_could_not_give_is_refused(
+    contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler, "MAX_BODY_BYTES", 10_000)
+    discovery = DiscoveryService(lambda: InForceRegistry(contract))
+    answer = discovery.answer(Request("GET", "https://a", "/export", {}, {}))
+    assert (answer.status, "page by page" in answer.body) == (406, True)
+    assert discovery.answer(Request("GET", "https://a", "/", {}, {})).status == 200

@@ -1,0 +1,202 @@
+"""Subscriptions of HTTPS endpoints: their consent, their settings, their key."""
+
+from __future__ import annotations
+
+import base64
+import socket
+from typing import Any
+
+import boto3
+import pytest
+
+from contract import load_contract
+from eventplane.contract.subscription import (
+    MAX_FILTER_BYTES,
+    MAX_OWN,
+    new_subscription,
+    with_subscriptions,
+)
+from eventplane.own_services import SUBSCRIBERS
+from eventplane.settings import SettingsError
+from eventplane.subscription_table import SubscriptionTable
+from lambdas.api import subscriptions as handler
+from tests.endpoint import EndpointServer, Play, answer, says
+from tests.unit.lambdas.api.conftest import INBOXES, Call
+from tests.unit.lambdas.support import SUBSCRIPTIONS, Cloud
+
+CONSENT = answer(200, webhook_allowed_origin="eventplane-dev")
+
+
+def wanted(url: str, **more: Any) -> dict[str, Any]:
+    return {"types": ["ring"], "protocol": "HTTP", "sink": url, **more}
+
+
+def test_an_endpoint_that_consents_gets_the_route(call: Call, cloud: Cloud) -> None:
+    with EndpointServer(CONSENT) as server:
+        created = call("PUT", "rings", wanted(server.url()))
+        assert created.status == 201
+        assert created.body.items() > {"id": "rings", "filters": [], **wanted(server.url())}.items()
+        (asked,) = server.received
+        assert (asked.method, asked.headers["webhook-request-origin"]) == ("OPTIONS", "eventplane-dev")
+        # The same sink again has consented already.
+        assert call("PUT", "rings", wanted(server.url(), types=["knock"])).status == 200
+        assert len(server.received) == 1
+    (subscription,) = SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS).all()
+    contract, refused = with_subscriptions(load_contract(), [subscription])
+    assert refused == {}
+    (route,) = (each for each in contract.routes if each.name == "carers-subscribes-rings")
+    assert route.destination == f"{SUBSCRIBERS}.inbox"
+
+
+def test_the_endpoint_says_how_much_it_takes(call: Call) -> None:
+    allowed = answer(200, webhook_allowed_origin="*", webhook_allowed_rate="60")
+    with EndpointServer(allowed, allowed, allowed) as server:
+        assert call("PUT", "a", wanted(server.url())).body["protocolsettings"] == {"requests_per_minute": 60}
+        for id, rate in (("b", 30), ("c", 90)):
+            settings = {"requests_per_minute": rate}
+            answered = call("PUT", id, wanted(server.url(), protocolsettings=settings))
+            assert answered.body["protocolsettings"] == {"requests_per_minute": min(rate, 60)}
+        assert [each.headers.get("webhook-request-rate") for each in server.received] == [None, "30", "90"]
+
+
+def test_who_wants_more_than_was_allowed_is_asked_again(call: Call) -> None:
+    allowed = answer(200, webhook_allowed_origin="*", webhook_allowed_rate="60")
+    with EndpointServer(allowed, allowed) as server:
+        rate = {"protocolsettings": {"requests_per_minute": 60}}
+        call("PUT", "a", wanted(server.url()))
+        assert (
+            call("PUT", "a", wanted(server.url(), **rate)).body["protocolsettings"]
+            == rate["protocolsettings"]
+        )
+        assert len(server.received) == 1
+        assert call("PUT", "a", wanted(server.url())).body["protocolsettings"] == rate["protocolsettings"]
+        assert len(server.received) == 2
+
+
+@pytest.mark.parametrize(
+    "play",
+    [
+        answer(200),
+        answer(200, webhook_allowed_origin="somebody.else"),
+        answer(200, webhook_allowed_origin="*", webhook_allowed_rate="0"),
+        answer(405),
+        says(b"HTTP/1.1 200 OK\r\nWebHook-Allowed-Origin: *"),
+        says(b"nonsense\r\n\r\n"),
+    ],
+)
+def test_one_that_does_not_consent_is_not_subscribed(call: Call, cloud: Cloud, play: Play) -> None:
+    with EndpointServer(play, play) as server:
+        for answered in (call("PUT", "rings", wanted(server.url())), call("POST", body=wanted(server.url()))):
+            assert (answered.status, answered.body["problems"][0]["path"]) == (400, "sink")
+    assert SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS).all() == frozenset()
+
+
+def test_one_that_is_not_there_is_not_subscribed(call: Call) -> None:
+    with EndpointServer() as server:
+        gone = server.url()
+    assert "does not answer" in call("POST", body=wanted(gone)).body["problems"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"sink": INBOXES["carers"]}, "sink"),
+        ({"sink": None}, "sink"),
+        ({"sink": "http://example.org/"}, "sink"),
+        ({"sink": "https://localhost/"}, "sink"),
+        ({"sink": "https://169.254.169.254/latest"}, "sink"),
+        ({"sink": "https://10.0.0.1/"}, "sink"),
+        ({"sink": "https://[64:ff9b::a9fe:a9fe]/"}, "sink"),
+        ({"sink": "https://[2002:7f00:1::]/"}, "sink"),
+        ({"sink": "https://224.0.0.1/"}, "sink"),
+        ({"sink": "https://example.org:8443/"}, "sink"),
+        ({"sink": f"https://example.org:{'9' * 1_900}/"}, "sink"),
+        ({"sink": "https://a:b@example.org/"}, "sink"),
+        ({"sink": "https://example.org/" + "x" * 2_000}, "sink"),
+        ({"protocolsettings": {"method": "PUT"}}, "protocolsettings"),
+        ({"protocolsettings": []}, "protocolsettings"),
+        ({"protocolsettings": {"requests_per_minute": 0}}, "protocolsettings.requests_per_minute"),
+        ({"protocolsettings": {"requests_per_minute": True}}, "protocolsettings.requests_per_minute"),
+    ],
+)
+def test_what_is_wrong_is_named_before_anybody_is_asked(
+    call: Call, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], path: str
+) -> None:
+    monkeypatch.setenv("EVENTPLANE_SINKS", "internet")
+    handler.service.cache_clear()
+    answered = call("POST", body={**wanted("https://sink.invalid/"), **change})
+    assert answered.status == 400
+    assert [each["path"] for each in answered.body["problems"]] == [path]
+
+
+def test_a_public_name_that_leads_inside_is_not_asked(
+    call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTPLANE_SINKS", "internet")
+    handler.service.cache_clear()
+    with EndpointServer(CONSENT) as server:
+        monkeypatch.setenv("EVENTPLANE_SINK_PORTS", f"[{server.port}]")
+        inside = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", server.port))]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: inside)
+        answered = call("POST", body=wanted(f"https://127.0.0.1.nip.io:{server.port}/"))
+        assert server.connections == 0
+    (problem,) = answered.body["problems"]
+    assert (answered.status, problem["path"]) == (400, "sink")
+    assert problem["message"].startswith("127.0.0.1.nip.io leads to 127.0.0.1, which is not a public address")
+    assert SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS).all() == frozenset()
+
+
+def test_where_nobody_posts_to_endpoints_none_is_subscribed(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTPLANE_SINKS", "nowhere")
+    handler.service.cache_clear()
+    with EndpointServer() as server:
+        for answered in (call("POST", body=wanted(server.url())), call("PUT", "a", wanted(server.url()))):
+            (problem,) = answered.body["problems"]
+            assert (answered.status, problem["path"]) == (400, "protocol")
+            assert "'subscribers'" in problem["message"]
+            assert problem["remedy"] == "have it added and deployed, or use SQS"
+        assert server.received == []
+    assert call("OPTIONS").body["protocols"] == ["SQS"]
+    assert call("PUT", "own", {"protocol": "SQS", "sink": INBOXES["carers"]}).status == 201
+
+
+def test_a_reach_that_nobody_knows_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENTPLANE_SINKS", "everywhere")
+    handler.service.cache_clear()
+    with pytest.raises(SettingsError, match=r"EVENTPLANE_SINKS is malformed \('everywhere'"):
+        call("GET")
+
+
+def test_nobody_is_asked_for_what_cannot_be_stored(call: Call, cloud: Cloud) -> None:
+    with EndpointServer() as server:
+        long = wanted(server.url(), types=["x" * MAX_FILTER_BYTES])
+        for answered in (call("POST", body=long), call("PUT", "rings", long)):
+            assert (answered.status, answered.body["problems"][0]["path"]) == (400, "filter")
+        own = SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS)
+        for at in range(MAX_OWN):
+            own.add(new_subscription("carers", f"n{at}", {"sql": "TRUE"}, "2026-01-01T00:00:00Z"))
+        one = wanted(server.url())
+        assert [call("POST", body=one).status, call("PUT", "rings", one).status] == [409, 409]
+        assert server.received == []
+
+
+def test_each_subscription_has_a_key_of_its_own(call: Call) -> None:
+    master = base64.b64encode(b"m" * 48).decode()
+    boto3.client("secretsmanager").create_secret(Name="webhook", SecretString=master)
+    with EndpointServer(CONSENT, CONSENT) as server:
+        for id in ("a", "b"):
+            call("PUT", id, wanted(server.url()))
+    one, other = (call("GET", f"{id}/signing-key").body["keys"] for id in ("a", "b"))
+    assert one != other
+    assert len(base64.b64decode(one[0])) == 32
+    assert call("GET", "none/signing-key").status == 404
+    call("PUT", "own", {"protocol": "SQS", "sink": INBOXES["carers"]})
+    assert call("GET", "own/signing-key").status == 404
+
+
+def test_without_the_planes_key_it_says_so(call: Call) -> None:
+    with EndpointServer(CONSENT) as server:
+        call("PUT", "a", wanted(server.url()))
+    assert call("GET", "a/signing-key").status == 503

@@ -1,0 +1,332 @@
+"""Create, retrieve, query, update, delete, with the draft's errors."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from eventplane.contract import Place
+from eventplane.contract.subscription import (
+    MAX_FILTER_BYTES,
+    MAX_OWN,
+    new_subscription,
+    subscribable,
+    subscribed_routes,
+    with_subscriptions,
+)
+from eventplane.envelope import write_event
+from eventplane.filters import DIALECTS, to_document
+from eventplane.router import Router
+from eventplane.subscription_table import SubscriptionTable
+from lambdas.api import subscriptions as handler
+from lambdas.router.contract_settings import read_contract_settings
+from lambdas.router.wiring import contract_in_force
+from tests import endpoint
+from tests.unit.lambdas.api.conftest import INBOXES, Call, send
+from tests.unit.lambdas.publishing import Throttled
+from tests.unit.lambdas.support import SUBSCRIPTIONS, TABLE, Cloud, Unwilling, figures
+
+NEWS = {"exact": {"type": "org.example.news.v1"}}
+WANTED = {"filters": [NEWS], "protocol": "SQS", "sink": INBOXES["carers"]}
+
+ALARMS = {"prefix": {"type": "org.eventplane.alarm."}}
+
+
+def within(filter: object, participant: str = "carers") -> object:
+    """The filter of a subscription of `participant` to `filter`."""
+    return {"all": [subscribable(load_contract(), participant), filter]}
+
+
+def table(cloud: Cloud) -> SubscriptionTable:
+    return SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS)
+
+
+def test_a_subscription_lives_from_create_to_delete(call: Call, cloud: Cloud) -> None:
+    created = call("POST", body=WANTED)
+    id = created.body["id"]
+    assert (created.status, created.body) == (201, {"id": id, **WANTED, "effectivefilter": within(NEWS)})
+    assert created.headers["Location"] == f"/participants/carers/subscriptions/{id}"
+
+    found = call("GET", id)
+    assert (found.status, found.body, found.headers["ETag"]) == (200, created.body, created.headers["ETag"])
+    assert call("GET").body == [created.body]
+    assert call("GET", participant="family-app").body == []
+    assert call("GET", id, participant="family-app").status == 404
+
+    changed = call("PUT", id, {**WANTED, "types": ["a", "b"]})
+    assert (changed.status, changed.body["types"]) == (200, ["a", "b"])
+    assert changed.headers["ETag"] != created.headers["ETag"]
+    assert call("GET", id).body == changed.body
+
+    deleted = call("DELETE", id)
+    assert (deleted.status, deleted.body) == (200, changed.body)
+    assert call("GET", id).status == 404
+    assert call("DELETE", id).status == 404
+    assert table(cloud).all() == frozenset()
+
+
+def test_requests_are_counted_refused_ones_too(call: Call, capsys: pytest.CaptureFixture[str]) -> None:
+    for status, answered in ((200, call("GET")), (404, call("GET", "none"))):
+        assert answered.status == status
+    counted = [figures(line) for line in capsys.readouterr().out.splitlines() if "_aws" in line]
+    assert counted == [{"Requests": 1}] * 2
+
+
+def test_the_plane_chooses_the_id_of_what_is_created(call: Call) -> None:
+    one, other = (call("POST", body={**WANTED, "id": "mine"}).body["id"] for _ in range(2))
+    assert len({one, other, "mine"}) == 3
+
+
+def test_put_creates_under_a_name_and_is_the_same_when_repeated(call: Call) -> None:
+    first, again = (call("PUT", "news", WANTED) for _ in range(2))
+    assert (first.status, again.status) == (201, 200)
+    assert first.body == again.body
+    assert first.headers["ETag"] == again.headers["ETag"]
+    assert call("PUT", "news", {**WANTED, "id": "other"}).status == 400
+    assert call("PUT", "No Name", WANTED).body["problems"][0]["path"] == "name"
+
+
+def test_a_change_keeps_the_place_in_the_order(call: Call, cloud: Cloud) -> None:
+    table(cloud).add(new_subscription("carers", "news", NEWS, "2020-01-01T00:00:00.000Z"))
+    call("PUT", "news", WANTED)
+    (kept,) = table(cloud).all()
+    assert kept.created_at == "2020-01-01T00:00:00.000Z"
+
+
+def test_what_a_program_wrote_without_the_api_is_shown_like_any_other(call: Call, cloud: Cloud) -> None:
+    table(cloud).add(new_subscription("carers", "news", NEWS, "2026-01-01T00:00:00.000Z"))
+    assert call("GET", "news").body == {"id": "news", **WANTED, "effectivefilter": within(NEWS)}
+
+
+EVENT = {"id": "1", "source": "/bells/1", "type": "ring", "subject": "front door"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken"),
+    [
+        ({}, True),
+        ({"filters": []}, True),
+        ({"source": "/bells/1"}, True),
+        ({"source": "/bells/2"}, False),
+        ({"types": ["knock", "ring"]}, True),
+        ({"types": ["knock"]}, False),
+        ({"types": ["ring"], "source": "/bells/2"}, False),
+        ({"filters": [{"prefix": {"subject": "front"}}, {"suffix": {"subject": "door"}}]}, True),
+        ({"filters": [{"prefix": {"subject": "front"}}, {"suffix": {"subject": "gate"}}]}, False),
+        ({"filters": [{"any": [{"exact": {"type": "x"}}, {"sql": "subject LIKE '%door'"}]}]}, True),
+        ({"filters": [{"not": {"all": [{"exact": {"type": "ring"}}]}}]}, False),
+    ],
+)
+def test_source_types_and_filters_have_to_agree(
+    call: Call, cloud: Cloud, wanted: dict[str, Any], taken: bool
+) -> None:
+    sink = {"protocol": "SQS", "sink": INBOXES["carers"]}
+    answer = call("POST", body={**sink, **wanted})
+    effective = answer.body.pop("effectivefilter")
+    assert answer.body == {"id": answer.body["id"], "filters": [], **sink, **wanted}
+    contract, refused = with_subscriptions(load_contract(), table(cloud).all())
+    assert [to_document(each.filter) for each in subscribed_routes(contract)] == [effective]
+    assert refused == {}
+    routes = Router(contract, Place.CLOUD).route(write_event(EVENT))
+    assert [each.name for each in routes if "-subscribes-" in each.name] == (
+        [f"carers-subscribes-{answer.body['id']}"] if taken else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"protocol": "MQTT5"}, "protocol"),
+        ({"protocol": "sqs"}, "protocol"),
+        ({"protocol": ["SQS"]}, "protocol"),
+        ({"protocol": None}, "protocol"),
+        ({"sink": None}, "sink"),
+        ({"sink": INBOXES["family-app"]}, "sink"),
+        ({"filters": [{"regex": {"type": "x"}}]}, "filters[0].regex"),
+        ({"filters": [NEWS, {"sql": "type = ("}]}, "filters[1].sql"),
+        ({"filters": [{"sql": "NO_SUCH(1)"}]}, "filters[0].sql"),
+        ({"filters": [{"exact": {"type": ""}}]}, "filters[0].exact.type"),
+        ({"filters": [{"sql": f"subject LIKE '%{'a' * 4_000}b%'"}]}, "filters[0]"),
+        ({"filters": [{"sql": f"{'CONCAT(id,' * 5}id{')' * 5} = 'x'"}]}, "filters[0].sql"),
+        # Each filter of the list may, all of them together may not.
+        ({"filters": [{"sql": "LOWER(subject) = 'x'"}] * 9}, "filter"),
+        ({"filters": [{"all": []}]}, "filters[0].all"),
+        ({"filters": NEWS}, "filters"),
+        ({"filters": [{"exact": {"type": "x" * MAX_FILTER_BYTES}}]}, "filter"),
+        ({"source": ""}, "source"),
+        ({"source": 5}, "source"),
+        ({"types": []}, "types"),
+        ({"types": [""]}, "types"),
+        ({"config": {"interval": 5}}, "config"),
+        ({"protocolsettings": {"qos": 1}}, "protocolsettings"),
+        ({"sinkcredential": {"credentialtype": "PLAIN"}}, "sinkcredential"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_written(
+    call: Call, cloud: Cloud, change: dict[str, Any], path: str
+) -> None:
+    for answer in (call("POST", body={**WANTED, **change}), call("PUT", "news", {**WANTED, **change})):
+        assert (answer.status, answer.headers["Content-Type"]) == (400, "application/problem+json")
+        assert [each["path"] for each in answer.body["problems"]] == [path]
+        assert answer.body["problems"][0]["remedy"]
+    assert table(cloud).all() == frozenset()
+
+
+def test_the_work_of_all_filters_of_a_participant_has_a_bound(call: Call, cloud: Cloud) -> None:
+    costly = {**WANTED, "filters": [{"sql": f"subject LIKE '%{'x' * 90}%'"}]}
+    assert [call("PUT", name, costly).status for name in ("a", "b")] == [201, 201]
+    for answer in (call("POST", body=costly), call("PUT", "c", costly)):
+        assert (answer.status, answer.body["title"]) == (409, "quota")
+        assert "steps for one event" in answer.body["detail"]
+    assert call("PUT", "a", costly).status == 200  # it does not count twice
+    assert call("PUT", "c", WANTED).status == 201
+    assert call("PUT", "c", costly).status == 409
+    assert {each.name for each in table(cloud).of("carers")} == {"a", "b", "c"}
+
+
+def test_a_sink_that_is_not_ones_own_is_answered_with_ones_own(call: Call) -> None:
+    answer = call("POST", body={**WANTED, "sink": "arn:aws:sqs:us-east-1:111111111111:mine"})
+    assert answer.body["problems"][0]["remedy"] == f"write {INBOXES['carers']}"
+
+
+@pytest.mark.parametrize("body", ["", "{", "[]", "1", "null", '{"a": 1, "a": 2}', '{"a": NaN}', "[" * 5_000])
+def test_what_is_no_subscription_is_refused(call: Call, body: str) -> None:
+    assert call("POST", body=body).status == 400
+
+
+def test_a_body_says_that_it_is_json(call: Call) -> None:
+    assert call("POST", body=WANTED, content_type="text/plain").status == 415
+    assert call("POST", body=WANTED, content_type="application/json; charset=utf-8").status == 201
+
+
+def test_who_is_no_cloud_service_in_use_is_not_found(call: Call) -> None:
+    for method, id in (("GET", None), ("POST", None), ("GET", "a"), ("PUT", "a"), ("DELETE", "a")):
+        answer = call(method, id, WANTED if method in ("POST", "PUT") else None, participant="call-service")
+        assert (answer.status, answer.body["title"]) == (404, "not found")
+
+
+def test_each_path_says_what_can_be_done(call: Call) -> None:
+    for id, methods in ((None, "GET, POST, OPTIONS"), ("news", "GET, PUT, DELETE, OPTIONS")):
+        answer = call("OPTIONS", id)
+        assert (answer.status, answer.headers["Allow"]) == (200, methods)
+        assert answer.body["filters"] == list(DIALECTS)
+        refused = call("PATCH", id, WANTED)
+        assert (refused.status, refused.headers["Allow"]) == (405, methods)
+    assert send("GET", "/elsewhere", None, {}).status == 404
+
+
+def test_a_participant_has_so_many_and_no_more(call: Call, cloud: Cloud) -> None:
+    for number in range(MAX_OWN):
+        table(cloud).add(new_subscription("carers", f"n{number}", NEWS, "2026-01-01T00:00:00.000Z"))
+    for answer in (call("POST", body=WANTED), call("PUT", "one-more", WANTED)):
+        assert (answer.status, answer.body["title"]) == (409, "quota")
+    assert call("PUT", "n1", WANTED).status == 200
+    alarms = {**WANTED, "filters": [ALARMS], "sink": INBOXES["family-app"]}
+    assert call("POST", body=alarms, participant="family-app").status == 201
+    call("DELETE", "n1")
+    assert call("POST", body=WANTED).status == 201
+    assert len(table(cloud).of("carers")) == MAX_OWN
+
+
+def test_a_table_that_does_not_answer_is_said(
+    call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unwilling = Unwilling(cloud.dynamodb, "get_item")
+    monkeypatch.setattr(handler, "client", lambda _service: unwilling)
+    answer = call("GET", "news")
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+    assert answer.body["detail"] == "the table does not answer; try again"
+
+
+def test_nothing_is_granted_by_a_contract_that_may_not_be_in_force(
+    call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that came with the code may allow what was published since does not."""
+    throttled = Throttled(cloud.dynamodb, TABLE)
+    settings = read_contract_settings(os.environ)
+    in_force = contract_in_force(settings, throttled, handler._InForce)
+    monkeypatch.setattr(handler, "contract_in_force", lambda *_: in_force)
+    answer = call("PUT", "news", WANTED)
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+    assert answer.body["detail"] == "the contract in force is not known yet; try again"
+    assert table(cloud).all() == frozenset()
+
+
+def test_the_body_of_an_error_is_a_problem_with_its_words(call: Call) -> None:
+    body = call("GET", "none").body
+    assert json.loads(json.dumps(body)) == {
+        "type": "urn:eventplane:problem:not_found",
+        "title": "not found",
+        "status": 404,
+        "detail": "carers has no subscription 'none'; query which there are",
+        "problems": [],
+    }
+
+
+BEDROOM = {
+    "id": "1",
+    "source": "/s",
+    "type": "org.eventplane.activity.motion.v1",
+    "subject": "home-1/bedroom",
+}
+KITCHEN = {**BEDROOM, "subject": "home-1/kitchen"}
+READING = {"id": "1", "source": "/s", "type": "org.eventplane.health.reading.v1"}
+MESSAGE = {"id": "1", "source": "/s", "type": "org.eventplane.home.message.v1"}
+LETTER = {"id": "1", "source": "/s", "type": "org.eventplane.deadletter.v1"}
+
+
+def posted(call: Call, body: dict[str, Any]) -> Any:
+    """What the API answers the family's app that wants events at an endpoint of its own."""
+    with endpoint.EndpointServer(endpoint.answer(200, webhook_allowed_origin="*")) as server:
+        sink = {"protocol": "HTTP", "sink": server.url()}
+        return call("PUT", "all", {**body, **sink}, participant="family-app")
+
+
+def test_who_asks_for_everything_gets_what_the_contract_lets_it_subscribe_to(
+    call: Call, cloud: Cloud
+) -> None:
+    created = posted(call, {"filters": [{"sql": "TRUE"}]})
+    assert created.status == 201
+    assert created.body["effectivefilter"] == within({"sql": "TRUE"}, "family-app")
+    contract, refused = with_subscriptions(load_contract(), table(cloud).all())
+    assert refused == {}
+    router = Router(contract, Place.CLOUD)
+
+    def is_posted(event: dict[str, Any]) -> bool:
+        return "subscribers.inbox" in {each.destination for each in router.route(write_event(event))}
+
+    assert is_posted(KITCHEN)
+    assert not any(map(is_posted, (BEDROOM, READING, MESSAGE, LETTER)))
+
+
+def test_an_item_that_the_participant_wrote_itself_is_no_way_round(call: Call, cloud: Cloud) -> None:
+    own = new_subscription("family-app", "all", {"sql": "TRUE"}, "2026-01-01T00:00:00Z")
+    letters = new_subscription(
+        "family-app", "more", {"exact": {"type": LETTER["type"]}}, "2026-01-01T00:00:00Z"
+    )
+    for each in (own, letters):
+        table(cloud).add(each)
+    contract, refused = with_subscriptions(load_contract(), table(cloud).all())
+    assert list(refused) == [letters]
+    router = Router(contract, Place.CLOUD)
+    for event in (BEDROOM, READING, MESSAGE, LETTER):
+        assert "family-app.inbox" not in {each.destination for each in router.route(write_event(event))}
+    assert call("GET", "more", participant="family-app").body["effectivefilter"] is None
+
+
+def test_what_the_contract_does_not_allow_is_refused_with_the_remedy(call: Call) -> None:
+    refused = posted(call, {"types": [MESSAGE["type"]]})
+    assert refused.status == 400
+    (problem,) = refused.body["problems"]
+    assert (problem["path"], problem["message"]) == ("filter", "'family-app' may subscribe to no such event")
+    assert "may_subscribe" in problem["remedy"]
+
+
+def test_what_was_answered_can_be_sent_again(call: Call) -> None:
+    created = call("PUT", "news", WANTED)
+    again = call("PUT", "news", created.body)
+    assert (again.status, again.body) == (200, created.body)

@@ -1,0 +1,128 @@
+"""Two who write at once: one of them is told, and nothing is lost or counted twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from contract import load_contract
+from eventplane.contract.subscription import MAX_OWN, Subscription, new_subscription
+from eventplane.subscription_table import SubscriptionTable
+from eventplane.webhook_url import ANYWHERE
+from lambdas.api.errors import ConflictError, NotFoundError, PreconditionError, QuotaError
+from lambdas.api.subscription_service import ATTEMPTS, Conditions, SubscriptionService
+from tests.unit.lambdas.api.conftest import INBOXES
+from tests.unit.lambdas.support import NOW_MS, SUBSCRIPTIONS, Cloud
+
+ALWAYS = Conditions()
+
+
+def wanted(type: str) -> dict[str, Any]:
+    return {"types": [type], "protocol": "SQS", "sink": INBOXES["carers"]}
+
+
+class Interrupted(SubscriptionTable):
+    """A table in which somebody else does something just before each of our writes, as long as he likes."""
+
+    def __init__(self, cloud: Cloud, others: list[Callable[[], object]]) -> None:
+        super().__init__(cloud.dynamodb, SUBSCRIPTIONS)
+        self._others = others
+
+    def _write(self, operation: str, **request: Any) -> bool:
+        if self._others:
+            self._others.pop(0)()
+        return super()._write(operation, **request)
+
+
+@pytest.fixture
+def service(cloud: Cloud) -> Callable[..., SubscriptionService]:
+    """The service over a table in which others act."""
+
+    def make(*others: Callable[[], object]) -> SubscriptionService:
+        return SubscriptionService(
+            table=Interrupted(cloud, list(others)),
+            inboxes=INBOXES,
+            contract=load_contract,
+            consent=lambda _url, rate: rate,
+            reach=ANYWHERE,
+            clock=lambda: NOW_MS,
+        )
+
+    return make
+
+
+def test_the_later_of_two_changes_stays_whole(service: Any) -> None:
+    other = service()
+    other.update("carers", "news", wanted("first"), ALWAYS)
+    ours, is_new = service(lambda: other.update("carers", "news", wanted("theirs"), ALWAYS)).update(
+        "carers", "news", wanted("ours"), ALWAYS
+    )
+    assert not is_new
+    assert other.retrieve("carers", "news") == ours
+
+
+def test_of_two_changes_of_the_same_one_the_second_is_told(service: Any) -> None:
+    other = service()
+    read, _ = other.update("carers", "news", wanted("first"), ALWAYS)
+    theirs, _ = other.update("carers", "news", wanted("theirs"), Conditions(match=read.tag))
+    for late in (service(), service(lambda: None)):
+        with pytest.raises(PreconditionError):
+            late.update("carers", "news", wanted("ours"), Conditions(match=read.tag))
+        with pytest.raises(PreconditionError):
+            late.delete("carers", "news", Conditions(match=read.tag))
+    assert other.retrieve("carers", "news") == theirs
+    other.delete("carers", "news", Conditions(match=f'"x", {theirs.tag}'))
+
+
+def test_a_change_between_reading_and_writing_is_told_too(service: Any) -> None:
+    other = service()
+    read, _ = other.update("carers", "news", wanted("first"), ALWAYS)
+    late = service(lambda: other.update("carers", "news", wanted("theirs"), ALWAYS))
+    with pytest.raises(PreconditionError):
+        late.update("carers", "news", wanted("ours"), Conditions(match=read.tag))
+
+
+def test_of_two_that_create_the_same_name_one_does(service: Any) -> None:
+    other = service()
+    late = service(lambda: other.update("carers", "news", wanted("theirs"), Conditions(none_match="*")))
+    with pytest.raises(PreconditionError):
+        late.update("carers", "news", wanted("ours"), Conditions(none_match="*"))
+    with pytest.raises(PreconditionError):
+        other.update("carers", "gone", wanted("ours"), Conditions(match="*"))
+    assert [each.id for each in other.query("carers")] == ["news"]
+
+
+def test_what_was_deleted_meanwhile_is_created_anew_or_not_found(service: Any) -> None:
+    other = service()
+    other.update("carers", "news", wanted("first"), ALWAYS)
+    _, is_new = service(lambda: other.delete("carers", "news", ALWAYS)).update(
+        "carers", "news", wanted("ours"), ALWAYS
+    )
+    assert is_new
+    with pytest.raises(NotFoundError):
+        service(lambda: other.delete("carers", "news", ALWAYS)).delete("carers", "news", ALWAYS)
+
+
+def test_who_never_gets_through_is_told(service: Any) -> None:
+    other = service()
+    other.update("carers", "news", wanted("first"), ALWAYS)
+    busy = [
+        lambda at=at: other.update("carers", "news", wanted(f"theirs{at}"), ALWAYS) for at in range(ATTEMPTS)
+    ]
+    with pytest.raises(ConflictError):
+        service(*busy).update("carers", "news", wanted("ours"), ALWAYS)
+
+
+def test_two_at_the_last_place_are_never_one_too_many(service: Any, cloud: Cloud) -> None:
+    own = SubscriptionTable(cloud.dynamodb, SUBSCRIPTIONS)
+    for number in range(MAX_OWN - 1):
+        own.add(new_subscription("carers", f"n{number}", {"exact": {"type": "t"}}, "2026-01-01T00:00:00Z"))
+    other = service()
+    late = service(lambda: other.create("carers", wanted("theirs")))
+    with pytest.raises(QuotaError):
+        late.create("carers", wanted("ours"))
+    kept: list[Subscription] = own.of("carers")
+    assert len(kept) == MAX_OWN
+    assert any("theirs" in each.document for each in kept)

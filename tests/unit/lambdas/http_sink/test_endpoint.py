@@ -1,0 +1,366 @@
+"""The HTTP connection against endpoints that behave, and that do not."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from eventplane.webhook_url import ANYWHERE, Scope, SinkReach
+from lambdas.common.clock import system_clock
+from lambdas.http_sink.endpoint import (
+    MAX_BODY_BYTES,
+    MAX_IDLE_MS,
+    Answer,
+    Endpoint,
+    ForbiddenTargetError,
+    UnreachableError,
+)
+from local.ports import free_port
+from tests.endpoint import EndpointServer, Play, answer, drips, says, silence
+from tests.integration.edge.certificates import Authority, Identity
+
+BODY = b'{"a":1}'
+# Short where a test waits for it to pass; otherwise nothing comes near it.
+SHORT_S = 0.3
+LONG_S = 20.0
+
+
+@contextmanager
+def talking(
+    *plays: Play, timeout_s: float = LONG_S, clock: Callable[[], int] = system_clock
+) -> Iterator[tuple[EndpointServer, Endpoint]]:
+    with (
+        EndpointServer(*plays) as server,
+        closing(Endpoint(server.url(), timeout_s=timeout_s, clock=clock, reach=ANYWHERE)) as endpoint,
+    ):
+        yield server, endpoint
+
+
+def anywhere(url: str, timeout_s: float = LONG_S, tls: ssl.SSLContext | None = None) -> Endpoint:
+    return Endpoint(url, timeout_s=timeout_s, clock=system_clock, reach=ANYWHERE, tls=tls)
+
+
+def post(endpoint: Endpoint) -> Answer:
+    return endpoint.send("POST", {"content-type": "text/plain"}, BODY)
+
+
+def test_a_request_arrives_whole_and_its_answer_is_told() -> None:
+    with talking(answer(202, b"thank\nyou", x_trace="7")) as (server, endpoint):
+        told = post(endpoint)
+    (request,) = server.received
+    assert (request.method, request.target, request.body) == ("POST", "/events?site=7", BODY)
+    assert request.headers["host"] == f"127.0.0.1:{server.port}"
+    assert (told.status, told.phrase, told.headers["x-trace"]) == (202, "Words", "7")
+    assert told.excerpt == "thank you"
+
+
+@pytest.mark.parametrize(
+    "play",
+    [
+        answer(204),
+        answer(500, b"x" * 1_000),
+        says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"),
+    ],
+)
+def test_a_connection_is_used_again_unless_the_endpoint_closes_it(play: Play) -> None:
+    with talking(play, answer(200)) as (server, endpoint):
+        post(endpoint)
+        assert post(endpoint).status == 200
+        # Chunked, as it stands above, ends with the connection.
+        assert server.connections == (2 if play.__qualname__.startswith("says") else 1)
+
+
+def test_a_connection_closed_meanwhile_is_replaced_without_a_failure() -> None:
+    def answers_and_leaves(line: socket.socket, _end: object) -> bool:
+        line.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        return False
+
+    with talking(answers_and_leaves, answer(201)) as (server, endpoint):
+        assert post(endpoint).status == 200
+        assert post(endpoint).status == 201
+        assert server.connections == 2
+
+
+def test_a_connection_left_alone_for_long_is_not_trusted() -> None:
+    now_ms = 0
+    with talking(clock=lambda: now_ms) as (server, endpoint):
+        post(endpoint)
+        now_ms += MAX_IDLE_MS
+        post(endpoint)
+        assert server.connections == 1
+        now_ms += MAX_IDLE_MS + 1
+        post(endpoint)
+        assert server.connections == 2
+
+
+def heralded(line: socket.socket, end: threading.Event) -> bool:
+    """Three interim answers, the last alone in its packet, then the final one."""
+    line.sendall(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n")
+    line.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
+    return answer(200, b"done", x_trace="7")(line, end)
+
+
+def test_an_interim_answer_is_not_the_answer() -> None:
+    with talking(heralded, answer(422), answer(204)) as (server, endpoint):
+        told = post(endpoint)
+        assert (told.status, told.headers, told.excerpt) == (
+            200,
+            {"x-trace": "7", "content-length": "4"},
+            "done",
+        )
+        assert [post(endpoint).status, post(endpoint).status] == [422, 204]
+        assert server.connections == 1
+
+
+def heralds_for_ever(line: socket.socket, end: threading.Event) -> bool:
+    while not end.wait(0.05):
+        line.sendall(b"HTTP/1.1 102 Processing\r\n\r\n")
+    return False
+
+
+@pytest.mark.parametrize("play", [silence, drips, heralds_for_ever])
+def test_an_attempt_ends_in_time_however_the_endpoint_dawdles(play: Play) -> None:
+    with talking(play, timeout_s=SHORT_S) as (server, endpoint):
+        with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):
+            post(endpoint)
+        # The late connection is gone: its answer would be taken for the next one's.
+        assert post(endpoint).status == 204
+        assert server.connections == 2
+
+
+def test_a_kept_connection_that_falls_silent_is_given_no_second_timeout() -> None:
+    with talking(answer(204), silence, timeout_s=SHORT_S) as (server, endpoint):
+        post(endpoint)
+        with pytest.raises(UnreachableError, match="no answer within"):
+            post(endpoint)
+        assert len(server.received) == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"HTTP/1.1 20", b"HTTP/1.1 200 OK\r\ncontent-le", b"SSH-2.0-OpenSSH\r\n", b"\x00\x01\r\n\r\n"],
+)
+def test_half_an_answer_is_none(said: bytes) -> None:
+    with talking(says(said)) as (_, endpoint), pytest.raises(UnreachableError):
+        post(endpoint)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\nhalf",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n",
+    ],
+)
+def test_the_status_stands_when_the_body_breaks_off(said: bytes) -> None:
+    with talking(says(said)) as (server, endpoint):
+        assert post(endpoint).status == 200
+        assert post(endpoint).status == 204
+        assert server.connections == 2
+
+
+def test_a_body_without_an_end_is_read_in_part() -> None:
+    sent = 0
+
+    def floods(line: socket.socket, _end: object) -> bool:
+        nonlocal sent
+        line.sendall(b"HTTP/1.1 400 Bad\r\ntransfer-encoding: chunked\r\n\r\n")
+        while True:  # until the other side has had enough
+            line.sendall(b"1000\r\n" + b"x" * 4_096 + b"\r\n")
+            sent += 4_096
+
+    with talking(floods) as (server, endpoint):
+        told = post(endpoint)
+        assert (told.status, told.excerpt) == (400, "x" * 200)
+        assert post(endpoint).status == 204
+        assert server.connections == 2
+    assert sent >= MAX_BODY_BYTES
+
+
+def test_a_redirect_is_an_answer_like_any_other() -> None:
+    with talking(answer(307, location="http://127.0.0.1:1/")) as (server, endpoint):
+        assert post(endpoint).status == 307
+        assert len(server.received) == 1
+
+
+def test_nobody_there_is_said() -> None:
+    endpoint = anywhere(f"http://127.0.0.1:{free_port()}/")
+    with pytest.raises(UnreachableError, match="ConnectionRefusedError"):
+        post(endpoint)
+
+
+def test_a_name_without_an_address_is_said() -> None:
+    endpoint = anywhere("http://nowhere.invalid/")
+    with pytest.raises(UnreachableError, match="gaierror"):
+        post(endpoint)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def server_side(identity: Identity) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity.certificate, identity.key)
+    return context
+
+
+def believing(ca: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(ca))
+
+
+def test_tls_with_a_believed_certificate_is_used_and_kept(authority: Authority) -> None:
+    with EndpointServer(tls=server_side(authority.issue("good"))) as server:
+        tls = believing(authority.ca)
+        with closing(anywhere(server.url(), tls=tls)) as endpoint:
+            assert post(endpoint).status == 204
+            assert post(endpoint).status == 204
+            assert server.connections == 1
+    assert server.received[0].body == BODY
+
+
+def refused_certificate(server: EndpointServer, tls: ssl.SSLContext | None, host: str = "127.0.0.1") -> str:
+    endpoint = anywhere(server.url(host), tls=tls)
+    with pytest.raises(UnreachableError) as caught:
+        post(endpoint)
+    assert not server.received
+    return caught.value.detail
+
+
+def test_a_stranger_s_certificate_is_refused_by_default(authority: Authority) -> None:
+    with EndpointServer(tls=server_side(authority.issue("stranger"))) as server:
+        assert "not believed: unable to get local issuer" in refused_certificate(server, None)
+
+
+def test_another_host_s_certificate_is_refused(authority: Authority) -> None:
+    with EndpointServer(tls=server_side(authority.issue("other"))) as server:
+        said = refused_certificate(server, believing(authority.ca), host="localhost")
+    assert "not believed: Hostname mismatch" in said
+
+
+def test_an_old_certificate_is_refused(authority: Authority) -> None:
+    identity = authority.issue("old", age=timedelta(days=90))
+    with EndpointServer(tls=server_side(identity)) as server:
+        assert "certificate has expired" in refused_certificate(server, believing(authority.ca))
+
+
+def test_a_handshake_ends_in_time(authority: Authority) -> None:
+    with EndpointServer(is_mute=True) as server:
+        endpoint = anywhere(server.url().replace("http:", "https:"), SHORT_S)
+        with pytest.raises(UnreachableError, match=r"no answer within 0\.3 s"):
+            post(endpoint)
+
+
+def test_plain_http_where_tls_is_wanted_is_refused() -> None:
+    with EndpointServer() as server:
+        endpoint = anywhere(server.url().replace("http:", "https:"))
+        with pytest.raises(UnreachableError):
+            post(endpoint)
+    assert not server.received
+
+
+INTERNET = SinkReach(Scope.INTERNET, frozenset({443, 8443}))
+PUBLIC = "93.184.215.14"
+
+
+class Resolver:
+    """Gives the addresses of each look-up in turn, and sees where sockets connect to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> None:
+        self.answers = list(answers)
+        self.connected: list[str] = []
+        monkeypatch.setattr(socket, "getaddrinfo", self._look_up)
+        monkeypatch.setattr(socket.socket, "connect", self._connect)
+
+    def _look_up(self, _host: str, port: int, **_: object) -> list[tuple[object, ...]]:
+        found = self.answers.pop(0)
+        return [
+            (socket.AF_INET6, socket.SOCK_STREAM, 0, "", (each, port, 0, 0))
+            if ":" in each
+            else (socket.AF_INET, socket.SOCK_STREAM, 0, "", (each, port))
+            for each in found
+        ]
+
+    def _connect(self, address: tuple[str, int]) -> None:
+        self.connected.append(address[0])
+        raise ConnectionRefusedError
+
+
+def on_the_internet(url: str = "https://hook.example/in") -> Endpoint:
+    return Endpoint(url, timeout_s=LONG_S, clock=system_clock, reach=INTERNET)
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("10.1.2.3", "private"),
+        ("169.254.169.254", "link-local"),
+        ("100.64.0.1", "carrier-grade NAT"),
+        ("224.0.0.1", "multicast"),
+        ("0.0.0.0", "unspecified"),  # noqa: S104 - it is looked for, not bound
+        ("::1", "loopback"),
+        ("fd00:ec2::254", "private"),
+        ("fe80::1%lo", "link-local"),
+        ("::ffff:10.1.2.3", "IPv4-mapped"),
+        ("64:ff9b::a9fe:a9fe", "NAT64"),
+        ("2002:7f00:1::", "6to4"),
+        ("2001:0:4136:e378::1", "Teredo"),
+    ],
+)
+def test_a_name_that_leads_to_a_private_address_is_never_connected_to(
+    monkeypatch: pytest.MonkeyPatch, address: str, kind: str
+) -> None:
+    resolver = Resolver(monkeypatch, [address])
+    with pytest.raises(ForbiddenTargetError) as refused:
+        post(on_the_internet())
+    assert resolver.connected == []
+    assert kind in refused.value.detail
+    assert "hook.example leads to" in refused.value.detail
+
+
+def test_a_name_that_leads_elsewhere_the_second_time_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = Resolver(monkeypatch, [PUBLIC], ["127.0.0.1"])
+    endpoint = on_the_internet()
+    with pytest.raises(UnreachableError):
+        post(endpoint)
+    with pytest.raises(ForbiddenTargetError):
+        post(endpoint)
+    assert resolver.connected == [PUBLIC]
+
+
+def test_of_several_addresses_only_public_ones_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = Resolver(monkeypatch, ["10.0.0.1", PUBLIC])
+    with pytest.raises(UnreachableError):
+        post(on_the_internet())
+    assert resolver.connected == [PUBLIC]
+
+
+def test_only_listed_ports_are_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = Resolver(monkeypatch, [PUBLIC], [PUBLIC])
+    with pytest.raises(ForbiddenTargetError, match="port 22, not one of: 443, 8443"):
+        post(on_the_internet("https://hook.example:22/"))
+    with pytest.raises(UnreachableError):
+        post(on_the_internet("https://hook.example:8443/"))
+    assert resolver.connected == [PUBLIC]
+
+
+def test_a_listening_endpoint_on_this_machine_gets_no_connection() -> None:
+    with EndpointServer(answer(200)) as server:
+        url = server.url().replace("http:", "https:")
+        reach = SinkReach(Scope.INTERNET, frozenset({server.port}))
+        with (
+            closing(Endpoint(url, timeout_s=LONG_S, clock=system_clock, reach=reach)) as endpoint,
+            pytest.raises(ForbiddenTargetError, match="loopback"),
+        ):
+            post(endpoint)
+        assert server.connections == 0

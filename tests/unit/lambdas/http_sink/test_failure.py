@@ -1,0 +1,125 @@
+"""What an answer means, and how long an event then waits."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lambdas.http_sink.delivery import Pace
+from lambdas.http_sink.endpoint import Answer
+from lambdas.http_sink.failure import FAILED, GONE, MOVED, REFUSED, Failure, judge
+from lambdas.http_sink.service import FIRST_S, LONGEST_ASKED_S, LONGEST_S, delay_s
+from tests.unit.lambdas.support import NOW_MS
+
+
+def judged(status: int, **headers: str) -> Failure:
+    failure = judge(Answer(status, "Words", headers, "because"), NOW_MS)
+    assert failure is not None
+    return failure
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_every_2xx_is_a_delivery(status: int) -> None:
+    assert judge(Answer(status, "", {}, ""), NOW_MS) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        *((status, REFUSED) for status in (400, 401, 404, 415, 422, 499)),
+        (410, GONE),
+        (301, MOVED),
+        (308, MOVED),
+    ],
+)
+def test_what_no_attempt_can_change_is_permanent(status: int, reason: str) -> None:
+    failure = judged(status)
+    assert (failure.reason, failure.status, failure.is_permanent) == (reason, status, True)
+    assert failure.detail.startswith(f"HTTP {status} Words: because")
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 502, 503, 504, 599, 302, 303, 307, 101, 999])
+def test_everything_else_may_get_better(status: int) -> None:
+    failure = judged(status)
+    assert (failure.reason, failure.is_permanent) == (FAILED, False)
+    assert failure.is_general is (status in (429, 503))
+
+
+def test_where_an_endpoint_has_moved_to_is_told() -> None:
+    assert judged(301, location="https://new.example/").detail.endswith("(to https://new.example/)")
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120),
+        (" 0 ", 0),
+        ("99999999999999999999", 999_999_999),
+        ("Thu, 01 Jan 2026 00:02:00 GMT", 120),
+        ("Thursday, 01-Jan-26 00:02:00 GMT", 120),
+        ("Thu, 01 Jan 2026 00:02:00 -0000", None),
+        ("Wed, 31 Dec 2025 23:59:00 GMT", 0),
+        ("Thu, 99 Jan 2026 00:02:00 GMT", None),
+        ("soon", None),
+        ("-5", None),
+        ("1.5", None),
+        ("٣", None),
+        ("", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(value: str, seconds: float | None) -> None:
+    if value.endswith("-0000"):
+        # A time without a place is this machine's; Lambda's is UTC.
+        assert judged(503, **{"retry-after": value}).retry_after_s is not None
+    else:
+        assert judged(503, **{"retry-after": value}).retry_after_s == seconds
+
+
+@given(st.text(max_size=40))
+def test_no_retry_after_breaks_the_judge(value: str) -> None:
+    seconds = judged(429, **{"retry-after": value}).retry_after_s
+    assert seconds is None or seconds >= 0
+
+
+@given(
+    attempt=st.integers(1, 1_000),
+    asked=st.none() | st.floats(0, 1e9),
+    left_s=st.floats(0.001, 86_400),
+    seed=st.integers(),
+)
+def test_a_wait_is_within_its_bounds(attempt: int, asked: float | None, left_s: float, seed: int) -> None:
+    wait = delay_s(attempt, asked, left_s, random.Random(seed).uniform)
+    bound = min(LONGEST_S, FIRST_S * 2 ** (attempt - 1))
+    asked_for = min(asked or 0, LONGEST_ASKED_S)
+    assert 1 <= wait <= min(asked_for + bound, left_s) + 1
+    assert wait >= min(asked_for, left_s)
+
+
+def test_the_backoff_doubles_up_to_its_end_and_jitters_over_all_of_it() -> None:
+    longest = [delay_s(attempt, None, 86_400, lambda _low, high: high) for attempt in (1, 2, 3, 8, 9, 1_000)]
+    assert longest == [2, 4, 8, 256, 300, 300]
+    assert delay_s(9, None, 86_400, lambda low, _high: low) == 1
+
+
+def test_a_rate_is_shared_by_the_processes() -> None:
+    now_ms = 1_000_000
+    pace = Pace(60, 2, lambda: now_ms)
+    assert pace.wait_ms() == 0
+    pace.take()
+    assert pace.wait_ms() == 2_000
+    now_ms += 1_500
+    assert pace.wait_ms() == 500
+    now_ms += 500
+    assert pace.wait_ms() == 0
+    # A clock that was set back does not stop deliveries for longer than the interval.
+    now_ms -= 3_600_000
+    assert pace.wait_ms() == 2_000
+
+
+def test_without_a_rate_nobody_waits() -> None:
+    pace = Pace(None, 2, lambda: NOW_MS)
+    pace.take()
+    assert pace.wait_ms() == 0

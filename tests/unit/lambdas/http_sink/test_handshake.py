@@ -1,0 +1,46 @@
+"""Asking an endpoint for its consent before it gets events."""
+
+from __future__ import annotations
+
+import pytest
+
+from lambdas.http_sink.__main__ import main
+from local.ports import free_port
+from tests.endpoint import EndpointServer, answer
+
+ORIGIN = "eventplane-dev-alarm-centre"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "rate", "status", "said"),
+    [
+        ({"webhook_allowed_origin": ORIGIN}, None, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "*"}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "120"}, 100, 0, "120 requests a minute"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60"}, 100, 1, "`requests_per_minute: 60`"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60"}, None, 1, "`requests_per_minute: 60`"),
+        # More than a limit says, and more than int() converts.
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "60001"}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "9" * 4_301}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "-60"}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "*", "webhook_allowed_rate": "\u00b2"}, 100, 0, "consent\n"),
+        ({"webhook_allowed_origin": "somebody.else"}, None, 1, "no consent: HTTP 200"),
+        ({"allow": "OPTIONS, POST"}, None, 1, "no consent: HTTP 200"),
+    ],
+)
+def test_only_the_header_is_a_consent(
+    allowed: dict[str, str], rate: int | None, status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--rate", str(rate)] if rate else []
+    with EndpointServer(answer(200, **allowed)) as server:
+        assert main([server.url(), "--origin", ORIGIN, *words]) == status
+    assert said in capsys.readouterr().out
+    (request,) = server.received
+    assert (request.method, request.target) == ("OPTIONS", "/events?site=7")
+    assert request.headers["webhook-request-origin"] == ORIGIN
+    assert request.headers.get("webhook-request-rate") == (str(rate) if rate else None)
+
+
+def test_an_endpoint_that_is_down_gives_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"http://127.0.0.1:{free_port()}/", "--origin", ORIGIN]) == 1
+    assert "no consent: ConnectionRefusedError" in capsys.readouterr().out

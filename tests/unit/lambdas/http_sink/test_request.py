@@ -1,0 +1,205 @@
+"""An event as a signed HTTP request, read again by the official SDK and by the receiver's example."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cloudevents.core.bindings.http import HTTPMessage, from_http_event
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventplane.attributes import value_problem
+from eventplane.contract import WebhookMode
+from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
+from lambdas.http_sink.request import Request, to_request
+from lambdas.http_sink.signing import signature_headers
+
+EXAMPLE = Path(__file__).parents[4] / "docs" / "examples" / "verify_webhook.py"
+specification = importlib.util.spec_from_file_location("verify_webhook", EXAMPLE)
+assert specification is not None
+assert specification.loader is not None
+verify = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(verify)
+
+NOW_S = 1_767_225_600
+OLD, NEW, OTHER = (letter * 64 for letter in "abc")
+"""Keys as Secrets Manager makes them: letters and digits that are base64."""
+
+FULL: dict[str, Any] = {
+    "specversion": "1.0",
+    "id": 'A-7 é%"',
+    "source": "/homes/1/voice",
+    "type": "org.example.ring.v1",
+    "time": "2026-01-01T00:00:00.123456789+01:00",
+    "subject": "Küche",
+    "urgent": True,
+    "severitynumber": 21,
+}
+
+
+def signed(request: Request, *keys: str) -> dict[str, str]:
+    raw = [base64.b64decode(key) for key in keys]
+    return {**request.headers, **signature_headers(raw, request.id, NOW_S, request.body)}
+
+
+def test_structured_is_the_event_s_exact_text() -> None:
+    text = '{ "type":"a","id":"1","source":"/s", "time":"2026-01-01T00:00:00.123456789Z","specversion":"1.0",'
+    text += ' "data": {"b": 1.0, "a": 1e2} }'
+    request = to_request(parse_event(text), WebhookMode.STRUCTURED)
+    assert request.body == text.encode()
+    assert request.headers == {"content-type": "application/cloudevents+json"}
+    event = from_http_event(HTTPMessage(dict(request.headers), request.body))
+    assert (event.get_id(), event.get_data()) == ("1", {"b": 1.0, "a": 100.0})
+
+
+def test_binary_has_the_attributes_as_headers_and_the_exact_data() -> None:
+    text = json.dumps(FULL)[:-1] + ', "data":{"b": 1.0}}'
+    request = to_request(parse_event(text), WebhookMode.BINARY)
+    assert request.body == b'{"b": 1.0}'
+    assert request.headers == {
+        "ce-specversion": "1.0",
+        "ce-id": "A-7%20%C3%A9%25%22",
+        "ce-source": "/homes/1/voice",
+        "ce-type": "org.example.ring.v1",
+        # All nine digits, as the producer wrote them.
+        "ce-time": "2026-01-01T00:00:00.123456789+01:00",
+        "ce-subject": "K%C3%BCche",
+        "ce-urgent": "true",
+        "ce-severitynumber": "21",
+        "content-type": "application/json",
+    }
+    event = from_http_event(HTTPMessage(dict(request.headers), request.body))
+    assert (event.get_id(), event.get_subject()) == (FULL["id"], FULL["subject"])
+
+
+@pytest.mark.parametrize(
+    ("members", "content_type", "body"),
+    [
+        ({}, None, b""),
+        (
+            {"data_base64": "AP8=", "datacontenttype": "application/octet-stream"},
+            "application/octet-stream",
+            b"\0\xff",
+        ),
+        (
+            {"data": "hé", "datacontenttype": "text/plain; charset=utf-8"},
+            "text/plain; charset=utf-8",
+            "hé".encode(),
+        ),
+        ({"data": "x"}, "application/json", b' "x"'),
+    ],
+)
+def test_binary_keeps_data_of_every_kind(
+    members: dict[str, Any], content_type: str | None, body: bytes
+) -> None:
+    request = to_request(parse_event(json.dumps({**FULL, **members})), WebhookMode.BINARY)
+    assert (request.headers.get("content-type"), request.body) == (content_type, body)
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({"data": {"a": 1}, "datacontenttype": "text/plain"}, "data_not_text"),
+        ({"data": "x", "datacontenttype": 'text/plain; charset="é"'}, "attribute_value"),
+    ],
+)
+def test_binary_refuses_what_no_header_can_say(members: dict[str, Any], reason: str) -> None:
+    event = parse_event(json.dumps({**FULL, **members}))
+    with pytest.raises(EnvelopeError) as caught:
+        to_request(event, WebhookMode.BINARY)
+    assert caught.value.reason == reason
+    assert to_request(event, WebhookMode.STRUCTURED).body == event.json.encode()
+
+
+TEXTS = st.text(min_size=1).filter(lambda text: value_problem("id", text) is None)
+
+
+@given(id=TEXTS, subject=TEXTS, data=st.binary(max_size=50), mode=st.sampled_from(WebhookMode))
+def test_every_event_comes_out_as_it_went_in_and_its_headers_are_plain(
+    id: str, subject: str, data: bytes, mode: WebhookMode
+) -> None:
+    attributes: dict[str, Any] = {
+        "specversion": "1.0",
+        "id": id,
+        "source": "/s",
+        "type": "t",
+        "subject": subject,
+    }
+    attributes |= {"datacontenttype": "application/x-bytes", "data_base64": base64.b64encode(data).decode()}
+    event = parse_event(json.dumps(attributes))
+    request = to_request(event, mode)
+    assert all(value.isascii() and value.isprintable() for value in request.headers.values())
+    again = from_http_event(HTTPMessage(dict(request.headers), request.body))
+    assert (again.get_id(), again.get_subject()) == (id, subject)
+    assert verify.is_genuine([NEW], signed(request, NEW), request.body, NOW_S)
+
+
+@pytest.fixture(params=WebhookMode)
+def mode(request: pytest.FixtureRequest) -> WebhookMode:
+    it: WebhookMode = request.param
+    return it
+
+
+@pytest.fixture
+def event() -> Envelope:
+    return write_event({"id": "1", "source": "/s", "type": "org.example.ring.v1"}, {"door": "front"})
+
+
+def test_a_receiver_believes_any_of_its_keys_during_a_rotation(event: Envelope, mode: WebhookMode) -> None:
+    request = to_request(event, mode)
+    for keys in ([OLD], [NEW], [OTHER, NEW]):
+        assert verify.is_genuine(keys, signed(request, NEW, OLD), request.body, NOW_S)
+    assert verify.is_genuine([NEW, OLD], signed(request, OLD), request.body, NOW_S)
+    assert not verify.is_genuine([OTHER], signed(request, NEW, OLD), request.body, NOW_S)
+
+
+def test_a_receiver_believes_nothing_that_was_changed(event: Envelope, mode: WebhookMode) -> None:
+    request = to_request(event, mode)
+    headers = signed(request, NEW)
+    assert not verify.is_genuine([NEW], headers, request.body + b" ", NOW_S)
+    for name in ("webhook-id", "webhook-timestamp", "webhook-signature"):
+        assert not verify.is_genuine([NEW], {**headers, name: headers[name] + "0"}, request.body, NOW_S)
+        without = {each: value for each, value in headers.items() if each != name}
+        assert not verify.is_genuine([NEW], without, request.body, NOW_S)
+
+
+def test_in_binary_mode_the_attributes_are_covered_too(event: Envelope) -> None:
+    request = to_request(event, WebhookMode.BINARY)
+    headers = signed(request, NEW)
+    for changed in (
+        {"ce-type": "org.example.silence.v1"},
+        {"ce-subject": "new"},
+        {"content-type": "text/plain"},
+    ):
+        assert not verify.is_genuine([NEW], {**headers, **changed}, request.body, NOW_S)
+    # A proxy may add headers of its own.
+    assert verify.is_genuine([NEW], {**headers, "via": "1.1 proxy"}, request.body, NOW_S)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "is_believed"), [(0, True), (300, True), (-300, True), (301, False), (-301, False)]
+)
+def test_a_request_from_another_time_is_a_replay(event: Envelope, age_s: int, is_believed: bool) -> None:
+    request = to_request(event, WebhookMode.STRUCTURED)
+    assert verify.is_genuine([NEW], signed(request, NEW), request.body, NOW_S + age_s) is is_believed
+
+
+def test_every_attempt_at_an_event_has_the_same_id_and_no_two_events_share_one(mode: WebhookMode) -> None:
+    def id_of(**changed: str) -> str:
+        attributes = {"id": "1", "source": "/s", "type": "t", **changed}
+        return to_request(write_event(attributes, 1), mode).id
+
+    assert id_of() == id_of()
+    assert len({id_of(), id_of(id="2"), id_of(source="/s2")}) == 3
+
+
+def test_a_signature_is_the_one_of_standard_webhooks() -> None:
+    # The published example of the specification's libraries.
+    key = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    headers = signature_headers([key], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, b'{"test": 2432232314}')
+    assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="

@@ -1,0 +1,454 @@
+"""What becomes of an inbox's messages: a real endpoint on this machine, AWS as moto plays it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from contract import load_contract
+from eventplane.contract import Contract, compile_contract
+from eventplane.delivery import DEAD_LETTER_TYPE
+from eventplane.envelope import Envelope, parse_event
+from eventplane.sqs_binding import pack
+from eventplane.webhook_url import ANYWHERE, Scope, SinkReach
+from lambdas.common.archive import Archive
+from lambdas.common.clock import system_clock
+from lambdas.common.letters import Letters
+from lambdas.common.queue import QueueMessage
+from lambdas.common.sqs import SqsSender
+from lambdas.common.visibility import Visibility
+from lambdas.http_sink.delivery import RESERVE_MS, Delivery, Pace
+from lambdas.http_sink.endpoint import Endpoint
+from lambdas.http_sink.service import WebhookService
+from lambdas.http_sink.signing import SigningKeys
+from tests.endpoint import EndpointServer, Play, answer, says, silence
+from tests.unit.lambdas.http_sink.test_request import NOW_S, verify
+from tests.unit.lambdas.support import (
+    ALARM,
+    BUCKET,
+    NOW_MS,
+    READ,
+    Cloud,
+    Unwilling,
+    event,
+    invocation,
+    message,
+)
+
+KEY = "k" * 64
+TIMEOUT_S = 5
+SOURCE = "alarm-centre.inbox"
+
+
+def contract_with(expiry_s: int | None = None, **webhook: Any) -> Contract:
+    document = json.loads(load_contract().canonical)
+    settings = {"timeout_s": TIMEOUT_S, "give_up_after_s": 600, **webhook}
+    inbox = {"webhook": settings, "max_receives": 50}
+    document["participants"]["alarm-centre"]["inbox"] = inbox | ({"expiry_s": expiry_s} if expiry_s else {})
+    return compile_contract(document, "test")
+
+
+@dataclass
+class Hook:
+    """The function's service with everything around it."""
+
+    cloud: Cloud
+    secrets: Any
+    outbox: str
+    last_resort: str
+    now_ms: int = NOW_MS
+    hidden: dict[str, int] = field(default_factory=dict)
+    slept: list[float] = field(default_factory=list)
+    clients: dict[str, Any] = field(default_factory=dict)
+
+    def change_message_visibility(self, **arguments: Any) -> None:
+        self.hidden[arguments["ReceiptHandle"]] = arguments["VisibilityTimeout"]
+
+    def service(self, url: str, reach: SinkReach = ANYWHERE, **webhook: Any) -> WebhookService:
+        contract = contract_with(**webhook)
+        channel = contract.channel(SOURCE)
+        assert channel.webhook is not None
+        clock: Callable[[], int] = lambda: self.now_ms  # noqa: E731
+        return WebhookService(
+            contract=contract,
+            source=SOURCE,
+            webhook=channel.webhook,
+            delivery=Delivery(
+                webhook=channel.webhook,
+                origin="plane.example",
+                endpoint=Endpoint(url, timeout_s=channel.webhook.timeout_s, clock=system_clock, reach=reach),
+                keys=SigningKeys(self.clients.get("secrets", self.secrets), "webhook", clock),
+                pace=Pace(channel.webhook.requests_per_minute, 2, clock),
+                clock=clock,
+                sleep=self._sleep,
+            ),
+            visibility=Visibility(self.clients.get("visibility", self), "https://source"),
+            letters=Letters(
+                source=f"/eventplane/cloud/webhook/{channel.participant}",
+                contract=contract,
+                channel=channel,
+                sender=SqsSender(self.clients.get("sqs", self.cloud.sqs)),
+                outbox=self.outbox,
+                last_resort=self.last_resort,
+            ),
+            archive=Archive(self.clients.get("s3", self.cloud.s3), BUCKET),
+            clock=clock,
+            uniform=lambda _low, high: high,
+        )
+
+    def letters(self) -> list[dict[str, Any]]:
+        return [parse_event(each["Body"]).data() for each in self.cloud.received("outbox")]
+
+    def outcomes(self) -> list[tuple[str, str, str | None, int | None]]:
+        lines = self.cloud.lines("handovers/")
+        return sorted((line["id"], line["outcome"], line["reason"], line["status"]) for line in lines)
+
+    def _sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now_ms += round(seconds * 1_000)
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    with mock_aws():
+        sqs, s3, secrets = (
+            boto3.client(each, region_name="us-east-1", aws_access_key_id="t", aws_secret_access_key="t")
+            for each in ("sqs", "s3", "secretsmanager")
+        )
+        s3.create_bucket(Bucket=BUCKET)
+        secrets.create_secret(Name="webhook", SecretString=KEY)
+        queues = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("outbox", "last-resort")}
+        yield Hook(Cloud(sqs, s3, None, queues=queues), secrets, queues["outbox"], queues["last-resort"])
+
+
+def alarm(
+    id: str, attempt: int = 1, age_s: int = 0, group: str | None = None, **attributes: Any
+) -> QueueMessage:
+    given = message(f"m{id}", event(id, ALARM, **attributes).json, attempt)
+    return replace(given, sent_at_ms=NOW_MS - 1_000 * age_s, receipt=f"h{id}", group=group)
+
+
+def handed_over(
+    hook: Hook,
+    *messages: QueueMessage,
+    plays: tuple[Play, ...] = (),
+    remaining_ms: int = 60_000,
+    **webhook: Any,
+) -> tuple[frozenset[str], EndpointServer]:
+    with EndpointServer(*plays) as server:
+        service = hook.service(server.url(), **webhook)
+        failed = service.process(messages, invocation(remaining_ms, "i1"))
+        service._delivery._endpoint.close()
+    return failed, server
+
+
+@pytest.mark.parametrize("mode", ["structured", "binary"])
+def test_an_event_is_delivered_signed_and_recorded(hook: Hook, mode: str) -> None:
+    failed, server = handed_over(hook, alarm("1"), mode=mode)
+    assert not failed
+    (request,) = server.received
+    assert request.method == "POST"
+    assert request.headers["webhook-request-origin"] == "plane.example"
+    if mode == "structured":
+        assert request.body.decode() == event("1", ALARM).json
+    else:
+        assert (request.headers["ce-id"], json.loads(request.body)) == ("1", READ)
+    assert verify.is_genuine([KEY], request.headers, request.body, NOW_S)
+    assert hook.outcomes() == [("1", "delivered", None, 204)]
+    (line,) = hook.cloud.lines("handovers/")
+    assert (line["channel"], line["type"], line["attempt"]) == (SOURCE, ALARM, 1)
+    assert not hook.letters()
+
+
+def test_events_of_a_batch_share_a_connection(hook: Hook) -> None:
+    failed, server = handed_over(hook, *(alarm(str(number)) for number in range(10)))
+    assert not failed
+    assert (len(server.received), server.connections) == (10, 1)
+
+
+def test_a_refused_event_is_a_dead_letter_at_once_and_the_next_is_delivered(hook: Hook) -> None:
+    failed, server = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(400, b"no such site"),))
+    assert not failed
+    assert len(server.received) == 2
+    assert hook.outcomes() == [("1", "dead_lettered", "endpoint_refused", 400), ("2", "delivered", None, 204)]
+    (letter,) = hook.letters()
+    assert (letter["reason"], letter["detail"]) == ("endpoint_refused", "HTTP 400 Words: no such site")
+    assert (letter["channel"], letter["attempt"]) == (SOURCE, 1)
+    assert not hook.hidden
+
+
+def test_letters_are_events_of_the_webhook_with_an_id_that_repeats(hook: Hook) -> None:
+    handed_over(hook, alarm("1"), plays=(answer(410),))
+    handed_over(hook, alarm("1"), plays=(answer(410),))
+    first, second = (parse_event(each["Body"]) for each in hook.cloud.received("outbox"))
+    assert first.key == second.key
+    assert first.source == "/eventplane/cloud/webhook/alarm-centre"
+    assert (first.type, first.attributes["deadletterreason"]) == (DEAD_LETTER_TYPE, "endpoint_gone")
+
+
+def test_a_failure_is_tried_again_later_and_then_delivered(hook: Hook) -> None:
+    plays = (answer(500), answer(502), answer(200))
+    with EndpointServer(*plays) as server:
+        service = hook.service(server.url())
+        waits = []
+        for attempt in (1, 2, 3):
+            failed = service.process([alarm("1", attempt)], invocation(60_000, f"i{attempt}"))
+            waits.append((failed, hook.hidden.pop("h1", None)))
+        service._delivery._endpoint.close()
+    assert waits == [({"m1"}, 2), ({"m1"}, 4), (frozenset(), None)]
+    assert hook.outcomes() == [("1", "delivered", None, 200)]
+    first, *others = (each.headers["webhook-id"] for each in server.received)
+    assert others == [first, first]
+
+
+def test_one_event_s_failure_is_not_the_next_one_s(hook: Hook) -> None:
+    failed, server = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(500),))
+    assert failed == {"m1"}
+    assert len(server.received) == 2
+
+
+@pytest.mark.parametrize(
+    ("play", "wait_s"),
+    [
+        (answer(429, retry_after="30"), 32),
+        (answer(503, retry_after="Thu, 01 Jan 2026 00:01:00 GMT"), 62),
+        (answer(503), 2),
+        (answer(429, retry_after="86400"), 600),
+        (says(b""), 2),
+    ],
+)
+def test_a_busy_endpoint_is_asked_once_and_everyone_waits_as_it_says(
+    hook: Hook, play: Play, wait_s: int
+) -> None:
+    failed, server = handed_over(hook, alarm("1"), alarm("2"), alarm("3"), plays=(play,))
+    assert failed == {"m1", "m2", "m3"}
+    assert len(server.received) == 1
+    assert hook.hidden == {"h1": wait_s, "h2": wait_s, "h3": wait_s}
+    assert not hook.outcomes()
+
+
+def test_an_event_that_grew_too_old_is_a_dead_letter(hook: Hook) -> None:
+    failed, _ = handed_over(
+        hook,
+        alarm("1", attempt=9, age_s=599),
+        alarm("2", attempt=9, age_s=600),
+        plays=(answer(500), answer(500)),
+    )
+    assert failed == {"m1"}
+    # One more attempt when the age is reached, and not long after it.
+    assert hook.hidden == {"h1": 1}
+    assert hook.outcomes() == [("2", "dead_lettered", "endpoint_failed", 500)]
+    (letter,) = hook.letters()
+    assert (letter["attempt"], letter["reason"]) == (9, "endpoint_failed")
+
+
+def test_the_last_reception_that_the_contract_allows_is_the_last_attempt(hook: Hook) -> None:
+    failed, _ = handed_over(
+        hook, alarm("1", attempt=49), alarm("2", attempt=50), plays=(answer(500), answer(500))
+    )
+    assert failed == {"m1"}
+    assert hook.outcomes() == [("2", "dead_lettered", "endpoint_failed", 500)]
+
+
+def test_a_late_event_that_the_endpoint_takes_is_no_dead_letter(hook: Hook) -> None:
+    assert handed_over(hook, alarm("1", attempt=50, age_s=9_999))[0] == frozenset()
+    assert hook.outcomes() == [("1", "delivered", None, 204)]
+
+
+def test_an_expired_event_is_not_delivered_and_recorded(hook: Hook) -> None:
+    failed, server = handed_over(hook, alarm("1", expirytime="2025-12-31T23:59:59Z"))
+    assert not failed
+    assert not server.received
+    assert hook.outcomes() == [("1", "expired", "expirytime", None)]
+
+
+def test_what_waited_longer_than_the_inbox_allows_is_not_delivered(hook: Hook) -> None:
+    failed, server = handed_over(hook, alarm("1", age_s=59), alarm("2", age_s=60), expiry_s=60)
+    assert not failed
+    assert [parse_event(each.body).id for each in server.received] == ["1"]
+    assert hook.outcomes() == [("1", "delivered", None, 204), ("2", "expired", "channel_expiry", None)]
+
+
+def test_what_is_no_event_is_a_dead_letter_with_its_bytes(hook: Hook) -> None:
+    failed, server = handed_over(hook, message("m1", '{"id": 1}'))
+    assert not failed
+    assert not server.received
+    (letter,) = hook.letters()
+    assert letter["reason"] == "attribute_value"
+    assert letter["original_bytes"] == len('{"id": 1}')
+    assert hook.outcomes() == [("", "dead_lettered", "attribute_value", None)]
+
+
+def test_an_event_that_cannot_be_written_in_binary_is_a_dead_letter(hook: Hook) -> None:
+    wrong = message("m1", event("1", ALARM, datacontenttype="text/plain").json)
+    failed, server = handed_over(hook, wrong, mode="binary")
+    assert not failed
+    assert not server.received
+    assert hook.outcomes() == [("1", "dead_lettered", "data_not_text", None)]
+
+
+def test_a_dead_letter_that_is_refused_goes_to_the_queue_of_last_resort(hook: Hook) -> None:
+    letter = event("1", DEAD_LETTER_TYPE)
+    failed, _ = handed_over(hook, message("m1", letter.json), plays=(answer(400),))
+    assert not failed
+    assert not hook.letters()
+    (kept,) = hook.cloud.received("last-resort")
+    assert kept["Body"] == letter.json
+
+
+def test_a_dead_letter_that_no_queue_takes_keeps_the_event(hook: Hook) -> None:
+    hook.clients["sqs"] = Unwilling(hook.cloud.sqs, "send_message_batch")
+    failed, _ = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(400),))
+    assert failed == {"m1"}
+    assert hook.hidden == {"h1": 2}
+    assert hook.outcomes() == [("2", "delivered", None, 204)]
+
+
+def test_a_record_that_cannot_be_written_brings_no_event_back(hook: Hook) -> None:
+    hook.clients["s3"] = Unwilling(hook.cloud.s3, "put_object")
+    failed, server = handed_over(hook, alarm("1"))
+    assert not failed
+    assert len(server.received) == 1
+
+
+def test_a_visibility_that_cannot_be_changed_fails_nothing_else(hook: Hook) -> None:
+    hook.clients["visibility"] = Unwilling(hook, "change_message_visibility")
+    failed, _ = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(500),))
+    assert failed == {"m1"}
+
+
+def test_without_a_key_nothing_is_sent(hook: Hook) -> None:
+    hook.clients["secrets"] = Unwilling(hook.secrets, "get_secret_value", code="AccessDenied")
+    failed, server = handed_over(hook, alarm("1"), alarm("2"))
+    assert failed == {"m1", "m2"}
+    assert not server.received
+
+
+def test_no_attempt_begins_that_the_invocation_could_not_finish(hook: Hook) -> None:
+    needed = RESERVE_MS + 1_000 * TIMEOUT_S
+    failed, server = handed_over(hook, alarm("1", attempt=50, age_s=9_999), remaining_ms=needed - 1)
+    assert failed == {"m1"}
+    assert not server.received
+    # Not tried is not failed: it comes again at once, however old.
+    assert hook.hidden == {"h1": 1}
+    assert not handed_over(hook, alarm("1"), remaining_ms=needed)[0]
+
+
+def test_an_attempt_without_an_answer_costs_its_timeout_once(hook: Hook) -> None:
+    failed, server = handed_over(hook, alarm("1"), alarm("2"), plays=(silence,), timeout_s=1)
+    assert failed == {"m1", "m2"}
+    assert len(server.received) == 1
+
+
+def test_the_rate_is_kept_and_what_has_no_turn_in_this_invocation_waits_for_one(hook: Hook) -> None:
+    failed, server = handed_over(hook, alarm("1"), alarm("2"), alarm("3"), requests_per_minute=60)
+    assert not failed
+    assert len(server.received) == 3
+    assert hook.slept == [2.0, 2.0]
+    failed, server = handed_over(hook, alarm("4"), alarm("5"), requests_per_minute=2)
+    assert failed == {"m5"}
+    assert hook.hidden == {"h5": 60}
+
+
+def test_in_a_fifo_queue_nothing_overtakes_what_waits(hook: Hook) -> None:
+    failed, server = handed_over(
+        hook,
+        alarm("1", group="a"),
+        alarm("2", group="b"),
+        alarm("3", group="a"),
+        alarm("4", group="b"),
+        plays=(answer(500),),
+    )
+    assert failed == {"m1", "m3"}
+    assert [parse_event(each.body).id for each in server.received] == ["1", "2", "4"]
+    assert hook.hidden == {"h1": 2, "h3": 2}
+
+
+def test_a_refused_event_of_a_fifo_queue_lets_the_next_ones_pass(hook: Hook) -> None:
+    failed, _ = handed_over(hook, alarm("1", group="a"), alarm("2", group="a"), plays=(answer(422),))
+    assert not failed
+
+
+def test_a_defect_met_by_one_message_leaves_the_others_alone(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = Delivery.attempt
+
+    def broken(self: Delivery, given: Envelope, remaining_ms: Callable[[], int]) -> Any:
+        if given.id == "1":
+            raise ZeroDivisionError
+        return attempt(self, given, remaining_ms)
+
+    monkeypatch.setattr(Delivery, "attempt", broken)
+    failed, _ = handed_over(hook, alarm("1"), alarm("2"))
+    assert failed == {"m1"}
+    assert hook.outcomes() == [("2", "delivered", None, 204)]
+    # Nor does it turn around for ever.
+    assert not handed_over(hook, alarm("1", age_s=600))[0]
+    assert hook.letters()[0]["reason"] == "defect"
+
+
+def test_a_name_that_leads_inside_is_tried_until_the_end_and_then_a_dead_letter_that_says_so(
+    hook: Hook,
+) -> None:
+    service = hook.service("https://127.0.0.1/", reach=SinkReach(Scope.INTERNET))
+    assert service.process([alarm("1")], invocation(60_000, "i1")) == {"m1"}
+    hook.now_ms += 601_000
+    again = [replace(alarm("1"), attempt=2)]
+    assert service.process(again, invocation(60_000, "i2")) == frozenset()
+    (letter,) = hook.letters()
+    assert letter["reason"] == "endpoint_forbidden"
+    assert "not a public address (loopback)" in letter["detail"]
+
+
+def packed(*ids: str, attempt: int = 1) -> QueueMessage:
+    (body,) = (each.body for each in pack([event(id, ALARM) for id in ids], {"route": "r"}, len(ids)))
+    return replace(message("m", body, attempt), receipt="h")
+
+
+def test_each_event_of_a_packed_message_is_delivered_and_recorded(hook: Hook) -> None:
+    failed, server = handed_over(hook, packed("1", "2", "3"))
+    assert (failed, hook.hidden) == (frozenset(), {})
+    assert [json.loads(each.body)["id"] for each in server.received] == ["1", "2", "3"]
+    assert hook.outcomes() == [(id, "delivered", None, 204) for id in ("1", "2", "3")]
+
+
+def test_a_packed_message_comes_again_for_the_event_that_failed_alone(hook: Hook) -> None:
+    with EndpointServer(answer(204), answer(500), answer(204), answer(204)) as server:
+        service = hook.service(server.url())
+        assert service.process([packed("1", "2", "3")], invocation(60_000, "i1")) == {"m"}
+        assert hook.hidden == {"h": 2}
+        assert service.process([packed("1", "2", "3", attempt=2)], invocation(60_000, "i2")) == frozenset()
+        service._delivery._endpoint.close()
+    assert [json.loads(each.body)["id"] for each in server.received] == ["1", "2", "3", "2"]
+    assert hook.outcomes() == [(id, "delivered", None, 204) for id in ("1", "2", "3")]
+
+
+def test_a_refused_event_of_a_packed_message_is_alone_a_dead_letter(hook: Hook) -> None:
+    failed, _ = handed_over(hook, packed("1", "2"), plays=(answer(204), answer(410)))
+    assert failed == frozenset()
+    assert [(id, outcome) for id, outcome, *_ in hook.outcomes()] == [
+        ("1", "delivered"),
+        ("2", "dead_lettered"),
+    ]
+    (letter,) = hook.letters()
+    assert json.loads(base64.b64decode(letter["original_base64"]))["id"] == "2"
+
+
+def test_items_of_a_packed_message_that_are_no_events_are_dead_letters_of_their_own(hook: Hook) -> None:
+    body = f'[{{"id":1}},{event("1", ALARM).json},{{"id":2}}]'
+    failed, _ = handed_over(hook, replace(message("m", body), receipt="h"))
+    assert failed == frozenset()
+    assert len({parse_event(each["Body"]).id for each in hook.cloud.received("outbox")}) == 2
+
+
+def test_a_packed_message_that_cannot_be_read_is_a_dead_letter(hook: Hook) -> None:
+    failed, server = handed_over(hook, replace(message("m", "H4sI"), receipt="h"))
+    assert (failed, server.received, len(hook.letters())) == (frozenset(), [], 1)

@@ -1,0 +1,315 @@
+"""Many sinks behind one inbox: each gets its own events, and none waits for a slow, dead or rude one."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from contract import load_contract
+from eventplane.contract.subscription import PARTITION, SORT, Subscription, new_subscription
+from eventplane.envelope import parse_event
+from eventplane.subscription_table import SubscriptionTable
+from lambdas.common.clock import system_clock
+from lambdas.common.contracts import CONTRACT_FILE
+from lambdas.common.queue_function import queue_function
+from lambdas.http_sink import subscribers
+from lambdas.http_sink.delivery import BREAK_FIRST_S, BREAK_LONGEST_S, CircuitBreaker
+from lambdas.http_sink.endpoint import MAX_IDLE_MS, Endpoint
+from lambdas.http_sink.failure import Failure
+from lambdas.http_sink.signing import subscription_key
+from tests.dynamodb import create_table
+from tests.endpoint import EndpointServer, answer, drips, says, silence
+from tests.unit.lambdas.http_sink.test_request import verify
+from tests.unit.lambdas.support import BUCKET, Cloud, LambdaContext, event, figures, message, sqs_event
+
+MASTER = b"m" * 48
+
+
+def subscription(name: str, url: str, **settings: Any) -> Subscription:
+    document = {"protocol": "HTTP", "sink": url, "filters": [], "protocolsettings": settings}
+    return new_subscription("carers", name, {"sql": "TRUE"}, "2026-01-01T00:00:00Z", json.dumps(document))
+
+
+class Context(LambdaContext):
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
+@pytest.fixture
+def table(aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SubscriptionTable]:
+    """The environment that the stacks give the function, with an empty table."""
+    (tmp_path / CONTRACT_FILE).write_bytes(load_contract().canonical)
+    for name, value in {
+        "LAMBDA_TASK_ROOT": str(tmp_path),
+        "EVENTPLANE_SUBSCRIPTIONS_TABLE": "subscriptions",
+        "EVENTPLANE_WEBHOOK_SECRET": "webhook",
+        "EVENTPLANE_WEBHOOK_ORIGIN": "eventplane-dev",
+        "EVENTPLANE_SINKS": "anywhere",
+        "EVENTPLANE_CONCURRENCY": "2",
+        "EVENTPLANE_ARCHIVE_BUCKET": BUCKET,
+    }.items():
+        monkeypatch.setenv(name, value)
+    sqs, dynamodb = boto3.client("sqs"), boto3.client("dynamodb")
+    for queue in ("SOURCE", "OUTBOX", "DEAD_LETTER"):
+        monkeypatch.setenv(f"EVENTPLANE_{queue}_QUEUE", sqs.create_queue(QueueName=queue)["QueueUrl"])
+    boto3.client("s3").create_bucket(Bucket=BUCKET)
+    boto3.client("secretsmanager").create_secret(
+        Name="webhook", SecretString=base64.b64encode(MASTER).decode()
+    )
+    create_table(dynamodb, "subscriptions", PARTITION, SORT)
+    monkeypatch.setattr(subscribers, "TIMEOUT_S", 1)
+    reader = cache(subscribers.service)
+    monkeypatch.setattr(subscribers, "handle", queue_function(reader))
+    yield SubscriptionTable(dynamodb, "subscriptions")
+    if reader.cache_info().currsize:
+        reader().process.__self__._endpoints.close()
+
+
+def batch(*routes: str, first: int = 1) -> dict[str, Any]:
+    """One event for each of these subscriptions of the carers."""
+    messages = [
+        replace(message(f"m{at}", event(str(at)).json), sent_at_ms=system_clock())
+        for at, _ in enumerate(routes, first)
+    ]
+    records = sqs_event(*messages)
+    for record, route in zip(records["Records"], routes, strict=True):
+        record["messageAttributes"] = {"route": {"stringValue": f"carers-subscribes-{route}"}}
+    return records
+
+
+def failed(records: dict[str, Any]) -> list[str]:
+    answered = subscribers.handle(records, Context())
+    return [each["itemIdentifier"] for each in answered["batchItemFailures"]]
+
+
+def ids(server: EndpointServer) -> list[str]:
+    return [parse_event(each.body).id for each in server.received]
+
+
+def test_each_sink_gets_its_own_events_signed_with_its_own_key(table: SubscriptionTable) -> None:
+    with EndpointServer() as one, EndpointServer() as other:
+        table.add(subscription("one", one.url()))
+        table.add(subscription("other", other.url()))
+        assert failed(batch("one", "other", "one")) == []
+        assert (ids(one), ids(other)) == (["1", "3"], ["2"])
+        (request,) = other.received
+        for route, is_own in (("other", True), ("one", False)):
+            key = base64.b64encode(subscription_key(MASTER, f"carers-subscribes-{route}")).decode()
+            assert verify.is_genuine([key], request.headers, request.body) is is_own
+
+
+@pytest.mark.parametrize(
+    "play",
+    [silence, drips, answer(500), answer(503), says(b"HTTP/1.1 200 OK\r\n"), says(b"\x00" * 100), says()],
+    ids=["silent", "dripping", "failing", "busy", "breaking-off", "no-http", "closing"],
+)
+def test_a_bad_sink_holds_up_nobody_else(table: SubscriptionTable, play: Any) -> None:
+    with EndpointServer(*[play] * 10) as bad, EndpointServer() as good:
+        table.add(subscription("bad", bad.url()))
+        table.add(subscription("good", good.url()))
+        assert failed(batch("bad", "good", "bad", "good", "bad")) == ["m1", "m3", "m5"]
+        assert ids(good) == ["2", "4"]
+
+
+def test_a_dead_sink_costs_one_attempt_and_is_then_left_alone(table: SubscriptionTable) -> None:
+    with EndpointServer(is_mute=True) as dead:
+        table.add(subscription("dead", dead.url()))
+        assert failed(batch("dead", "dead")) == ["m1", "m2"]
+        assert dead.connections == 1
+        assert failed(batch("dead", "dead", first=3)) == ["m3", "m4"]
+        assert dead.connections == 1
+
+
+def test_what_a_sink_has_no_time_for_comes_again(
+    table: SubscriptionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EndpointServer() as server:
+        table.add(subscription("slow", server.url()))
+        monkeypatch.setattr(subscribers, "ENDPOINT_MS", 0)
+        assert failed(batch("slow", "slow")) == ["m1", "m2"]
+        assert server.received == []
+        monkeypatch.setattr(subscribers, "ENDPOINT_MS", 15_000)
+        assert failed(batch("slow", "slow")) == []
+
+
+def test_what_a_sink_refuses_is_a_dead_letter_that_names_the_route(table: SubscriptionTable) -> None:
+    with EndpointServer(answer(422), answer(410)) as rude:
+        table.add(subscription("rude", rude.url()))
+        assert failed(batch("rude", "rude")) == []
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName="OUTBOX")["QueueUrl"]
+    letters = [
+        parse_event(each["Body"]).data()
+        for each in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    ]
+    assert sorted((each["reason"], each["route"], each["channel"]) for each in letters) == [
+        ("endpoint_gone", "carers-subscribes-rude", "subscribers.inbox"),
+        ("endpoint_refused", "carers-subscribes-rude", "subscribers.inbox"),
+    ]
+
+
+def test_what_nobody_subscribes_any_more_is_dropped_and_said(
+    table: SubscriptionTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EndpointServer() as server:
+        ending = subscription("ending", server.url())
+        table.add(ending)
+        assert failed(batch("ending")) == []
+        table.remove(ending)
+        # It is known until the next look, or until a route comes that is not.
+        assert failed(batch("other", first=2)) == []
+        assert failed(batch("ending", first=3)) == []
+        assert ids(server) == ["1"]
+    dropped = [vars(each) for each in caplog.records if each.message.startswith("dropped")]
+    assert [(each["event_id"], each["route"]) for each in dropped] == [
+        ("2", "carers-subscribes-other"),
+        ("3", "carers-subscribes-ending"),
+    ]
+    s3 = boto3.client("s3")
+    assert len(s3.list_objects_v2(Bucket=BUCKET, Prefix="handovers/")["Contents"]) == 1
+
+
+def test_what_becomes_of_the_events_of_all_sinks_is_counted_together(
+    table: SubscriptionTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with EndpointServer() as good, EndpointServer(answer(422), answer(500)) as bad:
+        table.add(subscription("good", good.url()))
+        table.add(subscription("bad", bad.url()))
+        failed(batch("good", "bad", "ended", "good", "bad", "ended", "ended"))
+    assert figures(capsys.readouterr().out) == {
+        "Messages": 7,
+        "Delivered": 2,
+        "DeadLettered": 1,
+        "Dropped": 3,
+        "Retried": 1,
+    }
+
+
+def test_a_sink_without_events_keeps_no_connection(
+    table: SubscriptionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = system_clock()
+    monkeypatch.setattr(subscribers, "system_clock", lambda: now_ms)
+    endpoints: list[Endpoint] = []
+
+    class Recorded(Endpoint):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            endpoints.append(self)
+
+    monkeypatch.setattr(subscribers, "Endpoint", Recorded)
+    with EndpointServer() as one, EndpointServer() as other:
+        for name, server in (("one", one), ("other", other)):
+            table.add(subscription(name, server.url()))
+            assert failed(batch(name)) == []
+        assert all(each._connection for each in endpoints)
+        now_ms += MAX_IDLE_MS + 1
+        assert failed(batch("one", first=2)) == []
+        assert [bool(each._connection) for each in endpoints] == [True, False]
+        assert ids(one) == ["1", "2"]
+
+
+def test_a_subscription_that_is_new_is_known_with_its_first_event(table: SubscriptionTable) -> None:
+    with EndpointServer() as one, EndpointServer() as other:
+        table.add(subscription("one", one.url()))
+        assert failed(batch("one")) == []
+        table.add(subscription("other", other.url()))
+        assert failed(batch("other")) == []
+        assert ids(other) == ["1"]
+
+
+def test_without_the_table_events_come_again(
+    table: SubscriptionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boto3.client("dynamodb").delete_table(TableName="subscriptions")
+    assert failed(batch("one")) == ["m1"]
+
+
+def test_of_a_route_that_is_not_known_nobody_says_that_it_has_ended(table: SubscriptionTable) -> None:
+    with EndpointServer() as server:
+        table.add(subscription("one", server.url()))
+        assert failed(batch("one")) == []
+        boto3.client("dynamodb").delete_table(TableName="subscriptions")
+        # What is known goes on; of the other one nobody can tell.
+        assert failed(batch("other", first=2)) == ["m2"]
+        assert failed(batch("one", first=3)) == []
+        assert ids(server) == ["1", "3"]
+
+
+def deliver_to_both(table: SubscriptionTable, one: EndpointServer, other: EndpointServer) -> None:
+    """One event, for the subscriptions `one` and `other` of the carers."""
+    table.add(subscription("one", one.url()))
+    table.add(subscription("other", other.url()))
+    records = batch("one", "other")
+    for record in records["Records"]:
+        record["body"] = records["Records"][0]["body"]
+    assert failed(records) == []
+
+
+def test_an_event_that_fails_at_two_sinks_has_two_letters(table: SubscriptionTable) -> None:
+    with EndpointServer(answer(410)) as one, EndpointServer(answer(410)) as other:
+        deliver_to_both(table, one, other)
+    sqs = boto3.client("sqs")
+    queue = sqs.get_queue_url(QueueName="OUTBOX")["QueueUrl"]
+    messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
+    assert len({parse_event(each["Body"]).key for each in messages}) == 2
+
+
+def test_the_records_of_one_event_tell_its_sinks_apart(table: SubscriptionTable) -> None:
+    with EndpointServer() as one, EndpointServer(answer(410)) as other:
+        deliver_to_both(table, one, other)
+    archive = Cloud(None, boto3.client("s3"), None)
+    assert {(each["route"], each["outcome"]) for each in archive.lines("handovers/")} == {
+        ("carers-subscribes-one", "delivered"),
+        ("carers-subscribes-other", "dead_lettered"),
+    }
+
+
+def test_a_sink_that_is_not_on_the_internet_is_never_asked(
+    table: SubscriptionTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTPLANE_SINKS", "internet")
+    with EndpointServer() as server:
+        table.add(subscription("inside", server.url()))
+        assert failed(batch("inside")) == ["m1"]
+        assert server.connections == 0
+
+
+class Plays:
+    """Attempts that end as told."""
+
+    def __init__(self, *answers: int | Failure) -> None:
+        self.answers = list(answers)
+
+    def attempt(self, _event: Any, _remaining_ms: Any) -> int | Failure:
+        return self.answers.pop(0)
+
+
+def test_a_sink_is_tried_again_after_a_pause_that_grows_and_ends_with_its_first_answer() -> None:
+    down = Failure("endpoint_failed", "no answer", None, is_general=True)
+    own = Failure("endpoint_failed", "HTTP 500", 500)
+    now_ms = 0
+    plays = Plays(*[down] * 10, 204, own, down)
+    breaker = CircuitBreaker(plays, lambda: now_ms)
+    pauses = []
+    for _ in range(10):
+        assert breaker.attempt(event("1"), lambda: 1) == down
+        left = len(plays.answers)
+        told = breaker.attempt(event("1"), lambda: 1)
+        assert isinstance(told, Failure)
+        assert (told.detail, told.is_general) == ("not tried: no answer", True)
+        assert len(plays.answers) == left
+        pauses.append(told.retry_after_s)
+        now_ms += round(1_000 * (told.retry_after_s or 0))
+    assert pauses == [min(BREAK_LONGEST_S, BREAK_FIRST_S * 2**at) for at in range(10)]
+    assert breaker.attempt(event("1"), lambda: 1) == 204
+    assert breaker.attempt(event("1"), lambda: 1) == own
+    assert breaker.attempt(event("1"), lambda: 1) == down
