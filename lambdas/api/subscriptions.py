@@ -21,7 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Contract
 from eventplane.contract.subscription import MAX_FILTER_BYTES, MAX_OWN
 from eventplane.filters import DIALECTS
-from eventplane.function_settings import SubscriptionsApiSettings
+from eventplane.function_settings import ContractSettings, SubscriptionsApiSettings
 from eventplane.strict_json import StrictJsonError, decode_text, loads
 from lambdas.api import errors
 from lambdas.api.subscription_service import Conditions, Consents, Found, SubscriptionService
@@ -33,7 +33,6 @@ from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.http_sink.signing import SigningKeyError, SigningKeys, subscription_key
-from lambdas.router.contract_settings import read_contract_settings
 from lambdas.router.in_force import Unseen
 from lambdas.router.wiring import contract_in_force
 
@@ -147,7 +146,7 @@ def _contract() -> Callable[[], Contract]:
 
     Raises what `load_contract` raises of the one with the code.
     """
-    in_force = contract_in_force(read_contract_settings(os.environ), client("dynamodb"), _InForce)
+    in_force = contract_in_force(ContractSettings.read(os.environ), client("dynamodb"), _InForce)
 
     def contract() -> Contract:
         found = in_force.engine()
