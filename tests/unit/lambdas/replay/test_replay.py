@@ -22,9 +22,9 @@ from lambdas.replay.orders import Orders
 from lambdas.replay.planners import Planners
 from lambdas.replay.service import ReplayService
 from lambdas.replay.tap_file import TapFiles
+from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
-from lambdas.router.in_force import Unseen
 from tests.unit.lambdas.support import (
     ALARM,
     BUCKET,
