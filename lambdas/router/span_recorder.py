@@ -23,7 +23,7 @@ class Export(Protocol):
 
 
 class SpanRecorder:
-    """Draws for the function called `service` the events whose traces ask for it, and a `share` of others."""
+    """Record, as `service`, the events whose traces ask for it, and a `share` of others."""
 
     def __init__(self, export: Export, service: str, share: float) -> None:
         self._export = export
@@ -33,9 +33,9 @@ class SpanRecorder:
     def record(
         self, facts: Sequence[Step], *, began_ms: int, ended_ms: int, remaining_ms: Callable[[], int]
     ) -> None:
-        """Tell of `facts`, the work of one invocation from `began_ms` to `ended_ms`, Unix milliseconds.
+        """Record `facts`, the work of one invocation from `began_ms` to `ended_ms`, Unix milliseconds.
 
-        Never raises: what is done is done, whether it can be told or not.
+        Never raises: what is done is done, whether that succeeds or not.
         """
         try:
             self._export.send(list(self._spans(facts, began_ms, ended_ms)), remaining_ms)

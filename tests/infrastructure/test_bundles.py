@@ -135,6 +135,8 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
                 "LAMBDA_TASK_ROOT": str(code),
                 "AWS_DEFAULT_REGION": "us-east-1",
                 "EVENTPLANE_SOURCE": source_of(handler),
+                "EVENTPLANE_PRIORITY": "urgent",
+                "EVENTPLANE_LEDGER_QUEUE": "https://queue",
                 "EVENTPLANE_PRESENCE_TABLE": "presence",
                 "EVENTPLANE_PRESENCE_LIMITS": json.dumps({each.name: "1" for each in fields(Limits)}),
                 "EVENTPLANE_DEVICE_QUOTA": quota_text(Quota(60, 1, 1, 1)),

@@ -39,6 +39,7 @@ from tests.unit.lambdas.support import (
 pytestmark = pytest.mark.source("P4")
 
 NOISE = random.Random(1)
+NOT_UTF8 = base64.b64encode(gzip.compress(b"\xff", mtime=0)).decode()
 
 
 def noisy(number: int) -> str:
