@@ -22,7 +22,7 @@ from eventplane_client.errors import ClientSettingsError
 from eventplane_client.settings import host_and_port
 from glue_jobs.delivery_audit.device_reports import Report, told
 from lambdas.common.settings import whole_number as setting
-from lambdas.presence.observations import UnreadableObservationError, read_presence
+from lambdas.presence.recorder import UnreadableObservationError, read_presence
 from operations.letters import letter_of
 
 HUGE = "9" * 5_000
