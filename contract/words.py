@@ -77,13 +77,19 @@ def duration(seconds: int) -> str:
     return f"{seconds} s"
 
 
+def _delay(milliseconds: int) -> str:
+    return f"{milliseconds} ms" if milliseconds % 1_000 else duration(milliseconds // 1_000)
+
+
 def _special(channel: Channel) -> Iterator[str]:
     if channel.ordering is Ordering.SOURCE:
         yield "in the order of its source"
     if channel.expiry_s:
         yield f"expires after {duration(channel.expiry_s)}"
     if channel.batching_delay_ms:
-        yield f"waits up to {channel.batching_delay_ms} ms for a batch"
+        yield f"waits up to {_delay(channel.batching_delay_ms)} for a batch"
+    if channel.events_per_message > 1:
+        yield f"up to {channel.events_per_message} events a message"
     if channel.receipts:
         yield "confirmed after handling"
     if channel.when_full is WhenFull.DROP_OLDEST:

@@ -34,6 +34,7 @@ ELSEWHERE = {
         "what the cloud wants of devices; tell them again, or withdraw it",
     ),
     "replay": ("operations.replay_command", "send again what an audit misses, or a past window to somebody"),
+    "smoke": ("operations.smoke.command", "prove a deployed environment, with a throw-away device"),
     "subscriptions": ("operations.subscriptions_command", "participants' own routes, now and in the past"),
     "trace": ("operations.trace_command", "every station of one event, and what is missing"),
 }

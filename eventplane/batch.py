@@ -43,7 +43,7 @@ def unpack(payload: bytes) -> Iterator[Envelope | tuple[bytes, EnvelopeError]]:
     """
     text = payload
     if payload[:1] == bytes([_ZLIB_MAGIC]):
-        text = _inflate(payload)
+        text = inflate(payload)
     if text.lstrip(_WHITESPACE.encode())[:1] != b"[":
         items: list[str] | list[bytes] = [text]
     else:
@@ -116,8 +116,9 @@ def _expect_end(text: str, position: int) -> None:
         raise ValueError(f"text after the array at character {position}")
 
 
-def _inflate(payload: bytes) -> bytes:
-    inflater = zlib.decompressobj()
+def inflate(payload: bytes, wbits: int = zlib.MAX_WBITS) -> bytes:
+    """Decompress a batch of at most MAX_BATCH_BYTES; `wbits` are as zlib has them. Raises `EnvelopeError`."""
+    inflater = zlib.decompressobj(wbits)
     try:
         text = inflater.decompress(payload, MAX_BATCH_BYTES)
     except zlib.error as error:

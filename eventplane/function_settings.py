@@ -9,9 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from eventplane.contract import Priority
 from eventplane.settings import Settings, SettingsError, variable_of
 from eventplane.sink_reach import SinkReach
 from eventplane.traffic import Quota
+
+
+@dataclass(frozen=True)
+class MetricsSettings(Settings):
+    """Of every function: the dimension `service` of its metrics."""
+
+    metrics_service: str
 
 
 @dataclass(frozen=True)
@@ -19,6 +27,16 @@ class QueueSettings(Settings):
     """Of every function that a queue feeds: `source_queue`."""
 
     source_queue: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanarySettings(Settings):
+    """Of the canary: the MQTT topic that its alarms go to, the inbox that they come to, and what the names of
+    all queues of the environment begin with."""
+
+    ingest_topic: str
+    inbox_queue: str
+    queue_prefix: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +90,22 @@ class TracingSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class RouterSettings(ContractSettings):
-    """Of a router: `source` is the address of the channel that feeds it, `queues` has the URL of each inbox
-    by its address."""
+    """Of a router: `source` is the address of the channel that feeds it, at a `priority`; `queues` has the
+    URL of each inbox by its address. Decisions go to the `ledger_queue`, or else to the `archive_bucket`."""
 
     source: str
+    priority: Priority
     queues: Mapping[str, str]
+    ledger_queue: str
     archive_bucket: str
     tracing: TracingSettings | None = None
+
+
+@dataclass(frozen=True)
+class LedgerWriterSettings(Settings):
+    """Of the function that archives what routers decided."""
+
+    archive_bucket: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,10 @@ MAX_BATCH_BYTES = 4 * 1024 * 1024
 MAX_BATCH_EVENTS = 1_000
 """Most events in one batch. Ours: keeps one queue message within one function invocation."""
 
+MAX_PACKED_MESSAGE_BYTES = 64 * 1024
+"""Largest queue message that carries several events, bytes with its attributes. Amazon SQS bills
+each 64 KiB of a call as one request."""
+
 MAX_ORIGINAL_BYTES = 64 * 1024
 """Most bytes of a refused original that a dead letter carries; in base64 they stay within MAX_EVENT_BYTES."""
 
@@ -99,3 +103,6 @@ MAX_INTEGER_TEXT = 100
 MAX_FILTER_NESTING = 12
 """Most CESQL functions and comparisons within each other, levels. Ours: Spark's analyzer, by which the audit
 evaluates them, goes over a plan a hundred times at most, each level takes some, and people stop at three."""
+
+MAX_RECEIVES = 1_000
+"""Most receives of a message before its dead-letter queue gets it (Amazon SQS quotas, `maxReceiveCount`)."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from eventplane.auditor import AUDITOR
+from eventplane.canary import CANARY
 from eventplane.presence import MONITOR
 
 if TYPE_CHECKING:
@@ -25,4 +26,4 @@ def leads_down(participants: Mapping[str, Participant]) -> bool:
 SUBSCRIBERS: Final = "subscribers"
 """The participant that stands for all HTTPS endpoints: its inbox takes the events of their subscriptions."""
 
-OWN_SERVICES: Final = frozenset({AUDITOR, MONITOR, DOWNLINK, SUBSCRIBERS})
+OWN_SERVICES: Final = frozenset({AUDITOR, MONITOR, DOWNLINK, SUBSCRIBERS, CANARY})

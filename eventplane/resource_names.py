@@ -23,6 +23,9 @@ URGENT_INGEST: Final = "ingest-urgent"
 FIFO_SUFFIX: Final = ".fifo"
 """What SQS wants at the end of a FIFO queue's name."""
 
+REPLIES_SUFFIX: Final = "-replies"
+"""What the names of queues for replies end with."""
+
 _DEAD_LETTERS: Final = "-dlq"
 
 

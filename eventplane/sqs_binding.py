@@ -1,23 +1,40 @@
 """Events as SQS messages: our own binding, as CloudEvents has none for SQS. docs/bindings.md describes it.
 
-The body is the event in JSON format and alone counts. Message attributes are hints, for a consumer that wants
-to choose without parsing; nothing is read back from them.
+The body is the event in JSON format and alone counts. In a packed inbox it may be a CloudEvents JSON batch,
+plain or in gzip and base64, which its first characters tell apart. Message attributes are hints, for a
+consumer that wants to choose without parsing; nothing is read back.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
-from collections.abc import Mapping
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
-from eventplane.envelope import Envelope
+from eventplane import batch
+from eventplane.envelope import Envelope, EnvelopeError
 from eventplane.errors import EventPlaneError
-from eventplane.limits import MAX_SQS_ATTRIBUTES
+from eventplane.limits import MAX_BATCH_BYTES, MAX_PACKED_MESSAGE_BYTES, MAX_SQS_ATTRIBUTES
 
 DATA_TYPE: Final = "String"
 """The type of every hint."""
+
+COUNT: Final = "events"
+"""The hint on a message with several events: how many they are."""
+
+_COMPRESSED: Final = "H4sI"
+"""What gzip in base64 begins with: its magic, and deflate as the method (RFC 1952)."""
+
+_GZIP: Final = zlib.MAX_WBITS | 16
+_LEVEL: Final = 6
+_HEADROOM: Final = 0.95
+"""When a batch is too large, how much of the proportional share to try next: texts compress unevenly."""
 
 _IF_GIVEN: Final = ("time", "replayedtime")
 
@@ -35,19 +52,15 @@ class HintsError(EventPlaneError):
 
 @dataclass(frozen=True, slots=True)
 class SqsMessage:
-    """What a message carries: the `event`'s exact text as `body`, and `hints`; `bytes` as SQS counts them."""
+    """A message: its `body` carries `events`, one or several; `bytes` is its size as SQS counts it."""
 
-    event: Envelope
+    events: tuple[Envelope, ...]
+    body: str
     hints: Mapping[str, str] = field(hash=False)
-    body: str = field(init=False)
     bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        # These two can only stand inside JSON strings, where an escape means the same.
-        body = _NOT_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", self.event.json)
-        hints = sum(len(name) + len(DATA_TYPE) + len(value.encode()) for name, value in self.hints.items())
-        object.__setattr__(self, "body", body)
-        object.__setattr__(self, "bytes", len(body.encode()) + hints)
+        object.__setattr__(self, "bytes", len(self.body.encode()) + _hint_bytes(self.hints))
 
     @property
     def group(self) -> str:
@@ -55,24 +68,93 @@ class SqsMessage:
 
         Hashed, because SQS allows 128 characters of its own choice; equal keys stay equal.
         """
-        return _digest(f"{self.event.sender}\n{self.event.attributes.get('partitionkey', self.event.source)}")
+        (event,) = self.events
+        return _digest(f"{event.sender}\n{event.attributes.get('partitionkey', event.source)}")
 
     @property
     def deduplication(self) -> str:
         """What a FIFO queue recognises a copy by: the event's sender, `source` and `id`."""
-        return _digest("\n".join(self.event.key))
+        (event,) = self.events
+        return _digest("\n".join(event.key))
 
 
 def to_message(event: Envelope, hints: Mapping[str, str] | None = None) -> SqsMessage:
     """The message of `event`, with `hints` beside those that every message has. Raises `HintsError`."""
     every = {"ce_id": event.id, "ce_source": event.source, "ce_type": event.type}
     every |= {f"ce_{name}": str(event.attributes[name]) for name in _IF_GIVEN if name in event.attributes}
-    every |= hints or {}
-    if len(every) > MAX_SQS_ATTRIBUTES:
-        raise HintsError(f"{len(every)} hints, SQS takes {MAX_SQS_ATTRIBUTES}", every)
-    if not all(every.values()):
-        raise HintsError("a hint is empty, which SQS refuses", every)
-    return SqsMessage(event, every)
+    return SqsMessage((event,), _text(event), _checked({**every, **(hints or {})}))
+
+
+def pack(events: Sequence[Envelope], hints: Mapping[str, str], most: int) -> Iterator[SqsMessage]:
+    """Put `events` in their order into messages of up to `most` events and MAX_PACKED_MESSAGE_BYTES.
+
+    An event that is too large for company, or the only one, has a message as by `to_message`. Several are a
+    JSON batch, compressed where more of them fit like that. Raises `HintsError`.
+    """
+    texts = [_text(event) for event in events]
+    at = 0
+    while at < len(events):
+        body, count = _first_body(texts[at : at + most], _checked({**hints, COUNT: str(most)}))
+        if count == 1:
+            yield to_message(events[at], hints)
+        else:
+            yield SqsMessage(tuple(events[at : at + count]), body, {**hints, COUNT: str(count)})
+        at += count
+
+
+def split(body: str) -> list[str]:
+    """Return the texts of the events in a message's `body`: the body itself, or the items of a batch.
+
+    Raises `EnvelopeError` for a batch that cannot be read.
+    """
+    if body.startswith(_COMPRESSED):
+        try:
+            payload = base64.b64decode(body, validate=True)
+        except ValueError as error:
+            raise EnvelopeError("not_base64", f"the compressed batch cannot be read: {error}") from error
+        return batch.split(batch.inflate(payload, _GZIP))
+    if body.startswith("["):
+        return batch.split(body.encode("utf-8", "surrogatepass"))
+    return [body]
+
+
+def _first_body(texts: Sequence[str], hints: Mapping[str, str]) -> tuple[str, int]:
+    """The body with as many of the first `texts` as fit one message, and how many they are: at least one."""
+    room = MAX_PACKED_MESSAGE_BYTES - _hint_bytes(hints)
+    sizes = list(accumulate((len(text.encode()) + 1 for text in texts), initial=1))
+    plain = bisect_right(sizes, room) - 1
+    if plain < len(texts) and plain > 0:
+        count = min(len(texts), bisect_right(sizes, MAX_BATCH_BYTES) - 1)
+        body = _compressed(texts[:count])
+        while len(body) > room and count > plain:
+            count = min(count - 1, int(count * room / len(body) * _HEADROOM))
+            body = _compressed(texts[:count])
+        if count > plain:
+            return body, count
+    return "[" + ",".join(texts[:plain]) + "]", max(1, plain)
+
+
+def _compressed(texts: Sequence[str]) -> str:
+    deflater = zlib.compressobj(_LEVEL, wbits=_GZIP)
+    text = "[" + ",".join(texts) + "]"
+    return base64.b64encode(deflater.compress(text.encode()) + deflater.flush()).decode()
+
+
+def _text(event: Envelope) -> str:
+    # These two can only stand inside JSON strings, where an escape means the same.
+    return _NOT_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", event.json)
+
+
+def _hint_bytes(hints: Mapping[str, str]) -> int:
+    return sum(len(name) + len(DATA_TYPE) + len(value.encode()) for name, value in hints.items())
+
+
+def _checked(hints: Mapping[str, str]) -> Mapping[str, str]:
+    if len(hints) > MAX_SQS_ATTRIBUTES:
+        raise HintsError(f"{len(hints)} hints, SQS takes {MAX_SQS_ATTRIBUTES}", hints)
+    if not all(hints.values()):
+        raise HintsError("a hint is empty, which SQS refuses", hints)
+    return hints
 
 
 def _digest(value: str) -> str:

@@ -21,6 +21,7 @@ from eventplane_client.epochs import EpochWatch
 from eventplane_client.errors import AlreadySettledError, ClientError, StateError
 from eventplane_client.letters import IN_DOUBT, TOO_MANY_RECEIVES, letter
 from eventplane_client.notices import DeadLettered, Expired, InDoubt, Listener
+from eventplane_client.packs import UnpackingTransport
 from eventplane_client.ports import Message, MessageFilter, Mode, Transport, Verdict, digest
 from eventplane_client.resequencer import GAP_TIMEOUT_S, MOST_HELD, Resequencer
 from eventplane_client.telemetry import NoTelemetry, Telemetry
@@ -75,7 +76,7 @@ class Reader:
         has_expired: Judge = by_clock,
     ) -> None:
         self._participant = participant
-        self._transport = transport
+        self._transport = UnpackingTransport(transport, at_once=mode is Mode.AT_MOST_ONCE)
         self._filter = filter if mode is Mode.EXACTLY_ONCE else None
         self._mode = mode
         self._on_notice = on_notice
@@ -87,7 +88,7 @@ class Reader:
         self._positions = filter
         self._withheld: dict[Stream, list[Delivery]] = {}
         self._order = Resequencer[Delivery](gap_timeout_s, on_notice, self._position, most_held)
-        self._extender = VisibilityExtender(transport, self._filter, participant)
+        self._extender = VisibilityExtender(self._transport, self._filter, participant)
         self._epochs = EpochWatch(filter, on_notice)
 
     def next(self, most: int, timeout_s: float, handled: Sequence[Delivery] = ()) -> list[Delivery]:
@@ -100,7 +101,7 @@ class Reader:
         while True:
             now = monotonic()
             self._queue(self._order.due(now))
-            if self._buffer and self._taken >= PREFETCH:
+            if self._buffer and self._taken >= PREFETCH and not self._transport.is_filled:
                 # A gap that ended may have let go thousands: an alarm does not wait for them.
                 self._receive(0.0)
             if self._buffer:

@@ -121,7 +121,7 @@ def failed_invocations(log: Path) -> Iterator[tuple[float, str]]:
     with log.open(errors="replace") as lines:
         for line in lines:
             if found := _FAILED.match(line):
-                at = datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S,%f").astimezone()
+                at = datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S").astimezone()
                 yield at.timestamp(), found[2]
 
 

@@ -16,8 +16,11 @@ from aws_cdk import aws_iot as iot
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct, IConstruct
 
+from eventplane.canary import CANARY
+from eventplane.contract import Contract
 from stacks.constructs import watch
 from stacks.constructs.alarm_topic import AlarmTopic
+from stacks.constructs.canary import Canary
 from stacks.constructs.durable_queue import DurableQueue, queue_name
 from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.figure_watches import of_figures
@@ -33,10 +36,15 @@ Kind = TypeVar("Kind", bound=IConstruct)
 
 
 class MonitoringStack(PlaneStack):
-    """Alarms on what is in `watched`. It holds no state and can be deployed and removed at any time."""
+    """Alarms on what is in `watched`, and the canary. It holds no state and can be removed at any time."""
 
-    def __init__(self, scope: Construct, *, environment: Environment, watched: Sequence[cdk.Stack]) -> None:
+    def __init__(
+        self, scope: Construct, *, environment: Environment, contract: Contract, watched: Sequence[cdk.Stack]
+    ) -> None:
         super().__init__(scope, environment=environment, name="monitoring")
+        if CANARY in contract.participants:
+            Canary(self, "Canary", environment=environment, contract=contract)
+            watched = [*watched, self]
         queues = _find(watched, DurableQueue)
         functions = [str(each.function_name) for each in _find(watched, lambda_.CfnFunction)]
         services = {each.metrics_service for each in _find(watched, PythonFunction)}
@@ -56,7 +64,7 @@ class MonitoringStack(PlaneStack):
             (
                 watch.of_schedule(each.function_name)
                 for each in _find(watched, EveryMinute)
-                if each.is_enabled
+                if each.is_enabled and each.is_every_minute
             ),
             chain.from_iterable(watch.of_rule(each, environment, is_ingest=each in ingest) for each in rules),
             [watch.of_ingest_errors(queue_name(environment, INGEST_ERRORS))],

@@ -53,5 +53,7 @@ class Meter(Proxy):
                 self.units += self._metering.units(operation, json.loads(request), json.loads(answer))
             elif action == "PUT":
                 self.units["s3_put"] += 1
-            else:
+            elif action in ("GET", "HEAD"):
+                self.units["s3_get"] += 1
+            elif action != "POST":  # a publish to an ingest rule costs nothing (IoT Core, Basic Ingest)
                 raise ValueError(f"{action} has no price here; say what it counts as")

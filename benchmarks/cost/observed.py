@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.cloud.functions import PREFIX, Invocations, invocations
+from benchmarks.cost.deployment import Deployment
+from benchmarks.cost.idle import Series
 from benchmarks.cost.prices import IOT_BYTES, SQS_BYTES, Units, chunks
-from benchmarks.cost.regimes import ARCHIVE_WRITER, PRODUCTION, ROUTER
 from eventplane.ingest import IngestFrame, frame_text
 from local.cloud import CloudEndpoint
 
@@ -20,27 +21,12 @@ _POLL: Final = 10
 _ACTIONS: Final = 2
 """Of the ingest rule: the router's queue and the tap's."""
 
-TRACED: Final = 0.05
-"""Share of invocations that X-Ray records by its default rule (one more a second is left out)."""
-
 _PROCESSED: Final = re.compile(rf"ESM: Lambda {PREFIX}(\S+) processed (\d+) SQS messages")
 
 
 def batches(log: Path) -> list[tuple[str, int]]:
     """Function and number of messages of each batch that the emulator's `log` tells of."""
     return [(found[1], int(found[2])) for found in _PROCESSED.finditer(log.read_text(errors="replace"))]
-
-
-def spared(batches: Sequence[tuple[str, int]], held: Mapping[str, int]) -> int:
-    """How many invocations fewer there had been, had those in `held` got as many messages as they may.
-
-    The emulator gives ten at most, whatever a mapping says.
-    """
-    of_held = [(function, messages) for function, messages in batches if function in held]
-    messages: Counter[str] = Counter()
-    for function, number in of_held:
-        messages[function] += number
-    return len(of_held) - sum(-(-number // held[function]) for function, number in messages.items())
 
 
 def frame_bytes(payload: bytes) -> int:
@@ -69,20 +55,14 @@ def pollers(batches: Sequence[tuple[str, int]], frame: int) -> Units:
     return units
 
 
-def compute(used: dict[str, Invocations]) -> Units:
-    """Requests and GB-seconds, with the memory that production gives each function."""
+def compute(used: dict[str, Invocations], deployment: Deployment) -> Units:
+    """Requests and GB-seconds, with the memory that `deployment` gives each function."""
     units = Units()
     for name, each in used.items():
         units["lambda_request"] += each.number
-        gb = memory_mib(name) / 1024
+        gb = deployment.functions[name].memory_mib / 1024
         units["lambda_gb_s"] += each.total_ms / 1000 * gb  # type: ignore[assignment]
     return units
-
-
-def memory_mib(function: str) -> int:
-    """What production gives the function."""
-    sizes = {ARCHIVE_WRITER: PRODUCTION.archive_writer, ROUTER: PRODUCTION.router}
-    return sizes.get(function, PRODUCTION.urgent_router).memory_mib
 
 
 def used_since(cloud: CloudEndpoint, earlier: dict[str, Invocations]) -> dict[str, Invocations]:
@@ -102,3 +82,30 @@ def log_bytes(cloud: CloudEndpoint) -> int:
         for page in logs.get_paginator("filter_log_events").paginate(logGroupName=group["logGroupName"])
         for each in page["events"]
     )
+
+
+def series(cloud: CloudEndpoint, functions: Iterable[str]) -> Series:
+    """The metrics that `functions` have ever written to their logs, as CloudWatch tells them apart."""
+    logs: Any = cloud.client("logs")
+    found = set()
+    for function in functions:
+        pages = logs.get_paginator("filter_log_events").paginate(
+            logGroupName=f"/aws/lambda/{PREFIX}{function}", filterPattern="CloudWatchMetrics"
+        )
+        for message in (each["message"] for page in pages for each in page["events"]):
+            found |= _series(message)
+    return frozenset(found)
+
+
+def _series(line: str) -> set[tuple[str, ...]]:
+    try:
+        document = json.loads(line)
+        told = document["_aws"]["CloudWatchMetrics"]
+    except (ValueError, LookupError, TypeError):
+        return set()
+    return {
+        (each["Namespace"], metric["Name"], *(f"{name}={document[name]}" for name in dimensions))
+        for each in told
+        for dimensions in each["Dimensions"]
+        for metric in each["Metrics"]
+    }

@@ -1,8 +1,8 @@
-"""The three ways in which devices send, each published for real."""
+"""The ways in which devices send, each published for real."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from time import sleep
@@ -11,30 +11,20 @@ from typing import Final
 from benchmarks.cloud.device import Device
 from benchmarks.cloud.events import ALARM, ALARM_INBOXES, DOOR, DOOR_INBOXES, event
 from eventplane.batch import pack_texts
-from stacks.config import ENVIRONMENTS
-
-PRODUCTION: Final = ENVIRONMENTS["prod"]
 
 BATCH: Final = 250
 """What the forwarder packs at most by default."""
 
-ROUTER: Final = "router-device"
-ARCHIVE_WRITER: Final = "archive-writer"
+DEVICES: Final = 1_200
+"""Devices of a trickle, each with one event a minute."""
 
-_TAP: Final = {ARCHIVE_WRITER: PRODUCTION.archive_writer.batch_size}
-"""In production it gathers for a minute."""
-
+_EVENTS_PER_S: Final = DEVICES / 60
 _NUMBERS: Final = count()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regime:
-    """`events` of `type` to its two `inboxes`, `batch` of them a publish, at `per_s` publishes a second.
-
-    `held` are functions that start when all is sent, with the messages a batch that they may then take: what
-    a batching window makes of a run, as the emulator has none. It hands out ten at a time all the same: their
-    invocations and objects are counted as so many fewer, their time is not.
-    """
+    """`events` of `type` to its two `inboxes`, `batch` of them a publish, at `per_s` publishes a second."""
 
     name: str
     type: str
@@ -42,9 +32,17 @@ class Regime:
     events: int
     batch: int
     per_s: float
-    held: Mapping[str, int]
     aim: float | None
     note: str
+
+    @property
+    def is_urgent(self) -> bool:
+        return self.type == ALARM
+
+    @property
+    def seconds(self) -> float:
+        """How long devices would take to send all."""
+        return self.events / self.batch / self.per_s
 
     def payloads(self) -> Iterator[bytes]:
         """What the device publishes, compressed as the forwarder does it."""
@@ -52,13 +50,14 @@ class Regime:
             size = min(self.batch, self.events - sent)
             yield pack_texts(event(f"{self.name}{next(_NUMBERS)}", self.type) for _ in range(size))
 
-    def play(self, device: Device) -> list[bytes]:
-        """Publish all, at its pace; what was published."""
+    def play(self, device: Device, *, at_once: bool) -> list[bytes]:
+        """Publish all, `at_once` or at its pace, and return what was published."""
         published = []
         for payload in self.payloads():
-            device.publish(payload, urgent=self.type == ALARM)
+            device.publish(payload, urgent=self.is_urgent)
             published.append(payload)
-            sleep(1 / self.per_s)
+            if not at_once:
+                sleep(1 / self.per_s)
         return published
 
 
@@ -68,39 +67,38 @@ def regimes(scale: float) -> list[Regime]:
         name="bulk",
         type=DOOR,
         inboxes=DOOR_INBOXES,
-        events=max(1, round(80 * scale)) * BATCH,
+        events=max(1, round(100 * scale)) * BATCH,
         batch=BATCH,
         per_s=20,
-        held=_TAP,
-        aim=0.15,
+        aim=0.10,
         note=f"full batches of {BATCH}, as a backlog drains",
-    )
-    trickle = replace(
-        bulk,
-        name="trickle",
-        events=round(1_200 * scale),
-        batch=1,
-        aim=0.60,
-        note="1,200 devices with one event a minute each: 20 publishes/s of one event",
     )
     return [
         bulk,
-        trickle,
-        replace(
-            trickle,
-            name="trickle_window",
-            held={**_TAP, ROUTER: 100},
-            note="trickle, had the router a batching window of 5 s and 100 messages a batch: no setting yet",
+        *(
+            replace(
+                bulk,
+                name=name,
+                events=max(1, round(2_400 * scale / batch)) * batch,
+                batch=batch,
+                per_s=_EVENTS_PER_S / batch,
+                aim=aim,
+                note=f"{DEVICES:,} devices with one event a minute each, {batch} a publish",
+            )
+            for name, batch, aim in (
+                ("trickle_single", 1, None),
+                ("trickle", 3, 0.60),
+                ("trickle_five", 5, 0.60),
+            )
         ),
         Regime(
             name="alarm",
             type=ALARM,
             inboxes=ALARM_INBOXES,
-            events=round(60 * scale),
+            events=max(2, round(60 * scale)),
             batch=1,
             per_s=2,
-            held={},
-            aim=None,
+            aim=6.0,
             note="alarms alone, one every half second, over the urgent lane",
         ),
     ]

@@ -13,9 +13,10 @@ from eventplane.contract.vocabulary import Downlink, Forward, Ordering, Reach, T
 from eventplane.filters import Any as AnyOf
 from eventplane.filters import to_document
 
-FORMAT = 7
+FORMAT = 8
 """The newest version of the document's own format, compiled or written by people."""
 
+_WITH_GUARANTEES = 7
 _WITH_RIGHTS = 6
 _WITH_ASKS = 5
 _WITH_DOWNLINK = 4
@@ -62,11 +63,13 @@ def _format(
 ) -> int:
     """The lowest that says it all: devices in the field go on reading what concerns them."""
     inboxes = [each.inbox for each in participants.values()]
+    if any(each.events_per_message > 1 for each in inboxes):
+        return FORMAT
     guarantees = [each.delivery_guarantee for each in event_types.values()]
     if any(guarantees + [each.delivery_guarantee for each in routes]):
-        return FORMAT
-    if any(_is_of_newest_format(channel) for each in participants.values() for channel in each.channels):
-        return FORMAT
+        return _WITH_GUARANTEES
+    if any(_is_of_format_7(channel) for each in participants.values() for channel in each.channels):
+        return _WITH_GUARANTEES
     if any(each.may_subscribe is not None for each in participants.values()):
         return _WITH_RIGHTS
     if any(each.may_address is not Reach.ONE for each in participants.values()):
@@ -82,7 +85,7 @@ def _format(
     return _WITH_WEBHOOK if any(each.webhook for each in inboxes) else _WITHOUT_EITHER
 
 
-def _is_of_newest_format(channel: Channel) -> bool:
+def _is_of_format_7(channel: Channel) -> bool:
     is_sorted_by_reader = channel.ordering is Ordering.SOURCE and channel.transport is Transport.SQS
     return channel.is_added_protocol or is_sorted_by_reader
 
@@ -127,6 +130,8 @@ def _channel(channel: Channel) -> dict[str, Any]:
         document["downlink"] = channel.downlink
     if channel.forward is not Forward.ALL:
         document["forward"] = channel.forward
+    if channel.events_per_message > 1:
+        document["events_per_message"] = channel.events_per_message
     return document
 
 

@@ -6,10 +6,11 @@ The tables `WORDS` and `NUMBERS` are read by the compiler and by the docs, so th
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from eventplane.contract.guarantees import read_guarantee
-from eventplane.contract.model import Channel, Webhook
+from eventplane.contract.model import Channel, Participant, Webhook
 from eventplane.contract.reader import Section
 from eventplane.contract.settings import Number, Word
 from eventplane.contract.vocabulary import (
@@ -22,7 +23,8 @@ from eventplane.contract.vocabulary import (
     Transport,
     WhenFull,
 )
-from eventplane.contract.webhook_reader import MAX_RECEIVES, read_webhook
+from eventplane.contract.webhook_reader import read_webhook
+from eventplane.limits import MAX_BATCH_EVENTS, MAX_RECEIVES
 from eventplane.own_services import OWN_SERVICES
 
 _DAY_S = 86_400
@@ -82,7 +84,22 @@ WORDS: dict[str, Word[Any]] = {
 
 NUMBERS = {
     "expiry_s": Number(None, 1, 365 * _DAY_S, "seconds", "how long an event is worth delivering"),
-    "batching_delay_ms": Number(0, 0, 300_000, "milliseconds", "how long an event may wait for company"),
+    "batching_delay_ms": Number(
+        0,
+        0,
+        300_000,
+        "milliseconds",
+        "of an outbox on a device: how long an event that is not urgent may wait in the device's store, so "
+        "that one frame carries several ([device.md](device.md#gathering))",
+    ),
+    "events_per_message": Number(
+        1,
+        1,
+        MAX_BATCH_EVENTS,
+        "events",
+        "of a cloud service's inbox: how many events that are not urgent one message may carry "
+        "([packed inboxes](#packed-inboxes))",
+    ),
     # SQS keeps a message for 60 s to 14 days.
     "retention_s": Number(14 * _DAY_S, 60, 14 * _DAY_S, "seconds", "how long a queue keeps an event"),
     # Below five, throttled invocations alone can spend the receives (AWS Lambda guide for SQS).
@@ -125,6 +142,9 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
     webhook = read_webhook(kind, box, retention_s, section)
     if ordering is Ordering.SOURCE:
         _check_ordering(transport, box, guarantee, webhook, section)
+    events_per_message = _number("events_per_message", section) or 1
+    if events_per_message > 1:
+        _check_packing(participant, box, transport, ordering, section)
     channel = Channel(
         participant=participant,
         box=box,
@@ -141,9 +161,35 @@ def read_channel(participant: str, kind: ParticipantKind, section: Section) -> C
         webhook=webhook,
         downlink=downlink,
         forward=forward,
+        events_per_message=events_per_message,
     )
     section.finish()
     return channel
+
+
+def check_delays(participants: Mapping[str, Participant], top: Section) -> None:
+    """Report each `batching_delay_ms` that has no effect, or lets events expire.
+
+    A compiled contract may have such: they were valid before format 8.
+    """
+    for each in participants.values():
+        for channel in each.channels:
+            path = f"participants.{channel.address}.batching_delay_ms"
+            if not channel.batching_delay_ms:
+                continue
+            if channel.box != "outbox" or each.kind is ParticipantKind.CLOUD_SERVICE:
+                top.fault(
+                    path,
+                    "only events that leave a device wait for company",
+                    "set it on the outbox of the device or of a device_service",
+                )
+            elif channel.expiry_s is not None and channel.expiry_s * 1_000 <= channel.batching_delay_ms:
+                top.fault(
+                    path,
+                    f"an event expires after {channel.expiry_s} s, before it has waited "
+                    f"{channel.batching_delay_ms} ms",
+                    "make it shorter than `expiry_s`",
+                )
 
 
 def is_default(channel: Channel, kind: ParticipantKind) -> bool:
@@ -234,6 +280,23 @@ def _check_ordering(
             "senders do not number what may be lost",
             "use `delivery_guarantee: at_least_once` or `ordering: none`",
         )
+
+
+def _check_packing(
+    participant: str, box: str, transport: Transport | str, ordering: Ordering, section: Section
+) -> None:
+    if box != "inbox" or transport is not Transport.SQS:
+        problem = "only a cloud service's inbox in a standard queue carries several events in one message"
+        remedy = "leave it out here, or use `transport: sqs`"
+    elif participant in OWN_SERVICES:
+        problem = "a function of the plane reads this inbox, one event in one message"
+        remedy = "leave it out here"
+    elif ordering is Ordering.SOURCE:
+        problem = "the reader of an ordered inbox gives back single events to keep their order"
+        remedy = "leave it out here, or use `ordering: none`"
+    else:
+        return
+    section.fault("events_per_message", problem, remedy)
 
 
 def _number(name: str, section: Section, default: int | None = None) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from eventplane.contract.canonical import FORMAT, canonical_bytes, version_of, whole_document
-from eventplane.contract.channel_reader import read_channel
+from eventplane.contract.channel_reader import check_delays, read_channel
 from eventplane.contract.errors import ContractError, ContractFormatError, Problem
 from eventplane.contract.event_type_reader import read_event_types
 from eventplane.contract.filter_reader import read_filter, read_interest
@@ -36,6 +36,7 @@ def compile_contract(document: object, origin: str) -> Contract:
     top = Section("", document, [])
     name, participants, event_types, routes = _read(top, origin)
     check_names(participants, top)
+    check_delays(participants, top)
     check_guarantees(participants, event_types, routes, top)
     _refuse(top, origin)
     canonical = canonical_bytes(whole_document(name, participants, event_types, routes))

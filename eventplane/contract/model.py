@@ -23,6 +23,7 @@ from eventplane.contract.vocabulary import (
 )
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
+from eventplane.limits import MAX_RECEIVES
 from eventplane.severity import priority_of
 
 
@@ -51,6 +52,7 @@ class Channel:
     `when_full`: what happens to its new events when the device's store has no room for their priority;
     `webhook`: an HTTPS endpoint is the reader (None: somebody reads the queue); `downlink`: how a device's
     inbox delivers events of types that do not say; `forward`: what a device's outbox takes up.
+    `events_per_message`: events that one message of an inbox queue may carry (`eventplane.sqs_binding`).
     """
 
     participant: str
@@ -68,11 +70,19 @@ class Channel:
     webhook: Webhook | None
     downlink: Downlink
     forward: Forward = Forward.ALL
+    events_per_message: int = 1
 
     @property
     def address(self) -> str:
         """How routes name the channel: `participant.box`."""
         return f"{self.participant}.{self.box}"
+
+    def receives_at(self, priority: Priority) -> int:
+        """Return the receives before the dead-letter queue of a queue that carries it at `priority`.
+
+        Urgent messages are tried as often as SQS counts: they wait seconds between two tries, for hours.
+        """
+        return MAX_RECEIVES if priority is Priority.URGENT else self.max_receives
 
     @property
     def is_added_protocol(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
@@ -16,6 +17,7 @@ from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
 
 from eventplane.delivery import Outcome
+from eventplane.settings import variable_of
 
 NAMESPACE: Final = "EventPlane"
 
@@ -49,14 +51,19 @@ class Metric(StrEnum):
     SUBSCRIPTION_REFUSED = "SubscriptionRefused"
     """Subscriptions and announcements that the contract in force has no use for, at each change."""
     ARCHIVED = "Archived"
-    """Frames that the archive writer wrote to the tap."""
+    """Messages whose content was written to the tap, or to the ledger."""
+    LEDGER_DETOURED = "LedgerDetoured"
+    """Records that the ledger's queue refused and the archive took."""
     QUARANTINED = "Quarantined"
     """Messages that are no frame."""
     RESENT = "Resent"
     """Failures of the ingest rule that were handed to a queue again."""
     TRANSMITTED = "Transmitted"
-    """Events published to a device's inbox; the next two are what devices answered."""
+    """Events published to a device's inbox."""
+    NOT_TRANSMITTED = "NotTransmitted"
+    """Publishes to a device's inbox that AWS IoT did not take; they are repeated."""
     ACKNOWLEDGED = "Acknowledged"
+    """What devices answered, this one and the next."""
     REJECTED = "Rejected"
     PARKED = "Parked"
     """Deliveries that a device did not acknowledge although it is there; the reconciler goes on with them."""
@@ -78,6 +85,17 @@ class Delay(StrEnum):
 
     DELIVERY = "DeliveryDelay"
     URGENT = "UrgentDeliveryDelay"
+    CANARY = "CanaryDelay"
+    """Of each of the canary's alarms, from its publish to its inbox."""
+
+
+class Gauge(StrEnum):
+    """What the canary found when it looked at all queues; it writes 0 as well, to say that it looked."""
+
+    DEAD_LETTERS = "DeadLetters"
+    """Messages in dead-letter queues."""
+    BACKLOG = "Backlog"
+    """Seconds for which a queue has not been empty, the longest of all queues."""
 
 
 _OUTCOMES: Final = {
@@ -90,9 +108,12 @@ _OUTCOMES: Final = {
 }
 
 # The stacks set it. Without it Powertools takes POWERTOOLS_SERVICE_NAME.
-_SERVICE: Final = os.environ.get("EVENTPLANE_METRICS_SERVICE")
+_SERVICE: Final = os.environ.get(variable_of("metrics_service"))
 
 metrics = Metrics(namespace=NAMESPACE, service=_SERVICE)
+
+# An invocation that counted nothing is no mistake.
+warnings.filterwarnings("ignore", "No application metrics to publish")
 
 _lock = threading.Lock()
 """Powertools adds without one, and some functions have threads."""
@@ -104,6 +125,10 @@ def count(metric: Metric, number: int = 1) -> None:
         return
     with _lock:
         metrics.add_metric(metric.value, MetricUnit.Count, number)
+        if metric is Metric.RETRIED and _SERVICE:
+            # By function as well: a roll-out ends when the function itself gives messages back.
+            with single_metric(metric.value, MetricUnit.Count, number, namespace=NAMESPACE):
+                pass
 
 
 def count_outcomes(outcomes: Mapping[Outcome, int]) -> None:
@@ -116,6 +141,12 @@ def count_outcomes(outcomes: Mapping[Outcome, int]) -> None:
 def record(delay: Delay, milliseconds: int) -> None:
     """One value of `delay`."""
     metrics.add_metric(delay.value, MetricUnit.Milliseconds, milliseconds)
+
+
+def measure(gauge: Gauge, value: int) -> None:
+    """One value of `gauge`, in the unit that it names."""
+    unit = MetricUnit.Seconds if gauge is Gauge.BACKLOG else MetricUnit.Count
+    metrics.add_metric(gauge.value, unit, value)
 
 
 def mark(name: str, **dimensions: str) -> None:

@@ -115,7 +115,7 @@ class Alarm:
         return _COMPARISONS[self.comparison](value, self.threshold)
 
     def rises(self, metrics: Metrics, began: float, ended: float) -> bool:
-        """Whether it watches ages alone, and the oldest message grew older for most of that time."""
+        """Whether it watches ages alone, and these grew for most of that time."""
         keys = [each.key for each in self.terms.values() if each.key]
         if not keys or not all(key[1] == AGE for key in keys):
             return False

@@ -52,6 +52,9 @@ class Cloud(Protocol):
     def arrivals(self, service: str) -> Arrivals:
         """What the cloud service receives."""
 
+    def is_idle(self) -> bool:
+        """Whether it is known that no event is on its way any more."""
+
     def settle(self) -> bool:
         """Return when everything that it accepted is handled, nothing new comes; False: or stands still."""
 

@@ -16,7 +16,7 @@ from local.chaos.fault_proxy import FaultProxy, Outage, Target, Trouble
 from local.chaos.faults import Fault
 from local.chaos.observer import Observer
 from local.cloud import CloudEndpoint
-from local.emulator import start_emulator
+from local.emulator import queued_messages, start_emulator
 from local.ports import LOOPBACK, free_port
 from local.process import Supervisor
 from local.services import utc_now
@@ -25,6 +25,14 @@ from local.things import Thing
 BROKEN_INBOX: Final = "family-app"
 """Whose inbox queue fails while all others are well: alarms go there and to the alarm centre."""
 
+_SCHEDULED: Final = ("downlink", "canary")
+"""In the names of schedules. Those of presence stay off, as its timers do in the local environment."""
+
+_NOT_ON_THE_WAY: Final = ("-dlq", "presence", "connections", "downlink-work", "replies")
+"""In the names of queues whose messages lead to no event of a service: dead letters, timers, observations."""
+
+_KEPT: Final = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
+
 SERVICES: Final = ("s3", "dynamodb", "sqs", "inbox", "iot")
 """What can fail: SQS as a whole, or (`inbox`) the queue of `BROKEN_INBOX` only."""
 
@@ -32,11 +40,14 @@ SERVICES: Final = ("s3", "dynamodb", "sqs", "inbox", "iot")
 class Faulty(Emulated):
     """As `Emulated`. Consumers, deployment and devices reach the cloud itself; only its functions do not."""
 
+    patience_s = 1_000.0
+    """Longer than a message waits to be tried again (`lambdas/common/backoff.py`)."""
     description = "the plane as cdk deploys it, in the emulated cloud, whose AWS API fails for its functions"
 
     def __init__(self, supervisor: Supervisor, contract: Contract) -> None:
         self._running = ExitStack()
         super().__init__(supervisor, contract)
+        self._enable_schedules()
         self._alarms = read_alarms(supervisor.run_dir / "cdk.out")
         queues = {
             value
@@ -48,6 +59,16 @@ class Faulty(Emulated):
         }
         log = supervisor.run_dir / "emulator.log"
         self._observer = self._running.enter_context(Observer(self._plane.cloud, queues, log))
+
+    def _enable_schedules(self) -> None:
+        """Let the schedules call their functions as deployed elsewhere: some outages end by them only."""
+        client = self._plane.cloud.client("scheduler")
+        for page in client.get_paginator("list_schedules").paginate():
+            for each in page["Schedules"]:
+                if any(name in each["Name"] for name in _SCHEDULED):
+                    schedule = client.get_schedule(Name=each["Name"])
+                    kept = {name: schedule[name] for name in _KEPT}
+                    client.update_schedule(**kept, State="ENABLED")
 
     def _start(self, supervisor: Supervisor) -> CloudEndpoint:
         port = free_port()
@@ -79,6 +100,13 @@ class Faulty(Emulated):
             for service in SERVICES
             for trouble in Trouble
         }
+
+    def is_idle(self) -> bool:
+        """Whether every queue is empty that an event may be in on its way to an inbox, and the inboxes."""
+        found = queued_messages(self._plane.cloud)
+        return bool(found) and not any(
+            messages for name, messages in found.items() if not any(part in name for part in _NOT_ON_THE_WAY)
+        )
 
     def watched(self) -> Watched:
         """The deployed alarms, and the metrics since the deployment."""

@@ -14,7 +14,7 @@ from local.demo.carers import CARERS, CARERS_SOURCE, MESSAGE
 from local.sent import SentLog
 from local.services import utc_now
 
-_EVERY_S: Final = 2.0
+_EVERY_S: Final = 5.0
 
 
 class Messages(Background):

@@ -46,7 +46,9 @@ class Observer(Background):
             self._function(function, "Errors", at)
 
     def _function(self, name: str, metric: str, at: float) -> None:
-        self.metrics.add("AWS/Lambda", metric, {"FunctionName": name}, at, 1.0)
+        """Count it for the function, and for all of the account."""
+        for dimensions in ({"FunctionName": name}, {}):
+            self.metrics.add("AWS/Lambda", metric, dimensions, at, 1.0)
 
     def _run(self) -> None:
         while not self._ending.wait(_EVERY_S):

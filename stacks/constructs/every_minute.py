@@ -1,4 +1,4 @@
-"""A function that is called once a minute."""
+"""A function that is called once a minute, or every so many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from stacks.environment import Environment
 
 
 class EveryMinute(Construct):
-    """Calls `function` with each of `inputs`. A call that fails is not repeated: the next minute is near."""
+    """Calls `function` with each of `inputs`. A call that fails is not repeated: the next one is near.
+
+    `rates` are the minutes between two calls with each input; without them it is called every minute.
+    """
 
     def __init__(
         self,
@@ -29,10 +32,12 @@ class EveryMinute(Construct):
         function: lambda_.IFunction,
         inputs: Sequence[Mapping[str, Any]],
         is_enabled: bool,
+        rates: Sequence[int] | None = None,
     ) -> None:
         super().__init__(scope, id)
         self.function_name = plain_name(function)
         self.is_enabled = is_enabled
+        self.is_every_minute = rates is None
         # The schedule only hands a call over. Lambda would repeat one that fails twice, and one that is
         # throttled for six hours: old calls in a burst, beside the new ones.
         function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
@@ -48,7 +53,7 @@ class EveryMinute(Construct):
                 self,
                 f"Schedule{number}",
                 name=environment.resource_name(f"{name}-{number}"),
-                schedule_expression="rate(1 minute)",
+                schedule_expression=_rate(1 if rates is None else rates[number]),
                 state="ENABLED" if is_enabled else "DISABLED",
                 flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
                 target=scheduler.CfnSchedule.TargetProperty(
@@ -58,3 +63,7 @@ class EveryMinute(Construct):
                     retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(maximum_retry_attempts=0),
                 ),
             )
+
+
+def _rate(minutes: int) -> str:
+    return "rate(1 minute)" if minutes == 1 else f"rate({minutes} minutes)"

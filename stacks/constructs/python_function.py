@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
@@ -13,7 +12,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.function_settings import QueueSettings
+from eventplane.function_settings import MetricsSettings, QueueSettings
 from stacks.constructs.customer_key import allow_key, needs_key
 from stacks.constructs.function_assets import RUNTIME, architecture
 from stacks.constructs.rollout import Rollout
@@ -22,9 +21,6 @@ from stacks.environment import Environment
 from stacks.findings import accept
 from stacks.function_size import FunctionSize
 from stacks.tracing_settings import TracingSettings
-
-METRICS_SERVICE: Final = "EVENTPLANE_METRICS_SERVICE"
-"""The variable with the dimension `service` of a function's own metrics (lambdas/common/metrics.py)."""
 
 
 class PythonFunction(Construct):
@@ -96,7 +92,7 @@ class PythonFunction(Construct):
                 # In logs and spans, and in metrics; with the environment, as an account may have several.
                 "POWERTOOLS_SERVICE_NAME": function_name,
                 **(QueueSettings(source.queue_url).variables() if source is not None else {}),
-                METRICS_SERVICE: environment.resource_name(self.metrics_service),
+                **MetricsSettings(environment.resource_name(self.metrics_service)).variables(),
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.
                 "AWS_EC2_METADATA_DISABLED": "true",
                 **(tracing.variables if tracing else {}),
@@ -107,8 +103,12 @@ class PythonFunction(Construct):
         accept(function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
         self.function: lambda_.IFunction = function
         if environment.is_released:
+            service = environment.resource_name(self.metrics_service)
             self.function = Rollout.of(self, environment).release(
-                function, name=function_name, reports_retries=source is not None, is_last=deploys_last
+                function,
+                name=function_name,
+                retries_of=service if source is not None else None,
+                is_last=deploys_last,
             )
         if source is not None:
             self._feed(source, size, is_fed)
@@ -137,3 +137,8 @@ class PythonFunction(Construct):
                 enabled=is_fed,
             )
         )
+        if isinstance(self.function, lambda_.Alias):
+            for each in self.function.node.find_all():
+                if isinstance(each, lambda_.CfnEventSourceMapping):
+                    # The CDK takes the alias's name out of its ARN; readers of templates prefer a reference.
+                    each.function_name = self.function.function_arn

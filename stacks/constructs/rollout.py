@@ -59,21 +59,21 @@ class Rollout(Construct):
         return found if isinstance(found, Rollout) else cls(stack, environment)
 
     def release(
-        self, function: lambda_.Function, *, name: str, reports_retries: bool, is_last: bool
+        self, function: lambda_.Function, *, name: str, retries_of: str | None, is_last: bool
     ) -> lambda_.Alias:
         """Return the alias of `function` that follows its newest version.
 
         Args:
             function: what is called `name`.
-            reports_retries: it counts the messages that it gives back to its queue; they stop a roll-out too,
-                because a batch that failed message by message is no error to Lambda.
+            retries_of: the service that counts the messages it gives back to its queue; they stop a roll-out
+                too, because a batch that failed message by message is no error to Lambda.
             is_last: its alias moves when all others of the stack have moved.
         """
         version = function.current_version
         alias = lambda_.Alias(function, "Live", alias_name=LIVE, version=version)
         self._put_in_order(cast(lambda_.CfnAlias, alias.node.default_child), is_last)
         if self._environment.rollout_minutes is not None:
-            self._shift(alias, version, name, reports_retries, self._environment.rollout_minutes)
+            self._shift(alias, version, name, retries_of, self._environment.rollout_minutes)
         return alias
 
     def _put_in_order(self, alias: lambda_.CfnAlias, is_last: bool) -> None:
@@ -87,7 +87,7 @@ class Rollout(Construct):
             self._others.append(alias)
 
     def _shift(
-        self, alias: lambda_.Alias, version: lambda_.Version, name: str, reports_retries: bool, minutes: int
+        self, alias: lambda_.Alias, version: lambda_.Version, name: str, retries_of: str | None, minutes: int
     ) -> None:
         group = codedeploy.LambdaDeploymentGroup(
             alias,
@@ -96,7 +96,7 @@ class Rollout(Construct):
             alias=alias,
             deployment_config=_CANARIES[minutes],
             deployment_group_name=name,
-            alarms=[self._alarm(alias, version, name, reports_retries)],
+            alarms=[self._alarm(alias, version, name, retries_of)],
             # The managed policy that the CDK would attach reaches every function of the account.
             role=self._role.without_policy_updates(),
         )
@@ -113,7 +113,7 @@ class Rollout(Construct):
                 accept(self._policy, f"IAM5[Resource::{arn}]", reason)
 
     def _alarm(
-        self, alias: lambda_.Alias, version: lambda_.Version, name: str, reports_retries: bool
+        self, alias: lambda_.Alias, version: lambda_.Version, name: str, retries_of: str | None
     ) -> cloudwatch.Alarm:
         # Of the new version alone: what the old one fails at must not stop the new one that mends it.
         failures: cloudwatch.IMetric = cloudwatch.Metric(
@@ -127,11 +127,11 @@ class Rollout(Construct):
             statistic="Sum",
             period=Duration.minutes(1),
         )
-        if reports_retries:
+        if retries_of is not None:
             retried = cloudwatch.Metric(
                 namespace="EventPlane",
                 metric_name="Retried",
-                dimensions_map={"service": name},
+                dimensions_map={"service": retries_of},
                 statistic="Sum",
                 period=Duration.minutes(1),
             )

@@ -9,7 +9,8 @@ from typing import Final
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from stacks.constructs.durable_queue import DurableQueue
+from eventplane.canary import CANARY
+from stacks.constructs.durable_queue import DurableQueue, queue_name
 from stacks.environment import PROJECT, Environment
 
 _MINUTE: Final = Duration.minutes(1)
@@ -54,7 +55,10 @@ def of_queues(queues: Sequence[DurableQueue], environment: Environment) -> Itera
     the canary, and so is their age where the alarms are not detailed (stacks/constructs/figure_watches.py).
     """
     is_detailed = environment.alarms.is_detailed
+    canary = queue_name(environment, f"{CANARY}-inbox")
     for each in queues:
+        if each.name == canary:
+            continue  # its reader's silence pages
         if each.is_urgent or is_detailed:
             yield Watch(
                 name=f"{each.name}-age",

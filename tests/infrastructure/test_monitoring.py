@@ -9,15 +9,19 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
 
 from eventplane.contract import Contract, Priority
 from glue_jobs.compaction import main as compaction
 from glue_jobs.delivery_audit.main import totals_line
-from lambdas.common.metrics import Delay, Metric
+from lambdas.common.metrics import Delay, Gauge, Metric
+from stacks.alarm_settings import AlarmSettings
+from stacks.application import build
 from stacks.bundling import ROOT
-from stacks.config import ENVIRONMENTS, environment
-from stacks.constructs.figure_watches import NAMESPACE
+from stacks.config import environment
+from stacks.constructs.figure_watches import NAMESPACE, SLO_DELAY_MS
+from stacks.setting_error import EnvironmentSettingError, IncompleteEnvironmentError
 from tests.infrastructure.templates import Resource, Templates
 
 ALARM = "AWS::CloudWatch::Alarm"
@@ -35,7 +39,8 @@ DEAD_ENDS = ("ingest-errors", "presence-dlq", "connections-dlq", "downlink-work-
 
 def plane_alarms(templates: Templates) -> list[Resource]:
     """Those that tell somebody; others roll back a deployment (tests/infrastructure/test_rollout.py)."""
-    return [each for each in templates.of(ALARM) if each.stack == "monitoring"]
+    found = [each for each in templates.of(ALARM) if each.stack == "monitoring"]
+    return [each for each in found if not each.find("AlarmName").endswith("-rollout")]
 
 
 def alarms(templates: Templates) -> dict[tuple[str, str], Resource]:
@@ -60,22 +65,27 @@ def queried(alarm: Resource) -> dict[str, str]:
 def watched(alarm: Resource) -> str:
     if alarm.find("Metrics"):
         return queried(alarm)["rule"]
-    own = {each["Name"]: each["Value"] for each in alarm.find("Dimensions") or []}
-    return str(own.get("service") or next(iter(own.values()), alarm.find("Namespace")))
+    own = dimensions(alarm)
+    return own.get("service") or next(iter(own.values()), str(alarm.find("Namespace")))
 
 
-def test_every_queue_has_its_alarm(templates: Templates, contract: Contract) -> None:
+def test_every_queue_is_watched(templates: Templates, dev: Templates, contract: Contract) -> None:
     found = alarms(templates)
     for queue in templates.of("AWS::SQS::Queue"):
         name = queue.find("QueueName")
+        urgent = is_urgent(name.removesuffix("-dlq"), contract)
         if name.endswith("-replies"):
             continue  # nobody is to look after replies that nobody waits for
+        if "canary" in name:
+            continue  # its reader's silence pages
         if "-dlq" in name:
-            alarm = found["ApproximateNumberOfMessagesVisible", name]
-            assert (alarm.find("Threshold"), alarm.find("EvaluationPeriods")) == (0, 1)
-        else:
+            # The canary counts what lies in all of them.
+            if urgent and templates is not dev:
+                alarm = found["ApproximateNumberOfMessagesVisible", name]
+                assert (alarm.find("Threshold"), alarm.find("EvaluationPeriods")) == (0, 1)
+        elif urgent or templates is not dev:
             alarm = found["ApproximateAgeOfOldestMessage", name]
-            assert alarm.find("Threshold") == (60 if is_urgent(name, contract) else 900), name
+            assert alarm.find("Threshold") == (60 if urgent else 900), name
 
 
 def is_urgent(name: str, contract: Contract) -> bool:
@@ -89,20 +99,22 @@ def is_urgent(name: str, contract: Contract) -> bool:
     return own in urgent | {"ingest-urgent"}
 
 
-def test_every_function_and_rule_has_its_alarms(templates: Templates, local: Templates) -> None:
+def test_every_function_and_rule_is_watched(templates: Templates, local: Templates, dev: Templates) -> None:
     found = alarms(templates)
+    account = "AWS/Lambda"
+    assert ("Throttles", account) in found
     for function in templates.of("AWS::Lambda::Function"):
-        assert {
-            ("Errors", function.find("FunctionName")),
-            ("Throttles", function.find("FunctionName")),
-        } <= set(found)
+        assert ("Errors", account if templates is dev else function.find("FunctionName")) in found
     for rule in templates.of("AWS::IoT::TopicRule"):
-        for metric in ("RuleNotFound", "RuleMessageThrottled"):
-            assert (metric, rule.find("RuleName")) in found
-        is_told = ("ErrorActionFailure", rule.find("RuleName")) in found
-        assert is_told == (templates is not local), "the emulator has no alarms on queries"
         errors = json.dumps(rule.find("TopicRulePayload", "ErrorAction"))
         assert any(errors.count(name) == 1 for name in DEAD_ENDS)
+        name = rule.find("RuleName")
+        if templates is dev and "ingest" not in name:
+            continue
+        for metric in ("RuleNotFound", "RuleMessageThrottled", "ParseError"):
+            assert (metric, name) in found
+        is_told = ("ErrorActionFailure", name) in found
+        assert is_told == (templates is not local), "the emulator has no alarms on queries"
     assert any(metric == "NumberOfMessagesSent" and "ingest-errors" in name for metric, name in found)
 
 
@@ -112,6 +124,7 @@ def test_somebody_is_told_when_a_function_with_a_schedule_is_not_called(
     names = {
         templates.function_behind(each, "Target", "Arn").find("FunctionName")
         for each in templates.of("AWS::Scheduler::Schedule")
+        if "canary" not in each.find("Name")  # its alarms stay away when nobody calls it
     }
     found = {name: each for (metric, name), each in alarms(templates).items() if metric == "Invocations"}
     assert names
@@ -136,39 +149,88 @@ def test_no_alarm_watches_what_is_not_there(templates: Templates) -> None:
         each.find("MetricTransformations")[0]["MetricNamespace"]
         for each in templates.of("AWS::Logs::MetricFilter")
     }
-    assert {watched(each) for each in plane_alarms(templates)} <= names | namespaces
+    services = {
+        each.find("Environment", "Variables", "EVENTPLANE_METRICS_SERVICE")
+        for each in templates.of("AWS::Lambda::Function")
+    }
+    whole_account = {"AWS/Lambda"}
+    assert {
+        watched(each) for each in plane_alarms(templates)
+    } <= names | namespaces | services | whole_account
 
 
-def test_the_functions_own_figures_are_watched_by_the_names_they_have(templates: Templates) -> None:
-    written = {each.value for kind in (Metric, Delay) for each in kind} | MARKED
+def test_the_functions_own_figures_are_watched_by_the_names_they_have(
+    templates: Templates, dev: Templates
+) -> None:
+    written = {each.value for kind in (Metric, Delay, Gauge) for each in kind} | MARKED
     found = [each for each in plane_alarms(templates) if each.find("Namespace") == NAMESPACE]
     assert {each.find("MetricName") for each in found} <= written
-    by_function = Counter(dimensions(each)["service"].split("-", 2)[2] for each in found)
-    assert by_function["provisioning-hook"] == by_function["certificate-keeper"] == 1
-    assert by_function["presence-timers"] == by_function["presence-reconciler"] == 2
-    routers = [name for name in by_function if name.startswith("router-")]
-    assert {by_function[name] for name in routers} == {5}
-    assert {"router-device", "router-device-urgent"} <= set(routers)
+    by_service = Counter(dimensions(each)["service"].split("-", 2)[2] for each in found)
+    assert (by_service["fleet"], by_service["presence"]) == (2, 2)
+    assert by_service["downlink"] == (2 if templates is not dev else 1)
+    assert by_service["canary"] == (2 if templates is not dev else 3)
+    assert (by_service["router"], by_service["router-urgent"]) == (6, 4)
 
 
 def dimensions(alarm: Resource) -> dict[str, str]:
-    return {each["Name"]: each["Value"] for each in alarm.find("Dimensions")}
+    return {each["Name"]: each["Value"] for each in alarm.find("Dimensions") or []}
 
 
-def test_every_alarm_tells_the_topic_and_says_what_to_do(templates: Templates) -> None:
-    (topic,) = templates.of("AWS::SNS::Topic")
+def test_every_alarm_tells_one_topic_and_says_what_to_do(templates: Templates) -> None:
+    topics = [{"Ref": each.id} for each in templates.of("AWS::SNS::Topic")]
+    assert len(topics) == 2
     for alarm in plane_alarms(templates):
-        assert alarm.find("AlarmActions") == alarm.find("OKActions") == [{"Ref": topic.id}], str(alarm)
+        (topic,) = alarm.find("AlarmActions")
+        assert topic in topics
+        assert alarm.find("OKActions") == [topic], str(alarm)
         assert len(alarm.find("AlarmDescription")) > 20
         assert alarm.find("AlarmName").startswith(("eventplane-", "eventplane_"))
 
 
+def test_what_endangers_peoples_alarms_pages_and_the_rest_are_tickets(prod: Templates) -> None:
+    (pages,) = [each for each in prod.of("AWS::SNS::Topic") if each.find("TopicName").endswith("-pages")]
+    paging = {
+        each.find("AlarmName")
+        for each in plane_alarms(prod)
+        if each.find("AlarmActions") == [{"Ref": pages.id}]
+    }
+    ingest = ("eventplane_prod_ingest", "eventplane_prod_ingest_urgent")
+    lost = ("RuleNotFound", "RuleMessageThrottled", "ParseError", "ErrorActionFailure")
+    assert paging >= {f"{rule}-{metric}" for rule in ingest for metric in lost}
+    urgent = ("urgent-delay", "contract-unseen", "retried")
+    assert paging >= {f"eventplane-prod-router-urgent-{each}" for each in urgent}
+    assert paging >= {"eventplane-prod-ingest-urgent-age", "eventplane-prod-ingest-urgent-dlq-visible"}
+    assert not any("audit" in each or "presence" in each or "taken" in each for each in paging)
+
+
+def test_a_retried_urgent_message_pages_within_minutes(templates: Templates) -> None:
+    """The review: partial responses leave `Errors` at 0, and no alarm read `Retried`."""
+    (service,) = {name for (metric, name) in alarms(templates) if metric == "Retried"}
+    alarm = alarms(templates)["Retried", service]
+    assert service.endswith("-router-urgent")
+    assert (alarm.find("Period"), alarm.find("EvaluationPeriods"), alarm.find("Threshold")) == (60, 2, 0)
+    urgent = [
+        each.find("FunctionName")
+        for each in templates.of("AWS::Lambda::Function")
+        if each.find("Environment", "Variables", "EVENTPLANE_METRICS_SERVICE") == service
+    ]
+    assert [each.rsplit("-", 2)[1:] for each in urgent] == [["device", "urgent"]]
+
+
+def test_the_alarms_of_an_environment_for_tests_cost_little(dev: Templates, prod: Templates) -> None:
+    assert len(plane_alarms(dev)) <= 36
+    assert len(plane_alarms(prod)) <= 125
+
+
 def test_alarms_may_publish_and_plain_http_may_not(dev: Templates) -> None:
-    (policy,) = dev.of("AWS::SNS::TopicPolicy")
-    by_effect = {each["Effect"]: each for each in policy.find("PolicyDocument")["Statement"]}
-    assert by_effect["Allow"]["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
-    assert by_effect["Allow"]["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
-    assert by_effect["Deny"]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    policies = dev.of("AWS::SNS::TopicPolicy")
+    assert len(policies) == 2
+    for policy in policies:
+        by_effect = {each["Effect"]: each for each in policy.find("PolicyDocument")["Statement"]}
+        allow, deny = by_effect["Allow"], by_effect["Deny"]
+        assert allow["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+        assert allow["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+        assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 
 
 def test_the_audits_verdict_comes_from_the_line_that_it_writes(dev: Templates) -> None:
@@ -236,36 +298,100 @@ def test_the_verdicts_on_today_do_not_hide_that_yesterday_has_none(prod: Templat
         assert silence[f"eventplane-prod-audit-today-{name}"] == "notBreaching"
 
 
-def test_one_dashboard_shows_every_queue_and_function(templates: Templates) -> None:
+def test_one_dashboard_shows_every_queue_and_function(templates: Templates, dev: Templates) -> None:
     (dashboard,) = templates.of("AWS::CloudWatch::Dashboard")
     body = json.dumps(dashboard.find("DashboardBody"))
+    if templates is dev:
+        # CloudWatch takes $3 a month for a dashboard with more than 50 metrics.
+        shown = [each for widget in widgets(dev) for each in widget["properties"].get("metrics", [])]
+        assert 10 < len(shown) <= 50
+        return
     for type, name in (("AWS::SQS::Queue", "QueueName"), ("AWS::Lambda::Function", "FunctionName")):
         for each in templates.of(type):
             assert each.find(name) in body or each.find(name).endswith("-replies")
 
 
 def test_the_dashboard_shows_every_alarm_in_widgets_that_cloudwatch_takes(templates: Templates) -> None:
-    (dashboard,) = templates.of("AWS::CloudWatch::Dashboard")
-    parts = dashboard.find("DashboardBody")["Fn::Join"][1]
-    body = json.loads(
-        "".join(each if isinstance(each, str) else next(iter(each.values()))[0] for each in parts)
-    )
-    shown = [each["properties"]["alarms"] for each in body["widgets"] if each["type"] == "alarm"]
+    shown = [each["properties"]["alarms"] for each in widgets(templates) if each["type"] == "alarm"]
     assert all(1 <= len(each) <= 100 for each in shown)
     assert sorted(chain.from_iterable(shown)) == sorted(each.id for each in plane_alarms(templates))
 
 
-def test_the_dashboard_shows_figures_that_functions_write(templates: Templates) -> None:
+def widgets(templates: Templates) -> list[dict[str, Any]]:
+    """The dashboard's, with an alarm's id where its ARN will be."""
+    (dashboard,) = templates.of("AWS::CloudWatch::Dashboard")
+    parts = dashboard.find("DashboardBody")["Fn::Join"][1]
+    texts = (each if isinstance(each, str) else next(iter(each.values())) for each in parts)
+    found: list[dict[str, Any]] = json.loads(
+        "".join(each if isinstance(each, str) else each[0] for each in texts)
+    )["widgets"]
+    return found
+
+
+def test_the_dashboard_draws_the_objectives(templates: Templates) -> None:
+    drawn = {
+        each["properties"]["title"]: each["properties"]["annotations"]["horizontal"][0]["value"]
+        for each in widgets(templates)
+        if each["properties"].get("annotations")
+    }
+    assert drawn["Alarm to inbox p99, milliseconds"] == SLO_DELAY_MS
+
+
+def test_the_dashboard_shows_figures_that_functions_write(templates: Templates, dev: Templates) -> None:
     (dashboard,) = templates.of("AWS::CloudWatch::Dashboard")
     body = json.dumps(dashboard.find("DashboardBody"))
     shown = set(re.findall(rf'"{NAMESPACE}\W+(\w+)\W+service', body.replace("\\", "")))
-    assert {"UrgentDeliveryDelay", "Delivered", "Acknowledged", "SpansLost"} <= shown
+    assert {"UrgentDeliveryDelay", "Delivered", "Acknowledged"} <= shown
+    assert ("SpansLost" in shown) == (templates is not dev)
     assert "What endpoints did with events" in body
-    assert shown <= {*Metric, *Delay}
+    assert shown <= {*Metric, *Delay, *Gauge}
 
 
-def test_those_who_shall_know_are_subscribed(monkeypatch: pytest.MonkeyPatch, contract: Contract) -> None:
-    told = replace(environment("dev"), alarm_emails=("ops@example.org",))
-    monkeypatch.setitem(ENVIRONMENTS, "dev", told)
-    (subscription,) = Templates("dev", contract).of("AWS::SNS::Subscription")
-    assert (subscription.find("Protocol"), subscription.find("Endpoint")) == ("email", "ops@example.org")
+def test_pages_and_tickets_have_subscribers_of_their_own(contract: Contract) -> None:
+    told = AlarmSettings(
+        page_subscribers=("https://events.example.org/integration/key/enqueue", "oncall@example.org"),
+        ticket_subscribers=("team@example.org",),
+    )
+    templates = Templates(replace(environment("dev"), alarms=told), contract)
+    topics = {each.id: each.find("TopicName") for each in templates.of("AWS::SNS::Topic")}
+    found = {
+        (topics[each.find("TopicArn")["Ref"]], each.find("Protocol"), each.find("Endpoint"))
+        for each in templates.of("AWS::SNS::Subscription")
+    }
+    assert found == {
+        ("eventplane-dev-pages", "https", "https://events.example.org/integration/key/enqueue"),
+        ("eventplane-dev-pages", "email", "oncall@example.org"),
+        ("eventplane-dev-tickets", "email", "team@example.org"),
+    }
+
+
+@pytest.mark.parametrize(
+    "address", ["oncall", "http://pager.example.org", "https://10.0.0.1/", "a b@example.org"]
+)
+def test_a_subscriber_that_nobody_reaches_is_refused(address: str) -> None:
+    with pytest.raises(EnvironmentSettingError, match=r"alarms\.page_subscribers") as caught:
+        AlarmSettings(page_subscribers=(address,))
+    assert caught.value.setting == "alarms.page_subscribers"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("canary_every_min", 0), ("canary_late_s", 51), ("queues_every_min", 61)]
+)
+def test_a_canary_that_cannot_keep_its_times_is_refused(setting: str, value: int) -> None:
+    with pytest.raises(EnvironmentSettingError, match=f"alarms.{setting}"):
+        AlarmSettings(**{setting: value})
+
+
+def test_production_is_not_synthesized_without_somebody_to_page_an_account_and_a_region(
+    contract: Contract,
+) -> None:
+    """The review: prod paged nobody, and went wherever the credentials led."""
+    with pytest.raises(IncompleteEnvironmentError, match=r"stacks/config\.py") as caught:
+        build(cdk.App(), environment("prod"), contract)
+    assert caught.value.missing == ("account", "region", "alarms.page_subscribers")
+    whole = environment("prod").with_placeholders()
+    for setting, value in (("account", None), ("region", None), ("alarms", AlarmSettings())):
+        with pytest.raises(IncompleteEnvironmentError, match=setting):
+            replace(whole, **{setting: value}).check_complete()
+    whole.check_complete()
+    environment("dev").check_complete()

@@ -115,7 +115,8 @@ class NatsTransport:
 
     def put(self, event: Envelope, timeout_s: float, *, durable: bool) -> None:
         self._check_open()
-        message = SqsMessage(self._order.numbered(event) if self._order and durable else event, {})
+        numbered = self._order.numbered(event) if self._order and durable else event
+        message = SqsMessage((numbered,), numbered.json, {})
         body = message.body.encode()
         if len(body) > MAX_SENT_EVENT_BYTES:
             problem = f"{len(body)} bytes, a participant sends at most {MAX_SENT_EVENT_BYTES}"

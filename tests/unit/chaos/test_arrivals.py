@@ -31,6 +31,7 @@ def test_each_event_counts_once_and_its_repetition_as_one(path: Path) -> None:
     arrivals.refresh()
     assert list(arrivals.first) == [("/homes/a/s", "1"), ("/homes/a/s", "2")]
     assert arrivals.duplicates == 1
+    assert arrivals.again == {("/homes/a/s", "1"): 1}
 
 
 def test_letters_reports_and_rubbish_are_told_apart(path: Path) -> None:

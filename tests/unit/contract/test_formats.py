@@ -38,6 +38,8 @@ GOLDEN_6 = Path(__file__).parent / "golden" / "format-6.json"
 GOLDEN_6_VERSION = "31a641cacc622cb3"
 GOLDEN_7 = Path(__file__).parent / "golden" / "format-7.json"
 GOLDEN_7_VERSION = "614ef53315f62ac9"
+GOLDEN_8 = Path(__file__).parent / "golden" / "format-8.json"
+GOLDEN_8_VERSION = "f4d03ae975d4fa1d"
 
 
 @pytest.mark.source("P11")
@@ -118,6 +120,15 @@ def test_a_contract_of_format_7_is_readable_for_ever() -> None:
     promised = {each.name: each.delivery_guarantee for each in contract.routes}
     assert promised["up"] is DeliveryGuarantee.AT_LEAST_ONCE
     assert promised["to-desk"] is None
+
+
+def test_a_contract_of_format_8_is_readable_for_ever() -> None:
+    raw = GOLDEN_8.read_bytes()
+    contract = load_compiled(raw)
+    assert contract.version == GOLDEN_8_VERSION == hashlib.sha256(raw).hexdigest()[:16]
+    assert contract.canonical == raw
+    assert contract.channel("desk.inbox").events_per_message == 250
+    assert contract.channel("bell.outbox").batching_delay_ms == 30_000
 
 
 def test_a_file_of_format_1_is_read_and_compiled_to_todays_form(tmp_path: Path) -> None:

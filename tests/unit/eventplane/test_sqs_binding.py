@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from eventplane.envelope import Envelope, parse_event, write_event
-from eventplane.limits import MAX_SQS_ATTRIBUTES
-from eventplane.sqs_binding import HintsError, SqsMessage, to_message
+from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
+from eventplane.limits import MAX_BATCH_BYTES, MAX_PACKED_MESSAGE_BYTES, MAX_SQS_ATTRIBUTES
+from eventplane.sqs_binding import COUNT, HintsError, SqsMessage, pack, split, to_message
 
 
 def event(**more: str) -> Envelope:
@@ -44,7 +49,8 @@ def test_hints_name_the_event_and_what_the_sender_adds() -> None:
 
 def test_the_size_is_that_of_body_names_types_and_values() -> None:
     held = event()
-    assert SqsMessage(held, {"hint": "ä"}).bytes == len(held.json.encode()) + len("hint") + len("String") + 2
+    message = SqsMessage((held,), held.json, {"hint": "ä"})
+    assert message.bytes == len(held.json.encode()) + len("hint") + len("String") + 2
 
 
 @pytest.mark.parametrize(
@@ -69,3 +75,57 @@ def test_order_is_by_partition_key_or_source_and_copies_are_known_by_source_and_
     assert one.deduplication != other.deduplication
     assert to_message(event(note="later")).deduplication == one.deduplication
     assert len(one.group) <= 128
+
+
+def readings(count: int, size: int = 300) -> list[Envelope]:
+    noise = Random(7)
+    return [
+        write_event({"id": f"{at}", "source": "/a", "type": "t"}, noise.randbytes(size // 2).hex())
+        for at in range(count)
+    ]
+
+
+def restored(messages: list[SqsMessage]) -> list[Envelope]:
+    return [parse_event(text) for message in messages for text in split(message.body)]
+
+
+def test_what_fits_one_request_is_a_plain_batch() -> None:
+    events = readings(100)
+    (message,) = pack(events, {"route": "r"}, 250)
+    assert message.body == "[" + ",".join(each.json for each in events) + "]"
+    assert message.hints == {"route": "r", COUNT: "100"}
+    assert restored([message]) == events == list(message.events)
+
+
+def test_what_does_not_fit_is_compressed_as_far_as_that_helps() -> None:
+    events = readings(400)
+    first, *others = pack(events, {"route": "r"}, 400)
+    assert first.body.startswith("H4sI")
+    assert len(first.events) > 160  # plain
+    assert restored([first, *others]) == events
+    assert json.loads(gzip.decompress(base64.b64decode(first.body)))[0]["id"] == "0"
+
+
+@given(
+    st.lists(st.integers(0, 40_000), min_size=1, max_size=20),
+    st.integers(1, 20),
+    st.sampled_from(["x", "ä", "\uffff", "\U0001f600"]),
+)
+def test_every_pack_has_its_bounds_and_nothing_is_lost(sizes: list[int], most: int, letter: str) -> None:
+    events = [
+        write_event({"id": str(at), "source": "/a", "type": "t"}, letter * (size // len(letter.encode())))
+        for at, size in enumerate(sizes)
+    ]
+    messages = list(pack(events, {"route": "r"}, most))
+    assert [each.key for each in restored(messages)] == [each.key for each in events]
+    for message in messages:
+        assert 1 <= len(message.events) <= most
+        assert message.bytes <= MAX_PACKED_MESSAGE_BYTES or len(message.events) == 1
+        if len(message.events) == 1:
+            assert message == to_message(message.events[0], {"route": "r"})
+
+
+def test_a_compressed_bomb_is_refused() -> None:
+    bomb = base64.b64encode(gzip.compress(b" " * (MAX_BATCH_BYTES + 1), mtime=0)).decode()
+    with pytest.raises(EnvelopeError, match="too_large"):
+        split(bomb)

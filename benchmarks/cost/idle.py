@@ -1,0 +1,97 @@
+"""What an environment costs in a month without events, by its templates and by calls measured."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.cost.deployment import MONTH_MIN, MONTH_S, Deployment, Schedule
+from benchmarks.cost.prices import Units, scaled
+
+_POLLERS: Final = 5
+_LONG_POLL_S: Final = 20
+"""Lambda polls a standard queue by five connections, each for 20 s at a time (AWS Compute Blog)."""
+
+_JOB_H: Final = 2.5 / 60
+"""How long a job runs that finds next to nothing: to start Spark and to list; assumed."""
+
+CANARY: Final = "canary"
+"""What the function is called that sends a synthetic urgent event."""
+
+Series = frozenset[tuple[str, ...]]
+"""Metrics by namespace, dimensions and name: CloudWatch bills each that gets values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Units that one call or event uses, and the metrics that it gives values."""
+
+    units: Units
+    series: Series
+
+
+def idle(deployment: Deployment, calls: Mapping[tuple[str, str], Usage], alarm: Usage) -> dict[str, Units]:
+    """Return units a month by purpose; `calls` of scheduled functions by input, `alarm` of an urgent event."""
+    canaries = sum(each.calls for each in deployment.schedules if is_canary(each))
+    series = {each for of in deployment.schedules for each in calls[of.function, of.input].series}
+    if canaries:
+        series |= alarm.series
+    return {
+        "polling": _units(sqs_request=len(deployment.mappings) * _POLLERS * MONTH_S / _LONG_POLL_S),
+        "alarms": _units(
+            alarm_metric=deployment.alarm_metrics,
+            composite_alarm=len(deployment.of("AWS::CloudWatch::CompositeAlarm")),
+        ),
+        "dashboards": _units(dashboard=len(deployment.of("AWS::CloudWatch::Dashboard"))),
+        "metrics": _units(custom_metric=len(series) + deployment.filtered_metrics),
+        "schedules": _scheduled(deployment, calls),
+        "canary": scaled(alarm.units, canaries),
+        "provisioned": _units(lambda_provisioned_gb_s=deployment.provisioned_gb * MONTH_S),
+        "secrets": _units(
+            secret=len(deployment.of("AWS::SecretsManager::Secret")),
+            kms_key=len(deployment.of("AWS::KMS::Key")) + bool(deployment.environment.customer_key),
+        ),
+    }
+
+
+def jobs(deployment: Deployment) -> Units:
+    """What the jobs on the archive cost a month in which they find next to nothing."""
+    units: Units = Counter()
+    for each in deployment.jobs:
+        name = "glue_flex_dpu_h" if each.is_flexible else "glue_dpu_h"
+        units[name] += each.runs * each.dpu * _JOB_H  # type: ignore[assignment]
+    return units
+
+
+def is_canary(schedule: Schedule) -> bool:
+    """Whether it has the canary send its urgent event."""
+    return schedule.function == CANARY and json.loads(schedule.input) == {"do": "alarm"}
+
+
+def _scheduled(deployment: Deployment, calls: Mapping[tuple[str, str], Usage]) -> Units:
+    units: Units = Counter()
+    by_function: Counter[str] = Counter()
+    for each in deployment.schedules:
+        by_function[each.function] += each.calls  # type: ignore[assignment]
+        units += _units(scheduler_call=each.calls)
+        units += scaled(calls[each.function, each.input].units, each.calls)
+    for function, number in by_function.items():
+        if deployment.functions[function].is_traced:
+            units += _units(xray_trace=traces(number, MONTH_MIN))
+    return units
+
+
+def traces(invocations: float, seconds: float) -> float:
+    """Traces that X-Ray records of a function: one a second, and 5% of what is beyond (AWS Lambda guide).
+
+    `seconds` are those in which it is invoked at all.
+    """
+    first = min(invocations, seconds)
+    return first + 0.05 * (invocations - first)
+
+
+def _units(**numbers: float) -> Units:
+    return Counter({name: number for name, number in numbers.items() if number})  # type: ignore[arg-type]

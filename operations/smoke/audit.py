@@ -1,0 +1,102 @@
+"""The delivery audit over the run: the Glue job, or a program that runs its code where there is no Glue."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from eventplane.archive_layout import AUDIT
+from operations.cloud import Cloud
+from operations.smoke.errors import AuditRunError, NotSeenError
+from operations.smoke.patience import Patience
+
+REPORT: Final = "report.json"
+
+_ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED"})
+_LOG_LINES: Final = 3
+
+Report = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class GlueAudit:
+    """A run of the Glue job `job` over one day, as its schedule starts it: same result, same place.
+
+    `added` gets what stops a run that is still there at the end.
+    """
+
+    cloud: Cloud
+    job: str
+    bucket: str
+    added: Callable[[str, Callable[[], object]], None]
+
+    def report(self, day: str, folder: Path, patience: Patience) -> Report:
+        """Run it and return its report. Raises `AuditRunError`, `NotSeenError`, botocore's errors."""
+        del folder
+        glue = self.cloud.client("glue")
+
+        def start() -> str | None:
+            try:
+                return str(glue.start_job_run(JobName=self.job, Arguments={"--DATE": day})["JobRunId"])
+            except glue.exceptions.ConcurrentRunsExceededException:
+                return None  # its schedule's run; the job has one at a time
+
+        run = patience.until(
+            start, f"the end of another run of {self.job}", "see the runs of the job in AWS Glue"
+        )
+        self.added(f"run {run} of {self.job}, if it is not over", lambda: self._stop(glue, run))
+
+        def ended() -> Mapping[str, Any] | None:
+            found: Mapping[str, Any] = glue.get_job_run(JobName=self.job, RunId=run)["JobRun"]
+            return found if found["JobRunState"] in _ENDED else None
+
+        result = patience.until(ended, f"the end of run {run} of {self.job}", "see its log in AWS Glue")
+        if result["JobRunState"] != "SUCCEEDED":
+            problem = str(result.get("ErrorMessage", "no message"))
+            raise AuditRunError(run, result["JobRunState"], problem, f"see /aws-glue/jobs/{self.job}/error")
+        written = self.cloud.s3.get_object(Bucket=self.bucket, Key=f"{AUDIT}/{REPORT}")
+        started: datetime = result["StartedOn"]
+        if written["LastModified"] < started.replace(microsecond=0):
+            raise AuditRunError(
+                run, result["JobRunState"], "it wrote no report", f"see /aws-glue/jobs/{self.job}/output"
+            )
+        document: Report = json.loads(written["Body"].read())
+        return document
+
+    def _stop(self, glue: Any, run: str) -> None:
+        if glue.get_job_run(JobName=self.job, RunId=run)["JobRun"]["JobRunState"] not in _ENDED:
+            glue.batch_stop_job_run(JobName=self.job, JobRunIds=[run])
+
+
+@dataclass(frozen=True)
+class CommandAudit:
+    """`command` is called with the job's own `--INPUT`, `--OUTPUT` and `--DATE`; it writes report.json."""
+
+    command: str
+    bucket: str
+
+    def report(self, day: str, folder: Path, patience: Patience) -> Report:
+        """Run it and return its report. Raises `AuditRunError`, `NotSeenError`."""
+        words = [*shlex.split(self.command), "--INPUT", f"s3://{self.bucket}/"]
+        words += ["--OUTPUT", str(folder), "--DATE", day]
+        try:
+            done = subprocess.run(
+                words, capture_output=True, text=True, check=False, timeout=patience.timeout_s
+            )
+        except FileNotFoundError as error:
+            raise AuditRunError(words[0], "not started", str(error), "correct --audit-command") from error
+        except subprocess.TimeoutExpired:
+            raise NotSeenError(
+                "the end of the audit's command", patience.timeout_s, "give it more by --audit-timeout"
+            ) from None
+        if done.returncode:
+            lines = " | ".join(done.stderr.splitlines()[-_LOG_LINES:])
+            raise AuditRunError(words[0], f"status {done.returncode}", lines, "correct --audit-command")
+        document: Report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+        return document

@@ -1,0 +1,126 @@
+"""`python -m eventplane smoke`: prove that a deployed environment works, with a throw-away device."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+from operations.cloud import enter
+from operations.command import DONE, FAILED, answer, answer_json, run, say
+from operations.options import add_common, contract_of
+from operations.smoke.device import MQTT_PORT, device_endpoint
+from operations.smoke.interrupts import Interrupts
+from operations.smoke.patience import Patience
+from operations.smoke.plane import find_plane
+from operations.smoke.removals import Removals
+from operations.smoke.requests import Requests
+from operations.smoke.result import Report, Status, StepResult
+from operations.smoke.run import Choices, SmokeRun
+
+TIMEOUT_S = 600.0
+"""How long a step waits by default, seconds: the ledger's writer gathers for minutes."""
+
+AUDIT_TIMEOUT_S = 3_600.0
+"""How long the audit may take by default, seconds: in a large fleet it reads a day of all devices."""
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status 0: every step passed and everything was removed. See `operations.command`."""
+    options = _parser().parse_args(arguments)
+    return run(lambda: _smoke(options))
+
+
+def _smoke(options: argparse.Namespace) -> int:
+    cloud = enter()
+    requests = Requests(cloud.session)
+    account = cloud.account
+    plane = find_plane(cloud, options.env, contract_of(options))
+    choices = Choices(
+        endpoint=device_endpoint(cloud, options.device_endpoint, options.device_ca),
+        people_are_informed=options.people_are_informed,
+        audit_command=options.audit_command,
+        patience=Patience(options.timeout),
+        audit_patience=Patience(options.audit_timeout),
+    )
+    interrupts, removals = Interrupts(), Removals()
+    name = f"smoke-{secrets.token_hex(6)}"
+    results: list[StepResult] = []
+
+    def report(result: StepResult) -> None:
+        results.append(result)
+        say(f"{result.name}: {result.status.value}")
+
+    with interrupts.taken(), tempfile.TemporaryDirectory(prefix=f"{name}-") as folder:
+        smoke = SmokeRun(
+            name, plane, choices, Path(folder), removals, requests=requests, held=interrupts.held
+        )
+        try:
+            smoke.run(report)
+        except KeyboardInterrupt:
+            # What had passed by then is no pass of the whole.
+            results += [
+                StepResult(each.name, Status.NOT_RUN, "stopped") for each in smoke.steps[len(results) :]
+            ]
+            say("stopped; removing what the test has made")
+        finally:
+            # Also after a fault of this command.
+            interrupts.start_removing()
+            removed = list(removals.run())
+    if any(each.words.startswith("device ") for each in removed):
+        smoke.kept.append(
+            f"one small item of {name} in the presence table: without it the end of its "
+            "connection, reported later, would be reported to carers"
+        )
+        smoke.kept.append("its rows in the archive, which is only ever added to")
+    result = Report(name, options.env, account, cloud.region, results, removed, smoke.kept)
+    if options.json:
+        answer_json(result.document())
+    else:
+        answer(result.text())
+    return DONE if result.is_passed else FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m eventplane smoke",
+        description=__doc__,
+        epilog="Exit status 0 when every step passed and everything was removed, otherwise 1.",
+    )
+    add_common(parser)
+    parser.add_argument(
+        "--device-endpoint",
+        default=os.environ.get("EVENTPLANE_DEVICE_ENDPOINT") or None,
+        metavar="HOST[:PORT]",
+        help=f"where devices connect (EVENTPLANE_DEVICE_ENDPOINT); default: the account's, port {MQTT_PORT}",
+    )
+    authorities = os.environ.get("EVENTPLANE_DEVICE_CA")
+    parser.add_argument(
+        "--device-ca",
+        type=Path,
+        default=Path(authorities) if authorities else None,
+        metavar="FILE",
+        help="authorities that devices trust, PEM (EVENTPLANE_DEVICE_CA); default: those of the AWS SDK",
+    )
+    parser.add_argument(
+        "--audit-command",
+        default=os.environ.get("EVENTPLANE_AUDIT_COMMAND") or None,
+        metavar="COMMAND",
+        help="what runs the audit where there is no AWS Glue (EVENTPLANE_AUDIT_COMMAND); it gets --INPUT, "
+        "--OUTPUT and --DATE like the job",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=TIMEOUT_S, metavar="S", help="of each step, now: %(default)s"
+    )
+    parser.add_argument(
+        "--audit-timeout", type=float, default=AUDIT_TIMEOUT_S, metavar="S", help="now: %(default)s"
+    )
+    parser.add_argument(
+        "--people-are-informed",
+        action="store_true",
+        help="needed where data is kept: the test raises an alarm of a home called smoke-..., and notifies "
+        "who is on call",
+    )
+    return parser

@@ -1,0 +1,110 @@
+"""The way of an alarm to a subscriber: a temporary queue subscribes to each topic that alarms notify."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from operations.cloud import Cloud
+from operations.smoke.errors import NothingToExerciseError
+from operations.smoke.patience import Patience
+from operations.smoke.removals import Removals
+from operations.smoke.result import Shown
+
+_LONG_POLL_S = 5
+
+
+@dataclass(frozen=True)
+class Notification:
+    """Sets one alarm of each topic to ALARM, as the run's own words say, and back."""
+
+    cloud: Cloud
+    prefix: str
+    run: str
+    removals: Removals
+
+    def exercise(self, patience: Patience) -> Shown:
+        """Raises `NothingToExerciseError`, `NotSeenError`, botocore's errors."""
+        cloudwatch = self.cloud.client("cloudwatch")
+        pages = cloudwatch.get_paginator("describe_alarms").paginate(AlarmNamePrefix=self.prefix)
+        by_topic: dict[str, Mapping[str, Any]] = {}
+        for alarm in (each for page in pages for each in page["MetricAlarms"]):
+            # One that is in ALARM already notifies nobody again.
+            if alarm["StateValue"] != "ALARM" and alarm["ActionsEnabled"]:
+                for topic in alarm["AlarmActions"]:
+                    by_topic.setdefault(topic, alarm)
+        if not by_topic:
+            raise NothingToExerciseError(f"no alarm called {self.prefix}... that is not in ALARM already")
+        queue = self._subscribe(list(by_topic))
+        slowest, references = 0.0, []
+        for topic, alarm in by_topic.items():
+            name = alarm["AlarmName"]
+            before = partial(self._set, cloudwatch, alarm, alarm["StateValue"])
+            self.removals.add(f"state ALARM of {name}", before)
+            began = time.monotonic()
+            self._set(cloudwatch, alarm, "ALARM")
+            message = patience.until(
+                partial(self._notified, queue, name, topic),
+                f"the notification of alarm {name} by {topic}",
+                "see the topic's policy, and its metric NumberOfNotificationsFailed",
+            )
+            slowest = max(slowest, time.monotonic() - began)
+            references.append(message)
+        names = ", ".join(
+            f"{alarm['AlarmName']} by {topic.rsplit(':', 1)[1]}" for topic, alarm in by_topic.items()
+        )
+        return Shown(f"notified: {names}", slowest, references[-1])
+
+    def _subscribe(self, topics: list[str]) -> str:
+        """Let a queue of the run receive what `topics` get, and return its URL."""
+        sns, sqs = self.cloud.client("sns"), self.cloud.sqs
+        # arn:partition:sns:region:account:name
+        arn = ":".join([*topics[0].replace(":sns:", ":sqs:", 1).split(":")[:5], self.run])
+        allowed = {
+            "Effect": "Allow",
+            "Principal": {"Service": "sns.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": arn,
+            "Condition": {"ArnEquals": {"aws:SourceArn": topics}},
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+        self.removals.add(f"queue {self.run}", lambda: self._delete_queue(sqs))
+        url = str(sqs.create_queue(QueueName=self.run, Attributes={"Policy": policy})["QueueUrl"])
+        for topic in topics:
+            self.removals.add(f"subscription to {topic}", partial(_unsubscribe, sns, topic, arn))
+            sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+        return url
+
+    def _delete_queue(self, sqs: Any) -> None:
+        try:
+            sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=self.run)["QueueUrl"])
+        except sqs.exceptions.QueueDoesNotExist:
+            return
+
+    def _set(self, cloudwatch: Any, alarm: Mapping[str, Any], state: str) -> None:
+        reason = f"Smoke test {self.run}: nothing is wrong, and nothing has to be done."
+        cloudwatch.set_alarm_state(AlarmName=alarm["AlarmName"], StateValue=state, StateReason=reason)
+
+    def _notified(self, queue: str, alarm: str, topic: str) -> str | None:
+        """Return the id of the message by which `topic` says that `alarm` is in ALARM because of this run."""
+        sqs = self.cloud.sqs
+        answer = sqs.receive_message(
+            QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=_LONG_POLL_S, VisibilityTimeout=1
+        )
+        for each in answer.get("Messages", []):
+            body = json.loads(each["Body"])
+            told = json.loads(body["Message"]) if body.get("TopicArn") == topic else {}
+            if told.get("AlarmName") == alarm and self.run in told.get("NewStateReason", ""):
+                return str(body["MessageId"])
+        return None
+
+
+def _unsubscribe(sns: Any, topic: str, endpoint: str) -> None:
+    pages = sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=topic)
+    for each in (each for page in pages for each in page["Subscriptions"]):
+        if each["Endpoint"] == endpoint and each["SubscriptionArn"].startswith("arn:"):
+            sns.unsubscribe(SubscriptionArn=each["SubscriptionArn"])

@@ -1,0 +1,110 @@
+"""The throw-away device in the fleet: registered, given a claim, and removed again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from eventplane.downlink.table import TABLE as DESIRED
+from eventplane.fleet import QUARANTINE_POLICY, State
+from eventplane.fleet_registry import KEY, Registry
+from eventplane.fleet_registry import TABLE as FLEET
+from eventplane.presence import TABLE as PRESENCE
+from eventplane.presence import gone_request
+from operations.desired import DesiredItems
+from operations.fleet.access import DeviceAccess
+from operations.fleet.disposal import Disposal
+from operations.fleet.service import Fleet
+from operations.smoke.plane import DeployedPlane
+from operations.smoke.removals import Removals
+
+
+class ThrowAwayDevice:
+    """The device `thing` of a plane. `held` is a block that nothing interrupts."""
+
+    def __init__(
+        self,
+        plane: DeployedPlane,
+        thing: str,
+        removals: Removals,
+        held: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._plane = plane
+        self._thing = thing
+        self._removals = removals
+        self._held = held
+        self._dynamodb = plane.cloud.dynamodb
+        self._iot = plane.cloud.client("iot")
+        self._registry = Registry(self._dynamodb, plane.name(FLEET))
+        self.created: set[str] = set()
+        """Ids of certificates that the device got; the registry may not know all of them."""
+        self.desired = DesiredItems(self._dynamodb, plane.name(DESIRED))
+
+    def register(self) -> None:
+        """Put the device into the fleet's registry. Raises botocore's errors."""
+        self._removals.add(f"device {self._thing}", self.remove)
+        self._fleet().register(self._thing)
+
+    def make_claim(self, folder: Path) -> None:
+        """Make a claim certificate for this run: `claim.crt` and `claim.key` in `folder`.
+
+        Raises `OutputMissingError`, botocore's errors.
+        """
+        policy = self._plane.output("ClaimPolicy")
+        with self._held():
+            made = self._iot.create_keys_and_certificate(setAsActive=True)
+            self._removals.add("claim certificate", lambda: self._remove_claim(made, policy))
+        self._iot.attach_policy(policyName=policy, target=made["certificateArn"])
+        for name, text in (
+            ("claim.crt", made["certificatePem"]),
+            ("claim.key", made["keyPair"]["PrivateKey"]),
+        ):
+            (folder / name).touch(0o600)
+            (folder / name).write_text(text, encoding="ascii")
+
+    def is_in_service(self) -> bool:
+        """Whether the plane has seen the device with its own certificate. Raises botocore's errors."""
+        device = self._registry.read(self._thing)
+        return device is not None and device.state is State.PROVISIONED
+
+    def _fleet(self) -> Fleet:
+        cloud, plane = self._plane.cloud, self._plane
+        data = cloud.client("iot-data")
+        access = DeviceAccess(self._iot, data, plane.name(QUARANTINE_POLICY))
+        presence = plane.name(PRESENCE)
+
+        def unwatch(thing: str) -> object:
+            return self._dynamodb.update_item(**gone_request(presence, thing))
+
+        disposal = Disposal(self._iot, data, access, self.desired, unwatch=unwatch)
+        return Fleet(self._registry, access, disposal, lambda: time.time_ns() // 1_000_000)
+
+    def remove(self) -> None:
+        """Decommission the device, and delete what that leaves; nothing where it is gone.
+
+        Its presence ends before its connection, so that no carer is notified. Raises botocore's errors.
+        """
+        device = self._registry.read(self._thing)
+        if device is None:
+            return
+        fleet = self._fleet()
+        certificates = device.certificates | self.created | fleet.access.attached(self._thing)
+        fleet.decommission(self._thing, "smoke test", dry_run=False)
+        for each in sorted(certificates):
+            self._delete_certificate(each)
+        self._dynamodb.delete_item(TableName=self._plane.name(FLEET), Key={KEY: {"S": self._thing}})
+
+    def _remove_claim(self, made: Any, policy: str) -> None:
+        certificate = made["certificateId"]
+        self._iot.update_certificate(certificateId=certificate, newStatus="INACTIVE")
+        self._iot.detach_policy(policyName=policy, target=made["certificateArn"])
+        self._delete_certificate(certificate)
+
+    def _delete_certificate(self, certificate: str) -> None:
+        try:
+            self._iot.delete_certificate(certificateId=certificate)
+        except self._iot.exceptions.ResourceNotFoundException:
+            return

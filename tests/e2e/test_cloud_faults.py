@@ -1,0 +1,47 @@
+"""A small run of the outages of AWS: nothing is lost and somebody is told; a loss fails the run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local.chaos.outages import HELD, MOST_COPIES, UNSEEN
+from local.chaos.run import run
+from local.chaos.scenarios import cloud_faults
+from local.chaos.verdict import figures, summary
+
+SEED = 1
+
+
+def played(folder: Path, kinds: tuple[str, ...], seconds: float, events: int) -> tuple[Any, dict[str, Any]]:
+    scenario = cloud_faults().within(seconds, events)
+    outcome = run(scenario, SEED, folder, kinds)
+    return outcome, summary(outcome, {"scenario": scenario.name, "homes": scenario.homes, "seed": SEED})
+
+
+@pytest.mark.source("P16")
+def test_nothing_is_lost_when_services_of_aws_fail(tmp_path: Path) -> None:
+    kinds = ("s3-unavailable", "inbox-stalled")
+    outcome, document = played(tmp_path / "run", kinds, seconds=60, events=600)
+    # How long an alarm was held up depends on the machine; the whole scenario judges it.
+    assert set(document["wrong"]) <= {HELD}, json.dumps(document, indent=2)
+    rows = {row["fault"]: row for row in document["outages"]}
+    assert set(rows) == {*kinds, "inbox-stalled+s3-unavailable"}
+    assert all(row["breached"] or row["rising"] for row in rows.values())
+    assert all(row["urgent_during"]["number"] for row in rows.values())
+    found = {each.name: each.value for each in figures(outcome, document, loses=False)}
+    assert (found["lost"], found["audit_lost"]) == (0, 0)
+    assert 1 <= found["copies"] <= MOST_COPIES
+
+
+@pytest.mark.source("P16")
+def test_a_queue_that_swallows_events_fails_the_run(tmp_path: Path) -> None:
+    _, document = played(tmp_path / "run", ("sqs-swallowed",), seconds=30, events=300)
+    assert document["verdict"] == "failed"
+    # The receivers miss them; the ledger has them as delivered, so that the audit and the receivers disagree.
+    assert {"lost", "audit disagrees", UNSEEN} <= set(document["wrong"])
+    assert document["lost"] > 0
+    assert not any(row["breached"] for row in document["outages"])

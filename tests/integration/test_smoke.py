@@ -1,0 +1,197 @@
+"""The smoke test of an environment, over the plane in the local cloud: what it shows, what it leaves."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventplane.resource_names import URGENT_INGEST, queue_name
+from local.cloud import CloudEndpoint
+from local.demo.plane import Plane
+
+ROOT = Path(__file__).parents[2]
+AUDIT = f"{sys.executable} -m local.bucket_audit"
+STEPS = [
+    "deployment",
+    "certificate",
+    "connection",
+    "send",
+    "command",
+    "other device's topic",
+    "decommissioning",
+    "notification",
+    "event",
+    "alarm",
+    "malformed message",
+    "forged event",
+    "archive",
+    "audit",
+]
+USER = "smoke-tester"
+
+
+def environment(cloud: CloudEndpoint, folder: Path) -> dict[str, str]:
+    """What a person exports before `make smoke`, where devices connect elsewhere than to AWS."""
+    ca = folder / "ca.pem"
+    ca.write_text(cloud.ca_pem)
+    return {
+        **cloud.environment(),
+        "EVENTPLANE_DEVICE_ENDPOINT": f"{cloud.mqtt_host}:{cloud.mqtt_port}",
+        "EVENTPLANE_DEVICE_CA": str(ca),
+        "EVENTPLANE_AUDIT_COMMAND": AUDIT,
+    }
+
+
+def smoke(environment: Mapping[str, str], *options: str) -> subprocess.Popen[str]:
+    """Start the command, whose result is JSON."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "eventplane", "smoke", "--env", "local", "--json", *options],
+        env=dict(environment), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def result_of(command: subprocess.Popen[str]) -> dict[str, Any]:
+    """Wait for its end, and return the result with the exit `status`."""
+    output, problems = command.communicate()
+    assert output, problems
+    found: dict[str, Any] = json.loads(output)
+    return {**found, "status": command.returncode}
+
+
+def statuses(result: Mapping[str, Any]) -> dict[str, str]:
+    return {each["step"]: each["status"] for each in result["steps"]}
+
+
+class Left:
+    """What a run could leave in the account."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        self.before = self._all()
+
+    def nothing(self, run: str) -> None:
+        """Assert that nothing is there that was not before, and nothing desired of or sent by `run`."""
+        assert self._all() == self.before
+        table = self._plane.outputs["DesiredTable"]
+        assert run not in json.dumps(self._plane.cloud.client("dynamodb").scan(TableName=table)["Items"])
+        sqs = self._plane.cloud.client("sqs")
+        for url in self._plane.inboxes.values():
+            while messages := sqs.receive_message(
+                QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=5
+            ).get("Messages"):
+                assert not [each for each in messages if run in each["Body"]]
+
+    def _all(self) -> dict[str, set[str]]:
+        cloud, outputs = self._plane.cloud, self._plane.outputs
+        iot, dynamodb = cloud.client("iot"), cloud.client("dynamodb")
+        subscribed = cloud.client("sns").list_subscriptions()["Subscriptions"]
+        queues = cloud.client("sqs").get_paginator("list_queues").paginate()
+        return {
+            "certificates": {each["certificateId"] for each in iot.list_certificates()["certificates"]},
+            "things": {each["thingName"] for each in iot.list_things()["things"]},
+            "queues": {url for page in queues for url in page.get("QueueUrls", [])},
+            "subscriptions": {each["SubscriptionArn"] for each in subscribed},
+            "devices": {
+                each["thing"]["S"] for each in dynamodb.scan(TableName=outputs["FleetTable"])["Items"]
+            },
+        }
+
+
+@pytest.fixture
+def left(plane: Plane) -> Left:
+    return Left(plane)
+
+
+def test_every_step_passes_and_nothing_is_left(emulator: CloudEndpoint, left: Left, tmp_path: Path) -> None:
+    result = result_of(smoke(environment(emulator, tmp_path)))
+    assert (result["status"], result["passed"]) == (0, True), result
+    assert statuses(result) == dict.fromkeys(STEPS, "passed")
+    for each in result["steps"]:
+        if each["step"] not in ("connection", "send", "other device's topic", "audit"):
+            assert each["requests"], f"no request of {each['step']}"
+            assert each["reference"]
+    measured = {each["step"] for each in result["steps"] if each["latency_s"] is not None}
+    assert {"certificate", "command", "notification", "event", "alarm"} <= measured
+    assert not [each for each in result["removed"] if each["problem"]]
+    left.nothing(result["run"])
+    prefix = "state ALARM of "
+    raised = [each["what"].removeprefix(prefix) for each in result["removed"] if prefix in each["what"]]
+    assert raised
+    alarms = emulator.client("cloudwatch").describe_alarms(AlarmNames=raised)["MetricAlarms"]
+    assert "ALARM" not in {each["StateValue"] for each in alarms}
+
+
+def test_an_interrupted_run_removes_what_it_made(emulator: CloudEndpoint, left: Left, tmp_path: Path) -> None:
+    command = smoke(environment(emulator, tmp_path))
+    assert command.stderr is not None
+    for line in command.stderr:
+        if line.startswith("connection: passed"):
+            break
+    command.send_signal(signal.SIGINT)
+    result = result_of(command)
+    assert (result["status"], result["passed"]) == (1, False)
+    assert statuses(result)["connection"] == "passed"
+    left.nothing(result["run"])
+
+
+@contextmanager
+def no_urgent_router(plane: Plane) -> Iterator[None]:
+    """Let nobody read the queue of alarms."""
+    functions = plane.cloud.client("lambda")
+    name = queue_name("local", URGENT_INGEST)
+    mappings = functions.list_event_source_mappings()["EventSourceMappings"]
+    (mapping,) = [each["UUID"] for each in mappings if each["EventSourceArn"].endswith(f":{name}")]
+    functions.update_event_source_mapping(UUID=mapping, Enabled=False)
+    try:
+        yield
+    finally:
+        functions.update_event_source_mapping(UUID=mapping, Enabled=True)
+
+
+def test_a_plane_that_delivers_no_alarm_fails(
+    emulator: CloudEndpoint, plane: Plane, left: Left, tmp_path: Path
+) -> None:
+    with no_urgent_router(plane):
+        result = result_of(smoke(environment(emulator, tmp_path), "--timeout", "20", "--audit-timeout", "1"))
+    assert result["status"] == 1
+    found = statuses(result)
+    assert (found["event"], found["alarm"]) == ("passed", "failed")
+    (alarm,) = [each for each in result["steps"] if each["step"] == "alarm"]
+    assert "the delivery of the alarm on all its routes was not seen within 20 s" in alarm["detail"]
+    assert "age of the ingest queues" in alarm["detail"]
+
+
+def test_a_missing_permission_is_named_and_nothing_is_left(
+    emulator: CloudEndpoint, left: Left, tmp_path: Path
+) -> None:
+    iam = emulator.client("iam")
+    iam.create_user(UserName=USER)
+    statements = [
+        {"Effect": "Allow", "Action": "*", "Resource": "*"},
+        {"Effect": "Deny", "Action": "iot:CreateKeysAndCertificate", "Resource": "*"},
+    ]
+    policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    iam.put_user_policy(UserName=USER, PolicyName="most", PolicyDocument=policy)
+    key = iam.create_access_key(UserName=USER)["AccessKey"]
+    lacking = {
+        **environment(emulator, tmp_path),
+        "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
+    }
+    result = result_of(smoke(lacking))
+    assert result["status"] == 1
+    found = statuses(result)
+    assert (found["certificate"], found["connection"], found["event"]) == ("failed", "not run", "not run")
+    (step,) = [each for each in result["steps"] if each["step"] == "certificate"]
+    assert "CreateKeysAndCertificate" in step["detail"]
+    assert "ask for a role that may do that" in step["detail"]
+    assert step["reference"], "no request id"
+    left.nothing(result["run"])

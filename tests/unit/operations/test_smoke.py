@@ -1,0 +1,439 @@
+"""The smoke test without a plane: what fails a run, what it says of that, and that it always removes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from eventplane.contract import Contract
+from eventplane.delivery import DEAD_LETTER_TYPE, letter_id
+from eventplane.envelope import write_event
+from eventplane.sqs_binding import pack, to_message
+from operations.errors import NotDeployedHereError
+from operations.smoke.audit import GlueAudit
+from operations.smoke.device import DeviceEndpoint, provision
+from operations.smoke.errors import (
+    AuditRunError,
+    NotSeenError,
+    PeopleNotInformedError,
+    ProvisioningFailedError,
+    StackStatusError,
+    WrongOutcomeError,
+)
+from operations.smoke.evidence import Evidence
+from operations.smoke.interrupts import Interrupts
+from operations.smoke.patience import Patience
+from operations.smoke.plane import DeployedPlane, find_plane
+from operations.smoke.removals import Removal, Removals
+from operations.smoke.requests import Requests
+from operations.smoke.result import Report, Shown, Status, StepResult
+from operations.smoke.run import ALARM, Choices, SmokeRun, Step
+
+NAME = "smoke-0a1b2c"
+NOW_MS = 1_772_437_800_000
+AT_ONCE = Patience(timeout_s=0, pause_s=0)
+CA = Path(__file__)
+OUTPUTS = {
+    "ArchiveBucket": "archive",
+    "IngestRule": "rule",
+    "ProvisioningTemplate": "template",
+    "ContractVersion": "v1",
+    "DeliveryAuditJob": "audit",
+}
+
+
+def refused(code: str, operation: str = "SomeCall") -> ClientError:
+    return ClientError(
+        {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"RequestId": "r-1"}}, operation
+    )
+
+
+def test_removals_run_last_first_and_go_on_after_a_failure() -> None:
+    removals, called = Removals(), []
+
+    def refuse() -> None:
+        raise refused("AccessDeniedException", "DeleteCertificate")
+
+    def break_down() -> None:
+        raise KeyError("thing")
+
+    removals.add("first", lambda: called.append("first"))
+    removals.add("refused", refuse)
+    removals.add("broken", break_down)
+    removals.add("last", lambda: called.append("last"))
+    removed = list(removals.run())
+
+    assert called == ["last", "first"]
+    assert [each.words for each in removed if not each.problem] == ["last", "first"]
+    problems = {each.words: each.problem for each in removed if each.problem}
+    assert "ask for a role that may do that" in str(problems["refused"])
+    assert "report this fault" in str(problems["broken"])
+    assert not list(removals.run())
+
+
+def passed(name: str = "event") -> StepResult:
+    return StepResult(
+        name, Status.PASSED, "delivered to care-analytics.inbox", 2.0, 0.25, "m-1", {"s3:Get": "r-1"}
+    )
+
+
+REPORT = Report(NAME, "dev", "123456789012", "eu-central-1", [passed()], [Removal("queue", None)], ["rows"])
+
+
+def test_a_report_shows_each_step_with_its_latency_and_its_message() -> None:
+    text = REPORT.text()
+
+    assert "event  passed  0.25 s   m-1" in text
+    assert text.endswith("removed: queue\nstays: rows\npassed")
+    (step,) = REPORT.document()["steps"]
+    assert (step["latency_s"], step["requests"], REPORT.document()["passed"]) == (
+        0.25,
+        {"s3:Get": "r-1"},
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("report", "problem"),
+    [
+        (replace(REPORT, steps=[passed(), StepResult("alarm", Status.FAILED, "no\x1b[2J")]), "alarm"),
+        (replace(REPORT, steps=[passed(), StepResult("audit", Status.NOT_RUN, "needs archive")]), "audit"),
+        (replace(REPORT, removed=[Removal("queue", "AccessDenied")]), "removal of queue"),
+        (replace(REPORT, steps=[]), ""),
+    ],
+)
+def test_whatever_did_not_pass_or_was_not_removed_fails_the_run(report: Report, problem: str) -> None:
+    assert not report.is_passed
+    assert report.text().endswith(f"FAILED: {problem}")
+    assert "\x1b" not in report.text(), "what comes from outside could move the cursor"
+
+
+def test_an_interrupt_waits_for_what_has_to_be_noted_and_never_ends_removals(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    interrupts, noted = Interrupts(), []
+    with interrupts.taken():
+        with pytest.raises(KeyboardInterrupt), interrupts.held():
+            noted.append(signal.raise_signal(signal.SIGTERM))
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        interrupts.start_removing()
+        signal.raise_signal(signal.SIGINT)
+    assert noted == [None], "interrupted within the block"
+    assert "still removing" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_evidence_is_what_names_the_run_in_objects_since_its_start(aws: None) -> None:
+    s3 = boto3.client("s3")
+    s3.create_bucket(Bucket="archive")
+    now = datetime.now(UTC)
+
+    def write(name: str, *lines: bytes) -> None:
+        key = f"ledger/date={now:%Y-%m-%d}/hour={now:%H}/{name}.json.gz"
+        s3.put_object(Bucket="archive", Key=key, Body=gzip.compress(b"\n".join(lines)))
+
+    write("1", b'{"id": "another"}', b'{"id": "%b-event"}' % NAME.encode())
+    s3.put_object(Bucket="archive", Key=f"ledger/date={now:%Y-%m-%d}/hour={now:%H}/bad.json.gz", Body=b"no")
+    evidence = Evidence(s3, "archive", NAME, now)
+
+    assert [each["id"] for each in evidence.ledger()] == [f"{NAME}-event"]
+    write("2", b'{"id": "%b-alarm"}' % NAME.encode())
+    assert [each["id"] for each in evidence.ledger()] == [f"{NAME}-event", f"{NAME}-alarm"]
+    assert not evidence.tap()
+    assert not Evidence(s3, "archive", NAME, now + timedelta(hours=1)).ledger()
+
+
+class Glue:
+    """AWS Glue with one job; `states` are those of its run, one a look."""
+
+    class exceptions:  # noqa: N801 - as botocore's clients have it
+        class ConcurrentRunsExceededException(Exception):  # noqa: N818
+            pass
+
+    def __init__(self, *states: str, refusals: int = 0) -> None:
+        self._states = list(states)
+        self._refusals = refusals
+        self.stopped: list[str] = []
+        self.started: list[Any] = []
+
+    def start_job_run(self, **call: Any) -> dict[str, str]:
+        if self._refusals:
+            self._refusals -= 1
+            raise self.exceptions.ConcurrentRunsExceededException
+        self.started.append(call)
+        return {"JobRunId": "jr_1"}
+
+    def get_job_run(self, **_: Any) -> dict[str, Any]:
+        state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
+        started = datetime.now(UTC) - timedelta(seconds=1)
+        return {"JobRun": {"JobRunState": state, "StartedOn": started, "ErrorMessage": "no such bucket"}}
+
+    def batch_stop_job_run(self, **call: Any) -> None:
+        self.stopped += call["JobRunIds"]
+
+
+def audited(glue: Glue, removals: Removals, patience: Patience, written: datetime | None = None) -> Any:
+    body = io.BytesIO(b'{"verdict": "proven"}')
+    answer = {"LastModified": written or datetime.now(UTC), "Body": body}
+    cloud: Any = SimpleNamespace(client=lambda _: glue, s3=SimpleNamespace(get_object=lambda **_: answer))
+    return GlueAudit(cloud, "audit", "archive", removals.add).report("2026-03-01", Path(), patience)
+
+
+def test_the_audit_waits_for_another_run_and_returns_the_report() -> None:
+    glue = Glue("RUNNING", "SUCCEEDED", refusals=1)
+
+    assert audited(glue, Removals(), Patience(10, 0)) == {"verdict": "proven"}
+    assert glue.started == [{"JobName": "audit", "Arguments": {"--DATE": "2026-03-01"}}]
+
+
+def test_a_failed_audit_says_where_its_log_is() -> None:
+    with pytest.raises(AuditRunError, match="FAILED: no such bucket; see /aws-glue/jobs/audit/error"):
+        audited(Glue("FAILED"), Removals(), AT_ONCE)
+
+
+def test_an_audit_without_a_report_of_its_own_fails() -> None:
+    with pytest.raises(AuditRunError, match="wrote no report"):
+        audited(Glue("SUCCEEDED"), Removals(), AT_ONCE, datetime.now(UTC) - timedelta(hours=1))
+
+
+def test_an_audit_that_is_still_there_at_the_end_is_stopped() -> None:
+    glue, removals = Glue("RUNNING"), Removals()
+    with pytest.raises(NotSeenError):
+        audited(glue, removals, AT_ONCE)
+    assert [each.problem for each in removals.run()] == [None]
+    assert glue.stopped == ["jr_1"]
+
+
+def stacks(*statuses: str) -> Any:
+    """A cloud in which CloudFormation has stacks of `dev` with `statuses`, and one of somebody else."""
+    described = [
+        {"StackName": f"eventplane-dev-{at}", "StackStatus": each, "Outputs": []}
+        for at, each in enumerate(statuses)
+    ]
+    described.append({"StackName": "other", "StackStatus": "CREATE_IN_PROGRESS"})
+    pages = SimpleNamespace(paginate=lambda: [{"Stacks": described}])
+    client = SimpleNamespace(get_paginator=lambda _: pages)
+    return SimpleNamespace(client=lambda _: client, account="1", region="eu-west-1")
+
+
+def test_a_deployment_that_was_rolled_back_is_not_deployed(contract: Contract) -> None:
+    with pytest.raises(StackStatusError, match=r"eventplane-dev-1 is UPDATE_ROLLBACK_COMPLETE; .* deploy it"):
+        find_plane(stacks("CREATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"), "dev", contract)
+    with pytest.raises(NotDeployedHereError):
+        find_plane(stacks(), "dev", contract)
+
+
+def test_a_provisioning_that_ends_says_what_the_device_logged(contract: Contract, tmp_path: Path) -> None:
+    endpoint = DeviceEndpoint("127.0.0.1", 8_883, CA)
+    deployed = replace(plane(contract), outputs={**OUTPUTS, "IngestRule": "no rule"})
+    with pytest.raises(ProvisioningFailedError, match=r"status 78: .*'no rule'.*provisioning-hook"):
+        provision(deployed, endpoint, NAME, tmp_path, 60.0, set())
+
+
+def plane(contract: Contract, *, keeps_data: bool = False) -> DeployedPlane:
+    cloud: Any = SimpleNamespace(s3=None, dynamodb=None, client=lambda _: None)
+    queues: Any = None
+    return DeployedPlane(cloud, "dev", contract, OUTPUTS, 13, queues, keeps_data)
+
+
+class Archive:
+    """The rows that a run finds."""
+
+    def __init__(self, *_: Any) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def ledger(self) -> list[dict[str, Any]]:
+        return self.rows
+
+
+Smoke = Callable[..., SmokeRun]
+
+
+@pytest.fixture
+def smoke(contract: Contract, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smoke:
+    """Makes a run whose archive has the given rows."""
+    archive = Archive()
+    monkeypatch.setattr("operations.smoke.run.Evidence", lambda *_: archive)
+    choices = Choices(DeviceEndpoint("h", 1, CA), False, None, AT_ONCE, AT_ONCE)
+
+    def make(*rows: dict[str, Any], keeps_data: bool = False) -> SmokeRun:
+        archive.rows += rows
+        requests = Requests(boto3.Session())
+        deployed = plane(contract, keeps_data=keeps_data)
+        return SmokeRun(NAME, deployed, choices, tmp_path, Removals(), requests, nullcontext)
+
+    return make
+
+
+def row(contract: Contract, what: str, type: str, outcome: str, **others: Any) -> dict[str, Any]:
+    """A row of the ledger about what the run sent."""
+    return {
+        "id": f"{NAME}-{what}" if what else "",
+        "type": type,
+        "outcome": outcome,
+        "reason": None,
+        "route": None,
+        "destination": None,
+        "contract_version": contract.version,
+        "decided_at_ms": NOW_MS + 250,
+        "entered_at_ms": NOW_MS,
+        "message_id": "m-1",
+        "client_id": NAME,
+        "sender": f"{NAME}/carers",
+        **others,
+    }
+
+
+def step_of(run: SmokeRun, name: str) -> Step:
+    return next(each for each in run.steps if each.name == name)
+
+
+def delivered(contract: Contract, *services: str) -> list[dict[str, Any]]:
+    routes = {"alarm-centre": "alarms-to-alarm-centre", "family-app": "daily-life-to-family"}
+    return [
+        row(contract, "alarm", ALARM, "delivered", route=routes[each], destination=f"{each}.inbox")
+        for each in services
+    ]
+
+
+def test_an_alarm_is_delivered_once_every_route_of_the_contract_has_it(
+    smoke: Smoke, contract: Contract
+) -> None:
+    run = smoke(*delivered(contract, "alarm-centre"))
+    with pytest.raises(
+        NotSeenError, match=r"the delivery of the alarm on all its routes .* eventplane trace"
+    ):
+        step_of(run, "alarm").run()
+
+    found = step_of(smoke(*delivered(contract, "family-app")), "alarm").run()
+    assert found == Shown("delivered to alarm-centre.inbox, family-app.inbox", 0.25, "m-1")
+
+
+def test_an_alarm_that_became_a_dead_letter_fails_with_its_reason(smoke: Smoke, contract: Contract) -> None:
+    run = smoke(row(contract, "alarm", ALARM, "dead_lettered", reason="sender_not_allowed"))
+    with pytest.raises(WrongOutcomeError, match=r"the alarm: is dead_lettered, sender_not_allowed.*runbook"):
+        step_of(run, "alarm").run()
+
+
+def letter(contract: Contract, id: str) -> dict[str, Any]:
+    return row(contract, "", DEAD_LETTER_TYPE, "delivered", destination="operations.inbox") | {"id": id}
+
+
+def test_a_malformed_message_needs_its_dead_letter_in_an_inbox(smoke: Smoke, contract: Contract) -> None:
+    refusal = row(contract, "", "", "dead_lettered", reason="not_json")
+    with pytest.raises(NotSeenError):
+        step_of(smoke(refusal), "malformed message").run()
+    found = step_of(smoke(letter(contract, "m-1.0")), "malformed message").run()
+    assert found.words == "not_json, its dead letter in operations.inbox"
+
+
+def test_a_forged_event_that_was_delivered_fails_though_it_was_refused_too(
+    smoke: Smoke, contract: Contract
+) -> None:
+    refusal = row(contract, "forged", "m", "dead_lettered", reason="sender_not_allowed")
+    about = letter(contract, letter_id(f"{NAME}/carers", f"/smoke/{NAME}", f"{NAME}-forged"))
+    assert step_of(smoke(refusal, about), "forged event").run().words.startswith("sender_not_allowed")
+
+    run = smoke(row(contract, "forged", "m", "delivered", destination="device.inbox"))
+    with pytest.raises(WrongOutcomeError, match=r"was delivered to device.inbox; roll the deployment back"):
+        step_of(run, "forged event").run()
+
+
+def finding(kind: str, id: str | None, device: str = NAME) -> dict[str, Any]:
+    return {"kind": kind, "id": id, "device": device, "source": None}
+
+
+PLANTED = [finding("dead_lettered", None), finding("dead_lettered", f"{NAME}-forged")]
+
+
+@pytest.mark.parametrize(
+    ("findings", "problem"),
+    [
+        (PLANTED, None),
+        ([*PLANTED, finding("lost", "of-another-home", "home-7")], None),
+        ([*PLANTED, finding("lost", f"{NAME}-alarm")], "lost of smoke-0a1b2c-alarm"),
+        (PLANTED[:1], "not the dead letters of the malformed message and of smoke-0a1b2c-forged"),
+        ([], "found nothing"),
+    ],
+)
+def test_the_audit_has_to_find_what_was_planted_and_nothing_else(
+    smoke: Smoke, findings: Sequence[Any], problem: str | None
+) -> None:
+    run = smoke()
+    window = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}", "last_accepted_ms": NOW_MS, "tap_rows": 5, "ledger_rows": 9
+    }  # fmt: skip
+    document = {"window": window, "verdict": "proven", "findings": findings, "limits": {"findings": 1_000}}
+    run.choices = replace(run.choices, audit_command=_writes(run.folder, document))
+    run.choices = replace(run.choices, audit_patience=Patience(30))
+    step = step_of(run, "audit")
+    if problem is None:
+        assert step.run().words.endswith("found what was planted")
+    else:
+        with pytest.raises(WrongOutcomeError, match=problem):
+            step.run()
+
+
+def _writes(folder: Path, document: Any) -> str:
+    """A command that writes `document` as the audit does."""
+    (folder / "audit").mkdir()
+    (folder / "audit" / "report.json").write_text(json.dumps(document))
+    return "true"
+
+
+def test_where_data_is_kept_nobody_is_alarmed_without_being_informed(smoke: Smoke) -> None:
+    run = smoke(keeps_data=True)
+    with pytest.raises(PeopleNotInformedError, match="--people-are-informed"):
+        step_of(run, "deployment").run()
+
+    results: list[StepResult] = []
+    run.run(results.append)
+    assert {each.name: each.status for each in results if each.status is not Status.NOT_RUN} == {
+        "deployment": Status.FAILED
+    }, "something was sent"
+
+
+def test_a_refusal_of_aws_ends_a_step_with_its_request_id(
+    smoke: Smoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = smoke()
+
+    def refuse() -> Shown:
+        raise refused("AccessDeniedException", "CreateTopic")
+
+    monkeypatch.setattr(SmokeRun, "steps", property(lambda _: (Step("a", refuse), Step("b", refuse, ("a",)))))
+    results: list[StepResult] = []
+    run.run(results.append)
+    assert [(each.status, each.reference) for each in results] == [
+        (Status.FAILED, "r-1"),
+        (Status.NOT_RUN, ""),
+    ]
+    assert "CreateTopic" in results[0].words
+    assert "ask for a role" in results[0].words
+
+
+def test_only_messages_without_an_event_of_somebody_else_are_deleted(smoke: Smoke) -> None:
+    run = smoke()
+    own = [write_event({"id": f"{NAME}-{at}", "source": "/s", "type": "t"}, {}) for at in range(300)]
+    other = write_event({"id": "1", "source": "/homes/7", "type": "t"}, {})
+    (alone,) = pack([own[0]], {}, 10)
+    (packed,) = pack(own, {}, 1_000)
+    (mixed,) = pack([*own[:2], other], {}, 10)
+    assert [run._is_own(each.body) for each in (alone, packed, mixed, to_message(other))] == [
+        True, True, False, False
+    ]  # fmt: skip
+    assert not run._is_own("H4sIno batch")

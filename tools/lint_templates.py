@@ -1,0 +1,73 @@
+"""`python tools/lint_templates.py`: checks the templates of all environments with cfn-lint.
+
+They are synthesised without their assets, which needs no network, and with placeholders for what an operator
+has to fill in. cfn-lint knows what each region has and takes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import aws_cdk as cdk
+
+ROOT: Final = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from contract import load_contract  # noqa: E402
+from stacks.application import build  # noqa: E402
+from stacks.config import ENVIRONMENTS  # noqa: E402
+from stacks.environment import Environment  # noqa: E402
+
+REGIONS: Final = ("eu-central-1", "us-east-1")
+"""What an environment without a region is checked for."""
+
+TIMEOUT_S: Final = 300
+
+_IGNORED: Final = {
+    "W3005": "The CDK writes dependencies that follow from references already.",
+}
+_IGNORED_IN_THE_EMULATOR: Final = {
+    "W3037": "The emulator asks for the batch actions that AWS does not know.",
+}
+
+
+def synthesise(environment: Environment, directory: Path) -> list[Path]:
+    """Write the templates of `environment` below `directory`, and return their files."""
+    context: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]
+    app = cdk.App(context={**context, "aws:cdk:bundling-stacks": []}, outdir=str(directory))
+    build(app, environment.with_placeholders() if environment.keeps_data else environment, load_contract())
+    app.synth()
+    return sorted(directory.glob("*.template.json"))
+
+
+def lint(environment: Environment, templates: list[Path]) -> int:
+    """Print what cfn-lint finds, and return its exit status."""
+    ignored = {**_IGNORED, **(_IGNORED_IN_THE_EMULATOR if environment.is_emulated else {})}
+    regions = (environment.region,) if environment.region else REGIONS
+    command = [str(Path(sys.executable).parent / "cfn-lint"), "--format", "parseable"]
+    command += ["--regions", *regions, "--ignore-checks", *ignored, "--", *map(str, templates)]
+    return subprocess.run(command, check=False, timeout=TIMEOUT_S).returncode
+
+
+def main() -> int:
+    """Exit status 1 where cfn-lint finds something."""
+    failed = []
+    for environment in ENVIRONMENTS.values():
+        with tempfile.TemporaryDirectory() as directory:
+            if lint(environment, synthesise(environment, Path(directory))):
+                failed.append(environment.name)
+    if failed:
+        print(
+            f"cfn-lint: findings in the templates of {', '.join(failed)}; each names its rule",
+            file=sys.stderr,
+        )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
