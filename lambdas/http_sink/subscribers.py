@@ -23,7 +23,7 @@ from eventplane.function_settings import QueueSettings, SubscribersSettings
 from eventplane.own_services import SUBSCRIBERS
 from eventplane.sink_reach import SinkReach
 from eventplane.subscription_table import SubscriptionTable
-from lambdas.common import subscription_table
+from lambdas.common import tables
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
@@ -250,7 +250,7 @@ def service() -> QueueReader:
         )
 
     endpoints = SubscriptionEndpoints(
-        table=subscription_table.SubscriptionTable(client("dynamodb"), settings.subscriptions_table),
+        table=tables.SubscriptionTable(client("dynamodb"), settings.subscriptions_table),
         contract=contract,
         channel=channel,
         origin=settings.webhook_origin,

@@ -34,7 +34,7 @@ module, _, function = sys.argv[1].rpartition(".")
 handler = importlib.import_module(module)
 assert callable(getattr(handler, function))
 handler.service()
-print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "boto3")]))
+print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "botocore")]))
 """
 
 WEBHOOK_VARIABLES = [
@@ -166,9 +166,9 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
             check=False,
         )
         assert started.returncode == 0, started.stderr
-        eventplane_file, boto3_file = json.loads(started.stdout)
+        eventplane_file, botocore_file = json.loads(started.stdout)
         assert Path(eventplane_file).is_relative_to(code)
-        assert Path(boto3_file).is_relative_to(packages)
+        assert Path(botocore_file).is_relative_to(packages)
 
 
 @pytest.mark.parametrize("entry", ["hook", "rotation"])
