@@ -13,7 +13,8 @@ from aws_cdk import aws_logs as logs
 from eventplane import resource_names
 from eventplane.contract import Channel
 from eventplane.contract.subscription import IN_FORCE_S
-from eventplane.webhook_url import HTTPS_PORT, MAX_PORT, Scope, SinkReach, url_problem
+from eventplane.sink_reach import HTTPS_PORT, MAX_PORT, Scope, SinkReach
+from eventplane.webhook_url import url_problem
 from stacks.alarm_settings import AlarmSettings
 from stacks.archive_settings import JobSize, Retention
 from stacks.cost_settings import CostSettings
