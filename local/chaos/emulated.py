@@ -34,7 +34,7 @@ VISIBILITY_S: Final = 35
 """For so long a source queue hides what a function works on; deployed it is six times the function's timeout,
 180 s. Longer than one timeout, or a function that is only slow would be taken for dead."""
 
-_SOURCES: Final = ("IngestUrl", "UrgentIngestUrl", "TapUrl")
+_SOURCES: Final = ("IngestUrl", "UrgentIngestUrl", "TapUrl", "LedgerUrl")
 
 
 class Emulated:

@@ -53,6 +53,7 @@ def test_resources_carry_the_environment_in_their_names(name: str) -> None:
         ("batch_size", 0),
         ("batch_window_s", 301),
         ("max_concurrency", 1),
+        ("visibility_factor", 0),
     ],
 )
 def test_a_function_that_lambda_would_refuse_is_refused_here(setting: str, value: int) -> None:

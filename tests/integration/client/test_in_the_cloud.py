@@ -212,18 +212,19 @@ def test_what_a_participant_does_not_handle_does_not_come_and_the_ledger_says_so
 
         assert eventually(come_both, SECONDS)
     s3, bucket = plane.cloud.client("s3"), plane.outputs["ArchiveBucket"]
-    names = [
-        each["Key"]
-        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="ledger/")
-        for each in page["Contents"]
-    ]
-    lines = [
-        json.loads(line)
-        for name in names
-        for line in gzip.decompress(s3.get_object(Bucket=bucket, Key=name)["Body"].read()).splitlines()
-    ]
-    spared = [each for each in lines if each["outcome"] == Outcome.NO_INTEREST]
-    assert {(each["type"], each["route"]) for each in spared} == {(motion, "daily-life-to-family")}
+
+    def spared() -> set[tuple[str, str]]:
+        """The types and routes of what the ledger says was not wanted."""
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="ledger/")
+        names = [each["Key"] for page in pages for each in page.get("Contents", [])]
+        lines = [
+            json.loads(line)
+            for name in names
+            for line in gzip.decompress(s3.get_object(Bucket=bucket, Key=name)["Body"].read()).splitlines()
+        ]
+        return {(each["type"], each["route"]) for each in lines if each["outcome"] == Outcome.NO_INTEREST}
+
+    assert eventually(lambda: spared() == {(motion, "daily-life-to-family")}, SECONDS)
 
 
 def test_a_participants_program_may_not_read_or_route_for_another(
