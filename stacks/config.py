@@ -34,6 +34,10 @@ class UnknownEnvironmentError(EventPlaneError):
 # alarm is never held back.
 _ROUTER = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=10)
 
+# What is not urgent waits up to five seconds for company: an invocation of many frames sends packed messages
+# and writes one ledger message. The router itself bounds the events that it takes up at a time.
+_DEVICE_ROUTER = replace(_ROUTER, batch_size=100, batch_window_s=5)
+
 _AUDIT_SCHEDULE = "cron(30 2 * * ? *)"
 """Late enough for what devices sent, and routers wrote down, around midnight."""
 
@@ -85,6 +89,9 @@ ENVIRONMENTS: Final = {
             router=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
             ),
+            device_router=FunctionSize(
+                memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
+            ),
             urgent_router=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
             ),
@@ -123,6 +130,7 @@ ENVIRONMENTS: Final = {
             removal_policy=RemovalPolicy.DESTROY,
             log_retention=logs.RetentionDays.ONE_WEEK,
             router=_ROUTER,
+            device_router=_DEVICE_ROUTER,
             urgent_router=_ROUTER,
             archive_writer=_ARCHIVE_WRITER,
             webhook=_WEBHOOK,
@@ -150,6 +158,7 @@ ENVIRONMENTS: Final = {
             router=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=100
             ),
+            device_router=replace(_DEVICE_ROUTER, max_concurrency=100),
             # Whatever else uses up the account's concurrency, alarms have their share.
             urgent_router=FunctionSize(
                 memory_mib=512,

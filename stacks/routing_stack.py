@@ -79,7 +79,7 @@ class RoutingStack(PlaneStack):
         size = environment.router
         urgent = environment.urgent_router
         sources = [
-            ("Device", device.name, size, device.outbox, ingest),
+            ("Device", device.name, environment.device_router, device.outbox, ingest),
             ("DeviceUrgent", f"{device.name}-urgent", urgent, device.outbox, urgent_ingest),
             *((name, each.name, size, each.outbox, outboxes[name]) for name, each in services.items()),
         ]
