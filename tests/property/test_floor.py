@@ -298,7 +298,8 @@ def lost(name: str, after: Contract) -> list[str]:
         if now is None or now.rank > before.rank:
             losses.append(f"{sent}: {now}")
             continue
-        if {up.participant, sent[0]} & waits_longer and up.address in before.destinations and now.rank > Priority.URGENT.rank:
+        is_gathered = up.address in before.destinations and now.rank > Priority.URGENT.rank
+        if is_gathered and {up.participant, sent[0]} & waits_longer:
             losses.append(f"{sent} waits longer for a batch")
         for address, expires_ms in before.destinations.items():
             expires_now = now.destinations.get(address, 0)
