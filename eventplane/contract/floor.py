@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
+from eventplane.canary import CANARY_ALARM
 from eventplane.contract.errors import Problem
 from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
 from eventplane.contract.possibilities import of_type, possible
@@ -60,7 +61,11 @@ class _Floor:
         self._offered_routes = offered.routes_at(Place.DEVICE)
         self._uplink = image.device.outbox
         self._rights = SendingRights(image)
-        self._urgent = [each.name for each in image.event_types.values() if each.priority is Priority.URGENT]
+        self._urgent = [
+            each.name
+            for each in image.event_types.values()
+            if each.priority is Priority.URGENT and each.name != CANARY_ALARM  # no home sends it
+        ]
         self._alarms = {each.name: list(self._alarms_of(each)) for each in self._services}
         """The types and families of types of each service's calls for help."""
         self._lasting = list(dict.fromkeys([*self._urgent, *chain(*self._alarms.values())]))

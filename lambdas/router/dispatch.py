@@ -17,6 +17,7 @@ from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import SqsMessage, pack, to_message
 from lambdas.common.sender import Answer, Fate, Sender
 from lambdas.common.sqs import SCHEMES, batches
+from lambdas.router.delivery_memory import DeliveryMemory
 from lambdas.router.engine import Engine
 from lambdas.router.planner import Step
 from lambdas.router.senders import scheme_of
@@ -30,9 +31,10 @@ _LATER: Final = Answer(Fate.AGAIN, "there was no time left")
 
 
 class Dispatch:
-    """Sends to `queues`, which has the URL of each destination."""
+    """Sends to `queues`, which has the URL of each destination, what is not in its `memory`."""
 
     def __init__(self, sender: Sender, queues: Mapping[str, str]) -> None:
+        self.memory = DeliveryMemory()
         self._sender = sender
         self._queues = queues
         self._threads: dict[str, ThreadPoolExecutor] = {}
@@ -48,8 +50,9 @@ class Dispatch:
         letter on that route. Deliveries at best effort go last; one that fails is dropped, and its message
         does not come again.
         """
-        planned, contract = list(steps), engine.contract
-        done = [step for step in planned if not step.event]
+        contract = engine.contract
+        planned, done = self.memory.sort_out(steps)
+        done += [step for step in planned if not step.event]
         failed: set[str] = set()
         letters: list[Step] = []
         for step, answer in self._answers(
@@ -62,7 +65,8 @@ class Dispatch:
             else:
                 # A letter that is not taken stays with its original: the queue's dead-letter queue gets both.
                 failed.add(step.record.message_id)
-        done += [step for step in letters if not step.event]
+        letters, known = self.memory.sort_out(letters)
+        done += [*known, *(step for step in letters if not step.event)]
         for step, answer in self._answers(contract, letters, has_time):
             if answer.fate is Fate.TAKEN:
                 done.append(step)
