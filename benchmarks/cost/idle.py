@@ -34,12 +34,12 @@ class Usage:
 
 
 def idle(deployment: Deployment, calls: Mapping[tuple[str, str], Usage], alarm: Usage) -> dict[str, Units]:
-    """Units a month, by purpose. `calls` are of scheduled functions by input, `alarm` of an urgent event."""
+    """Return units a month by purpose; `calls` of scheduled functions by input, `alarm` of an urgent event."""
     canaries = sum(each.calls for each in deployment.schedules if is_canary(each))
     # CloudWatch bills a custom metric by the hours in which it gets values.
     series: dict[tuple[str, ...], float] = {}
     for each in deployment.schedules:
-        written = calls[each.function, each.input].series | (alarm.series if is_canary(each) else set())
+        written = calls[each.function, each.input].series | (alarm.series if is_canary(each) else frozenset())
         for metric in written:
             series[metric] = max(series.get(metric, 0.0), min(1.0, each.calls * 3_600 / MONTH_S))
     return {

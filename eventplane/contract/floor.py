@@ -175,6 +175,12 @@ class _Floor:
             yield _problem(path, "it raises alarms, and is not there")
             return
         yield from self._channel_problems(service.outbox.address)
+        waits_ms, waited_ms = after.outbox.batching_delay_ms, service.outbox.batching_delay_ms
+        if waits_ms > waited_ms and not set(self._alarms[service.name]) <= set(self._urgent):
+            yield _problem(
+                f"{path}.outbox.batching_delay_ms",
+                f"alarms wait {waits_ms} ms for a batch, and waited {waited_ms} ms",
+            )
         rights = SendingRights(self._offered)
         for types in self._alarms[service.name]:
             if types == _ANY:
