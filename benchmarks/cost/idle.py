@@ -34,7 +34,7 @@ class Usage:
 
 
 def idle(deployment: Deployment, calls: Mapping[tuple[str, str], Usage], alarm: Usage) -> dict[str, Units]:
-    """Return units a month by purpose; `calls` of scheduled functions by input, `alarm` of an urgent event."""
+    """Return units a month by purpose; `calls` are of scheduled functions, `alarm` of an urgent event."""
     canaries = sum(each.calls for each in deployment.schedules if is_canary(each))
     # CloudWatch bills a custom metric by the hours in which it gets values.
     series: dict[tuple[str, ...], float] = {}
