@@ -42,7 +42,7 @@ class MessagingStack(PlaneStack):
         self._queue("UrgentIngest", outbox, environment.urgent_router, URGENT_INGEST, Priority.URGENT)
         self._queue("Tap", outbox, environment.archive_writer, TAP)
         self._queue("Ledger", outbox, environment.ledger_writer, LEDGER_QUEUE)
-        self._queue("IngestErrors", outbox, environment.ingest_errors, INGEST_ERRORS)
+        self._queue("IngestErrors", outbox, environment.ingest_errors, INGEST_ERRORS, Priority.URGENT)
         if DOWNLINK in contract.participants:
             self._queue("DeviceInbox", contract.device.inbox, environment.downlink.reader)
         replay = DurableQueue(

@@ -34,11 +34,14 @@ class Usage:
 
 
 def idle(deployment: Deployment, calls: Mapping[tuple[str, str], Usage], alarm: Usage) -> dict[str, Units]:
-    """Return units a month, by purpose; `calls` are of scheduled functions, `alarm` of an urgent event."""
+    """Return units a month by purpose; `calls` are of scheduled functions, `alarm` of an urgent event."""
     canaries = sum(each.calls for each in deployment.schedules if is_canary(each))
-    series = {each for of in deployment.schedules for each in calls[of.function, of.input].series}
-    if canaries:
-        series |= alarm.series
+    # CloudWatch bills a custom metric by the hours in which it gets values.
+    series: dict[tuple[str, ...], float] = {}
+    for each in deployment.schedules:
+        written = calls[each.function, each.input].series | (alarm.series if is_canary(each) else frozenset())
+        for metric in written:
+            series[metric] = max(series.get(metric, 0.0), min(1.0, each.calls * 3_600 / MONTH_S))
     return {
         "polling": _units(sqs_request=len(deployment.mappings) * _POLLERS * MONTH_S / _LONG_POLL_S),
         "alarms": _units(
@@ -46,7 +49,7 @@ def idle(deployment: Deployment, calls: Mapping[tuple[str, str], Usage], alarm: 
             composite_alarm=len(deployment.of("AWS::CloudWatch::CompositeAlarm")),
         ),
         "dashboards": _units(dashboard=len(deployment.of("AWS::CloudWatch::Dashboard"))),
-        "metrics": _units(custom_metric=len(series) + deployment.filtered_metrics),
+        "metrics": _units(custom_metric=sum(series.values()) + deployment.filtered_metrics),
         "schedules": _scheduled(deployment, calls),
         "canary": scaled(alarm.units, canaries),
         "provisioned": _units(lambda_provisioned_gb_s=deployment.provisioned_gb * MONTH_S),
