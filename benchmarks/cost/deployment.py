@@ -58,6 +58,10 @@ class Schedule:
     input: str
     calls: float
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.function, self.input
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
