@@ -48,6 +48,7 @@ class EventSource:
     queue: str
     batch_size: int
     window_s: int
+    max_concurrency: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,7 @@ class Deployment:
                     self._queue(template, each["EventSourceArn"]),
                     each.get("BatchSize", 10),
                     each.get("MaximumBatchingWindowInSeconds", 0),
+                    each.get("ScalingConfig", {}).get("MaximumConcurrency", 1_000),
                 )
 
     def _schedules(self) -> Iterator[Schedule]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.cost.deployment import MONTH_MIN, MONTH_S, Deployment
+from benchmarks.cost.deployment import MONTH_H, MONTH_MIN, MONTH_S, Deployment
 from benchmarks.cost.prices import Units, scaled
 
 _POLLERS: Final = 5
@@ -38,9 +38,11 @@ class Usage:
 def idle(deployment: Deployment, calls: Mapping[Key, Usage], alarm: Usage) -> dict[str, Units]:
     """Units a month, by purpose. `calls` are of scheduled functions, `alarm` is an urgent event's usage."""
     canaries = sum(each.calls for each in deployment.schedules if each.key == CANARY)
-    series = {each for schedule in deployment.schedules for each in calls[schedule.key].series}
-    if canaries:
-        series |= alarm.series
+    hours: dict[tuple[str, ...], float] = {}
+    for schedule in deployment.schedules:
+        share = min(1.0, schedule.calls / MONTH_H)
+        found = calls[schedule.key].series | (alarm.series if schedule.key == CANARY else frozenset())
+        hours |= {each: max(share, hours.get(each, 0.0)) for each in found}
     return {
         "polling": _units(sqs_request=len(deployment.mappings) * _POLLERS * MONTH_S / _LONG_POLL_S),
         "alarms": _units(
@@ -48,7 +50,7 @@ def idle(deployment: Deployment, calls: Mapping[Key, Usage], alarm: Usage) -> di
             composite_alarm=len(deployment.of("AWS::CloudWatch::CompositeAlarm")),
         ),
         "dashboards": _units(dashboard=len(deployment.of("AWS::CloudWatch::Dashboard"))),
-        "metrics": _units(custom_metric=len(series) + deployment.filtered_metrics),
+        "metrics": _units(custom_metric=sum(hours.values()) + deployment.filtered_metrics),
         "schedules": _scheduled(deployment, calls),
         "canary": scaled(alarm.units, canaries),
         "provisioned": _units(lambda_provisioned_gb_s=deployment.provisioned_gb * MONTH_S),

@@ -161,6 +161,7 @@ class Items:
             count(Metric.TRANSMITTED)
         except (ClientError, BotoCoreError) as error:
             # It counts as a transmission: the check repeats it.
+            count(Metric.NOT_TRANSMITTED)
             logger.warning("not transmitted", device=thing, sk=sk, error=str(error))
         if item.due_at_ms is not None:
             self._work.check(thing, sk, item.due_at_ms - now_ms)

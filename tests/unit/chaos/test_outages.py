@@ -119,6 +119,13 @@ def test_an_age_that_rises_is_seen_before_its_threshold() -> None:
     assert outages.wrong[UNSEEN] == 0
 
 
+def test_a_backlog_that_grew_before_an_outage_is_no_sign_of_it() -> None:
+    metrics = Metrics()
+    for at in range(30):
+        metrics.add("AWS/SQS", AGE, {"QueueName": "ingest"}, at, at)
+    assert judged(struck("s3-stalled", 10, 30), metrics=metrics).wrong[UNSEEN] == 1
+
+
 def test_alarms_that_cannot_be_evaluated_are_named() -> None:
     strange = Alarm(
         "query", {"q": Term("q", expression="SELECT 1")}, "q", "GreaterThanThreshold", 0, "missing", 300
