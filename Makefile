@@ -59,20 +59,20 @@ test: lint types unit ## Run every check and test
 	pytest tests/infrastructure tests/integration tests/adversary tests/spark tests/e2e tests/device
 
 check: setup ## Run the fast part side by side: lint, types, unit tests, a few examples of each property: AREA=edge
-	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going lint types fast-tests
+	@$(MAKE) --no-print-directory --jobs --output-sync=target --keep-going FAST=1 lint types fast-tests
 
 .PHONY: fast-tests
 fast-tests: setup
 	pytest $(WORKERS) --hypothesis-profile=fast --quiet $(UNIT_TESTS) $(PROPERTY_TESTS)
 
-lint: setup ## Check style, formatting, the borders between packages, generated files: AREA=edge
+lint: setup ## Check style, formatting, borders between packages, generated files, CloudFormation templates: AREA=edge
 	ruff check $(LINTED)
 	ruff format --check $(LINTED)
 	lint-imports --no-logo
 	$(if $(AREA),,python tools/tables.py --check)
 	$(if $(AREA),,python tools/dashboards.py --check)
 	$(if $(AREA),,python tools/figures.py --check)
-	$(if $(filter-out stacks,$(AREA)),,python tools/lint_templates.py)
+	$(if $(FAST)$(filter-out stacks,$(AREA)),,python tools/lint_templates.py)
 
 tables: setup ## Write the generated tables of the docs, and the dashboard of the devices
 	python tools/tables.py
@@ -90,12 +90,14 @@ synth: setup ## Write the templates of ENV (dev) to cdk.out
 diff: setup ## Compare ENV with what is deployed; tells what a deployment would be refused for
 	cdk synth --quiet --context env=$(ENV)
 	cdk diff --app cdk.out
-	@python -m stacks.removal cdk.out
+	@$(PREFLIGHT)
 
-deploy: setup ## Deploy ENV to the account of the current credentials; refused if queues with events would go
-	cdk synth --quiet --context env=$(ENV)
-	@python -m stacks.removal cdk.out
+deploy: setup ## Deploy ENV after a preflight of queues, quotas and drift: AT_ONCE=1 ACCEPT_DRIFT=1 (docs/operations.md)
+	cdk synth --quiet --context env=$(ENV) $(if $(AT_ONCE),--context rollout=at-once)
+	@$(PREFLIGHT)
 	cdk deploy --all --app cdk.out
+
+PREFLIGHT = python -m stacks.preflight cdk.out $(ENV) $(if $(ACCEPT_DRIFT),--accept-drift)
 
 destroy: setup ## Delete the stacks of ENV; what is retained stays
 	cdk destroy --all --context env=$(ENV)

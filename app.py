@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import aws_cdk as cdk
 
@@ -15,6 +16,8 @@ from stacks.constructs.function_assets import install_dependencies
 app = cdk.App()
 try:
     chosen = environment(app.node.try_get_context("env") or "dev")
+    if app.node.try_get_context("rollout") == "at-once":
+        chosen = replace(chosen, rollout_minutes=None)
     contract = load_contract()
     install_dependencies(app, chosen)
     build(app, chosen, contract)

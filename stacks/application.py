@@ -10,12 +10,14 @@ from stacks.archive_stack import ArchiveStack
 from stacks.audit_stack import AuditStack
 from stacks.client_stack import ClientStack
 from stacks.contract_stack import ContractStack
+from stacks.cost_stack import CostStack
 from stacks.discovery_stack import DiscoveryStack
 from stacks.downlink_stack import DownlinkStack
 from stacks.environment import PROJECT, Environment
 from stacks.fleet_stack import FleetStack
 from stacks.messaging_stack import MessagingStack
 from stacks.monitoring_stack import MonitoringStack
+from stacks.plane_stack import PLANE_TAG
 from stacks.presence_stack import PresenceStack
 from stacks.registry_stack import RegistryStack
 from stacks.routing_stack import RoutingStack
@@ -63,6 +65,10 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     audit.add_stack_dependency(archive)
     audit.add_stack_dependency(messaging)
 
+    if environment.costs is not None:
+        CostStack(app, environment=environment, costs=environment.costs)
+
+    cdk.Tags.of(app).add(PLANE_TAG, f"{PROJECT}-{environment.name}")
     cdk.Tags.of(app).add("project", PROJECT)
     cdk.Tags.of(app).add("environment", environment.name)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final, Literal
 
 from eventplane.archive_layout import LEAST_RAW_DAYS
 from stacks.setting_error import EnvironmentSettingError
+
+ERASURE_DAYS: Final = 30
+"""Days in which a person's events have to be erased once the person asks: a month (GDPR, article 12(3))."""
 
 _SCHEDULE = re.compile(r"(cron|rate)\(.+\)")
 
@@ -37,6 +41,36 @@ class JobSize:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ObjectLock:
+    """Nobody deletes a version of an object in the archive before it is `days` old (S3 Object Lock).
+
+    A bucket that has it keeps it: it can be changed, and not taken away. Only what is written afterwards is
+    locked. Objects can be replaced and deleted all the same: that makes new versions, and old ones stay.
+
+    Args:
+        mode: `governance`: roles with `s3:BypassGovernanceRetention` may delete all the same, which is the
+            erasure's. `compliance`: nobody may, the account's root user neither; an erasure then leaves old
+            versions, which leave by themselves after `days` and `replaced_days`.
+        days: at most `compacted_days`; in compliance mode at most `ERASURE_DAYS`.
+    """
+
+    mode: Literal["governance", "compliance"]
+    days: int
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("governance", "compliance"):
+            raise EnvironmentSettingError("lock.mode", f"is {self.mode!r}, not governance or compliance")
+        if self.days < 1:
+            raise EnvironmentSettingError("lock.days", f"is {self.days}, not 1 or more")
+        if self.mode == "compliance" and self.days > ERASURE_DAYS:
+            raise EnvironmentSettingError(
+                "lock.days",
+                f"is {self.days}; in compliance mode at most {ERASURE_DAYS}, as a person's events have to be "
+                "gone by then",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Retention:
     """Days after which the archive deletes by itself. Contracts and receipts of erasures stay.
 
@@ -44,11 +78,13 @@ class Retention:
         raw_days: what devices and routers wrote; the compaction deletes it once it is compacted and verified.
         compacted_days: everything about events, in whatever form.
         replaced_days: what an object was before it was overwritten or deleted.
+        lock: whether versions are kept from deletion meanwhile; None: whoever may delete them can.
     """
 
     raw_days: int
     compacted_days: int
     replaced_days: int
+    lock: ObjectLock | None = None
 
     def __post_init__(self) -> None:
         if self.raw_days < LEAST_RAW_DAYS:
@@ -59,3 +95,10 @@ class Retention:
             raise EnvironmentSettingError("compacted_days", "must be more than raw_days")
         if self.replaced_days < 1:
             raise EnvironmentSettingError("replaced_days", "must be 1 or more")
+        if self.lock is not None and self.lock.days > self.compacted_days:
+            raise EnvironmentSettingError("lock.days", "must not be more than compacted_days")
+        if self.lock is not None and self.lock.mode == "compliance" and self.replaced_days > ERASURE_DAYS:
+            # The lifecycle has to delete what the erasure cannot.
+            raise EnvironmentSettingError(
+                "replaced_days", f"is {self.replaced_days}; with a compliance lock at most {ERASURE_DAYS}"
+            )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ _COUNTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PlannedStack:
-    """A stack of an assembly by its name, with the names of its queues.
+    """A stack of an assembly by its name, with the names of its queues and its resources by logical id.
 
     `region` is where it goes, None where the credentials lead.
     """
@@ -32,31 +32,31 @@ class PlannedStack:
     name: str
     region: str | None
     queues: frozenset[str]
+    resources: Mapping[str, Any] = field(default_factory=dict)
 
 
 def planned_stacks(assembly: Path) -> list[PlannedStack]:
     """The stacks in the directory `assembly`, which `cdk synth` wrote. Raises OSError when it is none."""
     manifest = json.loads((assembly / "manifest.json").read_text())
     return [
-        PlannedStack(
-            each["properties"]["stackName"],
-            _region(each["environment"]),
-            _queues(assembly / each["properties"]["templateFile"]),
-        )
+        _planned(each, json.loads((assembly / each["properties"]["templateFile"]).read_text()))
         for each in manifest["artifacts"].values()
         if each["type"] == "aws:cloudformation:stack"
     ]
+
+
+def _planned(artifact: Mapping[str, Any], template: Mapping[str, Any]) -> PlannedStack:
+    resources = template.get("Resources", {})
+    queues = (each["Properties"]["QueueName"] for each in resources.values() if each["Type"] == _QUEUE)
+    return PlannedStack(
+        artifact["properties"]["stackName"], _region(artifact["environment"]), frozenset(queues), resources
+    )
 
 
 def _region(environment: str) -> str | None:
     """From `aws://ACCOUNT/REGION`."""
     region = environment.rsplit("/", 1)[-1]
     return None if region == "unknown-region" else region
-
-
-def _queues(template: Path) -> frozenset[str]:
-    resources = json.loads(template.read_text()).get("Resources", {}).values()
-    return frozenset(each["Properties"]["QueueName"] for each in resources if each["Type"] == _QUEUE)
 
 
 class Deployment:
@@ -82,7 +82,7 @@ class Deployment:
                     if resource["ResourceType"] == _QUEUE and resource["ResourceStatus"] not in _GONE:
                         yield resource["PhysicalResourceId"]
         except ClientError as error:
-            if not _is_unknown(error):
+            if not is_unknown_stack(error):
                 raise
 
     def retired(self, stack: str) -> list[str]:
@@ -90,7 +90,7 @@ class Deployment:
         try:
             (found,) = self._cloudformation.describe_stacks(StackName=stack)["Stacks"]
         except ClientError as error:
-            if not _is_unknown(error):
+            if not is_unknown_stack(error):
                 raise
             return []
         outputs = {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", [])}
@@ -105,6 +105,6 @@ class Deployment:
         return sum(int(attributes["Attributes"].get(each, 0)) for each in _COUNTS)
 
 
-def _is_unknown(error: ClientError) -> bool:
-    # CloudFormation has no code of its own for it.
+def is_unknown_stack(error: ClientError) -> bool:
+    """Whether CloudFormation does not know the stack; it has no code of its own for that."""
     return "does not exist" in str(error)

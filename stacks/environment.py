@@ -16,6 +16,7 @@ from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.webhook_url import HTTPS_PORT, MAX_PORT, Scope, SinkReach, url_problem
 from stacks.alarm_settings import AlarmSettings
 from stacks.archive_settings import JobSize, Retention
+from stacks.cost_settings import CostSettings
 from stacks.function_size import FunctionSize
 from stacks.protocol_settings import ProtocolSettings
 from stacks.scheduled_settings import DownlinkSettings, PresenceSettings
@@ -48,6 +49,11 @@ _INGEST_ERRORS = FunctionSize(
     memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=5
 )
 
+# The longer it gathers, the fewer objects the audit has to open.
+_LEDGER_WRITER = FunctionSize(
+    memory_mib=512, timeout_s=60, batch_size=1_000, batch_window_s=60, max_concurrency=5
+)
+
 # One order a batch, and two functions in all: a replay of a day must not crowd out what is new. The longest
 # that Lambda allows, as a file of the tap can hold half a million events.
 _REPLAY = FunctionSize(memory_mib=1_024, timeout_s=900, batch_size=1, batch_window_s=0, max_concurrency=2)
@@ -66,6 +72,8 @@ class Environment:
         name: stands in every resource's name.
         account, region: where it may be deployed; None means wherever the credentials lead. An environment
             that keeps data must name both (`check_complete`).
+        costs: who is told when it becomes expensive; None: nobody.
+        devices: how many it is for. A deployment is refused where the account's quotas do not suffice.
         is_emulated: the cloud is an emulator: it speaks plain HTTP, so that queues and buckets cannot refuse
             it, and it has no roles for the CDK to assume.
         removal_policy: what becomes of stateful resources that leave their stack.
@@ -73,9 +81,9 @@ class Environment:
             one of `ROLLOUT_MINUTES`. A version that fails meanwhile is rolled back by an alarm, which costs
             $0.10 to $0.20 a month for each function. None: all calls at once, and nobody watches.
         log_retention: how long logs are kept.
-        router, urgent_router, archive_writer, ingest_errors, replay, subscriptions_api, webhook: how the
-            functions run; `urgent_router` is the one behind the devices' urgent lane, and `replay` bounds the
-            pace at which events are sent again.
+        router, urgent_router, archive_writer, ledger_writer, ingest_errors, replay, subscriptions_api,
+            webhook: how the functions run; `urgent_router` is the one behind the devices' urgent lane, and
+            `replay` bounds the pace at which events are sent again.
         contract_refresh_s: seconds after which a router looks for a newly published contract and for
             subscriptions, 1 to `MAX_REFRESH_S`.
         webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
@@ -99,6 +107,8 @@ class Environment:
     name: str
     account: str | None = None
     region: str | None = None
+    devices: int = 100
+    costs: CostSettings | None = None
     is_emulated: bool = False
     removal_policy: RemovalPolicy
     rollout_minutes: int | None = None
@@ -106,6 +116,7 @@ class Environment:
     router: FunctionSize
     urgent_router: FunctionSize
     archive_writer: FunctionSize
+    ledger_writer: FunctionSize = _LEDGER_WRITER
     ingest_errors: FunctionSize = _INGEST_ERRORS
     replay: FunctionSize = _REPLAY
     subscriptions_api: FunctionSize = _SUBSCRIPTIONS_API
@@ -138,13 +149,7 @@ class Environment:
             )
         if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
             raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
-        if self.rollout_minutes is not None and self.rollout_minutes not in ROLLOUT_MINUTES:
-            raise EnvironmentSettingError(
-                "rollout_minutes",
-                f"is {self.rollout_minutes}, none of {', '.join(map(str, ROLLOUT_MINUTES))}",
-            )
-        if self.rollout_minutes is not None and self.is_emulated:
-            raise EnvironmentSettingError("rollout_minutes", "is set, and the emulator has no CodeDeploy")
+        self._check_deployment()
         self._check_sinks()
         if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
             raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
@@ -158,6 +163,20 @@ class Environment:
             raise EnvironmentSettingError(
                 "certificate_grace_s", f"is {self.certificate_grace_s}, not within 0 to 900"
             )
+
+    def _check_deployment(self) -> None:
+        """How it is deployed, and for how many. Raises `EnvironmentSettingError`."""
+        if self.rollout_minutes is not None and self.rollout_minutes not in ROLLOUT_MINUTES:
+            raise EnvironmentSettingError(
+                "rollout_minutes",
+                f"is {self.rollout_minutes}, none of {', '.join(map(str, ROLLOUT_MINUTES))}",
+            )
+        if self.rollout_minutes is not None and self.is_emulated:
+            raise EnvironmentSettingError("rollout_minutes", "is set, and the emulator has no CodeDeploy")
+        if self.costs is not None and self.is_emulated:
+            raise EnvironmentSettingError("costs", "is set, and an emulated cloud costs nothing")
+        if self.devices < 1:
+            raise EnvironmentSettingError("devices", f"is {self.devices}, not 1 or more")
 
     def check_complete(self) -> None:
         """Check what only an operator knows: where data that is kept is deployed, and who is paged.

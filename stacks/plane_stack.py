@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.environment import Environment
+
+PLANE_TAG: Final = "plane"
+"""The tag of everything that an environment has: its project and name, by which its costs are told apart."""
+
+_PARTICIPANT_TAG: Final = "participant"
+
+
+def charge_to(construct: Construct, participant: str) -> None:
+    """Tag what is in `construct` with the participant that it is there for: costs can be split by it."""
+    cdk.Tags.of(construct).add(_PARTICIPANT_TAG, participant)
 
 
 class PlaneStack(cdk.Stack):

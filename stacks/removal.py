@@ -1,19 +1,15 @@
-"""`python -m stacks.removal ASSEMBLY`: refuses a deployment that would delete a queue which may hold events.
+"""Refuse a deployment that would delete a queue which may hold events.
 
-It compares the queues of the deployed stacks with those of the synthesised ASSEMBLY (`cdk.out`).
+The queues of the deployed stacks are compared with those of a synthesised assembly.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-
-from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
-from stacks.deployment import Deployment, PlannedStack, planned_stacks
+from stacks.deployment import Deployment, PlannedStack
 
 _BOXES = ("-inbox", "-outbox", "-replies")
 
@@ -78,12 +74,3 @@ def check_removals(deployment: Deployment, planned: Collection[PlannedStack]) ->
     """Raises `RemovalError` when deploying `planned` would delete a queue that may hold events."""
     if found := list(problems(list(leaving_queues(deployment, planned)))):
         raise RemovalError(found)
-
-
-if __name__ == "__main__":
-    try:
-        stacks = planned_stacks(Path(sys.argv[1]))
-        check_removals(Deployment.of(stacks), stacks)
-    except (RemovalError, BotoCoreError, ClientError) as error:
-        # Without an answer nothing is deployed: what cannot be seen may hold events.
-        sys.exit(str(error))

@@ -94,7 +94,7 @@ def figures() -> Iterator[Figure]:
 
 
 class _Run:
-    """What a process reports: seconds until it is wired, until its first answer, and for each later batch."""
+    """What a process reports: seconds until it is wired, to the first answer, of the batches after it."""
 
     def __init__(self, told: list[float], share: float, *, is_bound: bool, is_init_bound: bool) -> None:
         init_s, first_s, batches, self.took_s, self.took_cpu_s, init_cpu_s, first_cpu_s = told

@@ -43,7 +43,7 @@ class Counted:
     """What was counted: by regime, by call of a scheduled function, and what jobs read."""
 
     regimes: Mapping[str, tuple[Regime, Observed]]
-    calls: Mapping[str, Usage]
+    calls: Mapping[tuple[str, str], Usage]
     reads: Reads
     lost: int
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.cost.deployment import MONTH_MIN, MONTH_S, Deployment
+from benchmarks.cost.deployment import MONTH_MIN, MONTH_S, Deployment, Schedule
 from benchmarks.cost.prices import Units, scaled
 
 _POLLERS: Final = 5
@@ -32,10 +33,10 @@ class Usage:
     series: Series
 
 
-def idle(deployment: Deployment, calls: Mapping[str, Usage], alarm: Usage) -> dict[str, Units]:
-    """Units a month, by purpose. `calls` are of scheduled functions, `alarm` is an urgent event's usage."""
-    canaries = sum(each.calls for each in deployment.schedules if each.function == CANARY)
-    series = {each for schedule in deployment.schedules for each in calls[schedule.function].series}
+def idle(deployment: Deployment, calls: Mapping[tuple[str, str], Usage], alarm: Usage) -> dict[str, Units]:
+    """Units a month, by purpose. `calls` are of scheduled functions by input, `alarm` is an urgent event's."""
+    canaries = sum(each.calls for each in deployment.schedules if is_canary(each))
+    series = {each for of in deployment.schedules for each in calls[of.function, of.input].series}
     if canaries:
         series |= alarm.series
     return {
@@ -65,14 +66,19 @@ def jobs(deployment: Deployment) -> Units:
     return units
 
 
-def _scheduled(deployment: Deployment, calls: Mapping[str, Usage]) -> Units:
+def is_canary(schedule: Schedule) -> bool:
+    """Whether it has the canary send its urgent event."""
+    return schedule.function == CANARY and json.loads(schedule.input) == {"do": "alarm"}
+
+
+def _scheduled(deployment: Deployment, calls: Mapping[tuple[str, str], Usage]) -> Units:
     units: Units = Counter()
     by_function: Counter[str] = Counter()
     for each in deployment.schedules:
         by_function[each.function] += each.calls  # type: ignore[assignment]
+        units += _units(scheduler_call=each.calls)
+        units += scaled(calls[each.function, each.input].units, each.calls)
     for function, number in by_function.items():
-        units += _units(scheduler_call=number)
-        units += scaled(calls[function].units, number)
         if deployment.functions[function].is_traced:
             units += _units(xray_trace=traces(number, MONTH_MIN))
     return units

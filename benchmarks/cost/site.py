@@ -115,10 +115,10 @@ class Site:
         units["log_gb"] = (observed.log_bytes(self._plane.cloud) - log) / 1e9  # type: ignore[assignment]
         return Usage(units, observed.series(self._plane.cloud, used))
 
-    def calls(self, deployments: Iterable[Deployment]) -> dict[str, Usage]:
-        """What the scheduled functions of `deployments` use, with the first input of each."""
-        first = {each.function: each.input for of in deployments for each in reversed(of.schedules)}
-        return {function: self.call(function, payload) for function, payload in first.items()}
+    def calls(self, deployments: Iterable[Deployment]) -> dict[tuple[str, str], Usage]:
+        """What the scheduled functions of `deployments` use, with each of their inputs."""
+        inputs = {(each.function, each.input) for of in deployments for each in of.schedules}
+        return {(function, payload): self.call(function, payload) for function, payload in sorted(inputs)}
 
     def archive(self) -> tuple[Any, str]:
         """A client of S3, and the archive's bucket."""

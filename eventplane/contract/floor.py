@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
+from eventplane.canary import CANARY_ALARM
 from eventplane.contract.errors import Problem
 from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
 from eventplane.contract.possibilities import of_type, possible
@@ -60,7 +61,11 @@ class _Floor:
         self._offered_routes = offered.routes_at(Place.DEVICE)
         self._uplink = image.device.outbox
         self._rights = SendingRights(image)
-        self._urgent = [each.name for each in image.event_types.values() if each.priority is Priority.URGENT]
+        self._urgent = [
+            each.name
+            for each in image.event_types.values()
+            if each.priority is Priority.URGENT and each.name != CANARY_ALARM  # no home sends it
+        ]
         self._alarms = {each.name: list(self._alarms_of(each)) for each in self._services}
         """The types and families of types of each service's calls for help."""
         self._lasting = list(dict.fromkeys([*self._urgent, *chain(*self._alarms.values())]))
@@ -170,6 +175,12 @@ class _Floor:
             yield _problem(path, "it raises alarms, and is not there")
             return
         yield from self._channel_problems(service.outbox.address)
+        waits_ms, waited_ms = after.outbox.batching_delay_ms, service.outbox.batching_delay_ms
+        if waits_ms > waited_ms and not set(self._alarms[service.name]) <= set(self._urgent):
+            yield _problem(
+                f"{path}.outbox.batching_delay_ms",
+                f"alarms wait {waits_ms} ms for a batch, and waited {waited_ms} ms",
+            )
         rights = SendingRights(self._offered)
         for types in self._alarms[service.name]:
             if types == _ANY:

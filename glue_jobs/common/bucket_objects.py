@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
 from glue_jobs.common.errors import ArchiveNotFoundError
-from glue_jobs.common.objects import Stored
+from glue_jobs.common.objects import OldVersions, Stored
 
 _MOST: Final = 1_000
 """Keys that one request may delete (Amazon S3 API)."""
+
+
+_LOCKED: Final = "object lock"
+"""In the message of the AccessDenied for a locked version; without it a permission is missing."""
 
 
 class RefusedDeletionError(ClientError):
@@ -74,7 +78,7 @@ class BucketObjects:
     def delete(self, names: Iterable[str]) -> None:
         self._delete([{"Key": name} for name in names])
 
-    def delete_old_versions(self, prefix: str) -> int:
+    def delete_old_versions(self, prefix: str) -> OldVersions:
         pages = self._s3.get_paginator("list_object_versions").paginate(Bucket=self._bucket, Prefix=prefix)
         old = [
             {"Key": each["Key"], "VersionId": each["VersionId"]}
@@ -82,16 +86,29 @@ class BucketObjects:
             for each in page.get("Versions", [])
             if not each["IsLatest"]
         ]
-        self._delete(old)
-        return len(old)
+        # Only if a version is locked: S3 takes the bypass from nobody else.
+        locked = self._refused(self._refused(old), BypassGovernanceRetention=True)
+        return OldVersions(deleted=len(old) - len(locked), locked=len(locked))
 
     def _delete(self, keys: list[dict[str, str]]) -> None:
-        for start in range(0, len(keys), _MOST):
-            answer = self._s3.delete_objects(
-                Bucket=self._bucket, Delete={"Objects": keys[start : start + _MOST], "Quiet": True}
-            )
+        for answer in self._delete_in_parts(keys):
             if answer.get("Errors"):
                 raise RefusedDeletionError({"Error": answer["Errors"][0]}, "DeleteObjects")
+
+    def _refused(self, versions: list[dict[str, str]], **options: Any) -> list[dict[str, str]]:
+        """Delete `versions`, and return those that Object Lock keeps."""
+        refused = []
+        for answer in self._delete_in_parts(versions, **options):
+            for error in answer.get("Errors", []):
+                if _LOCKED not in error.get("Message", ""):
+                    raise RefusedDeletionError({"Error": error}, "DeleteObjects")
+                refused.append({"Key": error["Key"], "VersionId": error["VersionId"]})
+        return refused
+
+    def _delete_in_parts(self, keys: list[dict[str, str]], **options: Any) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(keys), _MOST):
+            part = {"Objects": keys[start : start + _MOST], "Quiet": True}
+            yield self._s3.delete_objects(Bucket=self._bucket, Delete=part, **options)
 
 
 def _prefix(folder: str) -> str:

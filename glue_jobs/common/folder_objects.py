@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from glue_jobs.common.errors import ArchiveNotFoundError
-from glue_jobs.common.objects import Stored
+from glue_jobs.common.objects import OldVersions, Stored
 
 
 class FolderObjects:
@@ -60,6 +60,6 @@ class FolderObjects:
             path.unlink(missing_ok=True)
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
-    def delete_old_versions(self, prefix: str) -> int:  # noqa: ARG002 - as the protocol has it
+    def delete_old_versions(self, prefix: str) -> OldVersions:  # noqa: ARG002 - as the protocol has it
         """None: there are no versions."""
-        return 0
+        return OldVersions(0, 0)

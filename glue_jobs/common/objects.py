@@ -19,6 +19,20 @@ class Stored:
     mark: str
 
 
+@dataclass(frozen=True, slots=True)
+class OldVersions:
+    """How many old versions were `deleted`, and how many are `locked` until their retention ends."""
+
+    deleted: int
+    locked: int
+
+    @classmethod
+    def sum(cls, each: Iterable[OldVersions]) -> OldVersions:
+        """Return all of `each` together."""
+        found = list(each)
+        return cls(sum(one.deleted for one in found), sum(one.locked for one in found))
+
+
 class Objects(Protocol):
     """An archive's objects. Names are from its root."""
 
@@ -44,5 +58,5 @@ class Objects(Protocol):
     def delete(self, names: Iterable[str]) -> None:
         """Delete objects; those that are gone already are no error."""
 
-    def delete_old_versions(self, prefix: str) -> int:
-        """Delete for good what the objects whose names start with `prefix` were before; how many versions."""
+    def delete_old_versions(self, prefix: str) -> OldVersions:
+        """Delete for good what the objects whose names start with `prefix` were before."""

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from eventplane.ledger import CONTRACTS
 from glue_jobs.common.archives import open_archive
-from glue_jobs.common.objects import Objects
+from glue_jobs.common.objects import Objects, OldVersions
 from glue_jobs.common.session import job_session
 from glue_jobs.erasure.errors import LeftOverError, TooWideError
 from glue_jobs.erasure.person import Person
@@ -60,7 +60,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
     _refuse_names_of_the_contract(objects, person)
     if arguments.is_dry_run:
         seen = Progress(person, found(spark, objects, person, now), _named(objects, person))
-        return {**seen.receipt(now, 0), "dry_run": True}
+        return {**seen.receipt(now, OldVersions(0, 0)), "dry_run": True}
     progress = Progress.resumed(objects, person)
     for portion in portions(objects, now):
         if rows := portion.found(spark, objects, person):
@@ -75,7 +75,7 @@ def main(argv: Sequence[str], now: datetime | None = None) -> dict[str, Any]:
     contracts = [name for name in left if name.startswith(f"{CONTRACTS}/")]
     if len(left) > len(contracts):
         raise LeftOverError([name for name in left if name not in contracts])
-    versions = sum(objects.delete_old_versions(prefix) for prefix in progress.old_versions())
+    versions = OldVersions.sum(objects.delete_old_versions(prefix) for prefix in progress.old_versions())
     receipt = {**progress.receipt(now, versions), "contracts": contracts}
     progress.finish(objects, receipt)
     return receipt
@@ -107,6 +107,7 @@ def _named(objects: Objects, person: Person) -> list[str]:
 def totals_line(receipt: dict[str, Any]) -> str:
     """One line of JSON, by which the log's readers know what was removed."""
     totals = {"rows": sum(receipt["rows"].values()), "old_versions": receipt["old_versions"]}
+    totals["locked_versions"] = receipt["locked_versions"]
     return json.dumps({"erasure_totals": totals, "pseudonym": receipt["pseudonym"]}) + "\n"
 
 

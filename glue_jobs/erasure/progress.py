@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from eventplane.archive_layout import COMPACTED, ERASURES
-from glue_jobs.common.objects import Objects
+from glue_jobs.common.objects import Objects, OldVersions
 from glue_jobs.erasure.person import Person
 
 FORMAT = 1
@@ -58,7 +58,7 @@ class Progress:
             yield f"{COMPACTED}/{place}/"
         yield from self.documents
 
-    def receipt(self, until: datetime, old_versions: int) -> dict[str, Any]:
+    def receipt(self, until: datetime, old_versions: OldVersions) -> dict[str, Any]:
         """What was removed. It names no person; the same parameters make the same pseudonym."""
         tables: Counter[str] = Counter()
         for name, count in self.rows.items():
@@ -70,7 +70,9 @@ class Progress:
             "rows": dict(sorted(tables.items())),
             "objects": sorted(self.rows),
             "documents": self.documents,
-            "old_versions": old_versions,
+            "old_versions": old_versions.deleted,
+            # They leave by themselves, once their lock has ended (docs/archive.md).
+            "locked_versions": old_versions.locked,
         }
 
     def finish(self, objects: Objects, receipt: dict[str, Any]) -> None:

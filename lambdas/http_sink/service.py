@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -16,6 +16,7 @@ from eventplane.delivery import Outcome, Refusal, letter_id
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.expiry import why_expired
 from eventplane.handover import HANDOVERS, HandoverRecord, to_line
+from eventplane.sqs_binding import split
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
@@ -35,6 +36,10 @@ LONGEST_S: Final = 300
 LONGEST_ASKED_S: Final = 900
 """Most of a Retry-After that is honoured, seconds: an endpoint cannot put an alarm off for ever."""
 
+MAX_REMEMBERED: Final = 10_000
+"""Most events of packed messages that a process remembers as ended while others of their message come again.
+Ours: ten full messages, about 1 MB."""
+
 Uniform = Callable[[float, float], float]
 """Gives a random number between two, like `random.uniform`."""
 
@@ -53,7 +58,10 @@ class _Batch:
 
 
 class WebhookService:
-    """Hands over the events of the inbox `source`, which is the `webhook`, one after the other."""
+    """Hands over the events of the inbox `source`, which is the `webhook`, one after the other.
+
+    A message with several events comes again for those that failed, after the longest of their waits.
+    """
 
     def __init__(
         self,
@@ -77,6 +85,7 @@ class WebhookService:
         self._archive = archive
         self._clock = clock
         self._uniform = uniform
+        self._done: OrderedDict[str, None] = OrderedDict()
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Deliver `messages`; return the ids of those that have to come again."""
@@ -84,17 +93,39 @@ class WebhookService:
         records: list[HandoverRecord] = []
         failed: set[str] = set()
         for message in messages:
-            end = self._handle(message, batch)
-            if isinstance(end, HandoverRecord):
-                records.append(end)
-            else:
+            waits: list[int] = []
+            for part in self._undone(message):
+                end = self._handle(part, batch)
+                if isinstance(end, HandoverRecord):
+                    records.append(end)
+                    self._remember(message, part)
+                else:
+                    waits.append(end)
+            if waits:
                 failed.add(message.id)
-                self._put_off(message, end, batch)
+                self._put_off(message, max(waits), batch)
         self._write(records, invocation.id)
         outcomes = Counter(record.outcome for record in records)
         count_outcomes(outcomes)
         logger.info("handed over", messages=len(messages), failed=len(failed), outcomes=dict(outcomes))
         return frozenset(failed)
+
+    def _undone(self, message: QueueMessage) -> list[QueueMessage]:
+        """The events of `message`, each as a message, without those that this process has already ended."""
+        try:
+            texts = split(message.body)
+        except EnvelopeError:
+            return [message]  # it becomes a dead letter as it is
+        if texts == [message.body]:
+            return [message]
+        parts = [replace(message, id=f"{message.id}.{at}", body=text) for at, text in enumerate(texts)]
+        return [each for each in parts if each.id not in self._done]
+
+    def _remember(self, message: QueueMessage, part: QueueMessage) -> None:
+        if part is not message:
+            self._done[part.id] = None
+            if len(self._done) > MAX_REMEMBERED:
+                self._done.popitem(last=False)
 
     def _handle(self, message: QueueMessage, batch: _Batch) -> HandoverRecord | int:
         """The end of the message's way, or the seconds until it has to come again."""

@@ -34,7 +34,10 @@ VISIBILITY_S: Final = 35
 """For so long a source queue hides what a function works on; deployed it is six times the function's timeout,
 180 s. Longer than one timeout, or a function that is only slow would be taken for dead."""
 
-_SOURCES: Final = ("IngestUrl", "UrgentIngestUrl", "TapUrl")
+_HIDING: Final = ("IngestUrl", "TapUrl", "LedgerUrl")
+"""The source queues that hide messages for minutes as deployed."""
+
+_SOURCES: Final = (*_HIDING, "UrgentIngestUrl")
 
 
 class Emulated:
@@ -51,7 +54,7 @@ class Emulated:
         self._folder.mkdir()
         self._archive = supervisor.run_dir / "archive"
         sqs = self._plane.cloud.client("sqs")
-        for source in _SOURCES:
+        for source in _HIDING:
             url = self._plane.outputs[source]
             sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(VISIBILITY_S)})
         self._ordered = {

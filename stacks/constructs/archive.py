@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aws_cdk import Aws
+from aws_cdk import Aws, Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.resource_names import archive_bucket
+from stacks.archive_settings import ObjectLock
 from stacks.constructs.archive_lifecycle import lifecycle
 from stacks.constructs.customer_key import find_key
 from stacks.constructs.service_role import allow
@@ -36,6 +37,8 @@ class Archive(Construct):
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             removal_policy=environment.removal_policy,
             lifecycle_rules=lifecycle(environment.retention),
+            object_lock_enabled=True if environment.retention.lock else None,
+            object_lock_default_retention=_default_retention(environment.retention.lock),
         )
         if environment.is_emulated:
             accept(self, "S10", PLAIN_HTTP)
@@ -44,6 +47,14 @@ class Archive(Construct):
             "S1",
             "Who read the archive is CloudTrail's to record; access logs would need a bucket, too.",
         )
+
+
+def _default_retention(lock: ObjectLock | None) -> s3.ObjectLockRetention | None:
+    if lock is None:
+        return None
+    retention = s3.ObjectLockRetention
+    locks = {"governance": retention.governance, "compliance": retention.compliance}
+    return locks[lock.mode](Duration.days(lock.days))
 
 
 def find_archive(scope: Construct, id: str, *, environment: Environment) -> s3.IBucket:

@@ -33,6 +33,8 @@ class ErasureJob(GlueJob):
                         "s3:PutObject",
                         "s3:DeleteObject",
                         "s3:DeleteObjectVersion",
+                        # In compliance mode it opens nothing; the job asks for it where a version is locked.
+                        *(["s3:BypassGovernanceRetention"] if environment.retention.lock else []),
                     ],
                     [*raw, COMPACTED, AUDIT, ERASURES],
                 ),

@@ -137,3 +137,8 @@ class PythonFunction(Construct):
                 enabled=is_fed,
             )
         )
+        if isinstance(self.function, lambda_.Alias):
+            for each in self.function.node.find_all():
+                if isinstance(each, lambda_.CfnEventSourceMapping):
+                    # The CDK takes the alias's name out of its ARN; readers of templates prefer a reference.
+                    each.function_name = self.function.function_arn

@@ -13,6 +13,7 @@ from eventplane.resource_names import channel_queue as channel_queue_name
 from eventplane.resource_names import dead_letter_queue, has_queue, is_fifo
 from stacks.constructs.durable_queue import DurableQueue, find_queue
 from stacks.environment import Environment
+from stacks.plane_stack import charge_to
 
 
 class QueuePair(Construct):
@@ -26,8 +27,9 @@ class QueuePair(Construct):
         self, scope: Construct, id: str, *, environment: Environment, participant: Participant
     ) -> None:
         super().__init__(scope, id)
+        charge_to(self, participant.name)
 
-        def channel_queue(id: str, channel: Channel, visibility: Duration) -> DurableQueue:
+        def channel_queue(id: str, channel: Channel, visibility: Duration, max_receives: int) -> DurableQueue:
             return DurableQueue(
                 self,
                 id,
@@ -35,17 +37,19 @@ class QueuePair(Construct):
                 name=channel_queue_name(channel),
                 visibility=visibility,
                 retention=Duration.seconds(channel.retention_s),
-                max_receives=channel.max_receives,
+                max_receives=max_receives,
                 is_fifo=is_fifo(channel),
                 priority=channel.priority,
             )
 
+        inbox, outbox = participant.inbox, participant.outbox
         self.inbox = (
-            channel_queue("Inbox", participant.inbox, _inbox_visibility(environment, participant))
-            if has_queue(participant.inbox)
+            channel_queue("Inbox", inbox, _inbox_visibility(environment, participant), inbox.max_receives)
+            if has_queue(inbox)
             else None
         )
-        self.outbox = channel_queue("Outbox", participant.outbox, environment.router.visibility)
+        receives = outbox.receives_at(outbox.priority)
+        self.outbox = channel_queue("Outbox", outbox, environment.router.visibility, receives)
 
 
 def find_channel_queue(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from eventplane.archive_layout import FOLDERS, Form
+from eventplane.contract import Contract
 from glue_jobs.compaction.main import read_arguments
+from stacks.archive_settings import ObjectLock
 from stacks.config import environment
+from stacks.setting_error import EnvironmentSettingError
 from tests.infrastructure.templates import Templates
 
 KEPT_FOREVER = {"contracts/", "erasures/"}
@@ -76,3 +81,42 @@ def test_a_compacted_table_reads_what_is_published(dev: Templates) -> None:
     assert columns["accepted_at_ms"] == "bigint"
     assert columns["is_copy"] == "boolean"
     assert {"event", "source", "line_text", "archive_file"} <= set(columns)
+
+
+@pytest.mark.parametrize("mode", ["governance", "compliance"])
+def test_object_lock_is_a_setting_that_every_new_object_gets(
+    mode: Literal["governance", "compliance"], contract: Contract, dev: Templates
+) -> None:
+    plain = environment("dev")
+    retention = replace(plain.retention, lock=ObjectLock(mode=mode, days=14))
+    locked = Templates(replace(plain, retention=retention), contract)
+    (bucket,) = locked.of("AWS::S3::Bucket")
+    assert bucket.find("ObjectLockEnabled") is True
+    rule = bucket.find("ObjectLockConfiguration", "Rule", "DefaultRetention")
+    assert rule == {"Mode": mode.upper(), "Days": 14}
+    # The erasure may go by the bypass of governance mode; nobody else.
+    holders = {
+        role.id
+        for role in locked.of("AWS::IAM::Role", "AWS::IAM::Policy")
+        if "s3:BypassGovernanceRetention" in json.dumps(role.properties)
+    }
+    assert [each.startswith("Erasure") for each in holders] == [True]
+    (unlocked,) = dev.of("AWS::S3::Bucket")
+    assert unlocked.find("ObjectLockEnabled") is None
+    assert "BypassGovernance" not in json.dumps(dev.documents)
+
+
+def test_a_lock_leaves_room_for_the_right_to_erasure() -> None:
+    kept = environment("prod").retention
+    # Nobody can delete earlier in compliance mode: a person's events must be gone within a month.
+    replace(kept, lock=ObjectLock(mode="compliance", days=30))
+    with pytest.raises(EnvironmentSettingError, match=r"lock\.days is 31"):
+        ObjectLock(mode="compliance", days=31)
+    with pytest.raises(EnvironmentSettingError, match="replaced_days is 31"):
+        replace(kept, replaced_days=31, lock=ObjectLock(mode="compliance", days=1))
+    # In governance mode the erasure can.
+    replace(kept, lock=ObjectLock(mode="governance", days=kept.compacted_days))
+    with pytest.raises(EnvironmentSettingError, match="more than compacted_days"):
+        replace(kept, lock=ObjectLock(mode="governance", days=kept.compacted_days + 1))
+    with pytest.raises(EnvironmentSettingError, match=r"lock\.days is 0"):
+        ObjectLock(mode="governance", days=0)

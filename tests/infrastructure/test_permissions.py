@@ -43,6 +43,8 @@ def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templat
     for resource in templates.of(*IAM):
         if resource.stack == "fleet":
             continue  # tests/infrastructure/test_provisioning.py
+        if resource.id.startswith("CanaryFunction"):
+            continue  # the next test
         for statement in statements(resource):
             assert statement["Effect"] == "Allow"
             if words(statement["Action"]) == TRACING:
@@ -51,6 +53,30 @@ def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templat
                 assert "*" not in action, (str(resource), action)
             for target in words(statement.get("Resource", [])):
                 assert "*" not in target or wildcard_is_known(resource, target), (str(resource), target)
+
+
+def test_the_canary_may_send_as_itself_count_messages_and_read_its_own_inbox(dev: Templates) -> None:
+    (role,) = (each for each in dev.of("AWS::IAM::Role") if each.id.startswith("CanaryFunctionRole"))
+    may = {
+        action: ["".join(re.findall(r"[\w+*$/-]+", each)) for each in of]
+        for action, of in granted(dev, role).items()
+    }
+    trace, log = (
+        {"xray:PutTraceSegments", "xray:PutTelemetryRecords"},
+        {"logs:CreateLogStream", "logs:PutLogEvents"},
+    )
+    assert may.keys() - trace - log == {
+        *("iot:Connect", "iot:Publish", "iot:DescribeEndpoint"),
+        *("sqs:ListQueues", "sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:DeleteMessage"),
+    }
+    assert [each.endswith("client/+canary") for each in may["iot:Connect"]] == [True]
+    topic = "topic/$aws/rules/eventplane_dev_ingest_urgent/devices/canary/outbox"
+    assert [each.endswith(topic) for each in may["iot:Publish"]] == [True]
+    # These two have no resources to name.
+    assert may["iot:DescribeEndpoint"] == may["sqs:ListQueues"] == ["*"]
+    assert [each.endswith("eventplane-dev-*") for each in may["sqs:GetQueueAttributes"]] == [True]
+    for action in ("sqs:ReceiveMessage", "sqs:DeleteMessage"):
+        assert [each.endswith("eventplane-dev-canary-inbox") for each in may[action]] == [True]
 
 
 def wildcard_is_known(resource: Resource, target: str) -> bool:

@@ -134,6 +134,15 @@ def test_a_changed_function_is_a_new_version(dev: Templates, contract: Contract)
     assert before != after
 
 
+def test_a_roll_out_can_be_left_out_and_the_order_stays(contract: Contract) -> None:
+    at_once = Templates(replace(environment("prod"), rollout_minutes=None), contract)
+    assert not at_once.of("AWS::CodeDeploy::DeploymentGroup", "AWS::CodeDeploy::Application")
+    aliases = at_once.of(ALIAS)
+    assert not any("UpdatePolicy" in each.attributes for each in aliases)
+    (urgent,) = [each for each in aliases if each.id.startswith("DeviceUrgentRouter")]
+    assert urgent.attributes["DependsOn"]
+
+
 @pytest.mark.parametrize("minutes", [0, 1, 7, 60])
 def test_codedeploy_has_no_other_roll_outs(minutes: int) -> None:
     with pytest.raises(EnvironmentSettingError, match="rollout_minutes"):

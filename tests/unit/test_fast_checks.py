@@ -30,6 +30,13 @@ def test_an_unknown_area_is_refused_with_the_list_of_areas() -> None:
     assert "AREA=edgy is unknown; name one of: client contract edge" in refused.stderr
 
 
+def test_only_the_full_lint_synthesises_templates() -> None:
+    for target, linted in (("lint", True), ("check", False)):
+        assert ("tools/lint_templates.py" in make(target).stdout) is linted
+    assert "tools/lint_templates.py" not in make("lint", "AREA=edge").stdout
+    assert "tools/lint_templates.py" in make("lint", "AREA=stacks").stdout
+
+
 def test_the_areas_cover_every_package_and_its_unit_tests() -> None:
     areas = make("check", "AREA=?").stderr.split("one of: ")[1].split(".")[0].split()
     planned = " ".join(make("check", f"AREA={area}").stdout for area in areas)

@@ -94,7 +94,7 @@ def test_the_command_says_so_before_anything_is_deployed(
     emulator: CloudEndpoint, outputs: Mapping[str, str], assemble: Assemble, contract: Contract, status: int
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "stacks.removal", str(assemble(contract))],
+        [sys.executable, "-m", "stacks.preflight", str(assemble(contract)), "local"],
         env=emulator.environment(),
         capture_output=True,
         text=True,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from glue_jobs.common.folder_objects import FolderObjects
+from glue_jobs.common.objects import OldVersions
 from glue_jobs.erasure.person import Person
 from glue_jobs.erasure.progress import Progress
 
@@ -36,7 +37,8 @@ def test_what_was_noted_outlives_an_interruption_and_is_counted_once(tmp_path: P
     Progress(PERSON).note(objects, {name: 5}, ["audit/report.json"])
     resumed = Progress.resumed(objects, PERSON)
     resumed.note(objects, {name: 2, f"ledger/{HOUR}/b.json.gz": 1})
-    receipt = resumed.receipt(datetime(2026, 3, 2, tzinfo=UTC), 4)
+    receipt = resumed.receipt(datetime(2026, 3, 2, tzinfo=UTC), OldVersions(4, 1))
+    assert (receipt["old_versions"], receipt["locked_versions"]) == (4, 1)
     assert receipt["rows"] == {"ledger": 1, "tap": 5}
     assert receipt["documents"] == ["audit/report.json"]
     resumed.finish(objects, receipt)

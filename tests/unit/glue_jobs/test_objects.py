@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from glue_jobs.common.bucket_objects import BucketObjects
+from glue_jobs.common.bucket_objects import BucketObjects, RefusedDeletionError
 from glue_jobs.common.errors import ArchiveNotFoundError
 from glue_jobs.common.folder_objects import FolderObjects
-from glue_jobs.common.objects import Objects
+from glue_jobs.common.objects import Objects, OldVersions
 
 BUCKET = "archive"
 
@@ -96,7 +96,7 @@ def test_old_versions_are_deleted_for_good_and_present_ones_stay(bucket: BucketO
         bucket.write(name, b"before")
         bucket.write(name, b"after")
     bucket.delete(["tap/date=1/gone"])
-    assert bucket.delete_old_versions("tap/date=1/") == 3
+    assert bucket.delete_old_versions("tap/date=1/") == OldVersions(deleted=3, locked=0)
     versions = s3.list_object_versions(Bucket=BUCKET)["Versions"]
     assert [(each["Key"], each["IsLatest"]) for each in versions] == [
         ("tap/date=1/a", True),
@@ -104,7 +104,7 @@ def test_old_versions_are_deleted_for_good_and_present_ones_stay(bucket: BucketO
         ("tap/date=2/other", False),
     ]
     assert bucket.read("tap/date=1/a") == b"after"
-    assert bucket.delete_old_versions("tap/date=1/") == 0
+    assert bucket.delete_old_versions("tap/date=1/") == OldVersions(0, 0)
 
 
 def test_more_than_one_request_s_keys_are_deleted(bucket: BucketObjects, s3: Any) -> None:
@@ -112,3 +112,67 @@ def test_more_than_one_request_s_keys_are_deleted(bucket: BucketObjects, s3: Any
         s3.put_object(Bucket=BUCKET, Key=f"a/{number}", Body=b"")
     bucket.delete([f"a/{number}" for number in range(1_001)])
     assert bucket.beneath("a") == []
+
+
+class NamingVersions:
+    """S3 names the version of a refused deletion; moto names the key only."""
+
+    def __init__(self, s3: Any) -> None:
+        self._s3 = s3
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._s3, name)
+
+    def delete_objects(self, **request: Any) -> Any:
+        asked = {each["Key"]: each.get("VersionId") for each in request["Delete"]["Objects"]}
+        answer = self._s3.delete_objects(**request)
+        for error in answer.get("Errors", []):
+            error["VersionId"] = asked[error["Key"]]
+        return answer
+
+
+@pytest.fixture
+def lock(s3: Any) -> Callable[[str], BucketObjects]:
+    """Make a bucket whose objects are locked in a mode, as stacks/constructs/archive.py does."""
+
+    def make(mode: str) -> BucketObjects:
+        s3.create_bucket(Bucket="locked", ObjectLockEnabledForBucket=True)
+        rule = {"DefaultRetention": {"Mode": mode, "Days": 7}}
+        s3.put_object_lock_configuration(
+            Bucket="locked", ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": rule}
+        )
+        return BucketObjects(NamingVersions(s3), "locked")
+
+    return make
+
+
+def test_locked_versions_go_by_the_bypass_where_there_is_one(lock: Callable[[str], BucketObjects]) -> None:
+    locked = lock("GOVERNANCE")
+    for data in (b"before", b"after"):
+        locked.write("tap/a", data)
+    assert locked.delete_old_versions("tap/") == OldVersions(deleted=1, locked=0)
+    assert locked.read("tap/a") == b"after"
+
+
+def test_versions_that_nobody_may_delete_are_counted(lock: Callable[[str], BucketObjects], s3: Any) -> None:
+    locked = lock("COMPLIANCE")
+    for data in (b"before", b"after"):
+        locked.write("tap/a", data)
+    assert locked.delete_old_versions("tap/") == OldVersions(deleted=0, locked=1)
+    assert len(s3.list_object_versions(Bucket="locked")["Versions"]) == 2
+    # The rest of the archive's life goes on: objects are replaced and deleted.
+    locked.delete(["tap/a"])
+    assert locked.beneath("tap") == []
+
+
+def test_a_missing_permission_is_no_lock(bucket: BucketObjects, s3: Any) -> None:
+    for data in (b"before", b"after"):
+        bucket.write("tap/a", data)
+    denied = {"Code": "AccessDenied", "Message": "Access Denied", "Key": "tap/a", "VersionId": "1"}
+
+    class Denying(NamingVersions):
+        def delete_objects(self, **request: Any) -> Any:
+            return {"Errors": [denied]}
+
+    with pytest.raises(RefusedDeletionError):
+        BucketObjects(Denying(s3), BUCKET).delete_old_versions("tap/")

@@ -1,0 +1,100 @@
+"""`python -m stacks.preflight ASSEMBLY ENV [--accept-drift]`: refuses a deployment that would fail or harm.
+
+The synthesised ASSEMBLY (`cdk.out`) is compared with the account of the current credentials: queues that
+would go, quotas, and what was changed by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eventplane.errors import EventPlaneError
+from stacks.config import environment
+from stacks.deployment import Deployment, PlannedStack, planned_stacks
+from stacks.drift import Drift, find_drift
+from stacks.quotas import Account, Finding, planned_concurrency
+from stacks.removal import check_removals
+
+
+class QuotaError(EventPlaneError):
+    """The account's quotas do not suffice. `problems` are one for each of them."""
+
+    def __init__(self, problems: Collection[str]) -> None:
+        super().__init__("\n  ".join(["nothing was deployed, because quotas do not suffice:", *problems]))
+        self.problems = tuple(problems)
+
+
+class DriftError(EventPlaneError):
+    """Deployed resources were changed by hand. `drifts` are one for each of them."""
+
+    def __init__(self, drifts: Collection[Drift]) -> None:
+        lines = [
+            "nothing was deployed, because resources are not as they were deployed:",
+            *map(str, drifts),
+            "undo each change, or write it into the code; or deploy with ACCEPT_DRIFT=1: a deployment sets "
+            "back only what it changes itself",
+        ]
+        super().__init__("\n  ".join(lines))
+        self.drifts = tuple(drifts)
+
+
+def check_quotas(findings: Iterable[Finding]) -> list[str]:
+    """Return the warnings of `findings`. Raises `QuotaError` where one of them refuses."""
+    found = list(findings)
+    if refused := [each.text for each in found if each.refuses]:
+        raise QuotaError(refused)
+    return [each.text for each in found]
+
+
+def quota_findings(account: Account, planned: Collection[PlannedStack], devices: int) -> list[Finding]:
+    """Compare what `planned` and so many devices need with what `account` has."""
+    return [
+        *account.concurrency_findings(planned_concurrency(planned)),
+        *account.device_findings(devices),
+    ]
+
+
+def check_drift(drifts: Iterable[Drift]) -> None:
+    """Raises `DriftError` if there is drift."""
+    if found := list(drifts):
+        raise DriftError(found)
+
+
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)  # noqa: T201 - a command's output
+
+
+def main(argv: list[str]) -> None:
+    """Raises `EventPlaneError` with what is wrong, and what boto3 raises without an answer about queues."""
+    parser = argparse.ArgumentParser(prog="python -m stacks.preflight", description=__doc__)
+    parser.add_argument("assembly", type=Path)
+    parser.add_argument("environment")
+    parser.add_argument("--accept-drift", action="store_true")
+    arguments = parser.parse_args(argv)
+    chosen = environment(arguments.environment)
+    planned = planned_stacks(arguments.assembly)
+    # Without an answer nothing is deployed: what cannot be seen may hold events.
+    check_removals(Deployment.of(planned), planned)
+    session = boto3.Session(region_name=chosen.region)
+    account = Account(
+        session.region_name or "this region", session.client("lambda"), session.client("service-quotas")
+    )
+    for warning in check_quotas(quota_findings(account, planned, chosen.devices)):
+        _warn(warning)
+    if not arguments.accept_drift:
+        names = [each.name for each in planned]
+        check_drift(find_drift(session.client("cloudformation"), names, time.sleep, _warn))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except (EventPlaneError, BotoCoreError, ClientError) as error:
+        sys.exit(str(error))

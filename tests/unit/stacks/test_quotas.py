@@ -1,0 +1,199 @@
+"""Quotas of an account beside what a deployment needs, with AWS's answers as botocore checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from stacks.deployment import PlannedStack
+from stacks.preflight import QuotaError, check_quotas, quota_findings
+from stacks.quotas import QUOTAS, Account, Concurrency, device_needs, planned_concurrency
+
+FUNCTION = "AWS::Lambda::Function"
+URGENT = "eventplane-prod-router-device-urgent"
+PLANNED = PlannedStack(
+    "eventplane-prod-routing",
+    None,
+    frozenset(),
+    {
+        "Urgent": {
+            "Type": FUNCTION,
+            "Properties": {"FunctionName": URGENT, "ReservedConcurrentExecutions": 50},
+        },
+        "UrgentLive": {"Type": "AWS::Lambda::Alias", "Properties": {"FunctionName": {"Ref": "Urgent"}}},
+        "UrgentVersion": {
+            "Type": "AWS::Lambda::Version",
+            "Properties": {
+                "FunctionName": {"Ref": "Urgent"},
+                "ProvisionedConcurrencyConfig": {"ProvisionedConcurrentExecutions": 2},
+            },
+        },
+        "UrgentMapping": {
+            "Type": "AWS::Lambda::EventSourceMapping",
+            "Properties": {
+                "FunctionName": {"Fn::Select": [6, {"Ref": "UrgentLive"}]},
+                "ScalingConfig": {"MaximumConcurrency": 50},
+            },
+        },
+        "Device": {"Type": FUNCTION, "Properties": {"FunctionName": "eventplane-prod-router-device"}},
+        "DeviceVersion": {
+            "Type": "AWS::Lambda::Version",
+            "Properties": {
+                "FunctionName": {"Ref": "Device"},
+                "ProvisionedConcurrencyConfig": {"ProvisionedConcurrentExecutions": 3},
+            },
+        },
+        "DeviceMapping": {
+            "Type": "AWS::Lambda::EventSourceMapping",
+            "Properties": {
+                "FunctionName": {"Ref": "Device"},
+                "ScalingConfig": {"MaximumConcurrency": 100},
+            },
+        },
+    },
+)
+
+
+class Cloud:
+    """Two stubbed clients: an answer that nobody asked for, or another question, is an error."""
+
+    def __init__(self, region: str) -> None:
+        clients = [
+            boto3.client(name, region_name=region, aws_access_key_id="x", aws_secret_access_key="x")
+            for name in ("lambda", "service-quotas")
+        ]
+        self.functions, self.quotas = (Stubber(each) for each in clients)
+        self.account = Account(region, *clients)
+
+    def concurrency(self, total: int, unreserved: int, deployed: int | None = None) -> None:
+        limit = {"ConcurrentExecutions": total, "UnreservedConcurrentExecutions": unreserved}
+        self.functions.add_response("get_account_settings", {"AccountLimit": limit}, {})
+        if deployed is None:
+            self.functions.add_client_error("get_function_concurrency", "ResourceNotFoundException")
+        else:
+            answer = {"ReservedConcurrentExecutions": deployed}
+            self.functions.add_response("get_function_concurrency", answer, {"FunctionName": URGENT})
+
+    def quota(self, name: str, value: float | None, default: float | None = None) -> None:
+        quota = QUOTAS[name]
+        asked = {"ServiceCode": quota.service, "QuotaCode": quota.code}
+        for method, answer in (("get_service_quota", value), ("get_aws_default_service_quota", default)):
+            if answer is not None:
+                self.quotas.add_response(method, {"Quota": {"Value": answer}}, asked)
+                return
+            self.quotas.add_client_error(method, "NoSuchResourceException", expected_params=asked)
+
+
+@pytest.fixture
+def cloud() -> Iterator[Callable[[str], Cloud]]:
+    made: list[Cloud] = []
+
+    def make(region: str = "eu-central-1") -> Cloud:
+        each = Cloud(region)
+        each.functions.activate()
+        each.quotas.activate()
+        made.append(each)
+        return each
+
+    yield make
+    for each in made:
+        each.functions.assert_no_pending_responses()
+        each.quotas.assert_no_pending_responses()
+
+
+def test_concurrency_is_read_from_the_templates() -> None:
+    assert planned_concurrency([PLANNED]) == Concurrency({URGENT: 50}, mapped=100, warm=3)
+
+
+def test_a_new_account_cannot_reserve_what_production_does(cloud: Any) -> None:
+    small = cloud()
+    small.concurrency(total=10, unreserved=10)
+    (finding,) = small.account.concurrency_findings(planned_concurrency([PLANNED]))
+    assert finding.refuses
+    assert "leaves -40 of 10" in finding.text
+    # The remedy is the command that raises it, in this region, to what suffices.
+    assert "--region eu-central-1 --service-code lambda --quota-code L-B99A9384" in finding.text
+    assert "--desired-value 150" in finding.text
+    with pytest.raises(QuotaError, match="nothing was deployed"):
+        check_quotas([finding])
+
+
+def test_a_hundred_executions_stay_unreserved(cloud: Any) -> None:
+    for unreserved, refused in ((149, True), (150, False)):
+        tight = cloud()
+        tight.concurrency(total=1_000, unreserved=unreserved)
+        (*_, finding) = tight.account.concurrency_findings(Concurrency({URGENT: 50}, mapped=200, warm=0))
+        assert finding.refuses is refused
+
+
+def test_what_is_reserved_already_is_not_counted_twice(cloud: Any) -> None:
+    again = cloud()
+    again.concurrency(total=1_000, unreserved=950, deployed=50)
+    assert list(again.account.concurrency_findings(planned_concurrency([PLANNED]))) == []
+
+
+def test_mappings_that_could_use_up_the_account_are_a_warning(cloud: Any) -> None:
+    busy = cloud()
+    busy.concurrency(total=1_000, unreserved=1_000)
+    (finding,) = busy.account.concurrency_findings(Concurrency({URGENT: 50}, mapped=1_300, warm=0))
+    assert not finding.refuses
+    assert "up to 1300 functions at a time, and 950 of 1000 are left" in finding.text
+    assert "--desired-value 1350" in finding.text
+    assert check_quotas([finding]) == [finding.text]
+
+
+def test_a_quota_that_is_too_small_for_the_devices_refuses(cloud: Any) -> None:
+    frankfurt = cloud()
+    frankfurt.quota("iot_connections", 500_000)
+    frankfurt.quota("iot_connects_per_s", 100)
+    # The account has none of its own: AWS's default of the region counts.
+    frankfurt.quota("iot_publishes_per_s", None, 2_000)
+    frankfurt.quota("iot_rule_evaluations_per_s", 20_000)
+    connects, publishes = frankfurt.account.device_findings(100_000)
+    assert connects.refuses
+    assert publishes.refuses
+    assert "100000 devices need 112, and there are 100" in connects.text
+    assert "100000 devices need 2030, and there are 2000" in publishes.text
+    assert "--service-code iotcore --quota-code L-4B33E451 --desired-value 2030" in publishes.text
+
+
+def test_quotas_that_suffice_are_no_finding(cloud: Any) -> None:
+    enough = cloud()
+    enough.concurrency(total=1_000, unreserved=1_000)
+    for name, needed in device_needs(1_000).items():
+        enough.quota(name, needed)
+    assert quota_findings(enough.account, [PLANNED], 1_000) == []
+
+
+def test_without_an_answer_the_documented_default_of_the_region_counts(cloud: Any) -> None:
+    virginia = cloud("us-east-1")
+    for _ in QUOTAS:
+        virginia.quotas.add_client_error("get_service_quota", "AccessDeniedException")
+    found = list(virginia.account.device_findings(1_000_000))
+    unread = [each for each in found if "not read" in each.text]
+    assert len(unread) == len(QUOTAS)
+    assert not any(each.refuses for each in unread)
+    assert "servicequotas:GetServiceQuota" in unread[0].text
+    # A million devices: 500,000 connections, 500 connects/s, 20,000 publishes/s are too few.
+    assert sum(each.refuses for each in found) == 4
+
+
+def test_a_region_whose_quota_nobody_knows_is_a_warning_not_a_guess(cloud: Any) -> None:
+    elsewhere = cloud("eu-south-2")
+    for name in QUOTAS:
+        elsewhere.quota(name, None, None)
+    found = list(elsewhere.account.device_findings(100))
+    assert [each.refuses for each in found] == [False] * len(QUOTAS)
+    assert "unknown in eu-south-2, and 100 devices need 100; see https://docs.aws" in found[0].text
+
+
+def test_unreadable_account_settings_are_a_warning(cloud: Any) -> None:
+    closed = cloud()
+    closed.functions.add_client_error("get_account_settings", "AccessDeniedException")
+    (finding,) = closed.account.concurrency_findings(planned_concurrency([PLANNED]))
+    assert not finding.refuses
+    assert "lambda:GetAccountSettings" in finding.text
