@@ -34,7 +34,7 @@ class Usage:
 
 
 def idle(deployment: Deployment, calls: Mapping[tuple[str, str], Usage], alarm: Usage) -> dict[str, Units]:
-    """Units a month, by purpose. `calls` are of scheduled functions by input, `alarm` is an urgent event's."""
+    """Return units a month, by purpose; `calls` are of scheduled functions, `alarm` of an urgent event."""
     canaries = sum(each.calls for each in deployment.schedules if is_canary(each))
     series = {each for of in deployment.schedules for each in calls[of.function, of.input].series}
     if canaries:

@@ -19,11 +19,12 @@ from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
 from eventplane.device_reports import forwarder_source
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, stored, to_data
 from eventplane.downlink.wire import received
-from eventplane.envelope import Envelope, write_event
+from eventplane.envelope import Envelope, EnvelopeError, write_event
 from eventplane.errors import EventPlaneError
 from eventplane.router import Router
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
+from eventplane.sqs_binding import split
 from operations.archive import BucketArchive, Days, Record
 from operations.errors import explained
 from operations.reading import Reading
@@ -115,6 +116,7 @@ class SmokeRun:
             Step("send", self._send, ("connection",)),
             Step("command", self._command, ("connection",)),
             Step("other device's topic", self._other_topic, ("connection",)),
+            Step("decommissioning", self._decommissioning, ("certificate",)),
             Step("notification", self._notification, ("deployment",)),
             Step("event", lambda: self._delivered(self._event, _READER), sent),
             Step("alarm", lambda: self._delivered(self._alarm, _CALLER), sent),
@@ -179,15 +181,11 @@ class SmokeRun:
         self._pair = provision(
             self.plane, endpoint, self.name, self.folder, patience.timeout_s, self._thing.created
         )
-        patience.until(
-            self._thing.is_in_service,
-            f"the first connection of {self.name} in the fleet's registry",
-            "see the log of the function certificate-keeper and the queue fleet-connections",
-        )
         return Shown(f"{self.name} has its own, by the claim", time.monotonic() - began)
 
     def _connection(self) -> Shown:
         endpoint, rule = self.choices.endpoint, self.plane.output("IngestRule")
+        began = time.monotonic()
         for tries_left in reversed(range(_CONNECT_TRIES)):
             self._device = Device(endpoint, self.name, self._pair, rule, _ANSWER_S)
             try:
@@ -198,7 +196,14 @@ class SmokeRun:
                 if not tries_left:
                     raise
                 time.sleep(PAUSE_S)
-        return Shown(f"to {endpoint.host}, subscribed to its inbox", reference=self.name)
+        # Connected meanwhile: for a device that is away, presence would notify carers.
+        self.choices.patience.until(
+            self._thing.is_in_service,
+            f"the first connection of {self.name} in the fleet's registry",
+            "see the log of the function certificate-keeper and the queue of connections that it reads",
+        )
+        words = f"to {endpoint.host}, subscribed to its inbox, in service by the registry"
+        return Shown(words, time.monotonic() - began, self.name)
 
     def _send(self) -> Shown:
         device = self._connected
@@ -235,6 +240,11 @@ class SmokeRun:
                 "the outbox of another device", "IoT Core took a publish to it", "see the device policy"
             )
         return Shown("IoT Core ended the connection", reference=other)
+
+    def _decommissioning(self) -> Shown:
+        """Remove the device at once: what follows may take longer than presence waits for it to come back."""
+        self._thing.remove()
+        return Shown("its certificates are revoked and deleted, the plane knows it no more")
 
     def _notification(self) -> Shown:
         prefix = self.plane.name("")
@@ -406,10 +416,13 @@ class SmokeRun:
                     reading.delete(own)
 
     def _is_own(self, body: str) -> bool:
-        """Whether a message is one event of this run; one with several may have others'."""
+        """Whether all events of a message are of this run; with one of somebody else's it stays."""
         # A dead letter has the malformed message in base64, and its digest.
-        digest = hashlib.sha256(self._malformed).hexdigest()
-        return body.startswith("{") and (self.name in body or digest in body)
+        names = self.name, hashlib.sha256(self._malformed).hexdigest()
+        try:
+            return all(any(name in text for name in names) for text in split(body))
+        except EnvelopeError:
+            return False
 
     def _waiting(self, url: str) -> int:
         name = "ApproximateNumberOfMessages"

@@ -26,6 +26,7 @@ STEPS = [
     "send",
     "command",
     "other device's topic",
+    "decommissioning",
     "notification",
     "event",
     "alarm",

@@ -101,7 +101,7 @@ def test_what_does_not_fit_one_message_takes_several_with_the_contracts_first(co
         '{"format":1,"lines":"AAAA","contracts":{}}',
         '{"format":1,"contracts":{}}',
         json.dumps(
-            {"format": 1, "lines": base64.b64encode(gzip.compress(b"\xff")).decode(), "contracts": {}}
+            {"format": 1, "lines": base64.b64encode(gzip.compress(b"\xff", mtime=0)).decode(), "contracts": {}}
         ),
     ],
 )

@@ -20,6 +20,8 @@ from botocore.exceptions import ClientError
 
 from eventplane.contract import Contract
 from eventplane.delivery import DEAD_LETTER_TYPE, letter_id
+from eventplane.envelope import write_event
+from eventplane.sqs_binding import pack, to_message
 from operations.errors import NotDeployedHereError
 from operations.smoke.audit import GlueAudit
 from operations.smoke.device import DeviceEndpoint, provision
@@ -422,3 +424,16 @@ def test_a_refusal_of_aws_ends_a_step_with_its_request_id(
     ]
     assert "CreateTopic" in results[0].words
     assert "ask for a role" in results[0].words
+
+
+def test_only_messages_without_an_event_of_somebody_else_are_deleted(smoke: Smoke) -> None:
+    run = smoke()
+    own = [write_event({"id": f"{NAME}-{at}", "source": "/s", "type": "t"}, {}) for at in range(300)]
+    other = write_event({"id": "1", "source": "/homes/7", "type": "t"}, {})
+    (alone,) = pack([own[0]], {}, 10)
+    (packed,) = pack(own, {}, 1_000)
+    (mixed,) = pack([*own[:2], other], {}, 10)
+    assert [run._is_own(each.body) for each in (alone, packed, mixed, to_message(other))] == [
+        True, True, False, False
+    ]  # fmt: skip
+    assert not run._is_own("H4sIno batch")
