@@ -11,6 +11,7 @@ from contract.publish import Publisher, find_deployment
 from eventplane.contract import Contract
 from eventplane.ordering import is_numbered
 from eventplane_client.sqs import MAX_VISIBILITY_S
+from lambdas.downlink.devices import Presence
 from local.chaos.alarms import Watched
 from local.chaos.arrivals import Arrivals
 from local.chaos.consumer import ORDERED
@@ -108,6 +109,11 @@ class Emulated:
         """Publish it, as an operator does."""
         client = self._plane.cloud.client
         Publisher(find_deployment("local", client), client("dynamodb")).publish(contract)
+
+    def wait_for(self, homes: Sequence[str]) -> bool:
+        """What comes before a home is known to be connected goes down to it an hour later."""
+        presence = Presence(self._plane.cloud.client("dynamodb"), self._plane.outputs["PresenceTable"])
+        return wait_until_nothing_waits(lambda: len(homes) - len(presence.present(homes)))
 
     def tell(self, text: str) -> None:
         """As the carers' program does; their outbox is a queue."""
