@@ -31,7 +31,7 @@ from eventplane.ingest import IngestFrame, frame_text
 from stacks.bundling import compile_bytecode, copy_packages, installed
 from stacks.constructs.function_assets import CONTRACT_FILE, LOCK
 
-FUNCTIONS: Final = ("router", "archive_writer", "ingest_errors", "webhook")
+FUNCTIONS: Final = ("router", "archive", "ingest_errors", "webhook")
 REPEATS: Final = 15
 AIM_MS: Final = 120
 """For the router."""

@@ -23,7 +23,6 @@ from benchmarks.cold_start import aws, environment, installed_here, run, unpack
 from benchmarks.results import Figure, together, write
 from contract import load_contract
 from eventplane.batch import pack
-from eventplane.contract import Contract
 from eventplane.contract.publication import cloud_destinations
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
@@ -35,8 +34,10 @@ from eventplane_client.memory_filter import Memory, MemoryFilter
 from eventplane_client.memory_subscriptions import MemorySubscriptions
 from eventplane_client.otel import OpenTelemetry
 from eventplane_client.telemetry import NoTelemetry, Telemetry
-from lambdas.common.queue import QueueMessage
-from lambdas.common.sender import TAKEN, Answer
+from lambdas.common.archive import Archive
+from lambdas.common.ledger import Ledger
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.sender import TAKEN, Answer, Message
 from lambdas.common.span_export import SpanExport
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.drawing import Drawing
@@ -115,15 +116,10 @@ def _random(digits: int, number: int) -> str:
 
 
 class _Yes:
-    """Queues and an archive that take everything at once."""
+    """Queues that take everything at once."""
 
-    def send(self, queue_url: str, batch: Sequence[object]) -> list[Answer]:  # noqa: ARG002
+    def send(self, queue_url: str, batch: Sequence[Message]) -> list[Answer]:  # noqa: ARG002
         return [TAKEN] * len(batch)
-
-    def file_contract(self, contract: Contract) -> None: ...
-
-    def put_lines(self, folder: str, name: str, at_ms: int, lines: Any) -> None:  # noqa: ARG002
-        list(lines)
 
 
 def _route(events: list[Envelope], drawing: Drawing | None) -> Callable[[], object]:
@@ -133,8 +129,8 @@ def _route(events: list[Envelope], drawing: Drawing | None) -> Callable[[], obje
     engine = build_engine(contract, contract.device.outbox.address, queues)
     router = RouterService(
         engine=lambda: engine,
-        dispatch=Dispatch(yes, queues),  # type: ignore[arg-type]
-        archive=yes,  # type: ignore[arg-type]
+        dispatch=Dispatch(yes, queues),
+        ledger=Ledger(sender=yes, queue_url="ledger", archive=Archive(None, "")),
         clock=lambda: NOW_MS,
         drawing=drawing,
     )
@@ -142,7 +138,7 @@ def _route(events: list[Envelope], drawing: Drawing | None) -> Callable[[], obje
     message = QueueMessage("m", body, NOW_MS - 500, 1)
 
     def route() -> None:
-        if router.process([message], invocation_id="i", remaining_ms=lambda: 30_000):
+        if router.process([message], Invocation("i", lambda: 30_000)):
             raise SystemExit("a message came back, so less than all was measured")
 
     return route

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from eventplane.contract import Priority
 from eventplane.settings import Settings, SettingsError, variable_of
 from eventplane.traffic import Quota
 from eventplane.webhook_url import SinkReach
@@ -88,13 +89,22 @@ class TracingSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class RouterSettings(ContractSettings):
-    """Of a router: `source` is the address of the channel that feeds it, `queues` has the URL of each inbox
-    by its address."""
+    """Of a router: `source` is the address of the channel that feeds it, at a `priority`; `queues` has the
+    URL of each inbox by its address. Decisions go to the `ledger_queue`, or else to the `archive_bucket`."""
 
     source: str
+    priority: Priority
     queues: Mapping[str, str]
+    ledger_queue: str
     archive_bucket: str
     tracing: TracingSettings | None = None
+
+
+@dataclass(frozen=True)
+class LedgerWriterSettings(Settings):
+    """Of the function that archives what routers decided."""
+
+    archive_bucket: str
 
 
 @dataclass(frozen=True, kw_only=True)

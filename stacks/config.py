@@ -34,6 +34,12 @@ class UnknownEnvironmentError(EventPlaneError):
 # alarm is never held back.
 _ROUTER = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=10)
 
+# What a killed function had in hand comes again after 24 s. A receive that Lambda spends on throttling costs
+# an urgent message one of 1,000.
+_URGENT_ROUTER = FunctionSize(
+    memory_mib=512, timeout_s=12, batch_size=10, batch_window_s=0, max_concurrency=10, visibility_factor=2
+)
+
 _AUDIT_SCHEDULE = "cron(30 2 * * ? *)"
 """Late enough for what devices sent, and routers wrote down, around midnight."""
 
@@ -44,6 +50,10 @@ _HOURLY = "cron(40 * * * ? *)"
 # The tap is in no hurry: the longer it gathers, the fewer objects the audit has to open.
 _ARCHIVE_WRITER = FunctionSize(
     memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=5
+)
+
+_LOCAL_WRITER = FunctionSize(
+    memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=1, max_concurrency=2
 )
 
 # An attempt mostly waits for the other side: memory buys it nothing but a shorter cold start.
@@ -85,12 +95,9 @@ ENVIRONMENTS: Final = {
             router=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
             ),
-            urgent_router=FunctionSize(
-                memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
-            ),
-            archive_writer=FunctionSize(
-                memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=1, max_concurrency=2
-            ),
+            urgent_router=replace(_URGENT_ROUTER, max_concurrency=2),
+            archive_writer=_LOCAL_WRITER,
+            ledger_writer=_LOCAL_WRITER,
             webhook=_WEBHOOK,
             contract_refresh_s=1,
             # Nobody wants to wait on one machine.
@@ -123,7 +130,7 @@ ENVIRONMENTS: Final = {
             removal_policy=RemovalPolicy.DESTROY,
             log_retention=logs.RetentionDays.ONE_WEEK,
             router=_ROUTER,
-            urgent_router=_ROUTER,
+            urgent_router=_URGENT_ROUTER,
             archive_writer=_ARCHIVE_WRITER,
             webhook=_WEBHOOK,
             presence=_PRESENCE,
@@ -152,11 +159,8 @@ ENVIRONMENTS: Final = {
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=100
             ),
             # Whatever else uses up the account's concurrency, alarms have their share.
-            urgent_router=FunctionSize(
-                memory_mib=512,
-                timeout_s=30,
-                batch_size=10,
-                batch_window_s=0,
+            urgent_router=replace(
+                _URGENT_ROUTER,
                 max_concurrency=50,
                 reserved_concurrency=50,
                 # A home's first alarm of the night does not wait for a cold start: about $9 a month.

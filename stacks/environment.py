@@ -49,6 +49,11 @@ _INGEST_ERRORS = FunctionSize(
     memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=5
 )
 
+# The longer it gathers, the fewer objects the audit has to open.
+_LEDGER_WRITER = FunctionSize(
+    memory_mib=512, timeout_s=60, batch_size=1_000, batch_window_s=60, max_concurrency=5
+)
+
 # One order a batch, and two functions in all: a replay of a day must not crowd out what is new. The longest
 # that Lambda allows, as a file of the tap can hold half a million events.
 _REPLAY = FunctionSize(memory_mib=1_024, timeout_s=900, batch_size=1, batch_window_s=0, max_concurrency=2)
@@ -76,9 +81,9 @@ class Environment:
             one of `ROLLOUT_MINUTES`. A version that fails meanwhile is rolled back by an alarm, which costs
             $0.10 to $0.20 a month for each function. None: all calls at once, and nobody watches.
         log_retention: how long logs are kept.
-        router, urgent_router, archive_writer, ingest_errors, replay, subscriptions_api, webhook: how the
-            functions run; `urgent_router` is the one behind the devices' urgent lane, and `replay` bounds the
-            pace at which events are sent again.
+        router, urgent_router, archive_writer, ledger_writer, ingest_errors, replay, subscriptions_api,
+            webhook: how the functions run; `urgent_router` is the one behind the devices' urgent lane, and
+            `replay` bounds the pace at which events are sent again.
         contract_refresh_s: seconds after which a router looks for a newly published contract and for
             subscriptions, 1 to `MAX_REFRESH_S`.
         webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
@@ -111,6 +116,7 @@ class Environment:
     router: FunctionSize
     urgent_router: FunctionSize
     archive_writer: FunctionSize
+    ledger_writer: FunctionSize = _LEDGER_WRITER
     ingest_errors: FunctionSize = _INGEST_ERRORS
     replay: FunctionSize = _REPLAY
     subscriptions_api: FunctionSize = _SUBSCRIPTIONS_API

@@ -24,6 +24,9 @@ from stacks.plane_stack import PlaneStack
 TAP: Final = "tap"
 """The queue from the IoT rule to the archive writer."""
 
+LEDGER_QUEUE: Final = "ledger"
+"""The queue from the routers to the ledger writer."""
+
 INGEST_ERRORS: Final = "ingest-errors"
 """The queue for what an IoT rule could not hand to the others."""
 
@@ -38,6 +41,7 @@ class MessagingStack(PlaneStack):
         self._queue("Ingest", outbox, environment.router, INGEST)
         self._queue("UrgentIngest", outbox, environment.urgent_router, URGENT_INGEST, Priority.URGENT)
         self._queue("Tap", outbox, environment.archive_writer, TAP)
+        self._queue("Ledger", outbox, environment.ledger_writer, LEDGER_QUEUE)
         self._queue("IngestErrors", outbox, environment.ingest_errors, INGEST_ERRORS)
         if DOWNLINK in contract.participants:
             self._queue("DeviceInbox", contract.device.inbox, environment.downlink.reader)
@@ -83,7 +87,7 @@ class MessagingStack(PlaneStack):
             name=name or channel_queue(channel),
             visibility=reader.visibility,
             retention=Duration.seconds(channel.retention_s),
-            max_receives=channel.max_receives,
+            max_receives=channel.receives_at(priority),
             priority=priority,
         )
         self._output(id, queue)

@@ -14,7 +14,7 @@ from eventplane.resource_names import INGEST, URGENT_INGEST, has_queue
 from eventplane.topics import urgent_rule
 from eventplane.uplink_interest import OPERATIONS
 from stacks.constructs.archive import find_archive
-from stacks.constructs.archive_writer import ArchiveWriter
+from stacks.constructs.archive_writer import ArchiveWriter, LedgerWriter
 from stacks.constructs.device_policy import DevicePolicy
 from stacks.constructs.downlink import Downlink
 from stacks.constructs.durable_queue import find_queue
@@ -28,7 +28,7 @@ from stacks.constructs.router_function import FOLDER, RouterFunction
 from stacks.constructs.uplink_interest import UplinkInterest
 from stacks.constructs.webhook_function import HTTP_SINK, WebhookFunction
 from stacks.environment import Environment
-from stacks.messaging_stack import INGEST_ERRORS, TAP
+from stacks.messaging_stack import INGEST_ERRORS, LEDGER_QUEUE, TAP
 from stacks.names import RETIRED_OUTPUT, pascal
 from stacks.plane_stack import PlaneStack, charge_to
 from stacks.presence_stack import LIFECYCLE
@@ -47,6 +47,7 @@ class RoutingStack(PlaneStack):
         ingest = self._queue("IngestQueue", INGEST)
         urgent_ingest = self._queue("UrgentIngestQueue", URGENT_INGEST)
         tap = self._queue("TapQueue", TAP)
+        ledger = self._queue("LedgerQueue", LEDGER_QUEUE)
         errors = self._queue("IngestErrorsQueue", INGEST_ERRORS)
 
         services = {pascal(each.name): each for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
@@ -79,12 +80,15 @@ class RoutingStack(PlaneStack):
         size = environment.router
         urgent = environment.urgent_router
         sources = [
-            ("Device", device.name, size, device.outbox, ingest),
-            ("DeviceUrgent", f"{device.name}-urgent", urgent, device.outbox, urgent_ingest),
-            *((name, each.name, size, each.outbox, outboxes[name]) for name, each in services.items()),
+            ("Device", device.name, size, device.outbox, device.outbox.priority, ingest),
+            ("DeviceUrgent", f"{device.name}-urgent", urgent, device.outbox, Priority.URGENT, urgent_ingest),
+            *(
+                (name, each.name, size, each.outbox, each.outbox.priority, outboxes[name])
+                for name, each in services.items()
+            ),
         ]
         code = function_code(FOLDER, contract)
-        for name, function, size, channel, queue in sources:
+        for name, function, size, channel, priority, queue in sources:
             routing = RouterFunction(
                 self,
                 f"{name}Router",
@@ -92,9 +96,11 @@ class RoutingStack(PlaneStack):
                 name=function,
                 size=size,
                 source=channel,
+                priority=priority,
                 source_queue=queue,
                 destinations=destinations,
                 elsewhere=elsewhere,
+                ledger=ledger,
                 archive=archive,
                 code=code,
                 layer=layer,
@@ -127,6 +133,15 @@ class RoutingStack(PlaneStack):
             traffic=self._queue("TrafficQueue", LIFECYCLE) if MONITOR in contract.participants else None,
             layer=layer,
         )
+        LedgerWriter(
+            self,
+            "LedgerWriter",
+            environment=environment,
+            contract=contract,
+            ledger=ledger,
+            archive=archive,
+            layer=layer,
+        )
         ReplayFunction(
             self,
             "Replay",
@@ -135,6 +150,7 @@ class RoutingStack(PlaneStack):
             orders=self._queue("ReplayQueue", REPLAY),
             destinations=destinations,
             elsewhere=elsewhere,
+            ledger=ledger,
             archive=archive,
             layer=layer,
         )

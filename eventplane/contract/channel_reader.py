@@ -23,8 +23,8 @@ from eventplane.contract.vocabulary import (
     Transport,
     WhenFull,
 )
-from eventplane.contract.webhook_reader import MAX_RECEIVES, read_webhook
-from eventplane.limits import MAX_BATCH_EVENTS
+from eventplane.contract.webhook_reader import read_webhook
+from eventplane.limits import MAX_BATCH_EVENTS, MAX_RECEIVES
 from eventplane.own_services import OWN_SERVICES
 
 _DAY_S = 86_400

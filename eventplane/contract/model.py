@@ -23,6 +23,7 @@ from eventplane.contract.vocabulary import (
 )
 from eventplane.envelope import Envelope
 from eventplane.filters import Filter
+from eventplane.limits import MAX_RECEIVES
 from eventplane.severity import priority_of
 
 
@@ -75,6 +76,13 @@ class Channel:
     def address(self) -> str:
         """How routes name the channel: `participant.box`."""
         return f"{self.participant}.{self.box}"
+
+    def receives_at(self, priority: Priority) -> int:
+        """Return the receives before the dead-letter queue of a queue that carries it at `priority`.
+
+        Urgent messages are tried as often as SQS counts: they wait seconds between two tries, for hours.
+        """
+        return MAX_RECEIVES if priority is Priority.URGENT else self.max_receives
 
     @property
     def is_added_protocol(self) -> bool:

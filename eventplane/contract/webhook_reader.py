@@ -21,9 +21,6 @@ NUMBERS = {
     "requests_per_minute": Number(None, 1, 60_000, "requests", "most requests to the endpoint in a minute"),
 }
 
-MAX_RECEIVES = 1_000
-"""`max_receives` of a webhook inbox that says nothing: the most SQS counts, so that the age decides."""
-
 _ELSEWHERE = {
     "url": "name it under `webhook_urls` of each environment in stacks/config.py",
     "secret": "leave it out: the stacks make one for each webhook, `aws secretsmanager` changes it",

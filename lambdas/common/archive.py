@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -10,7 +11,6 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from eventplane.contract import Contract
 from eventplane.ledger import CONTRACTS
 
 # Level 1 takes a quarter of the time of the default 9 for objects a few percent larger.
@@ -45,19 +45,15 @@ class Archive:
         self._client.put_object(Bucket=self._bucket, Key=key, Body=body, ContentType="application/x-ndjson")
         return key
 
-    def file_contract(self, contract: Contract) -> None:
-        """Keep `contract` under its version, once for the life of this object.
-
-        Whoever writes ledger records files their contract first, so that the audit finds every version that
-        was ever in force, whatever was deployed since.
-        """
-        if contract.version in self._filed:
+    def file_contract(self, version: str, compiled: bytes) -> None:
+        """Keep a `compiled` contract under its `version`, once for the life of this object."""
+        if version in self._filed:
             return
         try:
             self._client.put_object(
                 Bucket=self._bucket,
-                Key=f"{CONTRACTS}/{contract.version}.json",
-                Body=contract.canonical,
+                Key=f"{CONTRACTS}/{version}.json",
+                Body=compiled,
                 ContentType="application/json",
                 IfNoneMatch="*",
             )
@@ -67,7 +63,12 @@ class Archive:
                 return  # another function is filing the same bytes; look again at the next invocation
             if code != _EXISTS:
                 raise
-        self._filed.add(contract.version)
+        self._filed.add(version)
+
+
+def object_name(message_ids: Iterable[str]) -> str:
+    """Name an object by the messages in it, so that a batch that comes again replaces it."""
+    return hashlib.sha256("\n".join(sorted(message_ids)).encode()).hexdigest()[:32]
 
 
 def _compressed(lines: Iterable[str]) -> bytes | None:

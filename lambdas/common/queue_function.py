@@ -9,7 +9,7 @@ from functools import _lru_cache_wrapper, cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 from eventplane.function_settings import QueueSettings
-from lambdas.common.aws import client
+from lambdas.common.aws import PATIENT, Patience, client
 from lambdas.common.backoff import Wait, wait_s
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
@@ -39,11 +39,12 @@ def at_init(wire: Callable[[], T]) -> _lru_cache_wrapper[T]:
 class QueueReader:
     """`process` handles a batch and returns the ids of the messages that have to come again, after `wait`.
 
-    Where `wait` is None, `process` sets their visibility itself.
+    Where `wait` is None, `process` sets their visibility itself; otherwise a call for it takes `patience`.
     """
 
     process: Callable[[Sequence[QueueMessage], Invocation], Collection[str]]
     wait: Wait | None = wait_s
+    patience: Patience = PATIENT
 
 
 def queue_function(wire: Callable[[], QueueReader]) -> Handler:
@@ -58,7 +59,8 @@ def queue_function(wire: Callable[[], QueueReader]) -> Handler:
         if reader.wait is None:
             return reader, None
         queue_url = QueueSettings.read(os.environ).source_queue
-        return reader, Redelivery(client("sqs"), queue_url, wait=reader.wait)
+        sqs, worst_call_ms = client("sqs", reader.patience), reader.patience.worst_call_ms
+        return reader, Redelivery(sqs, queue_url, wait=reader.wait, worst_call_ms=worst_call_ms)
 
     wired = at_init(wire_both)
 

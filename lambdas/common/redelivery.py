@@ -63,11 +63,13 @@ class Redelivery:
         queue_url: str,
         chance: Callable[[], float] = random.random,
         wait: Wait = wait_s,
+        worst_call_ms: int = WORST_CALL_MS,
     ) -> None:
         self._client = client
         self._queue_url = queue_url
         self._chance = chance
         self._wait = wait
+        self._worst_call_ms = worst_call_ms
 
     def answer(
         self, messages: Sequence[QueueMessage], failed: Collection[str], remaining_ms: Callable[[], int]
@@ -79,7 +81,7 @@ class Redelivery:
         """
         again = [message for message in messages if message.id in failed]
         for batch in _batches(again):
-            if remaining_ms() < WORST_CALL_MS:
+            if remaining_ms() < self._worst_call_ms:
                 break
             self._delay(batch)
         return partial_response(again, failed)

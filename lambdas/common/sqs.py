@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -42,6 +43,20 @@ def batches(messages: Iterable[_M]) -> Iterator[list[_M]]:
         size += message.bytes
     if batch:
         yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class PlainMessage:
+    """A message for a standard queue that is no event: a `body` and nothing beside it."""
+
+    body: str
+    hints: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""
+    deduplication: str = ""
+
+    @property
+    def bytes(self) -> int:
+        return len(self.body.encode())
 
 
 class SqsSender:

@@ -8,12 +8,11 @@ from itertools import islice
 from typing import Final
 
 from eventplane.delivery import DEAD_LETTER_TYPE, Refusal
-from eventplane.ledger import LEDGER, to_line
-from lambdas.common.archive import Archive
 from lambdas.common.clock import Clock
+from lambdas.common.ledger import Ledger
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.redelivery import handle_each
 from lambdas.replay.orders import DESTINATION_GONE, Orders
 from lambdas.router.dispatch import Dispatch
@@ -21,7 +20,7 @@ from lambdas.router.engine import Engine
 from lambdas.router.in_force import Unseen
 from lambdas.router.planner import Step
 from lambdas.router.report import tell
-from lambdas.router.service import PLANNING_MS, RESERVE_MS
+from lambdas.router.service import LIMITS
 
 PORTION: Final = 500
 """Steps that are sent and recorded together. Ours: it bounds memory, and what an interruption repeats."""
@@ -41,19 +40,17 @@ class ReplayService:
         orders: Orders,
         dispatch: Dispatch,
         inboxes: Collection[str],
-        archive: Archive,
+        ledger: Ledger,
         clock: Clock,
     ) -> None:
         self._engine = engine
         self._orders = orders
         self._dispatch = dispatch
         self._inboxes = inboxes
-        self._archive = archive
+        self._ledger = ledger
         self._clock = clock
 
-    def process(
-        self, messages: Sequence[QueueMessage], *, invocation_id: str, remaining_ms: Callable[[], int]
-    ) -> frozenset[str]:
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Carry out the orders in `messages`; the ids of those that have to come again.
 
         What was sent of an order that comes again is sent a second time, and the ledger has both. Until the
@@ -62,28 +59,25 @@ class ReplayService:
         engine = self._engine()
         if isinstance(engine, Unseen):
             count(Metric.CONTRACT_UNSEEN, len(messages))
-            count(Metric.RETRIED, len(messages))
             return frozenset(message.id for message in messages)
-        names = (f"{invocation_id}-{number}" for number in numbers())
-        failed = handle_each(messages, lambda each: self._carry_out(engine, each, names, remaining_ms))
-        count(Metric.RETRIED, len(failed))
-        return failed
+        names = (f"{invocation.id}-{number}" for number in numbers())
+        remaining_ms = invocation.remaining_ms
+        return handle_each(messages, lambda each: self._carry_out(engine, each, names, remaining_ms))
 
     def _carry_out(
         self, engine: Engine, message: QueueMessage, names: Iterator[str], remaining_ms: Callable[[], int]
     ) -> bool:
-        """Whether the whole order in `message` is done. Raises what the archive or its files raise."""
-        self._archive.file_contract(engine.contract)
+        """Whether the whole order in `message` is done. Raises `LedgerError`, and what its files raise."""
+        self._ledger.file(engine.contract)
         steps = self._deliverable(engine, message, remaining_ms)
         done = 0
         while portion := list(islice(steps, PORTION)):
             facts, unsent = self._dispatch.send(
-                engine, portion, self._clock(), lambda: remaining_ms() >= RESERVE_MS
+                engine, portion, self._clock(), lambda: remaining_ms() >= LIMITS.reserve_ms
             )
             facts = [step for step in facts if step.event or not unsent]
-            self._archive.put_lines(
-                LEDGER, next(names), self._clock(), (to_line(step.record) for step in facts)
-            )
+            records = [step.record for step in facts]
+            self._ledger.write(next(names), records, self._clock(), lambda: remaining_ms() >= LIMITS.call_ms)
             tell(facts)
             done += len(facts)
             if unsent:
@@ -97,7 +91,7 @@ class ReplayService:
     ) -> Iterator[Step]:
         now_ms = self._clock()
         for step in self._orders.steps(engine, message, now_ms):
-            if remaining_ms() < PLANNING_MS:
+            if remaining_ms() < LIMITS.planning_ms:
                 raise OutOfTimeError
             if step.event is None or step.record.destination in self._inboxes:
                 yield step

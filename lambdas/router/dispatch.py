@@ -16,6 +16,7 @@ from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import SqsMessage, to_message
 from lambdas.common.sender import Answer, Fate, Sender
 from lambdas.common.sqs import SCHEMES, batches
+from lambdas.router.delivery_memory import DeliveryMemory
 from lambdas.router.engine import Engine
 from lambdas.router.planner import Step
 from lambdas.router.senders import scheme_of
@@ -29,9 +30,10 @@ _LATER: Final = Answer(Fate.AGAIN, "there was no time left")
 
 
 class Dispatch:
-    """Sends to `queues`, which has the URL of each destination."""
+    """Sends to `queues`, which has the URL of each destination, what is not in its `memory`."""
 
     def __init__(self, sender: Sender, queues: Mapping[str, str]) -> None:
+        self.memory = DeliveryMemory()
         self._sender = sender
         self._queues = queues
         self._threads: dict[str, ThreadPoolExecutor] = {}
@@ -47,8 +49,8 @@ class Dispatch:
         letter on that route. Deliveries at best effort go last; one that fails is dropped, and its message
         does not come again.
         """
-        planned = list(steps)
-        done = [step for step in planned if not step.event]
+        planned, done = self.memory.sort_out(steps)
+        done += [step for step in planned if not step.event]
         failed: set[str] = set()
         letters: list[Step] = []
         for step, answer in self._answers((each for each in planned if not each.tried_once), has_time):
@@ -59,7 +61,8 @@ class Dispatch:
             else:
                 # A letter that is not taken stays with its original: the queue's dead-letter queue gets both.
                 failed.add(step.record.message_id)
-        done += [step for step in letters if not step.event]
+        letters, known = self.memory.sort_out(letters)
+        done += [*known, *(step for step in letters if not step.event)]
         for step, answer in self._answers(letters, has_time):
             if answer.fate is Fate.TAKEN:
                 done.append(step)

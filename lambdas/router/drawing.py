@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
+from urllib.parse import urlsplit
 
+from eventplane.function_settings import TracingSettings
 from eventplane.tracing import Decision, Span, context_of, way
 from lambdas.common.invocation_trace import invocation_links
 from lambdas.common.log import logger
 from lambdas.common.span_export import SpanExport
-from lambdas.common.tracing_settings import TracingSettings
 from lambdas.router.planner import DEAD_LETTER_SOURCE, Step
 
 
@@ -66,7 +67,8 @@ def drawing_of(tracing: TracingSettings | None) -> Drawing | None:
     """As the function's settings have it; None where nobody shall be told."""
     if tracing is None:
         return None
-    return Drawing(SpanExport(tracing.endpoint), tracing.service, tracing.share)
+    service = os.environ["POWERTOOLS_SERVICE_NAME"]
+    return Drawing(SpanExport(urlsplit(tracing.otlp_endpoint)), service, tracing.trace_share)
 
 
 def _by_event(facts: Sequence[Step]) -> Iterator[list[Step]]:

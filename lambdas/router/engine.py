@@ -10,6 +10,7 @@ from eventplane.contract import Contract
 from eventplane.contract.publication import unserved
 from eventplane.contract.subscription import without_costly
 from eventplane.errors import EventPlaneError
+from lambdas.router.payload import MESSAGE_SECONDS
 from lambdas.router.planner import Planner
 
 
@@ -51,8 +52,12 @@ class Engine:
     lighter: Callable[[], Engine]
 
 
-def build_engine(contract: Contract, source: str, inboxes: Collection[str]) -> Engine:
+def build_engine(
+    contract: Contract, source: str, inboxes: Collection[str], payload_s: float = MESSAGE_SECONDS
+) -> Engine:
     """The engine of the router that `source` feeds and that can write to `inboxes`.
+
+    The payloads of a message may take `payload_s` of computing time.
 
     Raises `UnsupportedDestinationError`, `UnknownSourceError`.
     """
@@ -65,6 +70,6 @@ def build_engine(contract: Contract, source: str, inboxes: Collection[str]) -> E
     @cache
     def lighter() -> Engine:
         reduced = without_costly(contract)
-        return Engine(reduced, Planner(reduced, source), lighter)
+        return Engine(reduced, Planner(reduced, source, payload_s=payload_s), lighter)
 
-    return Engine(contract, Planner(contract, source, has_time_limit=True), lighter)
+    return Engine(contract, Planner(contract, source, has_time_limit=True, payload_s=payload_s), lighter)

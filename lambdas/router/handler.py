@@ -1,62 +1,56 @@
-"""The router function's entry: wires once for the life of the process, then delegates."""
+"""The entry of every router."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import partial
 
+from eventplane.contract import Priority
+from eventplane.function_settings import RouterSettings
 from lambdas.common.archive import Archive
-from lambdas.common.aws import client
+from lambdas.common.aws import PATIENT, QUICK, client
+from lambdas.common.backoff import urgent_wait_s
 from lambdas.common.clock import system_clock
-from lambdas.common.log import logger
-from lambdas.common.metrics import Metric, count, metrics
-from lambdas.common.queue import Context, read_messages
-from lambdas.common.redelivery import PartialResponse, Redelivery
+from lambdas.common.ledger import Ledger
+from lambdas.common.queue_function import QueueReader, queue_function
+from lambdas.common.sqs import SCHEMES, SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.drawing import drawing_of
+from lambdas.router.in_force import BoundedLook
+from lambdas.router.payload import MESSAGE_SECONDS, URGENT_MESSAGE_SECONDS
 from lambdas.router.senders import Senders
-from lambdas.router.service import RouterService
-from lambdas.router.settings import read_settings
+from lambdas.router.service import RouterService, TimeLimits
 from lambdas.router.wiring import engine_in_force, wait_by
 
 
-@dataclass(frozen=True, slots=True)
-class Wired:
-    """What lasts as long as the process."""
-
-    router: RouterService
-    redelivery: Redelivery
-
-
-@cache
-def service() -> Wired:
-    """The service as the environment describes it.
+def service() -> QueueReader:
+    """Return the reader of the channel's queue, which has looked at the tables once.
 
     Raises `SettingsError`, and what `build_engine` raises of the contract that came with the code.
     """
-    settings = read_settings(os.environ)
-    sqs = client("sqs")
-    in_force = engine_in_force(settings, client("dynamodb"))
+    settings = RouterSettings.read(os.environ)
+    is_urgent = settings.priority is Priority.URGENT
+    patience = QUICK if is_urgent else PATIENT
+    payload_s = URGENT_MESSAGE_SECONDS if is_urgent else MESSAGE_SECONDS
+    in_force = engine_in_force(settings, client("dynamodb"), payload_s)
+    engines = BoundedLook(in_force)
+    engines.engine()
+    sqs = SqsSender(client("sqs", patience))
     router = RouterService(
-        engine=in_force.engine,
-        dispatch=Dispatch(Senders.of(settings.queues.values()), settings.queues),
-        archive=Archive(client("s3"), settings.archive_bucket),
+        engine=engines.engine,
+        dispatch=Dispatch(Senders.of(settings.queues.values(), dict.fromkeys(SCHEMES, sqs)), settings.queues),
+        ledger=Ledger(
+            sender=sqs,
+            queue_url=settings.ledger_queue,
+            archive=Archive(client("s3", patience), settings.archive_bucket),
+        ),
         clock=system_clock,
+        limits=TimeLimits.of(patience, payload_s),
         drawing=drawing_of(settings.tracing),
     )
-    max_receives = in_force.bundled.channel(settings.source).max_receives
-    return Wired(router, Redelivery(sqs, settings.source_queue, wait=wait_by(in_force, max_receives)))
+    max_receives = in_force.bundled.channel(settings.source).receives_at(settings.priority)
+    wait = partial(urgent_wait_s, max_receives=max_receives) if is_urgent else wait_by(in_force, max_receives)
+    return QueueReader(router.process, wait, patience)
 
 
-@logger.inject_lambda_context
-@metrics.log_metrics
-def handle(event: dict[str, Any], context: Context) -> PartialResponse:
-    """Route one batch of the source queue."""
-    messages = read_messages(event)
-    count(Metric.MESSAGES, len(messages))
-    wired = service()
-    remaining_ms = context.get_remaining_time_in_millis
-    failed = wired.router.process(messages, invocation_id=context.aws_request_id, remaining_ms=remaining_ms)
-    return wired.redelivery.answer(messages, failed, remaining_ms)
+handle = queue_function(service)

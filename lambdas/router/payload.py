@@ -25,6 +25,9 @@ MESSAGE_SECONDS: Final = 5.0
 """Most computing time for the payloads of one queue message, seconds. Ours: a batch of ten messages with one
 that is made to be slow still fits the function's timeout."""
 
+URGENT_MESSAGE_SECONDS: Final = 1.0
+"""The same in an urgent queue. Ours: a message there holds a few events, and its function ends sooner."""
+
 _QUOTED: Final = 200
 """Most characters of a path, and of a message, in a refusal's detail: both may quote the payload."""
 
@@ -33,11 +36,11 @@ Check = Callable[[Envelope], Refusal | None]
 
 
 class SlowPayloadsError(EventPlaneError):
-    """The payloads of one queue message take longer than `MESSAGE_SECONDS`: somebody has to look at it."""
+    """The payloads of one queue message take longer than `seconds` to check: somebody has to look at it."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"the payloads of one message take longer than {MESSAGE_SECONDS:g} s to check; "
+            f"the payloads of one message take longer than {seconds:g} s to check; "
             "find the slow schema or the sender, then redrive the message"
         )
 
@@ -46,7 +49,8 @@ class PayloadCheck:
     """Checks the payloads of the event types that `contract` has checked; the schemas are compiled once, for
     the first of their events."""
 
-    def __init__(self, contract: Contract) -> None:
+    def __init__(self, contract: Contract, message_s: float = MESSAGE_SECONDS) -> None:
+        self._message_s = message_s
         types = [each for each in contract.event_types.values() if each.schema_check is not SchemaCheck.NONE]
         self._types = {each.name: each for each in types}
         self._contract = contract
@@ -63,8 +67,8 @@ class PayloadCheck:
             nonlocal spent
             if event.type not in self._types:
                 return None
-            if spent >= MESSAGE_SECONDS:
-                raise SlowPayloadsError
+            if spent >= self._message_s:
+                raise SlowPayloadsError(self._message_s)
             before = time.thread_time()
             try:
                 return self._refusal(event, self._types[event.type])

@@ -24,7 +24,7 @@ from eventplane.sending import SENDER_NOT_ALLOWED, SendingRights, stamp_sender, 
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.queue import QueueMessage
 from lambdas.router.filter_time import FilterTime
-from lambdas.router.payload import Check, PayloadCheck
+from lambdas.router.payload import MESSAGE_SECONDS, Check, PayloadCheck
 
 DEAD_LETTER_SOURCE: Final = "/eventplane/cloud/router"
 """The `source` of the dead letters that the cloud's routers write."""
@@ -77,11 +77,18 @@ class Planner:
     `has_time_limit`, `plan` raises `SlowFiltersError` for a message whose filters exceed their time.
     """
 
-    def __init__(self, contract: Contract, source: str, *, has_time_limit: bool = False) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        source: str,
+        *,
+        has_time_limit: bool = False,
+        payload_s: float = MESSAGE_SECONDS,
+    ) -> None:
         self._contract = contract
         self._filters = FilterTime(Router(contract, Place.CLOUD), contract, has_time_limit=has_time_limit)
         self._rights = SendingRights(contract)
-        self._payloads = PayloadCheck(contract)
+        self._payloads = PayloadCheck(contract, payload_s)
         self._ordered = OrderedInboxes(contract)
         self._channel: Channel = contract.channel(source)
         kind = contract.participants[self._channel.participant].kind

@@ -8,8 +8,9 @@ from typing import Any
 
 from eventplane.contract import Priority
 from eventplane.delivery import Outcome
+from eventplane.ledger import SENT_BEFORE
 from lambdas.common.log import logger
-from lambdas.common.metrics import Delay, Metric, count, count_outcomes, record
+from lambdas.common.metrics import Delay, count_outcomes, record
 from lambdas.common.queue import QueueMessage
 from lambdas.router.planner import Step
 
@@ -19,7 +20,6 @@ def report(
 ) -> None:
     """Log and count the `facts` that came of `messages`, of which the `failed` come again."""
     outcomes = tell(facts)
-    count(Metric.RETRIED, len(failed))
     _delays(facts, now_ms)
     for message in messages:
         if message.id in failed:
@@ -29,7 +29,7 @@ def report(
 
 def tell(facts: Sequence[Step]) -> Counter[Outcome]:
     """Count the outcomes of `facts`, and log those that are no delivery."""
-    outcomes = Counter(step.record.outcome for step in facts)
+    outcomes = Counter(step.record.outcome for step in facts if step.record.reason != SENT_BEFORE)
     count_outcomes(outcomes)
     for step in facts:
         # What goes as it should stands in the ledger; a line for each would cost more than its routing.
@@ -40,6 +40,7 @@ def tell(facts: Sequence[Step]) -> Counter[Outcome]:
 
 def _delays(facts: Iterable[Step], now_ms: int) -> None:
     delivered = [step.record for step in facts if step.record.outcome is Outcome.DELIVERED]
+    delivered = [each for each in delivered if each.reason != SENT_BEFORE]
     urgent = [each for each in delivered if each.priority == Priority.URGENT]
     for delay, records in ((Delay.DELIVERY, delivered), (Delay.URGENT, urgent)):
         if records:

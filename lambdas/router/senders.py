@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
+from types import MappingProxyType
 
 from eventplane.errors import EventPlaneError
 from eventplane.protocols import SENDERS
@@ -42,13 +43,14 @@ class Senders:
         self._senders = senders
 
     @classmethod
-    def of(cls, urls: Iterable[str]) -> Senders:
-        """Open the senders that `urls` need, and load no other package.
+    def of(cls, urls: Iterable[str], own: Mapping[str, Sender] = MappingProxyType({})) -> Senders:
+        """Open the senders that `urls` need beside those of `own`, by their schemes; load no other package.
 
         What goes to one that cannot be loaded comes again; the others send all the same.
         Raises `NoSenderError`, `SeveralSendersError`.
         """
-        return cls({scheme: _open(scheme) for scheme in sorted({scheme_of(url) for url in urls})})
+        schemes = sorted({scheme_of(url) for url in urls})
+        return cls({each: own.get(each) or _open(each) for each in schemes})
 
     def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
         """Send one batch; return the answer for each of its messages, in order. Never raises."""

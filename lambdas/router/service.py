@@ -1,23 +1,21 @@
-"""Plan, send, write the ledger, and only then say which messages are done."""
+"""Plan, send, hand over the ledger, and only then say which messages are done."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from eventplane.contract import Contract, Priority
+from eventplane.contract import Priority
 from eventplane.delivery import DEAD_LETTER_TYPE
-from eventplane.ledger import LEDGER, Basis, to_line
+from eventplane.ledger import Basis
 from eventplane.queue_clock import QueueClock
-from lambdas.common.archive import Archive
-from lambdas.common.aws import WORST_CALL_MS
+from lambdas.common.aws import PATIENT, Patience
 from lambdas.common.clock import Clock
+from lambdas.common.ledger import Ledger, LedgerError
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.drawing import Drawing
 from lambdas.router.engine import Engine
@@ -29,12 +27,6 @@ from lambdas.router.planner import Step
 from lambdas.router.report import report
 from lambdas.router.waves import waves
 
-RESERVE_MS: Final = 2 * WORST_CALL_MS
-"""No batch is sent with less time left, milliseconds: it covers that batch and the ledger at their worst."""
-
-PLANNING_MS: Final = RESERVE_MS + int(1_000 * (PAYLOAD_SECONDS + FILTER_SECONDS))
-"""No message is planned with less time left, milliseconds: it covers its slowest payloads and filters."""
-
 MAX_DELIVERIES: Final = 5_000
 """Deliveries after which an invocation plans no further message; the rest of its batch comes again, unsent.
 Ours: ten seconds of a router that sends 500 a second, which is what 512 MiB give."""
@@ -44,11 +36,35 @@ UNSEEN_RECEIVES: Final = 3
 have throttled the first of them, and a receiver gets at most so many copies more."""
 
 
-class RouterService:
-    """Routes what comes over one channel. Keeps nothing between two calls but the contract in force.
+@dataclass(frozen=True, slots=True)
+class TimeLimits:
+    """With less than `reserve_ms` left no batch is sent, with less than `planning_ms` no message is planned.
 
-    While that has not been seen, every message comes again; its urgent events are sent at once all the same,
-    by the contract at hand, and later once more by the one in force.
+    The reserve covers a batch and the ledger's queue at their worst. The archive, where the queue refuses,
+    and the wait of messages that come again take what is left (`call_ms` each), or are left out.
+    """
+
+    call_ms: int
+    reserve_ms: int
+    planning_ms: int
+
+    @classmethod
+    def of(cls, patience: Patience, payload_s: float) -> Self:
+        """Return the limits for calls of this `patience`, and payloads that take `payload_s` of a message."""
+        call_ms = patience.worst_call_ms
+        return cls(call_ms, 2 * call_ms, 2 * call_ms + int(1_000 * (payload_s + FILTER_SECONDS)))
+
+
+LIMITS: Final = TimeLimits.of(PATIENT, PAYLOAD_SECONDS)
+"""Those of a function that nothing urgent waits for."""
+
+
+class RouterService:
+    """Routes what comes over one channel. Keeps nothing between two calls that it needs: only the contract in
+    force, and what it delivered of messages that come again.
+
+    While the contract in force has not been seen, every message comes again; its urgent events are sent at
+    once all the same, by the contract at hand, and decided again later by the one in force.
     """
 
     def __init__(
@@ -56,41 +72,45 @@ class RouterService:
         *,
         engine: Callable[[], Engine | Unseen[Engine]],
         dispatch: Dispatch,
-        archive: Archive,
+        ledger: Ledger,
         clock: Clock,
+        limits: TimeLimits = LIMITS,
         drawing: Drawing | None = None,
     ) -> None:
         self._engine = engine
         self._dispatch = dispatch
-        self._archive = archive
+        self._ledger = ledger
         self._clock = clock
+        self._limits = limits
         self._queue_clock = QueueClock(clock)
         self._drawing = drawing
 
-    def process(
-        self, messages: Sequence[QueueMessage], *, invocation_id: str, remaining_ms: Callable[[], int]
-    ) -> frozenset[str]:
-        """Route `messages`; the ids of those that have to come again.
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
+        """Route `messages`; return the ids of those that have to come again.
 
-        What was sent of a message that comes again will be sent a second time, and the ledger has both.
+        What was sent of a message that comes again is sent a second time only by another process.
         """
         began_ms = self._clock()
         self._compare_clocks(messages)
         engine = self._engine()
         if isinstance(engine, Unseen):
             count(Metric.CONTRACT_UNSEEN, len(messages))
-            facts = self._route_urgent(engine.engine, messages, remaining_ms)
+            facts = self._route_urgent(engine.engine, messages, invocation.remaining_ms)
             failed = {message.id for message in messages}
-        elif self._file(engine.contract):
-            facts, failed = self._route(engine, messages, remaining_ms)
         else:
-            return frozenset(message.id for message in messages)
-        if not self._write(facts, invocation_id):
-            return frozenset(message.id for message in messages)
+            facts, failed = self._route(engine, messages, invocation.remaining_ms)
+        is_written = self._write(facts, invocation)
+        if not is_written:
+            unwritten = {step.record.message_id for step in (*self._dispatch.memory.unwritten, *facts)}
+            failed |= {message.id for message in messages if message.id in unwritten}
+        done = (message.id for message in messages if message.id not in failed)
+        self._dispatch.memory.end(facts, done, failed, is_written=is_written)
         ended_ms = self._clock()
         report(facts, messages, failed, ended_ms)
         if self._drawing:
-            self._drawing.draw(facts, began_ms=began_ms, ended_ms=ended_ms, remaining_ms=remaining_ms)
+            self._drawing.draw(
+                facts, began_ms=began_ms, ended_ms=ended_ms, remaining_ms=invocation.remaining_ms
+            )
         return frozenset(failed)
 
     def _compare_clocks(self, messages: Sequence[QueueMessage]) -> None:
@@ -134,15 +154,15 @@ class RouterService:
             for step in self._plan(engine, early, set(), remaining_ms)
             if _is_urgent(step)
         ]
-        if not urgent or not self._file(engine.contract):
-            return []
         done, _ = self._send(engine, urgent, remaining_ms)
         return [step for step in done if step.event or step.tried_once]
 
     def _send(
         self, engine: Engine, steps: Iterable[Step], remaining_ms: Callable[[], int]
     ) -> tuple[list[Step], set[str]]:
-        return self._dispatch.send(engine, steps, self._queue_clock(), lambda: remaining_ms() >= RESERVE_MS)
+        return self._dispatch.send(
+            engine, steps, self._queue_clock(), lambda: remaining_ms() >= self._limits.reserve_ms
+        )
 
     def _plan(
         self,
@@ -153,10 +173,11 @@ class RouterService:
     ) -> list[Step]:
         """Return the steps of `messages`; the ids of those that are not planned are added to `failed`."""
         now_ms = self._queue_clock()
+        self._ledger.file(engine.contract)
         steps: list[Step] = []
         # Those that came most often first: under load none is left out again and again.
         for message in sorted(messages, key=lambda each: -each.attempt):
-            if len(steps) >= MAX_DELIVERIES or remaining_ms() < PLANNING_MS:
+            if len(steps) >= MAX_DELIVERIES or remaining_ms() < self._limits.planning_ms:
                 failed.add(message.id)
                 continue
             try:
@@ -182,27 +203,21 @@ class RouterService:
             )
             count(Metric.SUBSCRIPTION_REFUSED)
             # The ledger names this contract, so that the audit expects the same deliveries.
-            self._archive.file_contract(lighter.contract)
+            self._ledger.file(lighter.contract)
             return list(lighter.planner.plan(message, now_ms))
 
-    def _file(self, contract: Contract) -> bool:
-        """Archive the contract before anything is decided by it; whether that is done."""
+    def _write(self, facts: Sequence[Step], invocation: Invocation) -> bool:
+        """Hand over `facts`, and those left of earlier invocations; return whether they are durable."""
+        records = [step.record for step in (*self._dispatch.memory.unwritten, *facts)]
         try:
-            self._archive.file_contract(contract)
-        except (ClientError, BotoCoreError):
-            logger.exception("the contract could not be archived; every message comes again")
-            return False
-        return True
-
-    def _write(self, facts: Sequence[Step], invocation_id: str) -> bool:
-        """Write the ledger as one object, whose name a retry does not repeat; whether it is durable."""
-        if not facts:
-            return True
-        try:
-            lines = (to_line(step.record) for step in facts)
-            self._archive.put_lines(LEDGER, invocation_id, self._queue_clock(), lines)
-        except (ClientError, BotoCoreError):
-            logger.exception("the ledger could not be written; every message comes again")
+            self._ledger.write(
+                invocation.id,
+                records,
+                self._queue_clock(),
+                lambda: invocation.remaining_ms() >= self._limits.call_ms,
+            )
+        except LedgerError:
+            logger.exception("the ledger could not be written; the messages come again")
             return False
         return True
 

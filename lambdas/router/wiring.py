@@ -7,15 +7,15 @@ from typing import Any
 
 from eventplane.contract import Contract
 from eventplane.contract_table import ContractTable
+from eventplane.function_settings import ContractSettings, RouterSettings
 from lambdas.common.backoff import Wait, outage_wait_s, wait_s
 from lambdas.common.clock import system_clock
-from lambdas.common.contracts import load_contract
+from lambdas.common.contracts import bundled_contract
 from lambdas.common.interest_table import InterestTable
 from lambdas.common.subscription_table import SubscriptionTable
 from lambdas.router import engine
-from lambdas.router.contract_settings import ContractSettings
 from lambdas.router.in_force import Engine, InForce
-from lambdas.router.settings import RouterSettings
+from lambdas.router.payload import MESSAGE_SECONDS
 
 
 def contract_in_force(
@@ -30,24 +30,29 @@ def contract_in_force(
     Raises what `build` raises of the contract that came with the code.
     """
     return InForce(
-        bundled=load_contract(settings.root),
+        bundled=bundled_contract(),
         build=build,
         table=ContractTable(dynamodb, settings.contracts_table),
         subscriptions=SubscriptionTable(dynamodb, settings.subscriptions_table),
         interest=InterestTable(dynamodb, settings.interest_table),
-        refresh_ms=1_000 * settings.refresh_s,
+        refresh_ms=1_000 * settings.contract_refresh_s,
         clock=system_clock,
         queues=queues,
     )
 
 
-def engine_in_force(settings: RouterSettings, dynamodb: Any) -> InForce[engine.Engine]:
-    """The router's engine of the contract in force. Raises as `contract_in_force` does."""
+def engine_in_force(
+    settings: RouterSettings, dynamodb: Any, payload_s: float = MESSAGE_SECONDS
+) -> InForce[engine.Engine]:
+    """The router's engine of the contract in force. Raises as `contract_in_force` does.
+
+    The payloads of a message may take `payload_s` of computing time.
+    """
 
     def build(contract: Contract) -> engine.Engine:
-        return engine.build_engine(contract, settings.source, settings.queues)
+        return engine.build_engine(contract, settings.source, settings.queues, payload_s)
 
-    return contract_in_force(settings.contract, dynamodb, build, settings.queues)
+    return contract_in_force(settings, dynamodb, build, settings.queues)
 
 
 def wait_by(in_force: InForce[Engine], max_receives: int) -> Wait:

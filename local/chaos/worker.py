@@ -25,10 +25,13 @@ from eventplane.contract import ContractError, load_compiled
 from eventplane.contract.publication import cloud_destinations
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.topics import urgent_rule
-from lambdas.archive_writer.service import ArchiveWriterService
+from lambdas.archive.ledger import LedgerWriter
+from lambdas.archive.tap import TapWriter
 from lambdas.common.archive import Archive
 from lambdas.common.clock import system_clock
-from lambdas.common.queue import QueueMessage
+from lambdas.common.ledger import Ledger
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.sender import TAKEN, Answer, Fate, Message
 from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine, build_engine
@@ -73,6 +76,19 @@ class ContractFile:
         return self._engine
 
 
+class LedgerQueue:
+    """The ledger's queue, which its writer empties into `archive` at once."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._writer = LedgerWriter(archive=archive, clock=system_clock)
+
+    def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:  # noqa: ARG002
+        messages = [QueueMessage(uuid4().hex, each.body, system_clock(), 1) for each in batch]
+        failed = self._writer.process(messages, _invocation())
+        again = Answer(Fate.AGAIN, "not written")
+        return [again if each.id in failed else TAKEN for each in messages]
+
+
 class Functions:
     """The archive writer and the router over the files of `folder`."""
 
@@ -81,21 +97,24 @@ class Functions:
         inboxes = cloud_destinations(contract)
         queues = {each.address: folder / ARRIVALS / f"{each.participant}.jsonl" for each in inboxes}
         archive = Archive(FileS3(folder), ARCHIVE)
-        self._writer = ArchiveWriterService(archive=archive, clock=system_clock)
+        self._writer = TapWriter(archive=archive, clock=system_clock)
         self._router = RouterService(
             engine=ContractFile(folder / CONTRACT, list(queues)).engine,
             dispatch=Dispatch(SqsSender(FileSqs(queues)), {name: name for name in queues}),
-            archive=archive,
+            ledger=Ledger(sender=LedgerQueue(archive), queue_url="", archive=archive),
             clock=system_clock,
         )
 
     def handle(self, messages: Sequence[QueueMessage]) -> None:
         """All of them, for good; what fails ends the process, and comes again to the next."""
-        failed = self._writer.process(messages, remaining_ms=lambda: _INVOCATION_MS) | self._router.process(
-            messages, invocation_id=uuid4().hex, remaining_ms=lambda: _INVOCATION_MS
-        )
+        invocation = _invocation()
+        failed = self._writer.process(messages, invocation) | self._router.process(messages, invocation)
         if failed:
             sys.exit(f"{len(failed)} messages failed; see above")
+
+
+def _invocation() -> Invocation:
+    return Invocation(uuid4().hex, lambda: _INVOCATION_MS)
 
 
 def queue_message(topic: str, payload: bytes) -> QueueMessage:

@@ -29,7 +29,7 @@ class QueuePair(Construct):
         super().__init__(scope, id)
         charge_to(self, participant.name)
 
-        def channel_queue(id: str, channel: Channel, visibility: Duration) -> DurableQueue:
+        def channel_queue(id: str, channel: Channel, visibility: Duration, max_receives: int) -> DurableQueue:
             return DurableQueue(
                 self,
                 id,
@@ -37,17 +37,19 @@ class QueuePair(Construct):
                 name=channel_queue_name(channel),
                 visibility=visibility,
                 retention=Duration.seconds(channel.retention_s),
-                max_receives=channel.max_receives,
+                max_receives=max_receives,
                 is_fifo=is_fifo(channel),
                 priority=channel.priority,
             )
 
+        inbox, outbox = participant.inbox, participant.outbox
         self.inbox = (
-            channel_queue("Inbox", participant.inbox, _inbox_visibility(environment, participant))
-            if has_queue(participant.inbox)
+            channel_queue("Inbox", inbox, _inbox_visibility(environment, participant), inbox.max_receives)
+            if has_queue(inbox)
             else None
         )
-        self.outbox = channel_queue("Outbox", participant.outbox, environment.router.visibility)
+        receives = outbox.receives_at(outbox.priority)
+        self.outbox = channel_queue("Outbox", outbox, environment.router.visibility, receives)
 
 
 def find_channel_queue(

@@ -39,6 +39,7 @@ class ReplayFunction(Construct):
         orders: sqs.IQueue,
         destinations: Mapping[str, sqs.IQueue],
         elsewhere: Sequence[Channel],
+        ledger: sqs.IQueue,
         archive: s3.IBucket,
         layer: lambda_.ILayerVersion,
     ) -> None:
@@ -47,8 +48,10 @@ class ReplayFunction(Construct):
             self,
             environment=environment,
             source=contract.device.outbox,
+            priority=contract.device.outbox.priority,
             destinations=destinations,
             elsewhere=elsewhere,
+            ledger=ledger,
             archive=archive,
         )
         self.function = PythonFunction(

@@ -9,7 +9,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Channel
+from eventplane.contract import Channel, Priority
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.router_inputs import router_inputs
 from stacks.environment import Environment
@@ -22,7 +22,7 @@ URGENT = f"{FOLDER}-urgent"
 
 
 class RouterFunction(Construct):
-    """Routes what comes over the channel `source` to `destinations`, inbox queues by their address.
+    """Routes what comes over the channel `source`, at `priority`, to inbox queues by their address.
 
     The inboxes `elsewhere` have no queue: a protocol that a package adds carries them.
     A channel that has several queues has a router for each; `name` tells them apart. One that `is_urgent` has
@@ -38,9 +38,11 @@ class RouterFunction(Construct):
         name: str,
         size: FunctionSize,
         source: Channel,
+        priority: Priority,
         source_queue: sqs.IQueue,
         destinations: Mapping[str, sqs.IQueue],
         elsewhere: Sequence[Channel],
+        ledger: sqs.IQueue,
         archive: s3.IBucket,
         code: lambda_.Code,
         layer: lambda_.ILayerVersion,
@@ -52,8 +54,10 @@ class RouterFunction(Construct):
             self,
             environment=environment,
             source=source,
+            priority=priority,
             destinations=destinations,
             elsewhere=elsewhere,
+            ledger=ledger,
             archive=archive,
         )
         self.function = PythonFunction(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Channel
+from eventplane.contract import Channel, Priority
+from eventplane.function_settings import RouterSettings
 from eventplane.ledger import CONTRACTS, LEDGER
 from stacks.constructs.archive import allow_folders
-from stacks.constructs.contract_inputs import Inputs, contract_inputs
+from stacks.constructs.contract_inputs import Inputs, contract_inputs, contract_settings
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.webhook_secret import allow_read_named_secret
 from stacks.environment import Environment
@@ -23,11 +24,13 @@ def router_inputs(
     *,
     environment: Environment,
     source: Channel,
+    priority: Priority,
     destinations: Mapping[str, sqs.IQueue],
     elsewhere: Sequence[Channel],
+    ledger: sqs.IQueue,
     archive: s3.IBucket,
 ) -> Inputs:
-    """Of a function in `scope` that routes what came over `source` to inbox queues by their address.
+    """Of a function in `scope` that routes what came over `source` at `priority` to inbox queues by address.
 
     The inboxes `elsewhere` have no queue: a protocol that a package adds carries them.
     """
@@ -38,9 +41,17 @@ def router_inputs(
         each.name: each.secret for each in environment.protocols if each.name in protocols and each.secret
     }
     of_contract = contract_inputs(scope, environment=environment)
+    settings = RouterSettings(
+        **asdict(contract_settings(environment)),
+        source=source.address,
+        priority=priority,
+        queues=queues,
+        ledger_queue=ledger.queue_url,
+        archive_bucket=archive.bucket_name,
+    )
     return Inputs(
         statements=[
-            allow_send(environment=environment, queues=list(destinations.values())),
+            allow_send(environment=environment, queues=[*destinations.values(), ledger]),
             *of_contract.statements,
             allow_folders(
                 scope,
@@ -52,10 +63,7 @@ def router_inputs(
             *(allow_read_named_secret(scope, each) for each in secrets.values()),
         ],
         variables={
-            "EVENTPLANE_SOURCE": source.address,
-            "EVENTPLANE_QUEUES": json.dumps(queues),
-            "EVENTPLANE_ARCHIVE_BUCKET": archive.bucket_name,
             **{f"EVENTPLANE_{name.upper()}_SECRET": secret for name, secret in secrets.items()},
-            **of_contract.variables,
+            **settings.variables(),
         },
     )

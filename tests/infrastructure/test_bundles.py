@@ -250,7 +250,7 @@ def test_the_bundles_keep_the_entry_points_of_senders_and_nothing_else_has_a_pro
             ("https", "lambdas.common.sqs:open_sender"),
             ("nats", "eventplane_nats.sender:open_sender"),
         }
-    assert not list(code["archive_writer"].glob("*.dist-info"))
+    assert not list(code["archive"].glob("*.dist-info"))
     (other,) = resources(assembly, "Fleet", "AWS::Lambda::LayerVersion")
     assert not (asset(assembly, other) / "python" / "eventplane_nats").exists()
 

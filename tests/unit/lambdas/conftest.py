@@ -10,14 +10,13 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract
-from lambdas.common.archive import Archive
 from lambdas.common.metrics import metrics
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
 from lambdas.router.service import RouterService
-from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Run
+from tests.unit.lambdas.support import NOW_MS, Cloud, Run, ledger_of
 
 
 @pytest.fixture(autouse=True)
@@ -41,13 +40,14 @@ def cloud(contract: Contract, aws: None) -> Cloud:
 
 @pytest.fixture
 def run(contract: Contract, cloud: Cloud) -> Run:
-    """Processes messages of the ingest queue, or of the channel `source`."""
+    """Processes messages of the ingest queue, or of the channel `source`, each time in a new process."""
 
     def run(
         *messages: QueueMessage,
         source: str = "device.outbox",
         plane: Contract | None = None,
         sqs: Any = None,
+        ledger_sqs: Any = None,
         s3: Any = None,
         remaining_ms: Callable[[], int] = lambda: 30_000,
         invocation_id: str = "invocation-1",
@@ -56,9 +56,9 @@ def run(contract: Contract, cloud: Cloud) -> Run:
         service = RouterService(
             engine=lambda: engine,
             dispatch=Dispatch(SqsSender(sqs or cloud.sqs), cloud.queues),
-            archive=Archive(s3 or cloud.s3, BUCKET),
+            ledger=ledger_of(cloud, sqs=ledger_sqs, s3=s3),
             clock=lambda: NOW_MS,
         )
-        return service.process(messages, invocation_id=invocation_id, remaining_ms=remaining_ms)
+        return service.process(messages, Invocation(invocation_id, remaining_ms))
 
     return run

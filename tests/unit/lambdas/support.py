@@ -17,7 +17,11 @@ from eventplane.contract.publication import KEY, cloud_destinations
 from eventplane.envelope import Envelope, write_event
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
+from lambdas.archive.ledger import LedgerWriter
+from lambdas.common.archive import Archive
+from lambdas.common.ledger import Ledger
 from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.sqs import SqsSender
 from tests.dynamodb import create_table
 from tests.unit.queues import create_queue
 
@@ -122,12 +126,14 @@ class Cloud:
     s3: Any
     dynamodb: Any
     source: str = ""
+    ledger: str = ""
     queues: dict[str, str] = field(default_factory=dict)
 
     def create(self, contract: Contract) -> None:
         for inbox in cloud_destinations(contract):
             self.queues[inbox.address] = create_queue(inbox.participant)
         self.source = create_queue("source")
+        self.ledger = create_queue("ledger")
         self.s3.create_bucket(Bucket=BUCKET)
         create_table(self.dynamodb, TABLE, KEY)
         for table, of in {SUBSCRIPTIONS: subscription, INTEREST: interest}.items():
@@ -142,13 +148,34 @@ class Cloud:
             messages += batch
         return messages
 
+    def write_ledger(self) -> None:
+        """Have the ledger writer archive what routers sent."""
+        writer = LedgerWriter(archive=Archive(self.s3, BUCKET), clock=lambda: NOW_MS)
+        while found := self._messages(self.ledger):
+            batch = [message(each["MessageId"], each["Body"]) for each in found]
+            assert writer.process(batch, invocation()) == frozenset()
+
+    def _messages(self, queue_url: str) -> list[dict[str, Any]]:
+        """Up to ten messages of a queue, deleted."""
+        found: list[dict[str, Any]] = self.sqs.receive_message(
+            QueueUrl=queue_url, MaxNumberOfMessages=10
+        ).get("Messages", [])
+        for each in found:
+            self.sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=each["ReceiptHandle"])
+        return found
+
     def keys(self, prefix: str) -> list[str]:
         listing = self.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
         return sorted(each["Key"] for each in listing)
 
     def outcomes(self) -> list[tuple[str, str | None, str]]:
         """What the ledger says: event id, destination, outcome."""
-        return sorted((line["id"], line["destination"], line["outcome"]) for line in self.lines("ledger/"))
+        return sorted((line["id"], line["destination"], line["outcome"]) for line in self.decisions())
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """The records of the ledger."""
+        self.write_ledger()
+        return self.lines("ledger/")
 
     def lines(self, prefix: str) -> list[dict[str, Any]]:
         """The records of all objects under `prefix`."""
@@ -156,8 +183,14 @@ class Cloud:
         return [json.loads(line) for body in bodies for line in gzip.decompress(body).splitlines()]
 
 
+def ledger_of(cloud: Cloud, *, sqs: Any = None, s3: Any = None) -> Ledger:
+    """The ledger as a router has it; `sqs` and `s3` stand for AWS where it fails."""
+    archive = Archive(s3 or cloud.s3, BUCKET)
+    return Ledger(sender=SqsSender(sqs or cloud.sqs), queue_url=cloud.ledger, archive=archive)
+
+
 class Unwilling:
-    """A client whose `method` fails, for all calls or for those on one of `queue_urls`."""
+    """A client whose `method` fails, for all calls or for those on one of `queue_urls`, until the `end`."""
 
     def __init__(
         self, client: Any, method: str, *, queue_urls: Collection[str] = (), code: str = "Throttling"
@@ -166,6 +199,11 @@ class Unwilling:
         self._method = method
         self._queue_urls = queue_urls
         self._code = code
+        self._is_over = False
+
+    def end(self) -> None:
+        """Let all calls succeed from now on."""
+        self._is_over = True
 
     def __getattr__(self, name: str) -> Any:
         willing = getattr(self._client, name)
@@ -173,7 +211,7 @@ class Unwilling:
             return willing
 
         def call(*arguments: Any, **named: Any) -> Any:
-            if not self._queue_urls or named["QueueUrl"] in self._queue_urls:
+            if not self._is_over and (not self._queue_urls or named["QueueUrl"] in self._queue_urls):
                 raise ClientError({"Error": {"Code": self._code, "Message": "no"}}, name)
             return willing(*arguments, **named)
 

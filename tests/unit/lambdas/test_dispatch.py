@@ -172,7 +172,7 @@ def test_the_messages_of_an_invocation_are_bounded_by_their_deliveries(
 ) -> None:
     monkeypatch.setattr(service, "MAX_DELIVERIES", 20)
     assert run(*frames(15, 15, 15)) == {"m2"}
-    assert {line["message_id"] for line in cloud.lines("ledger/")} == {"m0", "m1"}
+    assert {line["message_id"] for line in cloud.decisions()} == {"m0", "m1"}
 
 
 def test_what_came_most_often_goes_first(cloud: Cloud, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,8 +180,7 @@ def test_a_payload_that_takes_for_ever_is_interrupted_and_the_next_one_is_not(
 
 def test_a_message_full_of_slow_payloads_has_to_be_seen_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload, "EVENT_SECONDS", 0.02)
-    monkeypatch.setattr(payload, "MESSAGE_SECONDS", 0.01)
-    checks = PayloadCheck(plane(SLOW))
+    checks = PayloadCheck(plane(SLOW), message_s=0.01)
     check = checks.of_message()
     assert check(event(HARMLESS + "b")) is not None
     assert check(event(HARMLESS, type="free")) is None

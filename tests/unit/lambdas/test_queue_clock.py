@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from eventplane.contract import Contract
 from eventplane.queue_clock import TOLERANCE_MS, QueueClock
 from eventplane.timestamps import timestamp_of_ms
-from lambdas.common.archive import Archive
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
 from lambdas.router.service import RouterService
-from tests.unit.lambdas.support import ALARM, BUCKET, NOW_MS, Cloud, event, frame, message
+from tests.unit.lambdas.support import ALARM, NOW_MS, Cloud, event, frame, invocation, ledger_of, message
 
 MINUTE_MS = 60_000
 
@@ -72,15 +71,15 @@ def test_a_router_ten_minutes_ahead_expires_what_is_over_and_nothing_else(
     router = RouterService(
         engine=lambda: engine,
         dispatch=Dispatch(SqsSender(cloud.sqs), cloud.queues),
-        archive=Archive(cloud.s3, BUCKET),
+        ledger=ledger_of(cloud),
         clock=lambda: NOW_MS + 10 * MINUTE_MS,
     )
     alarm = event("1", ALARM, expirytime=timestamp_of_ms(NOW_MS + minutes * MINUTE_MS))
     sent = replace(message("m1", frame(alarm.json.encode())), received_at_ms=NOW_MS)
-    assert router.process([sent], invocation_id="i", remaining_ms=lambda: 30_000) == frozenset()
+    assert router.process([sent], invocation()) == frozenset()
 
     assert len(cloud.received("alarm-centre.inbox")) == arrives
-    lines = cloud.lines("ledger/")
+    lines = cloud.decisions()
     assert {each["outcome"] for each in lines} == {"delivered" if arrives else "expired"}
     assert {(each["decided_at_ms"], each["received_at_ms"]) for each in lines} == {(NOW_MS, NOW_MS)}
     assert counted == ["ClockSkew"]

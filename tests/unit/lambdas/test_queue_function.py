@@ -31,7 +31,7 @@ def test_messages_that_failed_are_named_and_counted_and_wait(
     aws: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sqs = Mock(change_message_visibility_batch=Mock(return_value={}))
-    monkeypatch.setattr("lambdas.common.queue_function.client", lambda _: sqs)
+    monkeypatch.setattr("lambdas.common.queue_function.client", lambda *_: sqs)
     monkeypatch.setenv("EVENTPLANE_SOURCE_QUEUE", "https://queue")
     process = Mock(return_value={"m2"})
     handle = queue_function(lambda: QueueReader(process, wait=lambda attempt, _: 100 + attempt))

@@ -13,7 +13,7 @@ from eventplane.contract import Contract, Place, compile_contract
 from eventplane.guarantee import FAILED, NOT_REPEATED
 from eventplane.router import Router
 from lambdas.common.queue import read_messages
-from lambdas.router.service import PLANNING_MS, RESERVE_MS
+from lambdas.router.service import LIMITS
 from tests.unit.lambdas.support import (
     ALARM,
     READING,
@@ -52,7 +52,7 @@ def plane(contract: Contract) -> Contract:
 def written(cloud: Cloud) -> list[tuple[str, str, str, str | None, int]]:
     """Event, destination, outcome, reason and attempt of each line of the ledger."""
     names = ("id", "destination", "outcome", "reason", "attempt")
-    return sorted(tuple(line[name] for name in names) for line in cloud.lines("ledger/"))
+    return sorted(tuple(line[name] for name in names) for line in cloud.decisions())
 
 
 def failing(cloud: Cloud, *addresses: str, code: str = "Throttling") -> Any:
@@ -132,7 +132,7 @@ def test_what_is_promised_goes_first_whatever_is_more_urgent(
 ) -> None:
     document = json.loads(contract.canonical)
     document["event_types"][ALARM]["delivery_guarantee"] = BEST_EFFORT
-    left = iter([PLANNING_MS, RESERVE_MS])
+    left = iter([LIMITS.planning_ms, LIMITS.reserve_ms])
     both = message("m1", frame(pack([event("1", ALARM), event("2", READING)])))
     failed = run(both, plane=compile_contract(document, "test"), remaining_ms=lambda: next(left, 0))
     assert failed == frozenset()
@@ -149,7 +149,7 @@ def test_in_a_fifo_queue_what_is_promised_of_a_later_message_goes_first_too(
     document = json.loads(contract.canonical)
     document["event_types"][ALARM]["delivery_guarantee"] = BEST_EFFORT
     document["participants"]["family-app"]["sends"] += [ALARM, READING]
-    left = iter([PLANNING_MS, PLANNING_MS, RESERVE_MS])
+    left = iter([LIMITS.planning_ms, LIMITS.planning_ms, LIMITS.reserve_ms])
     group = [
         replace(message(id, event(id, type).json), group="a") for id, type in (("1", ALARM), ("2", READING))
     ]

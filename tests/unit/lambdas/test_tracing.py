@@ -13,20 +13,28 @@ import pytest
 
 from eventplane.batch import pack
 from eventplane.contract import Contract
-from eventplane.settings import SettingsError
+from eventplane.function_settings import TracingSettings
 from eventplane.tracing import Hop, context_of, inbox_context, span_id
 from lambdas.common import span_export
-from lambdas.common.archive import Archive
 from lambdas.common.invocation_trace import invocation_links
 from lambdas.common.span_export import MAX_SPANS, RESERVE_MS, REST_S, SpanExport
 from lambdas.common.sqs import SqsSender
-from lambdas.common.tracing_settings import read_tracing
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.drawing import Drawing
+from lambdas.router.drawing import Drawing, drawing_of
 from lambdas.router.engine import build_engine
 from lambdas.router.service import RouterService
 from tests.otlp import Receiver, otlp_receiver
-from tests.unit.lambdas.support import ALARM, BUCKET, NOW_MS, READING, Cloud, event, frame, message
+from tests.unit.lambdas.support import (
+    ALARM,
+    NOW_MS,
+    READING,
+    Cloud,
+    event,
+    frame,
+    invocation,
+    ledger_of,
+    message,
+)
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 Route = Callable[..., frozenset[str]]
@@ -55,11 +63,11 @@ def route(contract: Contract, cloud: Cloud) -> Route:
         service = RouterService(
             engine=lambda: engine,
             dispatch=Dispatch(SqsSender(sqs or cloud.sqs), cloud.queues),
-            archive=Archive(cloud.s3, BUCKET),
+            ledger=ledger_of(cloud),
             clock=lambda: NOW_MS,
             drawing=Drawing(SpanExport(urlsplit(url)), "router-ingest", share),
         )
-        return service.process(messages, invocation_id="i", remaining_ms=lambda: 30_000)
+        return service.process(messages, invocation())
 
     return route
 
@@ -217,28 +225,10 @@ SETTINGS = {
 }
 
 
-def test_tracing_is_off_by_default_and_the_settings_say_where_to() -> None:
-    assert read_tracing({}) is None
-    found = read_tracing(SETTINGS)
-    assert found is not None
-    assert (found.endpoint.port, found.share, found.service) == (4318, 0.25, "eventplane-dev-router-ingest")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("EVENTPLANE_OTLP_ENDPOINT", "localhost:4318"),
-        ("EVENTPLANE_OTLP_ENDPOINT", "http://"),
-        ("EVENTPLANE_OTLP_ENDPOINT", "http://a:b"),
-        ("EVENTPLANE_TRACE_SHARE", ""),
-        ("EVENTPLANE_TRACE_SHARE", "1.1"),
-        ("EVENTPLANE_TRACE_SHARE", "nan"),
-    ],
-)
-def test_settings_that_are_wrong_are_refused_by_name(name: str, value: str) -> None:
-    with pytest.raises(SettingsError) as refused:
-        read_tracing({**SETTINGS, name: value})
-    assert refused.value.variable == name
+def test_spans_go_to_the_collector_that_the_settings_name() -> None:
+    found = TracingSettings.read(SETTINGS)
+    assert (found.otlp_endpoint, found.trace_share) == ("http://localhost:4318", 0.25)
+    assert drawing_of(None) is None
 
 
 def test_two_copies_in_one_batch_are_drawn_each(route: Route, receiver: Receiver) -> None:

@@ -39,7 +39,7 @@ def test_only_the_last_ones_are_kept(
     versions = []
     for number in range(3):
         each = described(contract, str(number))
-        Archive(cloud.s3, BUCKET).file_contract(each)
+        Archive(cloud.s3, BUCKET).file_contract(each.version, each.canonical)
         versions.append(each.version)
     s3 = Reads(cloud.s3)
     made = Planners(s3, BUCKET, "device.outbox")

@@ -15,6 +15,7 @@ from eventplane.envelope import Envelope, parse_event
 from eventplane.ledger import TapRecord, to_line
 from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, order_text
 from lambdas.common.archive import Archive
+from lambdas.common.queue import Invocation
 from lambdas.common.sqs import SqsSender
 from lambdas.replay import service as module
 from lambdas.replay.orders import Orders
@@ -32,6 +33,7 @@ from tests.unit.lambdas.support import (
     Cloud,
     Unwilling,
     event,
+    ledger_of,
     message,
     stamped,
 )
@@ -48,13 +50,14 @@ Replay = Callable[..., frozenset[str]]
 @pytest.fixture
 def replay(contract: Contract, cloud: Cloud) -> Replay:
     """Carries out orders (or bodies), each as message `m1`, `m2` ..."""
-    Archive(cloud.s3, BUCKET).file_contract(contract)
+    Archive(cloud.s3, BUCKET).file_contract(contract.version, contract.canonical)
 
     def replay(
         *orders: Order | str,
         plane: Contract | None = None,
         queues: dict[str, str] | None = None,
         sqs: Any = None,
+        ledger_sqs: Any = None,
         s3: Any = None,
         remaining_ms: Callable[[], int] = lambda: 900_000,
         is_seen: bool = True,
@@ -68,12 +71,12 @@ def replay(contract: Contract, cloud: Cloud) -> Replay:
             orders=Orders(TapFiles(s3, BUCKET), Planners(s3, BUCKET, "device.outbox")),
             dispatch=Dispatch(SqsSender(sqs or cloud.sqs), inboxes),
             inboxes=inboxes,
-            archive=Archive(s3, BUCKET),
+            ledger=ledger_of(cloud, sqs=ledger_sqs, s3=s3),
             clock=lambda: NOW_MS,
         )
         bodies = [each if isinstance(each, str) else order_text(each) for each in orders]
         messages = [message(f"m{number}", body, attempt) for number, body in enumerate(bodies, start=1)]
-        return service.process(messages, invocation_id="invocation-1", remaining_ms=remaining_ms)
+        return service.process(messages, Invocation("invocation-1", remaining_ms))
 
     return replay
 
@@ -117,7 +120,7 @@ def test_what_is_owed_arrives_marked_and_is_recorded_as_of_then(
     assert received["MessageAttributes"]["ce_replayedtime"]["StringValue"] == MARK
     assert received["MessageAttributes"]["route"]["StringValue"] == "daily-life-to-family"
     assert cloud.received("alarm-centre.inbox") == []
-    (line,) = cloud.lines("ledger/date=2026-01-01/hour=00/")
+    (line,) = cloud.decisions()
     expected = {
         "decided_at_ms": NOW_MS,
         "entered_at_ms": ACCEPTED_MS,
@@ -166,10 +169,10 @@ def test_what_is_at_best_effort_is_replayed_at_least_once(
     inbox = cloud.queues["care-analytics.inbox"]
     refusing = Unwilling(cloud.sqs, "send_message_batch", queue_urls={inbox})
     assert replay(owed(contract, lost), sqs=refusing) == {"m1"}
-    assert cloud.lines("ledger/") == []
+    assert cloud.decisions() == []
     assert replay(owed(contract, lost), attempt=2) == frozenset()
     assert len(cloud.received("care-analytics.inbox")) == 1
-    (line,) = cloud.lines("ledger/")
+    (line,) = cloud.decisions()
     assert (line["outcome"], line["reason"], line["attempt"]) == ("delivered", "replay", 2)
 
 
@@ -180,7 +183,7 @@ def test_until_the_contract_in_force_is_seen_every_order_waits(
     tapped(cloud, lost)
     order = owed(contract, lost, route="daily-life-to-family")
     assert replay(order, "no order", is_seen=False) == {"m1", "m2"}
-    assert cloud.keys("ledger/") == []
+    assert cloud.decisions() == []
     assert replay(order) == frozenset()
 
 
@@ -190,7 +193,7 @@ def test_what_has_expired_meanwhile_is_recorded_and_not_sent(
     late = event("1", expirytime="2025-12-31T12:00:00Z")
     tapped(cloud, late)
     assert replay(owed(contract, late)) == frozenset()
-    (line,) = cloud.lines("ledger/")
+    (line,) = cloud.decisions()
     assert (line["outcome"], line["reason"], line["entered_at_ms"]) == ("expired", "expirytime", ACCEPTED_MS)
     assert cloud.received("care-analytics.inbox") == []
 
@@ -202,7 +205,7 @@ def test_the_expiry_of_a_channel_counts_from_when_the_event_was_accepted(
     tapped(cloud, old, accepted_at_ms=NOW_MS - 8 * DAY_MS)
     order = OwedOrder(FILE, (Owed(*stamped(old).key, CARE, contract.version, NOW_MS - 8 * DAY_MS),))
     assert replay(order) == frozenset()
-    assert [(each["outcome"], each["reason"]) for each in cloud.lines("ledger/")] == [
+    assert [(each["outcome"], each["reason"]) for each in cloud.decisions()] == [
         ("expired", "channel_expiry")
     ]
 
@@ -219,7 +222,7 @@ def test_an_event_that_is_not_in_the_tap_is_a_dead_letter_and_no_loop(
     assert letter["data"]["channel"] == "replay"
     assert FILE in letter["data"]["detail"]
     # The event itself has no record: of an event that the tap does not have, the audit would call it forged.
-    assert [line["type"] for line in cloud.lines("ledger/")] == ["org.eventplane.deadletter.v1"]
+    assert [line["type"] for line in cloud.decisions()] == ["org.eventplane.deadletter.v1"]
 
 
 def test_a_destination_that_is_gone_is_a_dead_letter_of_the_event(
@@ -238,7 +241,7 @@ def test_a_destination_that_is_gone_is_a_dead_letter_of_the_event(
 
     (letter,) = letters(cloud)
     assert (letter["id"], letter["deadletterreason"]) == (letter_id(*stamped(lost).key), "destination_gone")
-    dead, told = sorted(cloud.lines("ledger/"), key=lambda line: line["outcome"])
+    dead, told = sorted(cloud.decisions(), key=lambda line: line["outcome"])
     assert (dead["outcome"], dead["reason"], dead["route"]) == ("dead_lettered", "destination_gone", CARE)
     assert dead["contract_version"] == contract.version
     assert (told["outcome"], told["id"]) == ("delivered", letter["id"])
@@ -290,7 +293,7 @@ def test_a_past_window_goes_to_who_is_new_and_to_nobody_else(
     assert sorted(each.id for each in received) == ["1", "3"]
     assert {each.attributes["replayedtime"] for each in received} == {MARK}
     assert cloud.received("other.inbox") == cloud.received("care-analytics.inbox") == []
-    lines = cloud.lines("ledger/")
+    lines = cloud.decisions()
     assert {(each["route"], each["reason"], each["entered_at_ms"]) for each in lines} == {
         ("to-newcomer", "replay", ACCEPTED_MS)
     }
@@ -304,7 +307,7 @@ def test_what_was_accepted_outside_of_the_window_is_not_sent(
 ) -> None:
     tapped(cloud, event("1"))
     assert replay(WindowOrder(FILE, from_ms, to_ms, participant="care-analytics")) == frozenset()
-    assert cloud.keys("ledger/") == []
+    assert cloud.decisions() == []
 
 
 @pytest.mark.parametrize("named", [{"participant": "nobody"}, {"route": "no-route"}])
@@ -324,7 +327,7 @@ def test_a_window_tells_nobody_again_of_events_that_were_refused(
     tapped(cloud, event("1", dataschema="https://schemas.example.org/none"))
     plane = compile_contract(document, "test")
     assert replay(WindowOrder(FILE, 0, NOW_MS, participant="care-analytics"), plane=plane) == frozenset()
-    assert cloud.keys("ledger/") == []
+    assert cloud.decisions() == []
     assert letters(cloud) == []
 
 
@@ -335,8 +338,9 @@ def test_an_order_comes_again_when_a_queue_the_ledger_or_the_time_fails(
     tapped(cloud, lost)
     order = owed(contract, lost)
     assert replay(order, sqs=Unwilling(cloud.sqs, "send_message_batch")) == {"m1"}
-    assert cloud.keys("ledger/") == []
-    assert replay(order, s3=Unwilling(cloud.s3, "put_object")) == {"m1"}
+    assert cloud.decisions() == []
+    refusing = Unwilling(cloud.sqs, "send_message_batch")
+    assert replay(order, ledger_sqs=refusing, s3=Unwilling(cloud.s3, "put_object")) == {"m1"}
     assert replay(order, remaining_ms=lambda: 5_000) == {"m1"}
     cloud.received("care-analytics.inbox")
     assert replay(order) == frozenset()
@@ -359,8 +363,9 @@ def test_a_large_file_is_done_in_portions_each_with_its_part_of_the_ledger(
     monkeypatch.setattr(module, "PORTION", 3)
     tapped(cloud, *(event(str(number)) for number in range(8)))
     assert replay(WindowOrder(FILE, 0, NOW_MS, participant="care-analytics")) == frozenset()
-    assert len(cloud.keys("ledger/")) == 3
-    assert len(cloud.lines("ledger/")) == len(cloud.received("care-analytics.inbox")) == 8
+    queue = cloud.sqs.get_queue_attributes(QueueUrl=cloud.ledger, AttributeNames=["All"])["Attributes"]
+    assert queue["ApproximateNumberOfMessages"] == "3"
+    assert len(cloud.decisions()) == len(cloud.received("care-analytics.inbox")) == 8
 
 
 def test_an_event_that_went_round_too_often_goes_no_further(

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import EnvelopeError
 from eventplane.fleet import is_device_name
+from eventplane.function_settings import ArchiveWriterSettings
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.ledger import QUARANTINE, TAP, QuarantineRecord, tap_records, to_line
 from eventplane.traffic import Publish, Quota, loudest, traffic_text
-from lambdas.common.archive import Archive
-from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.clock import Clock
+from lambdas.common.archive import Archive, object_name
+from lambdas.common.aws import WORST_CALL_MS, client
+from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.queue import QueueMessage
-from lambdas.common.sqs import SqsSender
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue_function import QueueReader, queue_function
+from lambdas.common.sqs import PlainMessage, SqsSender
 
 RESERVE_MS: Final = 4 * WORST_CALL_MS
 """No frame is begun with less time left, milliseconds: two objects, the loudest devices and the answer to the
@@ -34,20 +36,6 @@ Readable = tuple[QueueMessage, IngestFrame]
 Unreadable = tuple[QueueMessage, EnvelopeError]
 
 
-@dataclass(frozen=True, slots=True)
-class _Count:
-    """What a loud device sent, as a message."""
-
-    body: str
-    hints: Mapping[str, str] = field(default_factory=dict)
-    group: str = ""  # the presence monitor's queue is a standard one
-    deduplication: str = ""
-
-    @property
-    def bytes(self) -> int:
-        return len(self.body.encode())
-
-
 class TrafficReport:
     """Tells the presence monitor, by its queue at `queue_url`, of devices that are loud by `quota`."""
 
@@ -58,12 +46,12 @@ class TrafficReport:
 
     def send(self, publishes: Iterable[Publish]) -> None:
         """Send the counts of the loudest. Those that SQS does not take are lost: the next batch has more."""
-        counts = [_Count(traffic_text(*each)) for each in loudest(publishes, self._quota)]
+        counts = [PlainMessage(traffic_text(*each)) for each in loudest(publishes, self._quota)]
         if counts:
             self._sender.send(self._queue_url, counts)
 
 
-class ArchiveWriterService:
+class TapWriter:
     """Writes one object for the frames of a batch, and one for what is no frame.
 
     `traffic` is told of the frames, where somebody wants to know which devices are loud.
@@ -74,14 +62,14 @@ class ArchiveWriterService:
         self._clock = clock
         self._traffic = traffic
 
-    def process(self, messages: Sequence[QueueMessage], *, remaining_ms: Callable[[], int]) -> frozenset[str]:
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Archive `messages`; the ids of those that have to come again, be it for want of time.
 
         The objects are partitioned by the hour of writing and named by the messages they hold, so that a
         batch which comes again within the hour replaces its object. Otherwise a message may stand in two:
         readers take each `message_id` and `index` once.
         """
-        now_ms = self._clock()
+        now_ms, remaining_ms = self._clock(), invocation.remaining_ms
         failed: set[str] = set()
         readable, unreadable = _sorted_out(messages, failed)
         held: dict[str, int] = {}
@@ -89,7 +77,6 @@ class ArchiveWriterService:
         lines = (_quarantine_line(message, error, now_ms) for message, error in unreadable)
         quarantine = self._put(QUARANTINE, {message.id for message, _ in unreadable}, now_ms, lines)
         failed |= {message.id for message, _ in [*readable, *unreadable]} - tap - quarantine
-        count(Metric.RETRIED, len(failed))
         count(Metric.ARCHIVED, len(tap))
         count(Metric.QUARANTINED, len(quarantine))
         if self._traffic and remaining_ms() >= TELLING_MS:
@@ -106,7 +93,7 @@ class ArchiveWriterService:
         """Write one object of `lines`, which are those of the messages `held` when all are read; the ids of
         the messages that are safe by it."""
         try:
-            self._archive.put_lines(folder, lambda: _name(held), now_ms, lines)
+            self._archive.put_lines(folder, lambda: object_name(held), now_ms, lines)
         except (ClientError, BotoCoreError):
             logger.exception("the archive could not be written; these messages come again", folder=folder)
             return set()
@@ -128,10 +115,6 @@ def _sorted_out(
             logger.exception("a frame could not be read", message_id=message.id)
             failed.add(message.id)
     return readable, unreadable
-
-
-def _name(ids: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:32]
 
 
 def _tap_lines(
@@ -164,3 +147,16 @@ def _quarantine_line(message: QueueMessage, error: EnvelopeError, now_ms: int) -
     )
     # In ASCII: whatever the message is made of, it must not stop the writing.
     return json.dumps(asdict(record))
+
+
+def service() -> QueueReader:
+    """Return the reader of the tap's queue. Raises `SettingsError`."""
+    settings = ArchiveWriterSettings.read(os.environ)
+    traffic = None
+    if settings.traffic_queue and settings.device_quota:
+        traffic = TrafficReport(SqsSender(client("sqs")), settings.traffic_queue, settings.device_quota)
+    archive = Archive(client("s3"), settings.archive_bucket)
+    return QueueReader(TapWriter(archive=archive, clock=system_clock, traffic=traffic).process)
+
+
+handle = queue_function(service)

@@ -13,27 +13,24 @@ from edge.packing import PROBE
 from eventplane.batch import pack
 from eventplane.ingest import parse_frame
 from eventplane.traffic import Quota, Traffic, read_traffic
-from lambdas.archive_writer import service as module
-from lambdas.archive_writer.service import RESERVE_MS, TELLING_MS, ArchiveWriterService, TrafficReport
+from lambdas.archive import tap as module
+from lambdas.archive.tap import RESERVE_MS, TELLING_MS, TapWriter, TrafficReport
 from lambdas.common.archive import Archive
+from lambdas.common.queue import Invocation
 from lambdas.common.sqs import SqsSender
-from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event, frame, message
+from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event, frame, invocation, message
 
 GOOD = message("m1", frame(pack([event("1"), event("2")])))
 BAD = message("m2", "no frame")
 
 
-def plenty() -> int:
-    return 60_000
-
-
 @pytest.fixture
-def writer(cloud: Cloud) -> ArchiveWriterService:
-    return ArchiveWriterService(archive=Archive(cloud.s3, BUCKET), clock=lambda: NOW_MS)
+def writer(cloud: Cloud) -> TapWriter:
+    return TapWriter(archive=Archive(cloud.s3, BUCKET), clock=lambda: NOW_MS)
 
 
-def test_every_item_of_a_frame_is_one_record(cloud: Cloud, writer: ArchiveWriterService) -> None:
-    assert writer.process([GOOD], remaining_ms=plenty) == frozenset()
+def test_every_item_of_a_frame_is_one_record(cloud: Cloud, writer: TapWriter) -> None:
+    assert writer.process([GOOD], invocation()) == frozenset()
 
     first, second = cloud.lines("tap/date=2026-01-01/hour=00/")
     assert first["event"] == event("1").json
@@ -43,17 +40,17 @@ def test_every_item_of_a_frame_is_one_record(cloud: Cloud, writer: ArchiveWriter
 
 @pytest.mark.parametrize("payload", [PROBE, pack([])])
 def test_a_sign_of_life_without_events_leaves_nothing(
-    cloud: Cloud, writer: ArchiveWriterService, payload: bytes
+    cloud: Cloud, writer: TapWriter, payload: bytes
 ) -> None:
     empty = message("m2", frame(payload))
-    assert writer.process([empty], remaining_ms=plenty) == frozenset()
+    assert writer.process([empty], invocation()) == frozenset()
     assert cloud.keys("") == []
-    writer.process([empty, GOOD], remaining_ms=plenty)
+    writer.process([empty, GOOD], invocation())
     assert [line["message_id"] for line in cloud.lines("tap/")] == ["m1", "m1"]
 
 
-def test_an_item_that_is_no_event_is_kept_with_its_bytes(cloud: Cloud, writer: ArchiveWriterService) -> None:
-    writer.process([message("m1", frame(b"\xff\xfe"))], remaining_ms=plenty)
+def test_an_item_that_is_no_event_is_kept_with_its_bytes(cloud: Cloud, writer: TapWriter) -> None:
+    writer.process([message("m1", frame(b"\xff\xfe"))], invocation())
 
     (line,) = cloud.lines("tap/")
     assert (line["event"], line["refusal"]) == (None, "not_utf8")
@@ -61,21 +58,19 @@ def test_an_item_that_is_no_event_is_kept_with_its_bytes(cloud: Cloud, writer: A
 
 
 def test_what_is_no_frame_goes_to_the_quarantine_and_not_round_in_circles(
-    cloud: Cloud, writer: ArchiveWriterService
+    cloud: Cloud, writer: TapWriter
 ) -> None:
-    assert writer.process([GOOD, BAD], remaining_ms=plenty) == frozenset()
+    assert writer.process([GOOD, BAD], invocation()) == frozenset()
 
     assert len(cloud.lines("tap/")) == 2
     (line,) = cloud.lines("quarantine/")
     assert (line["message_id"], line["reason"], line["body"]) == ("m2", "bad_frame", "no frame")
 
 
-def test_a_repeated_batch_replaces_its_object_in_any_order(
-    cloud: Cloud, writer: ArchiveWriterService
-) -> None:
+def test_a_repeated_batch_replaces_its_object_in_any_order(cloud: Cloud, writer: TapWriter) -> None:
     other = message("m3", frame(event("3").json.encode()))
-    writer.process([GOOD, other], remaining_ms=plenty)
-    writer.process([other, GOOD], remaining_ms=plenty)
+    writer.process([GOOD, other], invocation())
+    writer.process([other, GOOD], invocation())
 
     assert len(cloud.keys("tap/")) == 1
     assert len(cloud.lines("tap/")) == 3
@@ -83,44 +78,44 @@ def test_a_repeated_batch_replaces_its_object_in_any_order(
 
 def test_what_could_not_be_archived_comes_again(cloud: Cloud) -> None:
     archive = Archive(Unwilling(cloud.s3, "put_object"), BUCKET)
-    writer = ArchiveWriterService(archive=archive, clock=lambda: NOW_MS)
-    assert writer.process([GOOD, BAD], remaining_ms=plenty) == {"m1", "m2"}
+    writer = TapWriter(archive=archive, clock=lambda: NOW_MS)
+    assert writer.process([GOOD, BAD], invocation()) == {"m1", "m2"}
 
 
 def test_a_defect_met_by_one_frame_does_not_touch_the_others(
-    cloud: Cloud, writer: ArchiveWriterService, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud, writer: TapWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = module.tap_records
     monkeypatch.setattr(
         module, "tap_records", lambda of, id, at_ms: 1 / 0 if id == "m3" else records(of, id, at_ms)
     )
-    assert writer.process([message("m3", frame(b"{}")), GOOD], remaining_ms=plenty) == {"m3"}
+    assert writer.process([message("m3", frame(b"{}")), GOOD], invocation()) == {"m3"}
     assert len(cloud.lines("tap/")) == 2
 
 
 def test_a_body_that_breaks_the_reader_does_not_touch_the_others(
-    cloud: Cloud, writer: ArchiveWriterService, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud, writer: TapWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = module.parse_frame
     monkeypatch.setattr(module, "parse_frame", lambda body: 1 / 0 if body == "deep" else read(body))
-    assert writer.process([message("m3", "deep"), GOOD, BAD], remaining_ms=plenty) == {"m3"}
+    assert writer.process([message("m3", "deep"), GOOD, BAD], invocation()) == {"m3"}
     assert len(cloud.lines("tap/")) == 2
     assert len(cloud.lines("quarantine/")) == 1
 
 
 def test_what_there_is_no_time_for_comes_again_and_is_not_named_in_the_object(
-    cloud: Cloud, writer: ArchiveWriterService
+    cloud: Cloud, writer: TapWriter
 ) -> None:
     other = message("m3", frame(pack([event(str(number)) for number in range(9)])))
     left = iter([RESERVE_MS])
-    assert writer.process([GOOD, other, BAD], remaining_ms=lambda: next(left, RESERVE_MS - 1)) == {"m3"}
+    assert writer.process([GOOD, other, BAD], Invocation("i", lambda: next(left, RESERVE_MS - 1))) == {"m3"}
     assert {line["message_id"] for line in cloud.lines("tap/")} == {"m1"}
     assert len(cloud.lines("quarantine/")) == 1
     # It cannot replace the object of another delivery of the batch, which has all of it.
     (part,) = cloud.keys("tap/")
-    writer.process([GOOD], remaining_ms=plenty)
+    writer.process([GOOD], invocation())
     assert cloud.keys("tap/") == [part]
-    writer.process([GOOD, other], remaining_ms=plenty)
+    writer.process([GOOD, other], invocation())
     assert len(cloud.keys("tap/")) == 2
 
 
@@ -134,15 +129,17 @@ class Flood:
             message(f"flood-{at}", frame(pack([event(f"{at}-1"), event(f"{at}-2")]))) for at in range(20)
         ]
 
-    def write(self, *, s3: Any = None, sqs: Any = None, remaining_ms: Callable[[], int] = plenty) -> int:
+    def write(
+        self, *, s3: Any = None, sqs: Any = None, remaining_ms: Callable[[], int] = lambda: 60_000
+    ) -> int:
         """The number of messages that come again."""
         quota = Quota(window_s=60, frames=600, events=60_000, bytes=6_000_000)
-        writer = ArchiveWriterService(
+        writer = TapWriter(
             archive=Archive(s3 or self.cloud.s3, BUCKET),
             clock=lambda: NOW_MS,
             traffic=TrafficReport(SqsSender(sqs or self.cloud.sqs), self.monitor, quota),
         )
-        return len(writer.process([*self.messages, BAD], remaining_ms=remaining_ms))
+        return len(writer.process([*self.messages, BAD], Invocation("i", remaining_ms)))
 
     def told(self) -> list[tuple[str, Traffic] | None]:
         found = self.cloud.sqs.receive_message(QueueUrl=self.monitor, MaxNumberOfMessages=10)

@@ -1,0 +1,76 @@
+"""Write what routers recorded: one object for the lines of a batch, and the contracts that they name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eventplane.function_settings import LedgerWriterSettings
+from eventplane.ledger import LEDGER, LedgerMessage, LedgerMessageError, parse_ledger_text
+from lambdas.common.archive import Archive, object_name
+from lambdas.common.aws import WORST_CALL_MS, client
+from lambdas.common.clock import Clock, system_clock
+from lambdas.common.log import logger
+from lambdas.common.metrics import Metric, count
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue_function import QueueReader, queue_function
+
+RESERVE_MS: Final = 2 * WORST_CALL_MS
+"""No contract is filed with less time left, milliseconds: the object and the answer to the queue follow."""
+
+
+class LedgerWriter:
+    """Writes the messages of the ledger's queue to `archive`."""
+
+    def __init__(self, *, archive: Archive, clock: Clock) -> None:
+        self._archive = archive
+        self._clock = clock
+
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
+        """Archive `messages`; return the ids of those that have to come again.
+
+        A contract is filed before the lines that came with it. A batch that comes again in other company is
+        written twice: readers take each row once.
+        """
+        held = {each.id: read for each in messages if (read := self._read(each, invocation)) is not None}
+        lines = (line for each in held.values() for line in each.lines)
+        try:
+            self._archive.put_lines(LEDGER, object_name(held), self._clock(), lines)
+        except (ClientError, BotoCoreError):
+            logger.exception("the ledger could not be written; these messages come again")
+            held.clear()
+        failed = frozenset(message.id for message in messages) - set(held)
+        count(Metric.ARCHIVED, len(held))
+        logger.info("archived", messages=len(held), failed=len(failed))
+        return failed
+
+    def _read(self, message: QueueMessage, invocation: Invocation) -> LedgerMessage | None:
+        """Return what `message` holds, once its contracts are in the archive."""
+        try:
+            held = parse_ledger_text(message.body)
+        except LedgerMessageError:
+            logger.exception("a message of the ledger cannot be read", message_id=message.id)
+            return None
+        try:
+            for version, compiled in held.contracts.items():
+                if invocation.remaining_ms() < RESERVE_MS:
+                    return None
+                self._archive.file_contract(version, compiled)
+        except (ClientError, BotoCoreError):
+            logger.exception(
+                "a contract could not be archived; its message comes again", message_id=message.id
+            )
+            return None
+        return held
+
+
+def service() -> QueueReader:
+    """Return the reader of the ledger's queue. Raises `SettingsError`."""
+    archive = Archive(client("s3"), LedgerWriterSettings.read(os.environ).archive_bucket)
+    return QueueReader(LedgerWriter(archive=archive, clock=system_clock).process)
+
+
+handle = queue_function(service)

@@ -1,1 +1,0 @@
-"""The archive tap: everything that IoT Core accepted from devices, written down without any router's help."""
