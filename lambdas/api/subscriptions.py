@@ -31,7 +31,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.common.tables import SubscriptionTable
 from lambdas.http_sink.signing import SigningKeyError, SigningKeys, subscription_key
 from lambdas.router.active_contract import Unseen
 from lambdas.router.wiring import contract_in_force
@@ -141,12 +141,12 @@ def no_path(_error: NoRouteError) -> Response[str]:
     return _problem(errors.NotFoundError("there is nothing here; see docs/subscriptions-api.md"))
 
 
-def _contract() -> Callable[[], Contract]:
+def _contract(settings: ContractSettings) -> Callable[[], Contract]:
     """What tells the contract in force, or raises `errors.UnavailableError` while that has not been seen.
 
     Raises what `load_contract` raises of the one with the code.
     """
-    in_force = contract_in_force(ContractSettings.read(os.environ), client("dynamodb"), _InForce)
+    in_force = contract_in_force(settings, client("dynamodb"), _InForce)
 
     def contract() -> Contract:
         found = in_force.engine()
@@ -176,7 +176,7 @@ def service() -> SubscriptionService:
     return SubscriptionService(
         table=SubscriptionTable(client("dynamodb"), settings.subscriptions_table),
         inboxes=settings.inboxes,
-        contract=_contract(),
+        contract=_contract(settings),
         consent=Consents(settings.webhook_origin, system_clock, settings.reach).ask,
         reach=settings.reach,
         clock=system_clock,

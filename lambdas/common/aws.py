@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
-import boto3
 from botocore.config import Config
+from botocore.session import Session, get_session
 
 _ATTEMPTS: Final = 2
 
@@ -33,6 +33,11 @@ QUICK: Final = Patience(connect_s=0.5, read_s=1)
 WORST_CALL_MS: Final = PATIENT.worst_call_ms
 
 
+@cache
+def _session() -> Session:
+    return get_session()
+
+
 class LazyClient:
     """A client that is made when it is first used: it takes 30 ms of a vCPU, and most processes never do."""
 
@@ -46,8 +51,11 @@ class LazyClient:
 
 
 def client(service: str, patience: Patience = PATIENT) -> Any:
-    """A boto3 client of `service` with the function's own role, region and endpoint."""
-    return boto3.client(
+    """Return a client of `service` with the function's own role, region and endpoint.
+
+    It is one of botocore, which is a boto3 client without the helpers for files in S3 and their imports.
+    """
+    return _session().create_client(
         service,
         config=Config(
             connect_timeout=patience.connect_s,
