@@ -133,7 +133,7 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
             check=False,
         )
         assert started.returncode == 0, started.stderr
-        eventplane_file, botocore_file = json.loads(started.stdout)
+        eventplane_file, botocore_file = json.loads(started.stdout.splitlines()[-1])
         assert Path(eventplane_file).is_relative_to(code)
         assert Path(botocore_file).is_relative_to(packages)
 

@@ -77,10 +77,9 @@ def test_another_function_may_have_filed_it(cloud: Cloud, contract: Contract, co
 
 
 def test_any_other_refusal_to_file_is_raised(cloud: Cloud, contract: Contract) -> None:
+    archive = Archive(Unwilling(cloud.s3, "put_object", code="AccessDenied"), BUCKET)
     with pytest.raises(ClientError):
-        Archive(Unwilling(cloud.s3, "put_object", code="AccessDenied"), BUCKET).file_contract(
-            contract.version, contract.canonical
-        )
+        archive.file_contract(contract.version, contract.canonical)
 
 
 def test_equal_lines_make_equal_objects(cloud: Cloud) -> None:
