@@ -14,12 +14,12 @@ from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.sqs import SCHEMES, SqsSender
+from lambdas.router.active_contract import BoundedLook
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.drawing import drawing_of
-from lambdas.router.in_force import BoundedLook
 from lambdas.router.payload import MESSAGE_SECONDS, URGENT_MESSAGE_SECONDS
 from lambdas.router.senders import Senders
 from lambdas.router.service import RouterService, TimeLimits
+from lambdas.router.span_recorder import span_recorder
 from lambdas.router.wiring import engine_in_force, wait_by
 
 
@@ -46,7 +46,7 @@ def service() -> QueueReader:
         ),
         clock=system_clock,
         limits=TimeLimits.of(patience, payload_s),
-        drawing=drawing_of(settings.tracing),
+        spans=span_recorder(settings.tracing),
     )
     max_receives = in_force.bundled.channel(settings.source).receives_at(settings.priority)
     wait = partial(urgent_wait_s, max_receives=max_receives) if is_urgent else wait_by(in_force, max_receives)
