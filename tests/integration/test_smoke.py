@@ -168,7 +168,7 @@ def test_a_plane_that_delivers_no_alarm_fails(
     assert (found["event"], found["alarm"]) == ("passed", "failed")
     (alarm,) = [each for each in result["steps"] if each["step"] == "alarm"]
     assert "the delivery of the alarm on all its routes was not seen within 20 s" in alarm["detail"]
-    assert "age of the ingest queues" in alarm["detail"]
+    assert "the age of their queues" in alarm["detail"]
 
 
 def test_a_missing_permission_is_named_and_nothing_is_left(

@@ -415,6 +415,7 @@ PLANTED = [finding("dead_lettered", None), finding("dead_lettered", f"{NAME}-for
         (PLANTED, None),
         ([*PLANTED, finding("lost", "of-another-home", "home-7")], None),
         ([*PLANTED, finding("lost", f"{NAME}-alarm")], "lost of smoke-0a1b2c-alarm"),
+        ([*PLANTED, finding("duplicate", f"{NAME}-alarm")], None),
         (PLANTED[:1], "not the dead letters of the malformed message and of smoke-0a1b2c-forged"),
         ([], "found nothing"),
     ],
