@@ -48,6 +48,7 @@ class EventSource:
     queue: str
     batch_size: int
     window_s: int
+    max_concurrency: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,10 @@ class Schedule:
     function: str
     input: str
     calls: float
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.function, self.input
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,7 @@ class Deployment:
                     self._queue(template, each["EventSourceArn"]),
                     each.get("BatchSize", 10),
                     each.get("MaximumBatchingWindowInSeconds", 0),
+                    each.get("ScalingConfig", {}).get("MaximumConcurrency", 1_000),
                 )
 
     def _schedules(self) -> Iterator[Schedule]:
