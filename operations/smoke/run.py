@@ -50,7 +50,7 @@ _READER: Final = "health-service"
 _CALLER: Final = "voice-service"
 _CARERS: Final = "carers"
 
-_LOOK: Final = "see the logs of the routers and ledger-writer, the age of their queues, and `eventplane trace`"
+_LOOK: Final = "see the logs of the routers and ledger-writer, the age of their queues, `eventplane trace`"
 _MOST_LEFT: Final = 1_000
 """Messages in an inbox up to which it is searched for what the test sent."""
 _CONNECT_TRIES: Final = 3
