@@ -363,9 +363,7 @@ def test_an_alarm_is_delivered_once_every_route_of_the_contract_has_it(
     smoke: Smoke, contract: Contract
 ) -> None:
     run = smoke(*delivered(contract, "alarm-centre"))
-    with pytest.raises(
-        NotSeenError, match=r"the delivery of the alarm on all its routes .*eventplane trace"
-    ):
+    with pytest.raises(NotSeenError, match=r"the delivery of the alarm on all its routes .*eventplane trace"):
         step_of(run, "alarm").run()
 
     found = step_of(smoke(*delivered(contract, "family-app")), "alarm").run()
