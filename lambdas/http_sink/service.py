@@ -7,7 +7,7 @@ import random
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -20,12 +20,10 @@ from eventplane.sqs_binding import split
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
-from lambdas.common.correlation import correlation
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.metrics import count_outcomes
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.visibility import Visibility
 from lambdas.http_sink.delivery import Attempts, NoTimeError
 from lambdas.http_sink.failure import Failure
 
@@ -44,6 +42,10 @@ Uniform = Callable[[float, float], float]
 """Gives a random number between two, like `random.uniform`."""
 
 
+MAX_HIDDEN_S: Final = 43_200
+"""Longest that SQS hides a message, counted from its reception (Amazon SQS quotas)."""
+
+
 @dataclass(slots=True)
 class _Batch:
     """What the messages of one invocation share.
@@ -55,6 +57,26 @@ class _Batch:
     remaining_ms: Callable[[], int]
     failure: Failure | None = None
     held: dict[str, int] = field(default_factory=dict)
+
+
+class Visibility:
+    """Hides messages of the queue at `queue_url` by a boto3 SQS client; otherwise they come again after the
+    queue's whole visibility timeout."""
+
+    def __init__(self, client: Any, queue_url: str) -> None:
+        self._client = client
+        self._queue_url = queue_url
+
+    def hide(self, message: QueueMessage, seconds: int) -> None:
+        """Let `message` come again in `seconds`. Never raises: if it fails, the message comes later."""
+        try:
+            self._client.change_message_visibility(
+                QueueUrl=self._queue_url,
+                ReceiptHandle=message.receipt,
+                VisibilityTimeout=min(seconds, MAX_HIDDEN_S),
+            )
+        except (ClientError, BotoCoreError) as error:
+            logger.warning("visibility could not be changed", message_id=message.id, error=str(error))
 
 
 class WebhookService:
@@ -249,3 +271,17 @@ def delay_s(attempt: int, retry_after_s: float | None, left_s: float, uniform: U
     bound = min(LONGEST_S, FIRST_S * 2.0 ** min(attempt - 1, 16))
     asked = min(retry_after_s or 0, LONGEST_ASKED_S)
     return max(1, math.ceil(min(asked + uniform(0, bound), left_s)))
+
+
+def correlation(message: QueueMessage, event: Envelope | None) -> dict[str, Any]:
+    """Return the members of a log line about `message`, which is `event` or None."""
+    return {
+        "sender": str(event.sender) if event else None,
+        "event_source": event.source if event else None,
+        "event_id": event.id if event else None,
+        "event_type": event.type if event else None,
+        "traceparent": event.attributes.get("traceparent") if event else None,
+        "route": message.route,
+        "message_id": message.id,
+        "attempt": message.attempt,
+    }

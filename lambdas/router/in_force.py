@@ -20,10 +20,9 @@ from eventplane.contract.subscription import IN_FORCE_S, Subscription, with_subs
 from eventplane.contract_table import ContractTable
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
-from lambdas.common.interest_table import InterestTable
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.common.tables import InterestTable, SubscriptionTable
 
 RETRY_MS: Final = 1_000
 """Shortest time between two looks while a table has not been read yet, milliseconds. Ours: whatever waits

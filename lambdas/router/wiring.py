@@ -11,8 +11,7 @@ from eventplane.function_settings import ContractSettings, RouterSettings
 from lambdas.common.backoff import Wait, outage_wait_s, wait_s
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import bundled_contract
-from lambdas.common.interest_table import InterestTable
-from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.common.tables import InterestTable, SubscriptionTable
 from lambdas.router import engine
 from lambdas.router.in_force import Engine, InForce
 from lambdas.router.payload import MESSAGE_SECONDS

@@ -39,6 +39,11 @@ class Episode:
         return "+".join(self.kinds)
 
     @property
+    def is_outage(self) -> bool:
+        """Whether a service failed: a process that is killed while it does nothing is nobody's concern."""
+        return not all(each.endswith("-kill") for each in self.kinds)
+
+    @property
     def stops_urgent(self) -> bool:
         """Whether nothing can be delivered meanwhile, because all of SQS fails."""
         return any(each.startswith("sqs-") for each in self.kinds)
@@ -199,7 +204,7 @@ def judge_outages(
     wrong = {
         COPIES: sum(each > MOST_COPIES for each in copies),
         HELD: sum(by.held for each, by in zip(found, urgents, strict=True) if not each.stops_urgent),
-        UNSEEN: sum(not by for by in saw),
+        UNSEEN: sum(not by for each, by in zip(found, saw, strict=True) if each.is_outage),
     }
     return Outages(_rows(found, urgents, saw), max(copies, default=1), wrong, unread)
 

@@ -105,6 +105,8 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
         strikes = scenario.plan(seed, kinds, scenario.homes, scenario.seconds)
         for sender in senders.values():
             sender.greet()
+        if scenario.tells:
+            cloud.wait_for(list(senders))
         with Probe(homes) as probe, Injector(strikes, list(senders), faults) as injector:
             began = monotonic()
             with Messages(contract, list(senders), cloud.tell, sent) if scenario.tells else nullcontext():

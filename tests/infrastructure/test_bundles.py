@@ -8,7 +8,7 @@ import platform
 import runpy
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -17,9 +17,9 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, Place, compile_contract
+from eventplane.function_settings import PresenceLimits, PresenceSource
 from eventplane.protocols import SENDERS
-from eventplane.traffic import Quota, quota_text
-from lambdas.presence.watch import Limits
+from eventplane.traffic import Quota
 from stacks import bundling
 from stacks.application import build
 from stacks.config import environment
@@ -34,7 +34,7 @@ module, _, function = sys.argv[1].rpartition(".")
 handler = importlib.import_module(module)
 assert callable(getattr(handler, function))
 handler.service()
-print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "boto3")]))
+print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "botocore")]))
 """
 
 WEBHOOK_VARIABLES = [
@@ -63,6 +63,15 @@ event = write_event({"id": "1", "source": "/s", "type": "t"}, "x")
 refusal = PayloadCheck(contract).of_message()(event)
 print(refusal.reason, refusal.detail)
 """
+
+LIMITS = PresenceLimits(
+    disconnected_after_s=1,
+    connected_after_s=1,
+    quiet_after_heartbeats=2,
+    oldest_urgent_s=1,
+    oldest_normal_s=1,
+    quota=Quota(60, 1, 1, 1),
+)
 
 BUILT_ON = {"replay": {"router"}}
 """Functions that are made of others' code."""
@@ -111,9 +120,7 @@ def resources(assembly: Path, stack: str, type: str) -> list[Resource]:
 def source_of(handler: str) -> str:
     """A source that fits the function."""
     if ".presence." in handler:
-        return "presence"
-    if ".downlink." in handler:
-        return "desired"
+        return PresenceSource.HEARTBEATS
     return "alarm-centre.inbox" if ".http_sink." in handler else "device.outbox"
 
 
@@ -136,8 +143,8 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
                 "AWS_DEFAULT_REGION": "us-east-1",
                 "EVENTPLANE_SOURCE": source_of(handler),
                 "EVENTPLANE_PRESENCE_TABLE": "presence",
-                "EVENTPLANE_PRESENCE_LIMITS": json.dumps({each.name: "1" for each in fields(Limits)}),
-                "EVENTPLANE_DEVICE_QUOTA": quota_text(Quota(60, 1, 1, 1)),
+                "EVENTPLANE_PRESENCE_LIMITS": json.dumps(asdict(LIMITS)),
+                "EVENTPLANE_DEVICE_QUOTA": json.dumps(asdict(LIMITS.quota)),
                 "EVENTPLANE_QUEUES": json.dumps(inboxes),
                 "EVENTPLANE_ARCHIVE_BUCKET": "archive",
                 "EVENTPLANE_CONCURRENCY": "2",
@@ -159,9 +166,9 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
             check=False,
         )
         assert started.returncode == 0, started.stderr
-        eventplane_file, boto3_file = json.loads(started.stdout)
+        eventplane_file, botocore_file = json.loads(started.stdout)
         assert Path(eventplane_file).is_relative_to(code)
-        assert Path(boto3_file).is_relative_to(packages)
+        assert Path(botocore_file).is_relative_to(packages)
 
 
 @pytest.mark.parametrize("entry", ["hook", "rotation"])

@@ -22,7 +22,11 @@ READ = {
 }
 """What every function may that a queue feeds."""
 
+WRITTEN = ('-inbox"]]}', '-replies"]]}', '-inbox.fifo"]]}', '-replies.fifo"]]}', '-dev-ledger"]]}')
+"""How the queues end that a router may write to."""
+
 FOLDERS = {
+    "LedgerWriter": {"ledger/*", "contracts/*"},
     "Router": {"ledger/*", "contracts/*"},
     "Replay": {"tap/*", "ledger/*", "contracts/*"},
     "ArchiveWriter": {"tap/*", "quarantine/*"},
@@ -106,7 +110,7 @@ def test_the_replay_may_read_the_tap_and_write_inboxes_and_nothing_else(dev: Tem
         *("sqs:SendMessage", "dynamodb:GetItem", "dynamodb:Scan"),
         *("s3:GetObject", "s3:PutObject", "s3:ListBucket"),
     }
-    assert all('-inbox"' in target or '-replies"' in target for target in may["sqs:SendMessage"])
+    assert all(each.endswith(WRITTEN) for each in may["sqs:SendMessage"])
     folders = {
         action: {each.split("/")[-2] for each in may[action]} for action in ("s3:GetObject", "s3:PutObject")
     }
@@ -171,7 +175,7 @@ def test_a_router_may_write_inboxes_and_read_contracts_and_nothing_else(
         assert all("table/eventplane-dev-contracts" in target for target in may["dynamodb:GetItem"])
         (source,) = may["sqs:ChangeMessageVisibility"]
         assert source.endswith(('ingest"]]}', 'ingest-urgent"]]}', '-outbox"]]}'))
-        assert all('-inbox"' in each or '-replies"' in each for each in may["sqs:SendMessage"]), may
+        assert all(each.endswith(WRITTEN) for each in may["sqs:SendMessage"]), may
 
 
 def test_a_participants_program_may_use_its_own_queues_and_items_and_nothing_else(

@@ -95,6 +95,11 @@ def test_an_outage_is_seen_by_an_alarm_that_breaches_in_it() -> None:
     assert outages.wrong[UNSEEN] == 1
 
 
+def test_a_killed_process_alone_is_no_outage() -> None:
+    assert judged(struck("router-kill", 10, 10)).wrong[UNSEEN] == 0
+    assert judged(struck("s3-late", 9, 20), struck("router-kill", 10, 10)).wrong[UNSEEN] == 1
+
+
 def test_an_alarm_that_breached_before_shows_nothing() -> None:
     metrics = Metrics()
     for at in (8.0, 12.0):

@@ -12,8 +12,7 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import Head, contract_item, head_item, head_key
 from eventplane.contract.subscription import new_subscription, subscription_item
 from eventplane.contract_table import ContractTable
-from lambdas.common.interest_table import InterestTable
-from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.common.tables import InterestTable, SubscriptionTable
 from lambdas.router.engine import Engine, build_engine
 from lambdas.router.in_force import InForce, Unseen
 from tests.unit.lambdas.support import INTEREST, SUBSCRIPTIONS, TABLE, Cloud

@@ -28,8 +28,7 @@ from eventplane.contract.publication import (
 from eventplane.contract.subscription import IN_FORCE_S, Subscription, new_subscription, subscription_key
 from eventplane.contract_table import ContractTable
 from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.interest_table import InterestTable
-from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.common.tables import InterestTable, SubscriptionTable
 from lambdas.router.engine import Engine
 from lambdas.router.in_force import RETRY_MS, InForce, Unseen
 from lambdas.router.service import LIMITS

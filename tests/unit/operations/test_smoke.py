@@ -24,6 +24,7 @@ from eventplane.envelope import write_event
 from eventplane.sqs_binding import pack, to_message
 from operations.errors import NotDeployedHereError
 from operations.smoke.audit import GlueAudit
+from operations.smoke.canary import invoke_canary
 from operations.smoke.device import DeviceEndpoint, provision
 from operations.smoke.errors import (
     AuditRunError,
@@ -296,6 +297,54 @@ def row(contract: Contract, what: str, type: str, outcome: str, **others: Any) -
         "sender": f"{NAME}/carers",
         **others,
     }
+
+
+class Canary:
+    """The canary's function; `reports` are its answers, one an invocation."""
+
+    def __init__(self, *reports: dict[str, Any], aliases: Sequence[str] = ()) -> None:
+        self._reports = list(reports)
+        self._aliases = aliases
+        self.calls: list[dict[str, Any]] = []
+
+    def list_aliases(self, **_: Any) -> dict[str, Any]:
+        return {"Aliases": [{"Name": each} for each in self._aliases]}
+
+    def invoke(self, **call: Any) -> dict[str, Any]:
+        self.calls.append(call)
+        report = self._reports.pop(0)
+        error = {"FunctionError": "Unhandled"} if "errorMessage" in report else {}
+        return {"Payload": io.BytesIO(json.dumps(report).encode()), **error}
+
+
+def canary_report(delay_ms: int | None, problem: str | None = None) -> dict[str, Any]:
+    return {"id": "c-1", "problem": problem, "delay_ms": delay_ms, "late": 0}
+
+
+def invoked(contract: Contract, canary: Canary) -> Shown:
+    cloud: Any = SimpleNamespace(client=lambda _: canary)
+    return invoke_canary(replace(plane(contract), cloud=cloud), Patience(10, 0))
+
+
+def test_the_canary_is_called_by_its_alias_and_again_where_another_run_took_its_alarm(
+    contract: Contract,
+) -> None:
+    canary = Canary(canary_report(None), canary_report(340), aliases=["live"])
+    shown = invoked(contract, canary)
+    assert (shown.latency_s, shown.reference) == (0.34, "c-1")
+    assert [(each["FunctionName"], each["Qualifier"]) for each in canary.calls] == [
+        ("eventplane-dev-canary", "live")
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    "report", [canary_report(None, "not taken at the step publish"), {"errorMessage": "not taken"}]
+)
+def test_a_canary_that_could_not_send_fails_with_its_problem(
+    contract: Contract, report: dict[str, Any]
+) -> None:
+    with pytest.raises(WrongOutcomeError, match=r"not taken.*the log of the function eventplane-dev-canary"):
+        invoked(contract, Canary(report))
 
 
 def step_of(run: SmokeRun, name: str) -> Step:

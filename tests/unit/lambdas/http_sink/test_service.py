@@ -16,17 +16,16 @@ from contract import load_contract
 from eventplane.contract import Contract, compile_contract
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event
+from eventplane.sink_reach import ANYWHERE, Scope, SinkReach
 from eventplane.sqs_binding import pack
-from eventplane.webhook_url import ANYWHERE, Scope, SinkReach
 from lambdas.common.archive import Archive
 from lambdas.common.clock import system_clock
 from lambdas.common.letters import Letters
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
-from lambdas.common.visibility import Visibility
 from lambdas.http_sink.delivery import RESERVE_MS, Delivery, Pace
 from lambdas.http_sink.endpoint import Endpoint
-from lambdas.http_sink.service import WebhookService
+from lambdas.http_sink.service import Visibility, WebhookService
 from lambdas.http_sink.signing import SigningKeys
 from tests.endpoint import EndpointServer, Play, answer, says, silence
 from tests.unit.lambdas.http_sink.test_request import NOW_S, verify
