@@ -33,7 +33,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.router.in_force import Unseen
+from lambdas.router.active_contract import Unseen
 from lambdas.router.wiring import contract_in_force
 
 METHODS: Final = ("GET", "HEAD")

@@ -33,7 +33,7 @@ from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from lambdas.common.tables import SubscriptionTable
 from lambdas.http_sink.signing import SigningKeyError, SigningKeys, subscription_key
-from lambdas.router.in_force import Unseen
+from lambdas.router.active_contract import Unseen
 from lambdas.router.wiring import contract_in_force
 
 COLLECTION: Final = "/participants/<participant>/subscriptions"

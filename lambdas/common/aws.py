@@ -53,3 +53,13 @@ def client(service: str, patience: Patience = PATIENT) -> Any:
             parameter_validation=False,
         ),
     )
+
+
+class OnDemand:
+    """A client that its first call makes: for a service that an average invocation does not call."""
+
+    def __init__(self, service: str, patience: Patience = PATIENT) -> None:
+        self._make = cache(lambda: client(service, patience))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._make(), name)

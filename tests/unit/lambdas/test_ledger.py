@@ -39,7 +39,6 @@ from tests.unit.lambdas.support import (
 pytestmark = pytest.mark.source("P4")
 
 NOISE = random.Random(1)
-
 NO_TEXT = base64.b64encode(gzip.compress(b"\xff", mtime=0)).decode()
 
 

@@ -21,9 +21,9 @@ from lambdas.replay import service as module
 from lambdas.replay.archived import Planners, TapFiles
 from lambdas.replay.orders import Orders
 from lambdas.replay.service import ReplayService
+from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
-from lambdas.router.in_force import Unseen
 from tests.unit.lambdas.support import (
     ALARM,
     BUCKET,

@@ -63,7 +63,7 @@ class Unseen(Generic[Engine]):
     engine: Engine
 
 
-class InForce(Generic[Engine]):
+class ActiveContract(Generic[Engine]):
     """Keeps the engine of the contract in force, at most `refresh_ms` older than the tables.
 
     `build` makes the engine of a contract, or raises where it cannot be used: then an earlier one stays, or
@@ -278,7 +278,7 @@ class BoundedLook(Generic[Engine]):
     Events wait for it for `patience_s` at most, once for each look; then they go by what was read before.
     """
 
-    def __init__(self, in_force: InForce[Engine], patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, in_force: ActiveContract[Engine], patience_s: float = PATIENCE_S) -> None:
         self._in_force = in_force
         self._patience_s = patience_s
         self._thread = ThreadPoolExecutor(1)
