@@ -46,7 +46,6 @@ def bind():
         with open(os.environ["BENCH_PROCS"], "w") as procs: procs.write(str(os.getpid()))
 if is_init_bound: bind()
 handler = importlib.import_module("lambdas.router.handler")
-if hasattr(handler, "service"): handler.service()
 initialized, cpu = time.monotonic(), time.process_time()
 if not is_init_bound: bind()
 class Context:

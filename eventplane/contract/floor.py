@@ -61,14 +61,12 @@ class _Floor:
         self._offered_routes = offered.routes_at(Place.DEVICE)
         self._uplink = image.device.outbox
         self._rights = SendingRights(image)
-        self._urgent = [
-            each.name
-            for each in image.event_types.values()
-            if each.priority is Priority.URGENT and each.name != CANARY_ALARM  # no home sends it
-        ]
+        self._urgent = [each.name for each in image.event_types.values() if each.priority is Priority.URGENT]
         self._alarms = {each.name: list(self._alarms_of(each)) for each in self._services}
         """The types and families of types of each service's calls for help."""
-        self._lasting = list(dict.fromkeys([*self._urgent, *chain(*self._alarms.values())]))
+        called = dict.fromkeys([*self._urgent, *chain(*self._alarms.values())])
+        # The canary's alarm is urgent, and no home sends it.
+        self._lasting = [each for each in called if each != CANARY_ALARM]
 
     def problems(self) -> Iterator[Problem]:
         if not self._lasting and not any(map(self._is_urgent_route, self._routes)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final
 
 from botocore.config import Config
@@ -38,18 +38,6 @@ def _session() -> Session:
     return get_session()
 
 
-class LazyClient:
-    """A client that is made when it is first used: it takes 30 ms of a vCPU, and most processes never do."""
-
-    def __init__(self, service: str, patience: Patience = PATIENT) -> None:
-        self._make = partial(client, service, patience)
-        self._client: Any = None
-
-    def __getattr__(self, name: str) -> Any:
-        self._client = self._client or self._make()
-        return getattr(self._client, name)
-
-
 def client(service: str, patience: Patience = PATIENT) -> Any:
     """Return a client of `service` with the function's own role, region and endpoint.
 
@@ -65,3 +53,13 @@ def client(service: str, patience: Patience = PATIENT) -> Any:
             parameter_validation=False,
         ),
     )
+
+
+class OnDemand:
+    """A client that its first call makes: for a service that an average invocation does not call."""
+
+    def __init__(self, service: str, patience: Patience = PATIENT) -> None:
+        self._make = cache(lambda: client(service, patience))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._make(), name)

@@ -8,7 +8,7 @@ from functools import partial
 from eventplane.contract import Priority
 from eventplane.function_settings import RouterSettings
 from lambdas.common.archive import Archive
-from lambdas.common.aws import PATIENT, QUICK, LazyClient, client
+from lambdas.common.aws import PATIENT, QUICK, OnDemand, client
 from lambdas.common.backoff import urgent_wait_s
 from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
@@ -42,7 +42,7 @@ def service() -> QueueReader:
         ledger=Ledger(
             sender=sqs,
             queue_url=settings.ledger_queue,
-            archive=Archive(LazyClient("s3", patience), settings.archive_bucket),
+            archive=Archive(OnDemand("s3", patience), settings.archive_bucket),
         ),
         clock=system_clock,
         limits=TimeLimits.of(patience, payload_s),

@@ -50,13 +50,15 @@ _READER: Final = "health-service"
 _CALLER: Final = "voice-service"
 _CARERS: Final = "carers"
 
-_LOOK: Final = "see the logs of the routers, the age of the ingest queues, and `python -m eventplane trace`"
+_LOOK: Final = "see the logs of the routers and ledger-writer, the age of their queues, `eventplane trace`"
 _MOST_LEFT: Final = 1_000
 """Messages in an inbox up to which it is searched for what the test sent."""
 _CONNECT_TRIES: Final = 3
 """IoT Core takes one CONNECT a second of a client id, and the provisioning has just tried it."""
 _SETTLED: Final = (Outcome.DELIVERED, Outcome.NO_INTEREST)
 """What may become of an event on a route: its reader may have announced that it handles others."""
+_ALLOWED_FINDINGS: Final = frozenset({"duplicate", "late", "clock_skew"})
+"""What breaks no promise: delivery is at least once (docs/audit.md)."""
 _ANSWER_S: Final = 30.0
 """How long IoT Core may take for one answer, seconds."""
 
@@ -225,7 +227,7 @@ class SmokeRun:
         began = time.monotonic()
         sent = self.plane.cloud.sqs.send_message(QueueUrl=url, MessageBody=command.json)
         while True:
-            incoming = [received(each) for each in _events(device.receive())]
+            incoming = [received(each) for each in _events(device.receive(self.choices.patience.timeout_s))]
             took_s = time.monotonic() - began
             self._acknowledge(device, incoming)
             if any(each.id == command.id for each in incoming):
@@ -241,7 +243,9 @@ class SmokeRun:
         other = f"{self.name}-other"
         if not self._connected.is_refused_as(other):
             raise WrongOutcomeError(
-                "the outbox of another device", "IoT Core took a publish to it", "see the device policy"
+                "a publish to the outbox of another device",
+                "it did not end the connection",
+                "see the device policy",
             )
         return Shown("IoT Core ended the connection", reference=other)
 
@@ -394,7 +398,8 @@ class SmokeRun:
         planted = {("dead_lettered", None), ("dead_lettered", self._forged.id)}
         found = {(each["kind"], each["id"] or None) for each in own}
         is_cut = len(findings) >= document["limits"]["findings"]
-        if found - planted or (planted - found and not is_cut):
+        others = {each for each in found - planted if each[0] not in _ALLOWED_FINDINGS}
+        if others or (planted - found and not is_cut):
             listed = ", ".join(sorted(f"{kind} of {id or 'what has no id'}" for kind, id in found))
             raise WrongOutcomeError(
                 "the audit",

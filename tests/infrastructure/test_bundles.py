@@ -8,7 +8,7 @@ import platform
 import runpy
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -17,9 +17,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, Place, compile_contract
-from eventplane.function_settings import PresenceLimits, PresenceSource
 from eventplane.protocols import SENDERS
-from eventplane.traffic import Quota
 from stacks import bundling
 from stacks.application import build
 from stacks.config import environment
@@ -33,18 +31,8 @@ import importlib, json, sys
 module, _, function = sys.argv[1].rpartition(".")
 handler = importlib.import_module(module)
 assert callable(getattr(handler, function))
-handler.service()
 print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "botocore")]))
 """
-
-WEBHOOK_VARIABLES = [
-    f"EVENTPLANE_{name}"
-    for name in (
-        "SOURCE_QUEUE", "WEBHOOK_URL", "WEBHOOK_SECRET", "WEBHOOK_ORIGIN", "OUTBOX_QUEUE", "DEAD_LETTER_QUEUE"
-    )
-]  # fmt: skip
-
-DOWNLINK_VARIABLES = ["EVENTPLANE_DESIRED_TABLE", "EVENTPLANE_FLEET_TABLE", "EVENTPLANE_WORK_QUEUE"]
 
 CHECK = """
 from eventplane.contract import compile_contract
@@ -63,15 +51,6 @@ event = write_event({"id": "1", "source": "/s", "type": "t"}, "x")
 refusal = PayloadCheck(contract).of_message()(event)
 print(refusal.reason, refusal.detail)
 """
-
-LIMITS = PresenceLimits(
-    disconnected_after_s=1,
-    connected_after_s=1,
-    quiet_after_heartbeats=2,
-    oldest_urgent_s=1,
-    oldest_normal_s=1,
-    quota=Quota(60, 1, 1, 1),
-)
 
 BUILT_ON = {"replay": {"router"}}
 """Functions that are made of others' code."""
@@ -117,21 +96,21 @@ def resources(assembly: Path, stack: str, type: str) -> list[Resource]:
     ]
 
 
-def source_of(handler: str) -> str:
-    """A source that fits the function."""
-    if ".presence." in handler:
-        return PresenceSource.HEARTBEATS
-    return "alarm-centre.inbox" if ".http_sink." in handler else "device.outbox"
-
-
 def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Contract) -> None:
     (layer,) = resources(assembly, "Routing", "AWS::Lambda::LayerVersion")
     packages = asset(assembly, layer) / "python"
     functions = resources(assembly, "Routing", "AWS::Lambda::Function")
-    for code, handler in {(asset(assembly, each), each.find("Handler")) for each in functions}:
+    inboxes = {route.destination: "https://queue" for route in contract.routes_at(Place.CLOUD)}
+    inboxes["care-analytics.inbox"] = "nats://nats.example:4222/stream"
+    lists = {
+        "EVENTPLANE_QUEUES": json.dumps(inboxes),
+        "EVENTPLANE_WAYS_IN": json.dumps(["https://queue"]),
+        "EVENTPLANE_LETTERS_TO": json.dumps(["https://queue"]),
+    }
+    for handler, function in {each.find("Handler"): each for each in functions}.items():
+        code = asset(assembly, function)
         assert (code / "contract.json").read_bytes() == contract.canonical
-        inboxes = {route.destination: "https://queue" for route in contract.routes_at(Place.CLOUD)}
-        inboxes["care-analytics.inbox"] = "nats://nats.example:4222/stream"
+        variables = function.find("Environment", "Variables")
         started = subprocess.run(
             # -S: without the site packages of this environment.
             [sys.executable, "-S", "-W", "error", "-c", START, handler],
@@ -141,29 +120,13 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "LAMBDA_TASK_ROOT": str(code),
                 "AWS_DEFAULT_REGION": "us-east-1",
-                # Routers look at the tables when they start, and log that they cannot.
-                "AWS_EC2_METADATA_DISABLED": "true",
-                "EVENTPLANE_SOURCE": source_of(handler),
-                "EVENTPLANE_PRIORITY": "urgent",
-                "EVENTPLANE_LEDGER_QUEUE": "https://queue",
-                "EVENTPLANE_PRESENCE_TABLE": "presence",
-                "EVENTPLANE_PRESENCE_LIMITS": json.dumps(asdict(LIMITS)),
-                "EVENTPLANE_DEVICE_QUOTA": json.dumps(asdict(LIMITS.quota)),
-                "EVENTPLANE_QUEUES": json.dumps(inboxes),
-                "EVENTPLANE_ARCHIVE_BUCKET": "archive",
-                "EVENTPLANE_CONCURRENCY": "2",
-                "EVENTPLANE_SINKS": "internet",
-                **dict.fromkeys(WEBHOOK_VARIABLES, "https://alarm-centre.example/"),
-                "EVENTPLANE_SOURCE_QUEUE": "https://queue",
-                **dict.fromkeys(DOWNLINK_VARIABLES, "https://queue"),
-                "EVENTPLANE_TIMER_QUEUE": "https://queue",
-                "EVENTPLANE_CONTRACTS_TABLE": "contracts",
-                "EVENTPLANE_SUBSCRIPTIONS_TABLE": "subscriptions",
-                "EVENTPLANE_INTEREST_TABLE": "interest",
-                "EVENTPLANE_CONTRACT_REFRESH_S": "30",
-                "EVENTPLANE_CONTRACT": contract.version,
-                "EVENTPLANE_WAYS_IN": json.dumps(["https://queue"]),
-                "EVENTPLANE_LETTERS_TO": json.dumps(["https://queue"]),
+                "AWS_LAMBDA_FUNCTION_NAME": "function",  # by which it wires itself when it is imported
+                # What AWS fills in is a queue's URL.
+                **{
+                    name: each if isinstance(each, str) else "https://queue"
+                    for name, each in variables.items()
+                },
+                **{name: each for name, each in lists.items() if name in variables},
             },
             capture_output=True,
             text=True,
@@ -193,6 +156,7 @@ def test_the_fleets_handlers_start_from_their_assets_and_need_no_contract(assemb
             "PYTHONPATH": f"{code}{os.pathsep}{packages}",
             "PYTHONDONTWRITEBYTECODE": "1",
             "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_LAMBDA_FUNCTION_NAME": "function",
             **dict.fromkeys(function.find("Environment", "Variables"), "1"),
         },
         capture_output=True,
@@ -220,6 +184,7 @@ def test_the_handlers_of_subscriptions_start_from_their_assets(assembly: Path, e
             "PYTHONDONTWRITEBYTECODE": "1",
             "LAMBDA_TASK_ROOT": str(code),
             "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_LAMBDA_FUNCTION_NAME": "function",
             **dict.fromkeys(function.find("Environment", "Variables"), "1"),
             "EVENTPLANE_SINK_PORTS": "[443]",
             "EVENTPLANE_INBOXES": '{"carers": "arn"}',

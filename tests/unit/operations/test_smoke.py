@@ -363,9 +363,7 @@ def test_an_alarm_is_delivered_once_every_route_of_the_contract_has_it(
     smoke: Smoke, contract: Contract
 ) -> None:
     run = smoke(*delivered(contract, "alarm-centre"))
-    with pytest.raises(
-        NotSeenError, match=r"the delivery of the alarm on all its routes .* eventplane trace"
-    ):
+    with pytest.raises(NotSeenError, match=r"the delivery of the alarm on all its routes .*eventplane trace"):
         step_of(run, "alarm").run()
 
     found = step_of(smoke(*delivered(contract, "family-app")), "alarm").run()
@@ -415,6 +413,7 @@ PLANTED = [finding("dead_lettered", None), finding("dead_lettered", f"{NAME}-for
         (PLANTED, None),
         ([*PLANTED, finding("lost", "of-another-home", "home-7")], None),
         ([*PLANTED, finding("lost", f"{NAME}-alarm")], "lost of smoke-0a1b2c-alarm"),
+        ([*PLANTED, finding("duplicate", f"{NAME}-alarm")], None),
         (PLANTED[:1], "not the dead letters of the malformed message and of smoke-0a1b2c-forged"),
         ([], "found nothing"),
     ],
