@@ -171,8 +171,8 @@ bench-tracing: setup ## Measure what tracing costs; writes build/bench/tracing.j
 bench-conversation: setup ## Measure request and reply; writes build/bench/conversation.json (some minutes)
 	@python -m benchmarks.conversation
 
-bench-scale: setup ## Compute what fleets mean from the newest figures of the two; writes build/bench/scale.json (docs/scale.md)
-	@python -m benchmarks.scale
+bench-scale: setup ## Compute what fleets mean from the newest figures: REGION=us-east-1; writes build/bench/scale.json
+	@python -m benchmarks.scale $(REGION)
 
 audit-proof: setup ## Prove the audit by planted faults: EVENTS=1000000; writes build/bench/audit_proof.json (minutes)
 	@python -m benchmarks.audit.proof $(if $(EVENTS),--events "$(EVENTS)")

@@ -31,7 +31,14 @@ from eventplane.ingest import IngestFrame, frame_text
 from stacks.bundling import compile_bytecode, copy_packages, installed
 from stacks.constructs.function_assets import CONTRACT_FILE, LOCK
 
-FUNCTIONS: Final = ("router", "archive", "ingest_errors", "webhook")
+FUNCTIONS: Final = {
+    "router": "router.handler",
+    "archive": "archive.tap",
+    "ingest_errors": "archive.ingest_errors",
+    "webhook": "http_sink.webhook",
+}
+"""Their modules below `lambdas`."""
+
 REPEATS: Final = 15
 AIM_MS: Final = 120
 """For the router."""
@@ -41,11 +48,9 @@ CLOCK: Final = "CPU time of a fresh process after the interpreter's start, media
 _CHILD: Final = """
 import time; began = time.process_time()
 import json, re, sys
-import boto3; clients = time.process_time()
+import botocore.session; clients = time.process_time()
 import importlib
-handler = importlib.import_module(f"lambdas.{sys.argv[1]}.handler")
-if hasattr(handler, "service"): handler.service()
-wired = time.process_time()
+handler = importlib.import_module(f"lambdas.{sys.argv[1]}"); wired = time.process_time()
 class Context:
     aws_request_id = function_name = invoked_function_arn = "x"
     memory_limit_in_mb = 512
@@ -59,7 +64,7 @@ figures += [1000 * (ended - began), int(peak[1]) / 1024]
 print(json.dumps(figures), file=sys.stderr)
 """
 
-PARTS: Final = ("import_boto3_ms", "init_rest_ms", "first_event_ms", "all_ms", "memory_mib")
+PARTS: Final = ("import_botocore_ms", "init_rest_ms", "first_event_ms", "all_ms", "memory_mib")
 
 
 class _Aws(BaseHTTPRequestHandler):
@@ -153,6 +158,8 @@ def environment(code: Path, packages: Path, url: str, source: str | None = None)
         "EVENTPLANE_SOURCE": contract.device.outbox.address if source is None else source,
         "EVENTPLANE_SOURCE_QUEUE": queue,
         "EVENTPLANE_QUEUES": json.dumps(dict.fromkeys(inboxes, queue)),
+        "EVENTPLANE_PRIORITY": "urgent",
+        "EVENTPLANE_LEDGER_QUEUE": queue,
         "EVENTPLANE_ARCHIVE_BUCKET": "archive",
         "EVENTPLANE_CONTRACTS_TABLE": "contracts",
         "EVENTPLANE_SUBSCRIPTIONS_TABLE": "subscriptions",
@@ -198,7 +205,8 @@ def unpack(function: str, directory: Path) -> Path:
     """The code of `function` in a folder below `directory`, as a deployment bundles it."""
     code = directory / function
     code.mkdir()
-    copy_packages(code, "eventplane", "lambdas/common", f"lambdas/{function}")
+    folder = FUNCTIONS[function].partition(".")[0]
+    copy_packages(code, "eventplane", "lambdas/common", f"lambdas/{folder}")
     (code / CONTRACT_FILE).write_bytes(_contract().canonical)
     compile_bytecode(code, str(code))
     return code
@@ -206,7 +214,7 @@ def unpack(function: str, directory: Path) -> Path:
 
 def run(function: str, variables: dict[str, str]) -> list[float]:
     """The figures of one process, by `PARTS`."""
-    command = [sys.executable, "-S", "-c", _CHILD, function, _batch(function)]
+    command = [sys.executable, "-S", "-c", _CHILD, FUNCTIONS[function], _batch(function)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     figures: list[float] = json.loads(done.stderr.splitlines()[-1])
     return figures

@@ -40,9 +40,9 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sender import TAKEN, Answer, Message
 from lambdas.common.span_export import SpanExport
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.drawing import Drawing
 from lambdas.router.engine import build_engine
 from lambdas.router.service import RouterService
+from lambdas.router.span_recorder import SpanRecorder
 
 EVENTS: Final = 100
 FIRST: Final = 200
@@ -122,7 +122,7 @@ class _Yes:
         return [TAKEN] * len(batch)
 
 
-def _route(events: list[Envelope], drawing: Drawing | None) -> Callable[[], object]:
+def _route(events: list[Envelope], drawing: SpanRecorder | None) -> Callable[[], object]:
     """Routes a message with `events`."""
     contract, yes = load_contract(), _Yes()
     queues = {each.address: each.address for each in cloud_destinations(contract)}
@@ -132,7 +132,7 @@ def _route(events: list[Envelope], drawing: Drawing | None) -> Callable[[], obje
         dispatch=Dispatch(yes, queues),
         ledger=Ledger(sender=yes, queue_url="ledger", archive=Archive(None, "")),
         clock=lambda: NOW_MS,
-        drawing=drawing,
+        spans=drawing,
     )
     body = frame_text(IngestFrame(pack(events), "devices/a/outbox", "a", "", NOW_MS - 1_000))
     message = QueueMessage("m", body, NOW_MS - 500, 1)
@@ -145,8 +145,8 @@ def _route(events: list[Envelope], drawing: Drawing | None) -> Callable[[], obje
 
 
 def _router(url: str) -> list[Figure]:
-    def drawing(share: float) -> Drawing:
-        return Drawing(SpanExport(urlsplit(url)), "bench", share)
+    def drawing(share: float) -> SpanRecorder:
+        return SpanRecorder(SpanExport(urlsplit(url)), "bench", share)
 
     plain, traced = readings(traced=False), readings(traced=True)
     drawn = sum(context_of(each, DEFAULT_SHARE).is_sampled for each in plain)
@@ -220,7 +220,7 @@ class _Count:
 def _bytes() -> list[Figure]:
     plain, traced = readings(traced=False), readings(traced=True)
     count = _Count()
-    _route(traced, Drawing(count, "bench", 0.0))()
+    _route(traced, SpanRecorder(count, "bench", 0.0))()
     return [
         Figure(
             "uplink_bytes",

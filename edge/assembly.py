@@ -127,6 +127,7 @@ class Assembly:
     def _follow(self, contract: Contract, image: Contract) -> None:
         around = self._around
         self._contract = contract
+        self.uplink.follow(contract)
         self._make_inboxes(_local_inboxes(contract))
         self.intake = Intake(
             contract, around.options.thing, self.spool.epoch, around.clock.now, self._recent, around.interest

@@ -14,11 +14,13 @@ from time import monotonic
 from edge.collector import Collector
 from edge.downlink.contract_update import ContractInForce
 from edge.errors import SettingProblem
+from edge.gathering import Gathering
 from edge.health.snapshots import Snapshot, Snapshots
 from edge.health.verdict import Thresholds, judge, summary
 from edge.health.watchdog import Watchdog
 from edge.mailbox import Mailbox
 from edge.messages import Message, Reload, Stop
+from edge.options import LONGEST_DELAY_MS
 from edge.systemd import ServiceManager
 
 _log = logging.getLogger(__name__)
@@ -152,5 +154,5 @@ class Monitor:
         return summary(*self._snapshot(now))
 
     def _stuck_after_s(self) -> float:
-        batching_s = self._collector.contract.device.outbox.batching_delay_ms / 1000
+        batching_s = Gathering(self._collector.contract, LONGEST_DELAY_MS).longest_s
         return max(STUCK_AT_LEAST_S, STUCK_PUBACKS * self._options.puback_timeout_s) + batching_s

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from edge.life_clock import Uptime, system_uptime
 from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
 
+LONGEST_DELAY_MS = 300_000
+"""The longest `batching_delay_ms` that a contract can have, milliseconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -40,7 +43,7 @@ class UplinkLimits:
     """`window` unacknowledged publishes of `payload_bytes` and `batch_events` each; `puback_timeout_s`.
 
     `single` for one uncompressed event a publish. After `probe_interval_s` without an answer the broker is
-    asked for one.
+    asked for one. No event waits for company longer than `longest_delay_ms`, whatever the contract says.
     """
 
     window: int
@@ -51,6 +54,7 @@ class UplinkLimits:
     bytes_per_s: int = BYTES_PER_S
     probe_interval_s: float = 300.0
     single: bool = False
+    longest_delay_ms: int = LONGEST_DELAY_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from edge.errors import SettingsError
 from edge.mqtt import Login, TlsFiles
+from edge.options import LONGEST_DELAY_MS
 from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
 from edge.setting_conflicts import conflicts
 from edge.settings_reader import SettingsReader, choice, flag, number, path, text, whole, word
@@ -108,6 +109,8 @@ class CloudSettings:
     # Never below the largest event, so that each one fits a publish.
     payload_bytes: int = whole(MAX_PAYLOAD_BYTES, MAX_EVENT_BYTES + 1024, MAX_PAYLOAD_BYTES, "bytes")
     batch_events: int = whole(250, 1, MAX_BATCH_EVENTS, "events")
+    # How long events may wait for company in a frame, the contract says (batching_delay_ms); this bounds it.
+    longest_delay_ms: int = whole(LONGEST_DELAY_MS, 0, LONGEST_DELAY_MS, "milliseconds")
 
     @property
     def subscribes(self) -> bool:

@@ -1,10 +1,10 @@
 """The way to the cloud: what waits in the spool, in compressed batches, at most so many unacknowledged.
 
 An urgent event goes at once, in its own publish, ahead of all that waits. The rest forms batches by itself
-while earlier publishes are unacknowledged, or for as long as the channel allows, and keeps to the pace that
-the cloud allows. Only the broker's PUBACK ends a delivery, or its word that it will never take the event; a
-connection that ends takes its unacknowledged publishes with it and the next one sends them again from the
-spool.
+while earlier publishes are unacknowledged, or for as long as the outboxes of its events allow
+(`edge.gathering`), and keeps to the pace that the cloud allows. Only the broker's PUBACK ends a delivery, or
+its word that it will never take the event; a connection that ends takes its unacknowledged publishes with it
+and the next one sends them again from the spool.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from edge.backlog import Backlog
 from edge.counts import Counts
+from edge.gathering import Gathering
 from edge.in_flight import Publish
 from edge.link import Link
 from edge.options import Topics, UplinkLimits
@@ -24,7 +25,7 @@ from edge.publisher import Publisher
 from edge.refusals import Remedy, remedy
 from edge.spool import Delivery, Waiting
 from edge.suspicion import Suspicion
-from eventplane.contract import Channel, Priority
+from eventplane.contract import Channel, Contract, Priority
 from eventplane.delivery import Refusal
 
 REFUSED_BY_CLOUD = "refused_by_cloud"
@@ -65,7 +66,9 @@ class Uplink:
         self._publisher = Publisher(link, self._pace, counts)
         self._under_way = self._publisher.under_way
         self._limits = limits
-        self._delay_s = channel.batching_delay_ms / 1000
+        self._life = outgoing.spool.life
+        self._delay_s = min(channel.batching_delay_ms, limits.longest_delay_ms) / 1000
+        self._gathering: Gathering | None = None
         self._pack = pack_one if limits.single else pack_first
         self._most = 1 if limits.single else limits.batch_events
         self._ordinary_window = limits.window - max(1, limits.window // _URGENT_SHARE)
@@ -74,6 +77,10 @@ class Uplink:
         self._usual_size = 0
         self._waiting_since: float | None = None
         self._heard_at = 0.0
+
+    def follow(self, contract: Contract) -> None:
+        """Let events wait for company for as long as the outboxes of `contract` say."""
+        self._gathering = Gathering(contract, self._limits.longest_delay_ms)
 
     @property
     def idle(self) -> bool:
@@ -165,7 +172,7 @@ class Uplink:
                 return
             if self._waiting_since is None:
                 self._waiting_since = now
-            if not self._is_due(len(waiting), now) or not self._publisher.may_go(
+            if not self._is_due(waiting, now) or not self._publisher.may_go(
                 self._usual_size, now, urgent=False
             ):
                 return
@@ -199,12 +206,15 @@ class Uplink:
         window = 1 if self._suspicion.size else self._ordinary_window
         return len(self._under_way) < window and self._under_way.ordinary_bytes < self._limits.payload_bytes
 
-    def _is_due(self, waiting: int, now: float) -> bool:
-        if waiting >= self._most or self._backlog.more or self._suspicion.size:
+    def _is_due(self, waiting: Sequence[Waiting], now: float) -> bool:
+        if len(waiting) >= self._most or self._backlog.more or self._suspicion.size:
             return True
         if self._under_way.ordinary or self._waiting_since is None:
             return False
         due_at = self._waiting_since + self._delay_s
+        if now >= due_at and self._gathering:
+            # By the earliest event due: the others go along.
+            due_at = now + (self._gathering.due_ms(waiting) - self._life()) / 1000
         if now < due_at:
             self._publisher.wake(due_at)
         return now >= due_at

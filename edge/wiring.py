@@ -33,6 +33,7 @@ def forwarder_options(settings: Settings) -> ForwarderOptions:
             bytes_per_s=cloud.bytes_per_s,
             probe_interval_s=cloud.probe_interval_s,
             single=cloud.mode == "single",
+            longest_delay_ms=cloud.longest_delay_ms,
         ),
         inbox_window=settings.local.inbox_window,
         receipt_timeout_s=settings.local.receipt_timeout_s,

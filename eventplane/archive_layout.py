@@ -147,7 +147,7 @@ LEDGER_FOLDER: Final = Folder(
     name=LEDGER,
     version=2,
     row="one routing decision and its outcome: `LedgerRecord`",
-    written_by="routers",
+    written_by="ledger writer; routers, if its queue refuses",
     columns=_columns(LedgerRecord),
     compaction=Compaction(identity=_names(LedgerRecord), order=("source", "id", "decided_at_ms")),
 )
@@ -173,7 +173,7 @@ CONTRACTS_FOLDER: Final = Folder(
     name=CONTRACTS,
     version=1,
     row="a compiled contract, `<version>.json`",
-    written_by="routers, before their first record by it",
+    written_by="ledger writer, before the first record by it; routers, if its queue refuses",
     form=Form.DOCUMENT,
     partitions=(),
     is_personal=False,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from eventplane.contract import Priority
 from eventplane.settings import Settings, SettingsError, variable_of
+from eventplane.sink_reach import SinkReach
 from eventplane.traffic import Quota
-from eventplane.webhook_url import SinkReach
 
 
 @dataclass(frozen=True)
@@ -192,4 +193,49 @@ class UplinkInterestSettings(Settings):
     contracts_table: str
     subscriptions_table: str
     desired_table: str
+    outbox_queue: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresenceLimits:
+    """When something is reported of a device, seconds but for `quiet_after_heartbeats`, and what floods.
+
+    `PresenceSettings` of the stacks explain each.
+    """
+
+    disconnected_after_s: float
+    connected_after_s: float
+    quiet_after_heartbeats: float
+    oldest_urgent_s: float
+    oldest_normal_s: float
+    quota: Quota
+
+
+class PresenceSource(StrEnum):
+    """What a recorder reads: lifecycle messages of IoT Core, or the heartbeats of devices."""
+
+    CONNECTIONS = "connections"
+    HEARTBEATS = "heartbeats"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresenceSettings(Settings):
+    """Of every function that monitors presence."""
+
+    presence_table: str
+    presence_limits: PresenceLimits
+    timer_queue: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecorderSettings(PresenceSettings):
+    """Of the functions that record what is said of devices."""
+
+    source: PresenceSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresenceJudgeSettings(PresenceSettings):
+    """Of the functions that judge devices, and report to `outbox_queue`."""
+
     outbox_queue: str

@@ -43,7 +43,7 @@ MAX_BATCH_BYTES = 4 * 1024 * 1024
 """Largest batch after decompression, bytes. Ours: bounds what one hostile payload can make a reader hold."""
 
 MAX_BATCH_EVENTS = 1_000
-"""Most events in one batch. Ours: keeps one queue message within one function invocation."""
+"""Most events in one batch. Ours: a function takes up ten such messages, and finishes one after the other."""
 
 MAX_PACKED_MESSAGE_BYTES = 64 * 1024
 """Largest queue message that carries several events, bytes with its attributes. Amazon SQS bills

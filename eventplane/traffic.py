@@ -123,17 +123,3 @@ def read_traffic(members: Mapping[str, Any]) -> tuple[str, Traffic] | None:
         return None
     counts = {each.name: int(members["traffic"][each.name]) for each in fields(Traffic)}
     return str(members["device"]), Traffic(**counts)
-
-
-def quota_text(quota: Quota) -> str:
-    """Return the setting that `read_quota` reads."""
-    return json.dumps(asdict(quota))
-
-
-def read_quota(text: str) -> Quota:
-    """Return the quota in a setting. Raises `QuotaError`."""
-    try:
-        members = json.loads(text)
-        return Quota(**{each.name: int(members[each.name]) for each in fields(Quota)})
-    except (ValueError, LookupError, TypeError) as error:
-        raise QuotaError(repr(error)) from error

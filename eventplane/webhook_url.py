@@ -5,16 +5,10 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
 
-from eventplane.settings import Settings, SettingsError, variable_of
+from eventplane.sink_reach import HTTPS_PORT, MAX_PORT
 from eventplane.uri import is_uri
 from eventplane.whole_numbers import whole_number
-
-HTTPS_PORT: Final = 443
-MAX_PORT: Final = 65_535
 
 _URL = re.compile(
     r"(?P<scheme>[a-z]+)://(?P<user>[^/?#@]*@)?(?P<host>\[[^\]]*\]|[^/?#:@]+)(?::(?P<port>[0-9]*))?"
@@ -62,39 +56,6 @@ _SPECIAL = {
     }.items()
 }
 _PUBLIC_V6 = ipaddress.ip_network("2000::/3")
-
-
-class Scope(StrEnum):
-    """Nowhere if nobody in the contract posts to endpoints, anywhere if the cloud is emulated."""
-
-    NOWHERE = "nowhere"
-    INTERNET = "internet"
-    ANYWHERE = "anywhere"
-
-
-@dataclass(frozen=True)
-class SinkReach(Settings):
-    """Where endpoints may be: within the scope `sinks`, and on the internet at one of `sink_ports`."""
-
-    sinks: Scope
-    sink_ports: tuple[int, ...] = (HTTPS_PORT,)
-
-    def __post_init__(self) -> None:
-        if not all(0 < each <= MAX_PORT for each in self.sink_ports):
-            raise SettingsError(variable_of("sink_ports"), f"is malformed (ports are 1 to {MAX_PORT})")
-
-    def url_problem(self, url: str) -> str | None:
-        """Why events may not be posted to `url`, or None."""
-        return url_problem(url, is_emulated=self.sinks is Scope.ANYWHERE, ports=self.sink_ports)
-
-    def peer_problem(self, address: str, port: int) -> str | None:
-        """Why nothing may be sent to `port` of the IP `address`, or None."""
-        if self.sinks is Scope.ANYWHERE:
-            return None
-        return port_problem(port, self.sink_ports) or address_problem(address)
-
-
-ANYWHERE: Final = SinkReach(Scope.ANYWHERE)
 
 
 def url_problem(url: str, *, is_emulated: bool, ports: Collection[int] = (HTTPS_PORT,)) -> str | None:

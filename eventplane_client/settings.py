@@ -9,8 +9,8 @@ from threading import TIMEOUT_MAX
 from typing import Any, Final
 
 from eventplane.ranges import Range
+from eventplane.sink_reach import MAX_PORT
 from eventplane.trace_context import DEFAULT_SHARE
-from eventplane.webhook_url import MAX_PORT
 from eventplane.whole_numbers import whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.ports import Mode

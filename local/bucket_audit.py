@@ -1,22 +1,19 @@
 """`python -m local.bucket_audit --INPUT s3://BUCKET/ --OUTPUT FOLDER --DATE DAY`: the audit without Glue.
 
 It runs the job's own code with local Spark over a copy of the bucket. `python -m eventplane smoke` takes it
-as its `--audit-command`. It audits as if the time were over that a record may take, so that nothing is
-pending: whoever calls it has seen everything arrive.
+as its `--audit-command`.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import boto3
 
 from glue_jobs.common.session import local_session
 from glue_jobs.delivery_audit.main import main, read_arguments
-from glue_jobs.delivery_audit.watermark import LATENESS_S
 from local.demo.archive import fetch
 
 
@@ -24,13 +21,11 @@ def run(words: list[str]) -> None:
     """Audit the bucket that `--INPUT` names."""
     arguments = read_arguments(words)
     bucket = arguments.archive.removeprefix("s3://").rstrip("/")
-    as_of = (datetime.now(UTC) + timedelta(seconds=LATENESS_S)).isoformat()
     with tempfile.TemporaryDirectory(prefix="audit-") as folder:
         fetch(boto3.client("s3"), bucket, Path(folder), lambda *_: None)
         spark = local_session(is_short=True)
         try:
-            day = ["--DATE", str(arguments.window)]
-            main(["--INPUT", folder, "--OUTPUT", arguments.output, *day, "--AS_OF", as_of])
+            main(["--INPUT", folder, "--OUTPUT", arguments.output, "--DATE", str(arguments.window)])
         finally:
             spark.stop()
 

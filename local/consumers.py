@@ -17,7 +17,9 @@ from cloudevents.core.formats.json import JSONFormat
 
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.device_reports import REPORT_PREFIX, STARTED
+from eventplane.envelope import EnvelopeError
 from eventplane.presence import NOTICE
+from eventplane.sqs_binding import split
 from local.oracle import Arrived
 from local.sent import Key
 
@@ -102,7 +104,8 @@ class Consumer:
         messages = answer.get("Messages", [])
         with self._tick:
             for message in messages:
-                self._count(message["Body"])
+                for text in _texts(message["Body"]):
+                    self._count(text)
             self._tick.notify_all()
         if messages:
             # What cannot be deleted comes again, and is then counted as the duplicate that it is.
@@ -218,6 +221,13 @@ def key_of(type: str, source: str, id: str, data: Any) -> Key:
     if not isinstance(data, dict):
         raise TypeError("a dead letter has a JSON object as its data")
     return data["reason"], data["original_sha256"]
+
+
+def _texts(body: str) -> list[str]:
+    try:
+        return split(body)
+    except EnvelopeError:
+        return [body]
 
 
 def _key(event: BaseCloudEvent) -> Key:

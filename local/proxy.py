@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import re
+import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -15,6 +17,7 @@ from urllib.parse import urlsplit
 from local.ports import LOOPBACK
 
 _HOP_BY_HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length"}
+_CHUNK: Final = 65_536
 _SCOPE: Final = re.compile(r"Credential=[^/]+/\d{8}/[^/]+/([^/]+)/aws4_request")
 
 
@@ -60,6 +63,7 @@ class Proxy:
 
         class Handler(_Handler):
             answer = staticmethod(lambda call: proxy.answer(call))
+            upstream = self._upstream
 
         self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
         self._server.daemon_threads = True
@@ -103,6 +107,25 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # it holds back every second write for 40 ms
     answer: Any
+    upstream: str
+
+    def do_GET(self) -> None:
+        """Pass on a call; a WebSocket passes through as it is, and is no call."""
+        if self.headers.get("Upgrade", "").lower() == "websocket":
+            self._tunnel()
+        else:
+            self._pass_on()
+
+    def _tunnel(self) -> None:
+        self.close_connection = True
+        host, _, port = self.upstream.partition(":")
+        with socket.create_connection((host, int(port))) as cloud:
+            head = [self.requestline, *(f"{name}: {value}" for name, value in self.headers.items()), "", ""]
+            cloud.sendall("\r\n".join(head).encode("latin-1"))
+            back = threading.Thread(target=_copy, args=(cloud.recv, self.connection), daemon=True)
+            back.start()
+            _copy(self.rfile.read1, cloud)
+            back.join()
 
     def _pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -127,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer.body)
 
-    do_POST = do_PUT = do_GET = do_HEAD = do_DELETE = _pass_on  # noqa: N815 - named by the base class
+    do_POST = do_PUT = do_HEAD = do_DELETE = _pass_on  # noqa: N815 - named by the base class
 
     def handle(self) -> None:
         """Serve one connection; a client that gave up is no error."""
@@ -138,3 +161,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Nothing is logged."""
+
+
+def _copy(read: Callable[[int], bytes], to: socket.socket) -> None:
+    """Send what `read` returns until one side has closed; then the other is closed as well."""
+    with suppress(OSError):
+        while data := read(_CHUNK):
+            to.sendall(data)
+    with suppress(OSError):
+        to.shutdown(socket.SHUT_RDWR)

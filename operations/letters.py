@@ -16,6 +16,7 @@ from eventplane.filters import Sql
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.rule_failure import original_of
 from eventplane.sender import THE_PLANE, Sender, sender_of
+from eventplane.sqs_binding import split
 from eventplane.whole_numbers import whole_number
 from operations.names import Claim, names_in
 from operations.reading import Message
@@ -37,6 +38,7 @@ class Kind(StrEnum):
 
     EVENT = "event"
     FRAME = "frame"
+    PACK = "pack"
     DEAD_LETTER = "dead_letter"
     RULE_FAILURE = "rule_failure"
     UNREADABLE = "unreadable"
@@ -46,8 +48,9 @@ class Kind(StrEnum):
 class Letter:
     """One message that somebody has to look after, or a dead letter of the archive.
 
-    `place` is the queue's name, or the archive. `events` are what it carries: several in a device's frame,
-    none in what is no event, itself and its original in a dead-letter event. Of a dead-letter event `reason`,
+    `place` is the queue's name, or the archive. `events` are what it carries: several in a device's frame and
+    in a message of a packed inbox, none in what is no event, itself and its original in a dead-letter event.
+    Of a dead-letter event `reason`,
     `detail`, `channel`, `route`, `attempt` and `original` are what it says; of another message `channel` is
     what its source queue carries. `original` of a rule's failure is what the rule was given. `since_ms`
     (Unix milliseconds) is when it was sent. `original_bytes` is None for an original that is not known.
@@ -199,6 +202,8 @@ def _inside(text: str) -> _Inside:
         return _Inside(Kind.EVENT, body, events=(event,), sender=sender)
     except EnvelopeError as error:
         problem = str(error)
+    if packed := _packed(text):
+        return _Inside(Kind.PACK, body, events=packed)
     try:
         frame = parse_frame(text)
     except EnvelopeError:
@@ -206,6 +211,15 @@ def _inside(text: str) -> _Inside:
             Kind.UNREADABLE, body, f"neither an event nor a device's frame: {problem}"
         )
     return _Inside(Kind.FRAME, body, events=_events_in(frame), sender=Sender(frame.client_id))
+
+
+def _packed(text: str) -> tuple[Envelope, ...]:
+    """The events of a message that carries several."""
+    try:
+        texts = split(text)
+    except EnvelopeError:
+        return ()
+    return () if texts == [text] else tuple(event for each in texts for event in _event_in(each.encode()))
 
 
 def _rule_failure(text: str) -> _Inside | None:

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from eventplane.webhook_url import MAX_PORT, url_problem
+from eventplane.sink_reach import MAX_PORT
+from eventplane.webhook_url import url_problem
 from stacks.setting_error import EnvironmentSettingError
 
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")

@@ -34,6 +34,10 @@ class UnknownEnvironmentError(EventPlaneError):
 # alarm is never held back.
 _ROUTER = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=10)
 
+# What is not urgent waits up to five seconds for company: an invocation of many frames sends packed messages
+# and writes one ledger message. The router itself bounds the events that it takes up at a time.
+_DEVICE_ROUTER = replace(_ROUTER, batch_size=100, batch_window_s=5)
+
 # What a killed function had in hand comes again after 24 s. A receive that Lambda spends on throttling costs
 # an urgent message one of 1,000.
 _URGENT_ROUTER = FunctionSize(
@@ -95,6 +99,9 @@ ENVIRONMENTS: Final = {
             router=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
             ),
+            device_router=FunctionSize(
+                memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
+            ),
             urgent_router=replace(_URGENT_ROUTER, max_concurrency=2),
             archive_writer=_LOCAL_WRITER,
             ledger_writer=_LOCAL_WRITER,
@@ -130,6 +137,7 @@ ENVIRONMENTS: Final = {
             removal_policy=RemovalPolicy.DESTROY,
             log_retention=logs.RetentionDays.ONE_WEEK,
             router=_ROUTER,
+            device_router=_DEVICE_ROUTER,
             urgent_router=_URGENT_ROUTER,
             archive_writer=_ARCHIVE_WRITER,
             webhook=_WEBHOOK,
@@ -158,6 +166,7 @@ ENVIRONMENTS: Final = {
             router=FunctionSize(
                 memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=100
             ),
+            device_router=replace(_DEVICE_ROUTER, max_concurrency=100),
             # Whatever else uses up the account's concurrency, alarms have their share.
             urgent_router=replace(
                 _URGENT_ROUTER,

@@ -13,7 +13,8 @@ from aws_cdk import aws_logs as logs
 from eventplane import resource_names
 from eventplane.contract import Channel
 from eventplane.contract.subscription import IN_FORCE_S
-from eventplane.webhook_url import HTTPS_PORT, MAX_PORT, Scope, SinkReach, url_problem
+from eventplane.sink_reach import HTTPS_PORT, MAX_PORT, Scope, SinkReach
+from eventplane.webhook_url import url_problem
 from stacks.alarm_settings import AlarmSettings
 from stacks.archive_settings import JobSize, Retention
 from stacks.cost_settings import CostSettings
@@ -81,9 +82,10 @@ class Environment:
             one of `ROLLOUT_MINUTES`. A version that fails meanwhile is rolled back by an alarm, which costs
             $0.10 to $0.20 a month for each function. None: all calls at once, and nobody watches.
         log_retention: how long logs are kept.
-        router, urgent_router, archive_writer, ledger_writer, ingest_errors, replay, subscriptions_api,
-            webhook: how the functions run; `urgent_router` is the one behind the devices' urgent lane, and
-            `replay` bounds the pace at which events are sent again.
+        router, device_router, urgent_router, archive_writer, ledger_writer, ingest_errors, replay,
+            subscriptions_api, webhook: how the functions run; `device_router` and `urgent_router` are those
+            behind the devices' lanes, `router` those of services, and `replay` bounds the pace at which
+            events are sent again.
         contract_refresh_s: seconds after which a router looks for a newly published contract and for
             subscriptions, 1 to `MAX_REFRESH_S`.
         webhook_urls: the HTTPS endpoint of each cloud service whose inbox the contract makes a webhook.
@@ -114,6 +116,7 @@ class Environment:
     rollout_minutes: int | None = None
     log_retention: logs.RetentionDays
     router: FunctionSize
+    device_router: FunctionSize
     urgent_router: FunctionSize
     archive_writer: FunctionSize
     ledger_writer: FunctionSize = _LEDGER_WRITER

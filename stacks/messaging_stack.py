@@ -38,11 +38,11 @@ class MessagingStack(PlaneStack):
         super().__init__(scope, environment=environment, name="messaging", holds_state=True)
         self._environment = environment
         outbox = contract.device.outbox
-        self._queue("Ingest", outbox, environment.router, INGEST)
+        self._queue("Ingest", outbox, environment.device_router, INGEST)
         self._queue("UrgentIngest", outbox, environment.urgent_router, URGENT_INGEST, Priority.URGENT)
         self._queue("Tap", outbox, environment.archive_writer, TAP)
         self._queue("Ledger", outbox, environment.ledger_writer, LEDGER_QUEUE)
-        self._queue("IngestErrors", outbox, environment.ingest_errors, INGEST_ERRORS)
+        self._queue("IngestErrors", outbox, environment.ingest_errors, INGEST_ERRORS, Priority.URGENT)
         if DOWNLINK in contract.participants:
             self._queue("DeviceInbox", contract.device.inbox, environment.downlink.reader)
         replay = DurableQueue(

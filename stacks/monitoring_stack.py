@@ -64,7 +64,7 @@ class MonitoringStack(PlaneStack):
             (
                 watch.of_schedule(each.function_name)
                 for each in _find(watched, EveryMinute)
-                if each.is_enabled and each.is_every_minute
+                if settings.is_detailed and each.is_enabled and each.is_every_minute
             ),
             chain.from_iterable(watch.of_rule(each, environment, is_ingest=each in ingest) for each in rules),
             [watch.of_ingest_errors(queue_name(environment, INGEST_ERRORS))],

@@ -80,7 +80,7 @@ class RoutingStack(PlaneStack):
         size = environment.router
         urgent = environment.urgent_router
         sources = [
-            ("Device", device.name, size, device.outbox, device.outbox.priority, ingest),
+            ("Device", device.name, environment.device_router, device.outbox, device.outbox.priority, ingest),
             ("DeviceUrgent", f"{device.name}-urgent", urgent, device.outbox, Priority.URGENT, urgent_ingest),
             *(
                 (name, each.name, size, each.outbox, each.outbox.priority, outboxes[name])

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import cold_start
-from benchmarks.cloud import runs
+from benchmarks.cloud import router_share, runs
 from benchmarks.cloud.device import Device
 from benchmarks.cloud.functions import peak_memory_mib
 from benchmarks.results import Figure, machine_load, write
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30, help="of the latency run")
     options = parser.parse_args()
     load = machine_load()
-    figures = [*cold_start.figures(cold_start.REPEATS), load]
+    figures = [*router_share.figures(), *cold_start.figures(cold_start.REPEATS), load]
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with Supervisor(directory / "run") as supervisor:

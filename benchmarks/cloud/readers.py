@@ -9,6 +9,7 @@ from time import monotonic_ns
 from types import TracebackType
 from typing import Any, Final, Self
 
+from eventplane.sqs_binding import split
 from local.demo.plane import Plane
 
 _BATCH: Final = 10
@@ -83,7 +84,8 @@ class Readers:
                 continue
             with self._tick:
                 for message in messages:
-                    self.came[inbox].setdefault(json.loads(message["Body"])["id"], now)
+                    for text in split(message["Body"]):
+                        self.came[inbox].setdefault(json.loads(text)["id"], now)
                 self._tick.notify_all()
             entries = [
                 {"Id": str(at), "ReceiptHandle": each["ReceiptHandle"]} for at, each in enumerate(messages)

@@ -13,7 +13,7 @@ from typing import Final
 from benchmarks.cloud.device import Device
 from benchmarks.cost import archive_reads, peers
 from benchmarks.cost.deployment import MONTH_S, Deployment
-from benchmarks.cost.idle import Usage, idle, jobs
+from benchmarks.cost.idle import Key, Usage, idle, jobs
 from benchmarks.cost.life import Reads
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.prices import Units, dollars
@@ -43,7 +43,7 @@ class Counted:
     """What was counted: by regime, by call of a scheduled function, and what jobs read."""
 
     regimes: Mapping[str, tuple[Regime, Observed]]
-    calls: Mapping[str, Usage]
+    calls: Mapping[Key, Usage]
     reads: Reads
     lost: int
 

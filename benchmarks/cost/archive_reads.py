@@ -49,7 +49,10 @@ def measured(s3: Any, bucket: str, folder: Path) -> tuple[Reads, dict[str, Any]]
 
 @contextmanager
 def opens(files: list[Path]) -> Iterator[Counter[str]]:
-    """How often each of `files` is opened within the block, by any process, by name."""
+    """How often each of `files` is opened within the block, by any process, by name.
+
+    The kernel may report openings of one file as one if nothing else is opened between them.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.inotify_init()
     if descriptor < 0:

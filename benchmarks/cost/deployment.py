@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import aws_cdk as cdk
@@ -14,7 +16,10 @@ from stacks.application import build
 from stacks.config import environment
 from stacks.environment import PROJECT, Environment
 
-NO_BUNDLING: Final = {"aws:cdk:bundling-stacks": []}
+CONTEXT: Final = {
+    **json.loads(Path(__file__).parents[2].joinpath("cdk.json").read_text())["context"],
+    "aws:cdk:bundling-stacks": [],
+}
 
 DAY_H: Final = 24
 MONTH_H: Final = 30 * DAY_H
@@ -43,6 +48,7 @@ class EventSource:
     queue: str
     batch_size: int
     window_s: int
+    max_concurrency: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,10 @@ class Schedule:
     function: str
     input: str
     calls: float
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.function, self.input
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +79,8 @@ class Deployment:
 
     def __init__(self, of: str | Environment) -> None:
         chosen = environment(of) if isinstance(of, str) else of
-        app = cdk.App(context=NO_BUNDLING)
-        build(app, chosen, load_contract())
+        app = cdk.App(context=CONTEXT)
+        build(app, chosen.with_placeholders() if chosen.keeps_data else chosen, load_contract())
         self.environment = chosen
         self._prefix = f"{PROJECT}-{chosen.name}-"
         self._templates: list[dict[str, Any]] = [each.template for each in app.synth().stacks]
@@ -129,6 +139,7 @@ class Deployment:
                     self._queue(template, each["EventSourceArn"]),
                     each.get("BatchSize", 10),
                     each.get("MaximumBatchingWindowInSeconds", 0),
+                    each.get("ScalingConfig", {}).get("MaximumConcurrency", 1_000),
                 )
 
     def _schedules(self) -> Iterator[Schedule]:
@@ -156,10 +167,12 @@ class Deployment:
             yield Job(name, starts.get(name, 0.0), size * each["NumberOfWorkers"], flexible)
 
     def _function(self, template: Mapping[str, Any], reference: Any) -> str:
-        """The function that a reference leads to, through versions and aliases."""
-        if isinstance(reference, str):
-            return self._short(reference.rpartition(":function:")[2].partition(":")[0])
-        return self._function(template, self._resource(template, reference)["Properties"]["FunctionName"])
+        """The function that a reference leads to, by its name or through aliases, versions and ARNs."""
+        inner = next(_resources_in(reference), None)
+        if inner is not None:
+            return self._function(template, template["Resources"][inner]["Properties"]["FunctionName"])
+        name = str(reference).partition(f":function:{self._prefix}")[2] or str(reference)
+        return self._short(name.partition(":")[0])
 
     def _queue(self, template: Mapping[str, Any], reference: Any) -> str:
         if isinstance(reference, dict) and "Fn::Join" in reference:
@@ -173,6 +186,21 @@ class Deployment:
 
     def _short(self, name: str) -> str:
         return name.removeprefix(self._prefix)
+
+
+def _resources_in(reference: Any) -> Iterator[str]:
+    """The resources of its template that a reference names."""
+    if isinstance(reference, dict):
+        if "Fn::GetAtt" in reference:
+            yield reference["Fn::GetAtt"][0]
+        elif not str(reference.get("Ref", "AWS::")).startswith("AWS::"):
+            yield reference["Ref"]
+        else:
+            for each in reference.values():
+                yield from _resources_in(each)
+    elif isinstance(reference, list):
+        for each in reference:
+            yield from _resources_in(each)
 
 
 def runs(schedule: str) -> float:

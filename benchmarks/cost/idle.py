@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.cost.deployment import MONTH_MIN, MONTH_S, Deployment
+from benchmarks.cost.deployment import MONTH_H, MONTH_MIN, MONTH_S, Deployment
 from benchmarks.cost.prices import Units, scaled
 
 _POLLERS: Final = 5
@@ -17,8 +17,11 @@ _LONG_POLL_S: Final = 20
 _JOB_H: Final = 2.5 / 60
 """How long a job runs that finds next to nothing: to start Spark and to list; assumed."""
 
-CANARY: Final = "canary"
-"""What the function is called that sends a synthetic urgent event."""
+CANARY: Final = ("canary", '{"do": "alarm"}')
+"""The function that sends a synthetic urgent event, and the input by which it does."""
+
+Key = tuple[str, str]
+"""A function, and what it is called with."""
 
 Series = frozenset[tuple[str, ...]]
 """Metrics by namespace, dimensions and name: CloudWatch bills each that gets values."""
@@ -32,12 +35,14 @@ class Usage:
     series: Series
 
 
-def idle(deployment: Deployment, calls: Mapping[str, Usage], alarm: Usage) -> dict[str, Units]:
+def idle(deployment: Deployment, calls: Mapping[Key, Usage], alarm: Usage) -> dict[str, Units]:
     """Units a month, by purpose. `calls` are of scheduled functions, `alarm` is an urgent event's usage."""
-    canaries = sum(each.calls for each in deployment.schedules if each.function == CANARY)
-    series = {each for schedule in deployment.schedules for each in calls[schedule.function].series}
-    if canaries:
-        series |= alarm.series
+    canaries = sum(each.calls for each in deployment.schedules if each.key == CANARY)
+    hours: dict[tuple[str, ...], float] = {}
+    for schedule in deployment.schedules:
+        share = min(1.0, schedule.calls / MONTH_H)
+        found = calls[schedule.key].series | (alarm.series if schedule.key == CANARY else frozenset())
+        hours |= {each: max(share, hours.get(each, 0.0)) for each in found}
     return {
         "polling": _units(sqs_request=len(deployment.mappings) * _POLLERS * MONTH_S / _LONG_POLL_S),
         "alarms": _units(
@@ -45,7 +50,7 @@ def idle(deployment: Deployment, calls: Mapping[str, Usage], alarm: Usage) -> di
             composite_alarm=len(deployment.of("AWS::CloudWatch::CompositeAlarm")),
         ),
         "dashboards": _units(dashboard=len(deployment.of("AWS::CloudWatch::Dashboard"))),
-        "metrics": _units(custom_metric=len(series) + deployment.filtered_metrics),
+        "metrics": _units(custom_metric=sum(hours.values()) + deployment.filtered_metrics),
         "schedules": _scheduled(deployment, calls),
         "canary": scaled(alarm.units, canaries),
         "provisioned": _units(lambda_provisioned_gb_s=deployment.provisioned_gb * MONTH_S),
@@ -65,14 +70,13 @@ def jobs(deployment: Deployment) -> Units:
     return units
 
 
-def _scheduled(deployment: Deployment, calls: Mapping[str, Usage]) -> Units:
+def _scheduled(deployment: Deployment, calls: Mapping[Key, Usage]) -> Units:
     units: Units = Counter()
     by_function: Counter[str] = Counter()
     for each in deployment.schedules:
         by_function[each.function] += each.calls  # type: ignore[assignment]
+        units += _units(scheduler_call=each.calls) + scaled(calls[each.key].units, each.calls)
     for function, number in by_function.items():
-        units += _units(scheduler_call=number)
-        units += scaled(calls[function].units, number)
         if deployment.functions[function].is_traced:
             units += _units(xray_trace=traces(number, MONTH_MIN))
     return units

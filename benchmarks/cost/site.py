@@ -14,7 +14,7 @@ from benchmarks.cloud.functions import PREFIX, Invocations, invocations
 from benchmarks.cloud.readers import Readers
 from benchmarks.cost import idle, life, observed
 from benchmarks.cost.deployment import Deployment, EventSource
-from benchmarks.cost.idle import Usage
+from benchmarks.cost.idle import Key, Usage
 from benchmarks.cost.life import Written
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.poller import Batch, Poller, polled
@@ -110,15 +110,15 @@ class Site:
         before, _, log, _ = self._marks()
         self._functions.take()
         self._invoke(function, payload)
-        used = observed.used_since(self._plane.cloud, before)
+        used = {function: observed.used_since(self._plane.cloud, before)[function]}
         units = self._functions.take() + observed.compute(used, self._production)
         units["log_gb"] = (observed.log_bytes(self._plane.cloud) - log) / 1e9  # type: ignore[assignment]
         return Usage(units, observed.series(self._plane.cloud, used))
 
-    def calls(self, deployments: Iterable[Deployment]) -> dict[str, Usage]:
-        """What the scheduled functions of `deployments` use, with the first input of each."""
-        first = {each.function: each.input for of in deployments for each in reversed(of.schedules)}
-        return {function: self.call(function, payload) for function, payload in first.items()}
+    def calls(self, deployments: Iterable[Deployment]) -> dict[Key, Usage]:
+        """What the scheduled functions of `deployments` use."""
+        keys = {each.key for of in deployments for each in of.schedules}
+        return {key: self.call(*key) for key in sorted(keys)}
 
     def archive(self) -> tuple[Any, str]:
         """A client of S3, and the archive's bucket."""

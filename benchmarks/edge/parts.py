@@ -184,7 +184,7 @@ def start_forwarder(
         f"spool_capacity_bytes = {CAPACITY}\n[health]\nport = 0\n[local]\nport = {broker.port}\n{profile}"
         f'[cloud]\nhost = "{LOOPBACK}"\nport = {site.port}\n'
         f'rule = "ingest"\nca = "{site.authority.ca}"\ncertificate = "{identity.certificate}"\n'
-        f'key = "{identity.key}"\nreconnect_max_s = 1.0\n{settings}'
+        f'key = "{identity.key}"\nreconnect_max_s = 1.0\nlongest_delay_ms = 250\n{settings}'
     )
     log = site.supervisor.run_dir / f"{name}.log"
     child = site.supervisor.start(

@@ -1,22 +1,25 @@
-"""`python -m benchmarks.scale`: what fleets mean by the newest figures; writes build/bench/scale.json."""
+"""`python -m benchmarks.scale [REGION]`: what fleets mean by the newest figures; build/bench/scale.json."""
 
 from __future__ import annotations
 
+import sys
+from functools import partial
+
 from benchmarks.results import write
 from benchmarks.scale.model import figures
-from benchmarks.scale.parameters import newest
-from benchmarks.scale.tables import TABLES
+from benchmarks.scale.parameters import REGION, newest
+from benchmarks.scale.tables import TABLES, quotas
 
 HOW = (
-    "computed, not measured: a simulated queue with the figures of bench/cloud and bench/cost, list prices, "
-    "default quotas (docs/scale.md)"
+    "computed, not measured: a simulated queue with the figures of bench/cloud, bench/cost and bench/audit, "
+    "list prices, default quotas (docs/scale.md)"
 )
 
 
-def main() -> None:
-    """Compute, print the tables of docs/scale.md and the figures, and write these."""
+def main(region: str) -> None:
+    """Compute, print the tables of docs/scale.md with the quotas of `region`, and write the figures."""
     measured = newest()
-    for table in TABLES.values():
+    for table in {**TABLES, "quotas": partial(quotas, region=region)}.values():
         head, rows = table(measured)
         for line in [head, *rows]:
             print(" | ".join(line))
@@ -25,4 +28,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1] if len(sys.argv) > 1 else REGION)

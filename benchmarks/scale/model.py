@@ -1,4 +1,4 @@
-"""What fleets mean: publishes, routers, delays, money, by the figures that were measured."""
+"""What fleets mean: publishes, routers, delays, objects, jobs, money, by the figures that were measured."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from typing import Final
 
 from benchmarks.cost.prices import dollars
 from benchmarks.results import Figure
-from benchmarks.scale.bill import usd_per_million
-from benchmarks.scale.parameters import EVENTS_PER_S, LOCAL, PRODUCTION, QUOTAS, REPORTS_PER_S
+from benchmarks.scale.parameters import (
+    EVENTS_PER_S,
+    GATHERED,
+    LOCAL,
+    PRODUCTION,
+    QUOTAS,
+    REGION,
+    REPORTS_PER_S,
+    limit,
+)
 from benchmarks.scale.queue import Found, Router, simulate
 
 FLEETS: Final = (1_000, 10_000, 100_000, 1_000_000)
@@ -18,39 +26,82 @@ FLEETS: Final = (1_000, 10_000, 100_000, 1_000_000)
 OUTAGES: Final = (1, 24)
 """Hours."""
 
-MONTH_S: Final = 30 * 24 * 3600
+MEMORIES: Final = (512, 1_769)
+"""MiB of a router that were measured at their share of a core."""
 
-PUBLISHES_PER_S: Final = EVENTS_PER_S + REPORTS_PER_S
-"""Of one device."""
+DAY_S: Final = 24 * 3600
+MONTH_DAYS: Final = 30
+MONTH_S: Final = MONTH_DAYS * DAY_S
+
+DEVICE_EVENTS_PER_S: Final = EVENTS_PER_S + REPORTS_PER_S
+PUBLISHES_PER_S: Final = DEVICE_EVENTS_PER_S / GATHERED
+"""Of one device, which gathers its reports as well."""
 
 BATCH_EVENTS: Final = 250
-WINDOW_S: Final = 5.0
-WINDOW_MESSAGES: Final = 100
-"""What the router could do for all that is not urgent: no setting has it yet."""
+_DPU_CORES: Final = 4
+_AUDIT_CORES: Final = 2
+"""Of the machine on which the audit was measured."""
+
+_AUDITS_A_DAY: Final = 1 + 23 / 2
+"""Of production, in days of data: the nightly one, and 23 of the day so far."""
+
+_LISTED: Final = 1_000
+"""Objects of one LIST."""
 
 Measured = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
-    """So many devices in the trickle: an event a minute each, and its own reports.
+class Archive:
+    """What a fleet makes of the archive: objects a day, LISTs of an audit of a day, hours of a job's workers.
 
-    `usd`, and `usd_in_windows` of `WINDOW_S`, are a month's.
+    `compaction_s` and `audit_s` are the seconds that production's workers take for an hour, and for a day.
     """
+
+    objects: float
+    lists: float
+    compaction_s: float
+    audit_s: float
+    usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """So many devices in the trickle: an event a minute each, and its own reports. `usd` is a month's."""
 
     publishes_per_s: float
     routers: Found
+    archive: Archive
     usd: float
-    usd_in_windows: float
 
 
 def fleet(measured: Measured, devices: int) -> Fleet:
-    """Simulate the routers of so many `devices`, and price what they do."""
+    """Simulate the routers of so many `devices`, and price what they do and what is idle besides."""
     rate = devices * PUBLISHES_PER_S
-    routers = simulate(_router(measured, PRODUCTION), rate)
-    windows = simulate(_router(measured, PRODUCTION, window_s=WINDOW_S), rate)
-    usd, usd_in_windows = (_bill(measured, devices, each.fill) for each in (routers, windows))
-    return Fleet(rate, routers, usd, usd_in_windows)
+    routers = simulate(_router(measured), rate, events=GATHERED)
+    archive = _archive(measured, devices * DEVICE_EVENTS_PER_S, rate)
+    events = devices * DEVICE_EVENTS_PER_S * MONTH_S
+    usd = events / 1e6 * measured["trickle_total"] + dollars({"iot_minute": devices * MONTH_S / 60})
+    return Fleet(rate, routers, archive, usd + measured["idle_prod"] + archive.usd)
+
+
+def _archive(measured: Measured, events_per_s: float, publishes_per_s: float) -> Archive:
+    window, most = PRODUCTION["archive_window_s"], PRODUCTION["archive_batch_size"]
+    # A writer of tap or ledger writes an object when it has waited, or has as many messages as it may.
+    objects = 2 * DAY_S * max(1 / window, publishes_per_s / most)
+    rate_of_core = measured["audit_20018401_rate"] / _AUDIT_CORES
+    day = events_per_s * DAY_S / rate_of_core / _DPU_CORES
+    # A compaction reads as many rows as an audit of the same time, and sorts them: as fast, it is assumed.
+    compacted = day / 24
+    months = MONTH_DAYS / 3600
+    dpu = _AUDITS_A_DAY * day * months, day * months
+    return Archive(
+        objects=objects,
+        lists=objects / _LISTED,
+        compaction_s=compacted / PRODUCTION["compaction_dpu"],
+        audit_s=day / PRODUCTION["audit_dpu"],
+        usd=dollars({"glue_dpu_h": dpu[0], "glue_flex_dpu_h": dpu[1]}) + measured["idle_prod_jobs"],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,48 +119,46 @@ class Recovery:
         return FLEETS[-1] * self.events / self.routed_s
 
 
-def recovery(measured: Measured, hours: float) -> Recovery:
+def recovery(measured: Measured, hours: float, memory_mib: int) -> Recovery:
     """The largest fleet after an outage of so many `hours`, as fast as IoT Core lets devices connect."""
-    router = _router(measured, PRODUCTION)
-    connected_s = FLEETS[-1] / QUOTAS["iot_connects_per_s"]["limit"]
-    waiting = hours * 3600 * PUBLISHES_PER_S
+    connects = limit("iot_connects_per_s", REGION)
+    if connects is None:
+        raise ValueError(f"how many devices may connect a second is unknown in {REGION}")
+    connected_s = FLEETS[-1] / connects
+    waiting = hours * 3600 * DEVICE_EVENTS_PER_S
     publishes = -(-waiting // BATCH_EVENTS)
-    work_s = publishes / router.batch * router.invocation_s + waiting * router.event_s
-    return Recovery(waiting, publishes, connected_s, max(connected_s, FLEETS[-1] * work_s / router.servers))
+    rate = PRODUCTION["max_concurrency"] * measured[f"router_{memory_mib}_events"]
+    return Recovery(waiting, publishes, connected_s, max(connected_s, FLEETS[-1] * waiting / rate))
 
 
 def needs(measured: Measured) -> dict[str, float]:
-    """What the largest fleet needs of each quota, most of its default first."""
+    """What the largest fleet needs of each quota."""
     whole = fleet(measured, FLEETS[-1])
-    needed: dict[str, float] = {
+    return {
         "iot_connections": FLEETS[-1],
         "iot_subscriptions": FLEETS[-1],
         "iot_publishes_per_s": whole.publishes_per_s,
         "lambda_concurrency": whole.routers.busy,
         "mapping_concurrency": whole.routers.busy,
         "sqs_in_flight": whole.routers.busy * whole.routers.fill,
-        "s3_puts_per_s": whole.publishes_per_s / whole.routers.fill,
+        "s3_puts_per_s": whole.archive.objects / DAY_S,
         "dynamodb_reads_per_s": PRODUCTION["max_concurrency"] / PRODUCTION["contract_refresh_s"],
     }
-    return dict(sorted(needed.items(), key=lambda each: -each[1] / QUOTAS[each[0]]["limit"]))
+
+
+def share(quota: str, need: float, region: str) -> float | None:
+    """`need` as a share of the default quota in `region`; None where that is unknown."""
+    most = limit(quota, region)
+    return None if most is None else need / most
 
 
 def checks(measured: Measured) -> dict[str, tuple[float, float]]:
     """What the model says of the runs that were measured, and what was measured."""
-    local = _router(measured, LOCAL)
-    alone = local.invocation_s + local.event_s
-    trickle = simulate(local, 20)
     return {
-        "messages a batch, 20 publishes/s": (trickle.fill, measured["trickle_fill"]),
-        "USD/M, 20 publishes/s": (_usd(measured, trickle.fill), measured["trickle_total"]),
-        "USD/M in windows": (
-            _usd(measured, measured["trickle_window_fill"]),
-            measured["trickle_window_total"],
-        ),
         "delay of telemetry under load, ms": (
-            measured["latency_urgent_p50"] + 1e3 * (_under_load(measured, local) - alone),
+            measured["latency_urgent_p50"] + 1e3 * _under_load(measured),
             measured["latency_normal_p50"],
-        ),
+        )
     }
 
 
@@ -120,17 +169,20 @@ def figures(measured: Measured) -> list[Figure]:
         each = fleet(measured, devices)
         found += [
             Figure(f"{devices}_devices", each.usd, "USD/month", note="an event a minute a device, trickle"),
-            Figure(f"{devices}_devices_in_windows", each.usd_in_windows, "USD/month"),
             Figure(f"{devices}_devices_routers", each.routers.busy, "busy"),
             Figure(f"{devices}_devices_delay_p99", 1e3 * each.routers.p99_s, "ms"),
+            Figure(f"{devices}_devices_objects", each.archive.objects, "objects/day"),
+            Figure(f"{devices}_devices_audit", each.archive.audit_s / 60, "min", note="of a day"),
+            Figure(f"{devices}_devices_compaction", each.archive.compaction_s / 60, "min", note="of an hour"),
         ]
+    for name, need in needs(measured).items():
+        part = share(name, need, REGION)
+        if part is not None:
+            found.append(Figure(f"quota_{name}", part, "of the default", note=QUOTAS[name]["of"]))
     found += [
-        Figure(f"quota_{name}", need / QUOTAS[name]["limit"], "of the default", note=QUOTAS[name]["of"])
-        for name, need in needs(measured).items()
-    ]
-    found += [
-        Figure(f"recovery_after_{hours}_h", recovery(measured, hours).routed_s / 60, "min")
+        Figure(f"recovery_after_{hours}_h_{memory}", recovery(measured, hours, memory).routed_s / 60, "min")
         for hours in OUTAGES
+        for memory in MEMORIES
     ]
     found += [
         Figure(f"check: {name}", model, "modelled", note=f"measured: {real:.4g}")
@@ -139,32 +191,27 @@ def figures(measured: Measured) -> list[Figure]:
     return found
 
 
-def _under_load(measured: Measured, local: Router) -> float:
-    # Batches of another device and ten single publishes a second share the queue; a mean message of both.
-    load, probes = measured["latency_load"] / BATCH_EVENTS, 10.0
-    events = (load * BATCH_EVENTS + probes) / (load + probes)
-    return simulate(local, load + probes, events=events).p50_s
-
-
-def _bill(measured: Measured, devices: int, fill: float) -> float:
-    events = devices * PUBLISHES_PER_S * MONTH_S
-    connections = dollars({"iot_minute": devices * MONTH_S / 60})
-    return events / 1e6 * _usd(measured, fill) + connections
-
-
-def _router(measured: Measured, size: Mapping[str, int], window_s: float = 0.0) -> Router:
-    return Router(
-        servers=size["max_concurrency"],
-        batch=WINDOW_MESSAGES if window_s else size["batch_size"],
-        window_s=window_s,
+def _under_load(measured: Measured) -> float:
+    """How much longer telemetry waits than it would alone, in the local cloud, seconds."""
+    local = Router(
+        servers=LOCAL["max_concurrency"],
+        batch=LOCAL["batch_size"],
         invocation_s=measured["router_time_invocation"] / 1e3,
         event_s=measured["router_time_event"] / 1e3,
     )
+    # Batches of another device and ten single publishes a second share the queue; a mean message of both.
+    load, probes = measured["latency_load"] / BATCH_EVENTS, 10.0
+    events = (load * BATCH_EVENTS + probes) / (load + probes)
+    return simulate(local, load + probes, events=events).p50_s - local.invocation_s - local.event_s
 
 
-def _usd(measured: Measured, fill: float) -> float:
-    return usd_per_million(
-        fill=fill,
-        event_s=measured["router_time_event"] / 1e3,
-        invocation_s=measured["router_time_invocation"] / 1e3,
+def _router(measured: Measured) -> Router:
+    """A router of production at its share of a core."""
+    memory = PRODUCTION["memory_mib"]
+    return Router(
+        servers=PRODUCTION["max_concurrency"],
+        batch=PRODUCTION["batch_size"],
+        window_s=PRODUCTION["batch_window_s"],
+        invocation_s=measured[f"router_{memory}_invocation"] / 1e3,
+        event_s=1 / measured[f"router_{memory}_events"],
     )

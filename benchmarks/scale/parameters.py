@@ -12,9 +12,10 @@ from benchmarks.results import FOLDER
 
 _DOCUMENT: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("parameters.toml").read_text())
 _PUBLISHED: Final = Path(__file__).parents[2] / "docs" / "figures.json"
-_RUNS: Final = ("cloud", "cost")
+_RUNS: Final = ("audit", "cloud", "cost")
 
 EVENTS_PER_S: Final[float] = _DOCUMENT["device"]["events_per_s"]
+GATHERED: Final[int] = _DOCUMENT["device"]["gathered"]
 REPORTS_PER_S: Final[float] = _DOCUMENT["device"]["reports_per_s"]
 PRODUCTION: Final[dict[str, int]] = _DOCUMENT["production"]
 LOCAL: Final[dict[str, int]] = _DOCUMENT["local"]
@@ -35,3 +36,13 @@ def newest() -> dict[str, float]:
 
 def _values(results: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     return {each["name"]: each["value"] for result in results for each in result["figures"]}
+
+
+REGION: Final = "us-east-1"
+"""Whose quotas docs/scale.md shows."""
+
+
+def limit(quota: str, region: str) -> float | None:
+    """The default of a quota in a `region`; None where it is unknown to us."""
+    found: dict[str, float] = QUOTAS[quota]["limit"]
+    return found.get("everywhere", found.get(region))

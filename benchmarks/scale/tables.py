@@ -9,92 +9,94 @@ from typing import Final
 from benchmarks.cost import peers
 from benchmarks.cost.prices import dollars
 from benchmarks.scale import model
-from benchmarks.scale.model import FLEETS, OUTAGES, WINDOW_S, Measured
-from benchmarks.scale.parameters import PRODUCTION, QUOTAS
+from benchmarks.scale.model import FLEETS, MEMORIES, OUTAGES, Measured
+from benchmarks.scale.parameters import QUOTAS, REGION
 
 REGIMES: Final = {
     "bulk": "bulk: 250 events a publish",
-    "trickle": "trickle: each event a publish, 20/s",
-    "trickle_window": "the same, routers with a window of 5 s",
-    "alarm": "alarms alone",
+    "trickle_single": "trickle: each event a publish, 20 events/s",
+    "trickle": "trickle, gathered: 3 events a publish",
+    "trickle_five": "trickle, gathered: 5 events a publish",
+    "alarm": "alarms alone, 2/s",
 }
+PARTS: Final = ("plane", "consumers", "watching", "reading", "storage")
 
 Rows = list[list[str]]
 
 
+def regimes(measured: Measured) -> tuple[list[str], Rows]:
+    """What a million events cost over their whole life, by who causes it."""
+    consumers = Counter({"sqs_request": 2 * peers.DELIVERIES / 10})
+    bridge = 1e6 * dollars(peers.eventbridge() + consumers)  # type: ignore[operator]
+    aims = {"bulk": "0.10", "trickle": "0.60", "trickle_five": "0.60", "alarm": "6.00"}
+    rows = []
+    for name, told in REGIMES.items():
+        total, *parts = (f"{measured[f'{name}_{part}']:,.2f}" for part in ("total", *PARTS))
+        rows.append([told, total, aims.get(name, ""), *parts, f"{bridge:,.2f}"])
+    head = ["regime", "USD/M", "aim", "plane", "consumers", "logs, traces", "jobs' reads", "storage"]
+    return [*head, "over EventBridge"], rows
+
+
 def fleets(measured: Measured) -> tuple[list[str], Rows]:
     """One row a fleet, in the trickle: an event a minute a device, and its own reports."""
-    head = ["devices", "publishes/s", "a batch", "routers busy", "delay p50, p99", "ledger PUT/s"]
-    head += ["USD/month", f"in windows of {WINDOW_S:g} s"]
+    head = ["devices", "publishes/s", "a batch", "routers busy", "delay p50, p99", "objects/day"]
+    head += ["compaction of an hour", "audit of a day", "USD/month"]
     rows = []
     for devices in FLEETS:
         each = model.fleet(measured, devices)
-        found = each.routers
+        found, archive = each.routers, each.archive
         rows.append(
             [
                 f"{devices:,}",
                 f"{each.publishes_per_s:,.0f}",
                 f"{found.fill:.1f}",
                 f"{found.busy:,.1f}",
-                f"{1e3 * found.p50_s:,.0f}, {1e3 * found.p99_s:,.0f} ms",
-                f"{each.publishes_per_s / found.fill:,.0f}",
+                f"{found.p50_s:,.2f}, {found.p99_s:,.2f} s",
+                f"{archive.objects:,.0f}",
+                f"{archive.compaction_s / 60:,.1f} min",
+                f"{archive.audit_s / 60:,.1f} min",
                 f"{each.usd:,.0f}",
-                f"{each.usd_in_windows:,.0f}",
             ]
         )
     return head, rows
-
-
-def regimes(measured: Measured) -> tuple[list[str], Rows]:
-    """What a million events cost, as counted, beside other ways with consumers that read by tens."""
-    consumers = Counter({"sqs_request": 2 * peers.DELIVERIES / 10})
-    bridge = 1e6 * dollars(peers.eventbridge() + consumers)  # type: ignore[operator]
-    event_gb_s = measured["router_time_event"] / 1e3 * PRODUCTION["memory_mib"] / 1024
-    alone = 1e6 * dollars(peers.unbatched(event_gb_s) + consumers)  # type: ignore[operator]
-    rows = [
-        [REGIMES[name], f"{measured[f'{name}_total']:,.2f}", aim, f"{bridge:,.2f}", f"{alone:,.2f}"]
-        for name, aim in {"bulk": "0.15", "trickle": "0.60", "trickle_window": "0.60", "alarm": ""}.items()
-    ]
-    return ["regime", "USD/M", "aim", "over EventBridge", "unbatched IoT, SQS, Lambda"], rows
 
 
 def recovery(measured: Measured) -> tuple[list[str], Rows]:
     """A million devices that come back at once, as fast as IoT Core lets them connect."""
     rows = []
     for hours in OUTAGES:
-        each = model.recovery(measured, hours)
-        rows.append(
-            [
-                f"{hours} h",
-                f"{each.events:,.0f} in {each.publishes:.0f}",
-                f"{each.connected_s / 60:,.0f} min",
-                f"{each.routed_s / 60:,.0f} min",
-                f"{each.events_per_s:,.0f}",
-            ]
-        )
-    head = [
-        "outage",
-        "events, publishes a device",
-        "until all are connected",
-        "until all is routed",
-        "events/s",
-    ]
-    return head, rows
+        for memory in MEMORIES:
+            each = model.recovery(measured, hours, memory)
+            rows.append(
+                [
+                    f"{hours} h",
+                    f"{memory:,} MiB",
+                    f"{each.events:,.0f} in {each.publishes:.0f}",
+                    f"{each.connected_s / 60:,.0f} min",
+                    f"{each.routed_s / 60:,.0f} min",
+                    f"{each.events_per_s:,.0f}",
+                ]
+            )
+    head = ["outage", "routers", "events, publishes a device", "until all are connected"]
+    return [*head, "until all is routed", "events/s"], rows
 
 
-def quotas(measured: Measured) -> tuple[list[str], Rows]:
-    """A million devices beside the default quotas, what is exceeded most first."""
+def quotas(measured: Measured, region: str = REGION) -> tuple[list[str], Rows]:
+    """A million devices beside the default quotas of `region`, what is exceeded most first."""
+    found = {name: (need, model.share(name, need, region)) for name, need in model.needs(measured).items()}
     rows = [
         [
             f"[{QUOTAS[name]['of']}]({QUOTAS[name]['source']})",
-            f"{QUOTAS[name]['limit']:,}",
+            "unknown" if part is None else f"{need / part:,.0f}",
             f"{need:,.0f}",
-            f"{need / QUOTAS[name]['limit']:.0%}",
+            "" if part is None else f"{part:.0%}",
             "yes" if QUOTAS[name]["raise"] else "no",
         ]
-        for name, need in model.needs(measured).items()
+        for name, (need, part) in sorted(
+            found.items(), key=lambda each: -(float("inf") if each[1][1] is None else each[1][1])
+        )
     ]
-    return ["quota", "by default", "needed", "share", "can be raised"], rows
+    return ["quota", f"by default in {region}", "needed", "share", "can be raised"], rows
 
 
 def checks(measured: Measured) -> tuple[list[str], Rows]:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
+from eventplane.canary import CANARY_ALARM
 from eventplane.contract.errors import Problem
 from eventplane.contract.model import Channel, Contract, EventType, Participant, Route
 from eventplane.contract.possibilities import of_type, possible
@@ -63,7 +64,9 @@ class _Floor:
         self._urgent = [each.name for each in image.event_types.values() if each.priority is Priority.URGENT]
         self._alarms = {each.name: list(self._alarms_of(each)) for each in self._services}
         """The types and families of types of each service's calls for help."""
-        self._lasting = list(dict.fromkeys([*self._urgent, *chain(*self._alarms.values())]))
+        called = dict.fromkeys([*self._urgent, *chain(*self._alarms.values())])
+        # The canary's alarm is urgent, and no home sends it.
+        self._lasting = [each for each in called if each != CANARY_ALARM]
 
     def problems(self) -> Iterator[Problem]:
         if not self._lasting and not any(map(self._is_urgent_route, self._routes)):
@@ -170,6 +173,12 @@ class _Floor:
             yield _problem(path, "it raises alarms, and is not there")
             return
         yield from self._channel_problems(service.outbox.address)
+        waits_ms, waited_ms = after.outbox.batching_delay_ms, service.outbox.batching_delay_ms
+        if waits_ms > waited_ms and not set(self._alarms[service.name]) <= set(self._urgent):
+            yield _problem(
+                f"{path}.outbox.batching_delay_ms",
+                f"alarms wait {waits_ms} ms for a batch, and waited {waited_ms} ms",
+            )
         rights = SendingRights(self._offered)
         for types in self._alarms[service.name]:
             if types == _ANY:

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from eventplane.delivery import Outcome
-from eventplane.ledger import Basis
+from eventplane.ledger import SENT_BEFORE, Basis
 from glue_jobs.delivery_audit.contracts import ContractHistory
 from glue_jobs.delivery_audit.expectations import with_expectations
 from glue_jobs.delivery_audit.handovers import consumption, strangers
@@ -77,7 +77,7 @@ def deliveries(cases: DataFrame, history: ContractHistory, watermark: Watermark)
         "opens_inbox",
         first["expires_at_ms"].isNotNull().alias("may_expire"),
         sf.when(sf.col("in_tap"), sf.col("came")).alias("copies"),
-        sf.greatest(sf.size("out"), sf.lit(0)).alias("delivered"),
+        sf.greatest(_copies_sent(), sf.lit(0)).alias("delivered"),
         sf.coalesce("first_found.priority", sf.get("decisions", sf.lit(0))["priority"]).alias("priority"),
         sf.coalesce("first_found.contract_version", sf.get("versions", sf.lit(0))).alias("contract_version"),
         first["recorded_at_ms"].alias("recorded_at_ms"),
@@ -134,6 +134,12 @@ def _letters(leads: Column) -> Column:
 
     of_all = sf.when(leads & sf.col("source").isNotNull(), reason(sf.lit(EVERY_ROUTE)))
     return sf.filter(sf.array(reason(sf.col("route")), of_all), lambda each: each.isNotNull())
+
+
+def _copies_sent() -> Column:
+    """How many copies of the event were written to the inbox on this route."""
+    # Of one that was sent early, the contract in force only says that it was right to be.
+    return sf.size(sf.filter("out", lambda each: ~each["reason"].eqNullSafe(SENT_BEFORE)))
 
 
 def _is_any(what: str) -> Column:

@@ -29,9 +29,9 @@ _MEMBERS = tuple(name for name in LEDGER_ROW.names if name != CORRUPT)
 def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> DataFrame:
     """The ledger's rows of the window as `witness` columns. A row belongs to the day of entry.
 
-    A `decision` begins with when it was made; `is_refusable` says whether the contract allows the refusal
-    that it may speak of, `is_best_effort` whether it lets the router drop the delivery. The delivery of a
-    dead letter that a router wrote `vouches` for its event.
+    A `decision` begins with when it was made; its `row` is a digest of all members; `is_refusable` says
+    whether the contract allows the refusal that it may speak of, `is_best_effort` whether it lets the router
+    drop the delivery. The delivery of a dead letter that a router wrote `vouches` for its event.
     """
     outcome = sf.col("outcome")
     faults = fault(
@@ -59,6 +59,7 @@ def ledger_witness(raw: DataFrame, history: ContractHistory, window: Window) -> 
         "priority",
         "contract_version",
         "file",
+        sf.xxhash64(*_MEMBERS).alias("row"),
         "type",
         "client_id",
         sf.coalesce("basis", sf.lit(str(Basis.IN_FORCE))).alias("basis"),

@@ -72,7 +72,7 @@ def cases(*archives: DataFrame) -> DataFrame:
     """One row for each name: `copies`, `items`, `decisions`, `handovers` as arrays, the rest as it was."""
     rows = reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), archives)
     together = rows.repartition("name").groupBy(*CASE)
-    return together.agg(
+    grouped = together.agg(
         sf.max("sender").alias("sender"),
         sf.max("source").alias("source"),
         sf.max("id").alias("id"),
@@ -83,3 +83,18 @@ def cases(*archives: DataFrame) -> DataFrame:
         sf.max("vouches").alias("vouched"),
         sf.max("bad").alias("bad"),
     )
+    return grouped.withColumn("decisions", _once())
+
+
+def _once() -> Column:
+    """The decisions without rows that lie in two objects: the ledger is written at least once.
+
+    Equal rows of one object are copies of an event that came in one frame.
+    """
+
+    def lies_before(each: Column) -> Column:
+        return sf.exists(
+            "decisions", lambda other: (other["row"] == each["row"]) & (other["file"] < each["file"])
+        )
+
+    return sf.filter("decisions", lambda each: ~lies_before(each))

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 
 from eventplane.contract import Contract
+from eventplane.function_settings import ContractSettings
 from eventplane.registry import (
     MethodNotAllowedError,
     Registry,
@@ -32,8 +33,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.router.contract_settings import read_contract_settings
-from lambdas.router.in_force import Unseen
+from lambdas.router.active_contract import Unseen
 from lambdas.router.wiring import contract_in_force
 
 METHODS: Final = ("GET", "HEAD")
@@ -130,7 +130,7 @@ def service() -> DiscoveryService:
 
     Raises `SettingsError`, and what `load_contract` raises of the contract that came with the code.
     """
-    settings = read_contract_settings(os.environ)
+    settings = ContractSettings.read(os.environ)
     return DiscoveryService(contract_in_force(settings, client("dynamodb"), InForceRegistry).engine)
 
 

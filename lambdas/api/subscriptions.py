@@ -21,7 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from eventplane.contract import Contract
 from eventplane.contract.subscription import MAX_FILTER_BYTES, MAX_OWN
 from eventplane.filters import DIALECTS
-from eventplane.function_settings import SubscriptionsApiSettings
+from eventplane.function_settings import ContractSettings, SubscriptionsApiSettings
 from eventplane.strict_json import StrictJsonError, decode_text, loads
 from lambdas.api import errors
 from lambdas.api.subscription_service import Conditions, Consents, Found, SubscriptionService
@@ -31,10 +31,9 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.common.tables import SubscriptionTable
 from lambdas.http_sink.signing import SigningKeyError, SigningKeys, subscription_key
-from lambdas.router.contract_settings import read_contract_settings
-from lambdas.router.in_force import Unseen
+from lambdas.router.active_contract import Unseen
 from lambdas.router.wiring import contract_in_force
 
 COLLECTION: Final = "/participants/<participant>/subscriptions"
@@ -142,12 +141,12 @@ def no_path(_error: NoRouteError) -> Response[str]:
     return _problem(errors.NotFoundError("there is nothing here; see docs/subscriptions-api.md"))
 
 
-def _contract() -> Callable[[], Contract]:
+def _contract(settings: ContractSettings) -> Callable[[], Contract]:
     """What tells the contract in force, or raises `errors.UnavailableError` while that has not been seen.
 
     Raises what `load_contract` raises of the one with the code.
     """
-    in_force = contract_in_force(read_contract_settings(os.environ), client("dynamodb"), _InForce)
+    in_force = contract_in_force(settings, client("dynamodb"), _InForce)
 
     def contract() -> Contract:
         found = in_force.engine()
@@ -177,7 +176,7 @@ def service() -> SubscriptionService:
     return SubscriptionService(
         table=SubscriptionTable(client("dynamodb"), settings.subscriptions_table),
         inboxes=settings.inboxes,
-        contract=_contract(),
+        contract=_contract(settings),
         consent=Consents(settings.webhook_origin, system_clock, settings.reach).ask,
         reach=settings.reach,
         clock=system_clock,

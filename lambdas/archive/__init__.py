@@ -1,1 +1,1 @@
-"""The archive's writers: the tap of what IoT Core accepted, without any router's help, and the ledger."""
+"""The archive's writers: the tap of what IoT Core accepted, the ledger, and failures of the ingest rules."""

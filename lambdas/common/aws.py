@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
-import boto3
 from botocore.config import Config
+from botocore.session import Session, get_session
 
 _ATTEMPTS: Final = 2
 
@@ -32,13 +33,33 @@ QUICK: Final = Patience(connect_s=0.5, read_s=1)
 WORST_CALL_MS: Final = PATIENT.worst_call_ms
 
 
+@cache
+def _session() -> Session:
+    return get_session()
+
+
 def client(service: str, patience: Patience = PATIENT) -> Any:
-    """A boto3 client of `service` with the function's own role, region and endpoint."""
-    return boto3.client(
+    """Return a client of `service` with the function's own role, region and endpoint.
+
+    It is one of botocore, which is a boto3 client without the helpers for files in S3 and their imports.
+    """
+    return _session().create_client(
         service,
         config=Config(
             connect_timeout=patience.connect_s,
             read_timeout=patience.read_s,
             retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+            # A sixth of what a call costs the CPU; AWS validates as well.
+            parameter_validation=False,
         ),
     )
+
+
+class OnDemand:
+    """A client that its first call makes: for a service that an average invocation does not call."""
+
+    def __init__(self, service: str, patience: Patience = PATIENT) -> None:
+        self._make = cache(lambda: client(service, patience))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._make(), name)

@@ -1,13 +1,15 @@
-"""What a function gets from its source queue, one value a message."""
+"""The messages that a function gets from its source queue."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from eventplane.contract import DeliveryGuarantee
 from eventplane.guarantee import GUARANTEE_HINT
+from eventplane.rule_failure import original_of
 
 
 class Context(Protocol):
@@ -64,6 +66,17 @@ def read_messages(event: dict[str, Any]) -> list[QueueMessage]:
         )
         for record in event["Records"]
     ]
+
+
+def read_rule_message(body: str) -> Any:
+    """Return the JSON of a message that an IoT rule wrote; of one by its error action, the rule's input.
+
+    So a redrive brings in what SQS did not take. The input has the names before the rule's SQL renamed them:
+    readers know both. Raises `ValueError`, `TypeError`, `RecursionError`.
+    """
+    members = json.loads(body)
+    original = original_of(members)
+    return members if original is None else json.loads(original)
 
 
 def _hint(record: dict[str, Any], name: str) -> str | None:

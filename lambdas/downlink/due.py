@@ -13,10 +13,9 @@ from eventplane.downlink.table import sort_key
 from eventplane.fleet import is_device_name
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
-from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from lambdas.common.rule_messages import read_rule_message
 from lambdas.downlink.devices import Fleet, Presence
 from lambdas.downlink.items import RESERVE_MS, DesiredTable, Items
 from lambdas.downlink.wiring import Wiring

@@ -20,12 +20,11 @@ from eventplane.uplink_interest import TooManyFiltersError, uplink_interest_even
 from eventplane.uplink_told import Told, begin_request, digest_of, done_request, read_told, told_key
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
-from lambdas.common.conditional_write import is_done
 from lambdas.common.contracts import bundled_contract
 from lambdas.common.log import logger
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.common.tables import SubscriptionTable, is_done
 
 SOURCE: Final = "/eventplane/cloud/uplink-interest"
 """The `source` of its events."""

@@ -19,10 +19,10 @@ from eventplane.errors import EventPlaneError
 from eventplane.topics import device_topic
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
-from lambdas.common.conditional_write import is_done
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
+from lambdas.common.tables import is_done
 from lambdas.downlink.work import WorkQueue
 
 RESERVE_MS: Final = 2 * WORST_CALL_MS
@@ -161,6 +161,7 @@ class Items:
             count(Metric.TRANSMITTED)
         except (ClientError, BotoCoreError) as error:
             # It counts as a transmission: the check repeats it.
+            count(Metric.NOT_TRANSMITTED)
             logger.warning("not transmitted", device=thing, sk=sk, error=str(error))
         if item.due_at_ms is not None:
             self._work.check(thing, sk, item.due_at_ms - now_ms)

@@ -14,10 +14,9 @@ from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
-from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from lambdas.common.rule_messages import read_rule_message
 from lambdas.fleet.certificates import Certificates
 
 _RESERVE_MS: Final = 5 * WORST_CALL_MS

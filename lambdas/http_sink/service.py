@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -16,15 +16,14 @@ from eventplane.delivery import Outcome, Refusal, letter_id
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.expiry import why_expired
 from eventplane.handover import HANDOVERS, HandoverRecord, to_line
+from eventplane.sqs_binding import split
 from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
-from lambdas.common.correlation import correlation
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.metrics import count_outcomes
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.common.visibility import Visibility
 from lambdas.http_sink.delivery import Attempts, NoTimeError
 from lambdas.http_sink.failure import Failure
 
@@ -35,8 +34,16 @@ LONGEST_S: Final = 300
 LONGEST_ASKED_S: Final = 900
 """Most of a Retry-After that is honoured, seconds: an endpoint cannot put an alarm off for ever."""
 
+MAX_REMEMBERED: Final = 10_000
+"""Most events of packed messages that a process remembers as ended while others of their message come again.
+Ours: ten full messages, about 1 MB."""
+
 Uniform = Callable[[float, float], float]
 """Gives a random number between two, like `random.uniform`."""
+
+
+MAX_HIDDEN_S: Final = 43_200
+"""Longest that SQS hides a message, counted from its reception (Amazon SQS quotas)."""
 
 
 @dataclass(slots=True)
@@ -52,8 +59,31 @@ class _Batch:
     held: dict[str, int] = field(default_factory=dict)
 
 
+class Visibility:
+    """Hides messages of the queue at `queue_url` by a boto3 SQS client; otherwise they come again after the
+    queue's whole visibility timeout."""
+
+    def __init__(self, client: Any, queue_url: str) -> None:
+        self._client = client
+        self._queue_url = queue_url
+
+    def hide(self, message: QueueMessage, seconds: int) -> None:
+        """Let `message` come again in `seconds`. Never raises: if it fails, the message comes later."""
+        try:
+            self._client.change_message_visibility(
+                QueueUrl=self._queue_url,
+                ReceiptHandle=message.receipt,
+                VisibilityTimeout=min(seconds, MAX_HIDDEN_S),
+            )
+        except (ClientError, BotoCoreError) as error:
+            logger.warning("visibility could not be changed", message_id=message.id, error=str(error))
+
+
 class WebhookService:
-    """Hands over the events of the inbox `source`, which is the `webhook`, one after the other."""
+    """Hands over the events of the inbox `source`, which is the `webhook`, one after the other.
+
+    A message with several events comes again for those that failed, after the longest of their waits.
+    """
 
     def __init__(
         self,
@@ -77,6 +107,7 @@ class WebhookService:
         self._archive = archive
         self._clock = clock
         self._uniform = uniform
+        self._done: OrderedDict[str, None] = OrderedDict()
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Deliver `messages`; return the ids of those that have to come again."""
@@ -84,17 +115,39 @@ class WebhookService:
         records: list[HandoverRecord] = []
         failed: set[str] = set()
         for message in messages:
-            end = self._handle(message, batch)
-            if isinstance(end, HandoverRecord):
-                records.append(end)
-            else:
+            waits: list[int] = []
+            for part in self._undone(message):
+                end = self._handle(part, batch)
+                if isinstance(end, HandoverRecord):
+                    records.append(end)
+                    self._remember(message, part)
+                else:
+                    waits.append(end)
+            if waits:
                 failed.add(message.id)
-                self._put_off(message, end, batch)
+                self._put_off(message, max(waits), batch)
         self._write(records, invocation.id)
         outcomes = Counter(record.outcome for record in records)
         count_outcomes(outcomes)
         logger.info("handed over", messages=len(messages), failed=len(failed), outcomes=dict(outcomes))
         return frozenset(failed)
+
+    def _undone(self, message: QueueMessage) -> list[QueueMessage]:
+        """The events of `message`, each as a message, without those that this process has already ended."""
+        try:
+            texts = split(message.body)
+        except EnvelopeError:
+            return [message]  # it becomes a dead letter as it is
+        if texts == [message.body]:
+            return [message]
+        parts = [replace(message, id=f"{message.id}.{at}", body=text) for at, text in enumerate(texts)]
+        return [each for each in parts if each.id not in self._done]
+
+    def _remember(self, message: QueueMessage, part: QueueMessage) -> None:
+        if part is not message:
+            self._done[part.id] = None
+            if len(self._done) > MAX_REMEMBERED:
+                self._done.popitem(last=False)
 
     def _handle(self, message: QueueMessage, batch: _Batch) -> HandoverRecord | int:
         """The end of the message's way, or the seconds until it has to come again."""
@@ -218,3 +271,17 @@ def delay_s(attempt: int, retry_after_s: float | None, left_s: float, uniform: U
     bound = min(LONGEST_S, FIRST_S * 2.0 ** min(attempt - 1, 16))
     asked = min(retry_after_s or 0, LONGEST_ASKED_S)
     return max(1, math.ceil(min(asked + uniform(0, bound), left_s)))
+
+
+def correlation(message: QueueMessage, event: Envelope | None) -> dict[str, Any]:
+    """Return the members of a log line about `message`, which is `event` or None."""
+    return {
+        "sender": str(event.sender) if event else None,
+        "event_source": event.source if event else None,
+        "event_id": event.id if event else None,
+        "event_type": event.type if event else None,
+        "traceparent": event.attributes.get("traceparent") if event else None,
+        "route": message.route,
+        "message_id": message.id,
+        "attempt": message.attempt,
+    }

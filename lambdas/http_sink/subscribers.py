@@ -21,24 +21,22 @@ from eventplane.contract.subscription import Subscription
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.function_settings import QueueSettings, SubscribersSettings
 from eventplane.own_services import SUBSCRIBERS
+from eventplane.sink_reach import SinkReach
 from eventplane.subscription_table import SubscriptionTable
-from eventplane.webhook_url import SinkReach
-from lambdas.common import subscription_table
+from lambdas.common import tables
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
-from lambdas.common.correlation import correlation
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.sqs import SqsSender
-from lambdas.common.visibility import Visibility
 from lambdas.http_sink.delivery import RESERVE_MS, CircuitBreaker, Delivery, Pace
 from lambdas.http_sink.endpoint import Endpoint
-from lambdas.http_sink.service import WebhookService
+from lambdas.http_sink.service import Visibility, WebhookService, correlation
 from lambdas.http_sink.signing import Keys, SigningKeys, subscription_key
 
 LETTER_SOURCE: Final = "/eventplane/cloud/subscribers"
@@ -252,7 +250,7 @@ def service() -> QueueReader:
         )
 
     endpoints = SubscriptionEndpoints(
-        table=subscription_table.SubscriptionTable(client("dynamodb"), settings.subscriptions_table),
+        table=tables.SubscriptionTable(client("dynamodb"), settings.subscriptions_table),
         contract=contract,
         channel=channel,
         origin=settings.webhook_origin,

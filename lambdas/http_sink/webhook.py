@@ -14,10 +14,9 @@ from lambdas.common.contracts import bundled_contract
 from lambdas.common.letters import Letters
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.sqs import SqsSender
-from lambdas.common.visibility import Visibility
 from lambdas.http_sink.delivery import Delivery, Pace
 from lambdas.http_sink.endpoint import Endpoint
-from lambdas.http_sink.service import WebhookService
+from lambdas.http_sink.service import Visibility, WebhookService
 from lambdas.http_sink.signing import SigningKeys
 
 LETTER_SOURCE: Final = "/eventplane/cloud/webhook/"

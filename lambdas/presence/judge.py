@@ -21,7 +21,7 @@ from lambdas.common.sender import Answer, Fate
 from lambdas.common.sqs import SqsSender, batches
 from lambdas.presence.state import DeviceState
 from lambdas.presence.table import PresenceTable
-from lambdas.presence.timers import Timer, TimerQueue
+from lambdas.presence.timer_queue import Timer, TimerQueue
 from lambdas.presence.watch import Watch
 
 RESERVE_MS: Final = 4 * WORST_CALL_MS

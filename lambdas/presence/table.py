@@ -10,8 +10,8 @@ from typing import Any, Final
 from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.presence import bucket_of
 from eventplane.traffic import Traffic
-from lambdas.common.conditional_write import is_done
 from lambdas.common.log import logger
+from lambdas.common.tables import is_done
 from lambdas.presence.state import (
     DeviceState,
     Flood,

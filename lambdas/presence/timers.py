@@ -1,89 +1,112 @@
-"""Timers: a delayed message of a queue of their own for each moment at which a device has to be judged."""
+"""The function that judges devices whose timers fired."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterable, Sequence
+import os
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from eventplane.errors import EventPlaneError
-from eventplane.fleet import is_device_name
-from eventplane.whole_numbers import MAX_TIME_MS, whole_number
+from eventplane.function_settings import PresenceJudgeSettings
+from lambdas.common.clock import Clock
 from lambdas.common.log import logger
-from lambdas.common.sqs import MAX_ENTRIES
+from lambdas.common.metrics import Metric, count
+from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue_function import QueueReader, queue_function
+from lambdas.presence.judge import RESERVE_MS, Judge
+from lambdas.presence.state import DeviceState
+from lambdas.presence.table import PresenceTable
+from lambdas.presence.timer_queue import Timer, TimerQueue, UnreadableTimerError, read_timer
+from lambdas.presence.wiring import Wiring
 
-MAX_DELAY_S: Final = 600
-"""Longest that a timer is delayed, seconds; a later one is sent again on its way. Ours: SQS takes 900, but at
-that age the queue's alarm would go off if its metric counts the delay (the SQS guide does not say)."""
-
-
-class UnreadableTimerError(EventPlaneError):
-    """A message of the timers' queue is no timer. It is retried, then ends in the dead-letter queue."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"not a timer: {problem}; only the presence functions may write to the queue")
-        self.problem = problem
+PUNCTUAL_MS: Final = 5_000
+"""A device is judged within so many milliseconds after its deadline; what takes longer is counted as late."""
 
 
 @dataclass(frozen=True, slots=True)
-class Timer:
-    """`device` has to be judged at `due_ms`, Unix milliseconds."""
+class _Fired:
+    """A timer, and the message that it came in."""
 
-    device: str
-    due_ms: int
+    timer: Timer
+    message: QueueMessage
 
     @property
-    def body(self) -> str:
-        """The text of its message."""
-        return json.dumps({"device": self.device, "due_ms": self.due_ms}, separators=(",", ":"))
+    def is_redelivered(self) -> bool:
+        """Whether an earlier run may have ended halfway."""
+        return self.message.attempt > 1
 
-    def delay_s(self, now_ms: int) -> int:
-        """How long SQS holds it back from `now_ms` on, whole seconds, up to its longest delay."""
-        return min(max(math.ceil((self.due_ms - now_ms) / 1_000), 0), MAX_DELAY_S)
-
-
-def read_timer(body: str) -> Timer:
-    """The timer in the text of a message. Raises `UnreadableTimerError`."""
-    try:
-        members = json.loads(body)
-        device, due_ms = members["device"], whole_number(members["due_ms"], MAX_TIME_MS)
-        if not is_device_name(device):
-            raise ValueError(f"{device!r} is not a device's name")  # noqa: TRY301 - one place says what is wrong
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise UnreadableTimerError(repr(error)) from error
-    return Timer(device, due_ms)
+    def is_late(self, now_ms: int) -> bool:
+        """Whether it comes later than is promised. A timer that was due when it was sent began then."""
+        return now_ms - max(self.timer.due_ms, self.message.sent_at_ms) > PUNCTUAL_MS
 
 
-class TimerQueue:
-    """The queue of timers at `url`, through a boto3 SQS client."""
+class TimerReader:
+    """Judges the devices in the queue of timers; idempotent, in any order.
 
-    def __init__(self, client: Any, url: str) -> None:
-        self._client = client
-        self._url = url
+    Each write of a new deadline arms a timer of its own, so a timer of another deadline than the stored one
+    is obsolete, unless the stored one has come. A redelivered timer takes over what a run before it may have
+    left: unsent events, and a deadline without a timer.
+    """
 
-    def arm(self, timers: Iterable[Timer], now_ms: int) -> frozenset[str]:
-        """Send `timers`; the devices whose timer SQS did not take. Never raises for what AWS refuses."""
-        waiting = list(timers)
+    def __init__(self, *, table: PresenceTable, judge: Judge, timers: TimerQueue, clock: Clock) -> None:
+        self._table = table
+        self._judge = judge
+        self._timers = timers
+        self._clock = clock
+
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
+        """Judge the devices of up to a page of timers; return the ids of those that have to come again."""
         failed: set[str] = set()
-        for start in range(0, len(waiting), MAX_ENTRIES):
-            failed |= self._send(waiting[start : start + MAX_ENTRIES], now_ms)
-        if failed:
-            logger.warning("timers were not armed", devices=sorted(failed)[:MAX_ENTRIES], number=len(failed))
+        fired: defaultdict[str, list[_Fired]] = defaultdict(list)
+        for message in messages:
+            try:
+                timer = read_timer(message.body)
+            except UnreadableTimerError as error:
+                logger.error("unreadable", message_id=message.id, error=str(error))
+                failed.add(message.id)
+                continue
+            fired[timer.device].append(_Fired(timer, message))
+        unfinished = self._work_off(fired, invocation.remaining_ms)
+        failed |= {each.message.id for device in unfinished for each in fired[device]}
+        logger.info("timers fired", messages=len(messages), devices=len(fired), failed=len(failed))
         return frozenset(failed)
 
-    def _send(self, batch: Sequence[Timer], now_ms: int) -> set[str]:
-        entries = [
-            {"Id": str(at), "MessageBody": timer.body, "DelaySeconds": timer.delay_s(now_ms)}
-            for at, timer in enumerate(batch)
-        ]
-        try:
-            response = self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
-        except (ClientError, BotoCoreError) as error:
-            logger.warning("timers were refused", number=len(batch), error=str(error))
-            return {timer.device for timer in batch}
-        taken = {each["Id"] for each in response.get("Successful", [])}
-        return {timer.device for at, timer in enumerate(batch) if str(at) not in taken}
+    def _work_off(self, fired: dict[str, list[_Fired]], remaining_ms: Callable[[], int]) -> set[str]:
+        """The devices whose timers have to come again."""
+        if not fired or remaining_ms() < RESERVE_MS:
+            return set(fired)
+        states, now_ms = self._table.read(fired), self._clock()
+        unfinished = fired.keys() - states.keys()
+        early: list[Timer] = []
+        due: list[DeviceState] = []
+        for device, state in states.items():
+            if state.due_ms is None or (state.unsent and not _is_redelivered(fired[device])):
+                continue
+            if state.due_ms <= now_ms:
+                due.append(state)
+                if any(each.is_late(now_ms) for each in fired[device]):
+                    count(Metric.TIMERS_LATE)
+            elif _is_redelivered(fired[device]) or any(
+                each.timer.due_ms == state.due_ms for each in fired[device]
+            ):
+                early.append(Timer(device, state.due_ms))
+        unfinished |= self._timers.arm(early, now_ms)
+        return unfinished | self._judge.judge(due, remaining_ms).unfinished
+
+
+def _is_redelivered(fired: Sequence[_Fired]) -> bool:
+    return any(each.is_redelivered for each in fired)
+
+
+def service() -> QueueReader:
+    """Return the reader of the queue of timers. Raises `SettingsError`."""
+    settings = PresenceJudgeSettings.read(os.environ)
+    parts = Wiring(settings)
+    reader = TimerReader(
+        table=parts.table, judge=parts.judge(settings.outbox_queue), timers=parts.timers, clock=parts.clock
+    )
+    return QueueReader(reader.process)
+
+
+handle = queue_function(service)

@@ -7,13 +7,13 @@ its time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from eventplane import presence
-from eventplane.traffic import KINDS, Quota
-from lambdas.presence.notices import Notices
-from lambdas.presence.reports import Report
+from eventplane.function_settings import PresenceLimits
+from eventplane.traffic import KINDS
+from lambdas.presence.reports import Notices, Report
 from lambdas.presence.state import DeviceState, Flood, Heartbeat, Incident, Level, Line, Quiet, QuietReason
 
 AT_ONCE = 0
@@ -34,27 +34,10 @@ events). All other words, and new ones, mean that it was `lost`."""
 LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What is reported, in seconds, and what devices may send; `stacks/scheduled_settings.py` explains it."""
-
-    disconnected_after_s: float
-    connected_after_s: float
-    quiet_after_heartbeats: float
-    oldest_urgent_s: float
-    oldest_normal_s: float
-    quota: Quota
-
-    def settles_ms(self, line: Line) -> int:
-        """How long a connection, or its absence, stands before it is reported, milliseconds."""
-        seconds = self.connected_after_s if line is Line.CONNECTED else self.disconnected_after_s
-        return round(1_000 * seconds)
-
-
 class Watch:
     """Judges devices by `limits`; `notices` words what carers are told."""
 
-    def __init__(self, limits: Limits, notices: Notices) -> None:
+    def __init__(self, limits: PresenceLimits, notices: Notices) -> None:
         self._limits = limits
         self._notices = notices
 
@@ -151,12 +134,18 @@ class Watch:
         cause = state.sighting.cause if state.sighting else ""
         return CAUSES.get(cause, LOST), state.reported_ms
 
+    def _settles_ms(self, line: Line) -> int:
+        """How long a connection, or its absence, stands before it is reported, milliseconds."""
+        is_connected = line is Line.CONNECTED
+        seconds = self._limits.connected_after_s if is_connected else self._limits.disconnected_after_s
+        return round(1_000 * seconds)
+
     def _settled_ms(self, state: DeviceState) -> int | None:
         """When what was seen last has stood long enough to be reported; None when it is known already."""
         seen = state.sighting
         if seen is None or seen.line is state.reported:
             return None
-        return seen.at_ms + self._limits.settles_ms(seen.line)
+        return seen.at_ms + self._settles_ms(seen.line)
 
     def _silent_ms(self, state: DeviceState) -> int | None:
         """When a device that is not quiet yet will have been silent for too long."""
@@ -188,7 +177,7 @@ class Watch:
             return self._problem(state, beat, now_ms) is not None
         # Well is only who has said so since; that it may be silent again is the next report's matter. If it
         # were well at once, one that complains with every other heartbeat would be an incident each time.
-        well_ms = state.quiet.since_ms + self._limits.settles_ms(Line.CONNECTED)
+        well_ms = state.quiet.since_ms + self._settles_ms(Line.CONNECTED)
         return beat.at_ms > well_ms and self._problem(state, beat, beat.at_ms) is None
 
     def _problem(self, state: DeviceState, beat: Heartbeat, now_ms: int) -> QuietReason | None:

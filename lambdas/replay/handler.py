@@ -12,10 +12,9 @@ from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.sqs import SCHEMES, SqsSender
+from lambdas.replay.archived import Planners, TapFiles
 from lambdas.replay.orders import Orders
-from lambdas.replay.planners import Planners
 from lambdas.replay.service import ReplayService
-from lambdas.replay.tap_file import TapFiles
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.senders import Senders
 from lambdas.router.wiring import engine_in_force, wait_by

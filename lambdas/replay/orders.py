@@ -24,8 +24,7 @@ from eventplane.replay import (
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import QueueMessage
-from lambdas.replay.planners import Planners, UnknownContractError
-from lambdas.replay.tap_file import TapFileGoneError, TapFiles, Tapped
+from lambdas.replay.archived import Planners, TapFileGoneError, TapFiles, Tapped, UnknownContractError
 from lambdas.router.engine import Engine
 from lambdas.router.planner import Planner, Step
 

@@ -15,9 +15,9 @@ from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.redelivery import handle_each
 from lambdas.replay.orders import DESTINATION_GONE, Orders
+from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine
-from lambdas.router.in_force import Unseen
 from lambdas.router.planner import Step
 from lambdas.router.report import tell
 from lambdas.router.service import LIMITS

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from eventplane.contract import DeliveryGuarantee, Priority
+from eventplane.contract import Contract, DeliveryGuarantee, Priority
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome
+from eventplane.envelope import Envelope
 from eventplane.guarantee import FAILED, GUARANTEE_HINT
 from eventplane.resource_names import FIFO_SUFFIX
-from eventplane.sqs_binding import SqsMessage, to_message
+from eventplane.sqs_binding import SqsMessage, pack, to_message
 from lambdas.common.sender import Answer, Fate, Sender
 from lambdas.common.sqs import SCHEMES, batches
 from lambdas.router.delivery_memory import DeliveryMemory
@@ -49,11 +50,14 @@ class Dispatch:
         letter on that route. Deliveries at best effort go last; one that fails is dropped, and its message
         does not come again.
         """
+        contract = engine.contract
         planned, done = self.memory.sort_out(steps)
         done += [step for step in planned if not step.event]
         failed: set[str] = set()
         letters: list[Step] = []
-        for step, answer in self._answers((each for each in planned if not each.tried_once), has_time):
+        for step, answer in self._answers(
+            contract, (each for each in planned if not each.tried_once), has_time
+        ):
             if answer.fate is Fate.TAKEN:
                 done.append(step)
             elif answer.fate is Fate.NEVER and step.record.type != DEAD_LETTER_TYPE:
@@ -63,18 +67,20 @@ class Dispatch:
                 failed.add(step.record.message_id)
         letters, known = self.memory.sort_out(letters)
         done += [*known, *(step for step in letters if not step.event)]
-        for step, answer in self._answers(letters, has_time):
+        for step, answer in self._answers(contract, letters, has_time):
             if answer.fate is Fate.TAKEN:
                 done.append(step)
             else:
                 failed.add(step.record.message_id)
-        for step, answer in self._answers((each for each in planned if each.tried_once), has_time):
+        for step, answer in self._answers(contract, (each for each in planned if each.tried_once), has_time):
             done.append(step if answer.fate is Fate.TAKEN else _dropped(step))
         return done, failed
 
-    def _answers(self, steps: Iterable[Step], has_time: Callable[[], bool]) -> Iterator[tuple[Step, Answer]]:
+    def _answers(
+        self, contract: Contract, steps: Iterable[Step], has_time: Callable[[], bool]
+    ) -> Iterator[tuple[Step, Answer]]:
         """Yield each step that sends something with its answer, as the answers come."""
-        waiting = self._calls(steps)
+        waiting = self._calls(contract, steps)
         in_flight: dict[Future[list[Answer]], _Call] = {}
         broken: set[tuple[str, str]] = set()
         while in_flight or any(waiting.values()):
@@ -88,26 +94,28 @@ class Dispatch:
                 waiting[call.protocol].remove(call)
                 ready, late = call.parted(broken)
                 yield from ((step, _LATER) for step in late)
-                if ready.steps:
+                if ready.parcels:
                     in_flight[self._start(ready)] = ready
             ended, _ = wait(in_flight, return_when=FIRST_COMPLETED)
             for future in ended:
                 call, answers = in_flight.pop(future), future.result()
                 broken |= call.broken_groups(answers)
-                yield from zip(call.steps, answers, strict=True)
+                for parcel, answer in zip(call.parcels, answers, strict=True):
+                    if answer.fate is Fate.NEVER and len(parcel.steps) > 1:
+                        # One of its events is the cause: alone, each gets an answer of its own.
+                        waiting.setdefault(call.protocol, [])[:0] = call.with_single_events(parcel)
+                    else:
+                        yield from ((step, answer) for step in parcel.steps)
 
-    def _calls(self, steps: Iterable[Step]) -> dict[str, list[_Call]]:
+    def _calls(self, contract: Contract, steps: Iterable[Step]) -> dict[str, list[_Call]]:
         """Return the calls of each protocol in the order in which they are made, SQS first."""
         by_destination: defaultdict[str, list[tuple[int, Step]]] = defaultdict(list)
-        numbered = enumerate(step for step in steps if step.event)
-        for number, step in sorted(numbered, key=lambda each: _rank(each[1])):
+        for number, step in enumerate(step for step in steps if step.event):
             by_destination[str(step.record.destination)].append((number, step))
         calls: dict[str, list[_Call]] = {_SQS: []}
         for destination, found in by_destination.items():
-            url, left = self._queues[destination], iter(found)
-            for batch in batches([_message(step) for _, step in found]):
-                (number, first), *others = islice(left, len(batch))
-                call = _Call(url, [first, *(step for _, step in others)], batch, (_rank(first), number))
+            parcels = _parcels(found, contract.channel(destination).events_per_message)
+            for call in _batched(self._queues[destination], parcels):
                 calls.setdefault(call.protocol, []).append(call)
         for each in calls.values():
             each.sort(key=lambda call: call.place)
@@ -120,13 +128,32 @@ class Dispatch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Parcel:
+    """A `message` with the events of `steps`; `place` orders parcels: by priority, then as planned."""
+
+    steps: Sequence[Step]
+    message: SqsMessage
+    place: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Call:
-    """One batch for the destination at `url`; `place` orders calls: by priority, then as planned."""
+    """One batch of `parcels` for the destination at `url`."""
 
     url: str
-    steps: list[Step]
-    messages: list[SqsMessage]
-    place: tuple[int, int]
+    parcels: list[_Parcel]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.parcels[0].place
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        return (step for parcel in self.parcels for step in parcel.steps)
+
+    @property
+    def messages(self) -> list[SqsMessage]:
+        return [parcel.message for parcel in self.parcels]
 
     @property
     def protocol(self) -> str:
@@ -141,10 +168,9 @@ class _Call:
         """Return what can be sent, and the steps that would overtake an earlier one of their group."""
         if not broken or not self.is_fifo:
             return self, []
-        pairs = list(zip(self.steps, self.messages, strict=True))
-        ready = [(step, message) for step, message in pairs if (self.url, message.group) not in broken]
-        late = [step for step, message in pairs if (self.url, message.group) in broken]
-        return replace(self, steps=[step for step, _ in ready], messages=[each for _, each in ready]), late
+        ready = [each for each in self.parcels if (self.url, each.message.group) not in broken]
+        late = [each for each in self.parcels if (self.url, each.message.group) in broken]
+        return _Call(self.url, ready), [step for parcel in late for step in parcel.steps]
 
     def broken_groups(self, answers: Iterable[Answer]) -> set[tuple[str, str]]:
         """Return the groups of a FIFO queue in which a message has to be sent again."""
@@ -152,6 +178,10 @@ class _Call:
             return set()
         pairs = zip(self.messages, answers, strict=True)
         return {(self.url, message.group) for message, answer in pairs if answer.fate is Fate.AGAIN}
+
+    def with_single_events(self, parcel: _Parcel) -> list[_Call]:
+        """Return calls with each event of one `parcel` in a message of its own."""
+        return list(_batched(self.url, [_alone(step, parcel.place) for step in parcel.steps]))
 
 
 def _most_in_flight(protocol: str) -> int:
@@ -170,6 +200,33 @@ def _next_call(waiting: Mapping[str, Sequence[_Call]], in_flight: Collection[_Ca
     return None
 
 
+def _parcels(found: Sequence[tuple[int, Step]], most: int) -> Iterator[_Parcel]:
+    """Put up to `most` events into one message: of one route, decided alike, and never urgent ones."""
+    together: defaultdict[tuple[int, tuple[tuple[str, str], ...]], list[tuple[int, Step]]] = defaultdict(list)
+    for number, step in found:
+        if most == 1 or _rank(step) == Priority.URGENT.rank:
+            yield _alone(step, (_rank(step), number))
+        else:
+            together[_rank(step), tuple(_hints(step).items())].append((number, step))
+    for (rank, hints), group in together.items():
+        left = iter(group)
+        for message in pack([_event(step) for _, step in group], dict(hints), most):
+            numbered = list(islice(left, len(message.events)))
+            yield _Parcel([step for _, step in numbered], message, (rank, numbered[0][0]))
+
+
+def _alone(step: Step, place: tuple[int, int]) -> _Parcel:
+    return _Parcel([step], to_message(_event(step), _hints(step)), place)
+
+
+def _batched(url: str, parcels: Iterable[_Parcel]) -> Iterator[_Call]:
+    """Yield calls with the `parcels` in the order of their places."""
+    ordered = sorted(parcels, key=lambda each: each.place)
+    left = iter(ordered)
+    for batch in batches([each.message for each in ordered]):
+        yield _Call(url, list(islice(left, len(batch))))
+
+
 def _rank(step: Step) -> int:
     return Priority(step.record.priority).rank
 
@@ -178,9 +235,13 @@ def _dropped(step: Step) -> Step:
     return replace(step, record=replace(step.record, outcome=Outcome.DROPPED, reason=FAILED), event=None)
 
 
-def _message(step: Step) -> SqsMessage:
-    assert step.event is not None  # noqa: S101 - `_calls` makes no other messages
+def _event(step: Step) -> Envelope:
+    assert step.event is not None  # noqa: S101 - `_calls` takes no other steps
+    return step.event
+
+
+def _hints(step: Step) -> dict[str, str]:
     hints = {"route": str(step.record.route), "contract": step.record.contract_version}
     if step.tried_once:
         hints[GUARANTEE_HINT] = DeliveryGuarantee.BEST_EFFORT
-    return to_message(step.event, hints)
+    return hints

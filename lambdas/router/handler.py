@@ -8,18 +8,18 @@ from functools import partial
 from eventplane.contract import Priority
 from eventplane.function_settings import RouterSettings
 from lambdas.common.archive import Archive
-from lambdas.common.aws import PATIENT, QUICK, client
+from lambdas.common.aws import PATIENT, QUICK, OnDemand, client
 from lambdas.common.backoff import urgent_wait_s
 from lambdas.common.clock import system_clock
 from lambdas.common.ledger import Ledger
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.sqs import SCHEMES, SqsSender
+from lambdas.router.active_contract import BoundedLook
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.drawing import drawing_of
-from lambdas.router.in_force import BoundedLook
 from lambdas.router.payload import MESSAGE_SECONDS, URGENT_MESSAGE_SECONDS
 from lambdas.router.senders import Senders
 from lambdas.router.service import RouterService, TimeLimits
+from lambdas.router.span_recorder import span_recorder
 from lambdas.router.wiring import engine_in_force, wait_by
 
 
@@ -42,11 +42,11 @@ def service() -> QueueReader:
         ledger=Ledger(
             sender=sqs,
             queue_url=settings.ledger_queue,
-            archive=Archive(client("s3", patience), settings.archive_bucket),
+            archive=Archive(OnDemand("s3", patience), settings.archive_bucket),
         ),
         clock=system_clock,
         limits=TimeLimits.of(patience, payload_s),
-        drawing=drawing_of(settings.tracing),
+        spans=span_recorder(settings.tracing),
     )
     max_receives = in_force.bundled.channel(settings.source).receives_at(settings.priority)
     wait = partial(urgent_wait_s, max_receives=max_receives) if is_urgent else wait_by(in_force, max_receives)

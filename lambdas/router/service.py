@@ -16,16 +16,16 @@ from lambdas.common.ledger import Ledger, LedgerError
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.drawing import Drawing
 from lambdas.router.engine import Engine
+from lambdas.router.fifo_groups import fifo_groups
 from lambdas.router.filter_time import MESSAGE_SECONDS as FILTER_SECONDS
 from lambdas.router.filter_time import SlowFiltersError
-from lambdas.router.in_force import Unseen
 from lambdas.router.payload import MESSAGE_SECONDS as PAYLOAD_SECONDS
 from lambdas.router.planner import Step
 from lambdas.router.report import report
-from lambdas.router.waves import waves
+from lambdas.router.span_recorder import SpanRecorder
 
 MAX_DELIVERIES: Final = 5_000
 """Deliveries after which an invocation plans no further message; the rest of its batch comes again, unsent.
@@ -75,7 +75,7 @@ class RouterService:
         ledger: Ledger,
         clock: Clock,
         limits: TimeLimits = LIMITS,
-        drawing: Drawing | None = None,
+        spans: SpanRecorder | None = None,
     ) -> None:
         self._engine = engine
         self._dispatch = dispatch
@@ -83,7 +83,7 @@ class RouterService:
         self._clock = clock
         self._limits = limits
         self._queue_clock = QueueClock(clock)
-        self._drawing = drawing
+        self._spans = spans
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Route `messages`; return the ids of those that have to come again.
@@ -107,8 +107,8 @@ class RouterService:
         self._dispatch.memory.end(facts, done, failed, is_written=is_written)
         ended_ms = self._clock()
         report(facts, messages, failed, ended_ms)
-        if self._drawing:
-            self._drawing.draw(
+        if self._spans:
+            self._spans.record(
                 facts, began_ms=began_ms, ended_ms=ended_ms, remaining_ms=invocation.remaining_ms
             )
         return frozenset(failed)
@@ -126,7 +126,7 @@ class RouterService:
         done: list[Step] = []
         failed: set[str] = set()
         tried_once: list[Step] = []
-        for wave in waves(messages, failed):
+        for wave in fifo_groups(messages, failed):
             steps = self._plan(engine, wave, failed, remaining_ms)
             # What fails at best effort must not take the time of what the next wave promises.
             tried_once += [step for step in steps if step.tried_once]

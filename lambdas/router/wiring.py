@@ -11,10 +11,9 @@ from eventplane.function_settings import ContractSettings, RouterSettings
 from lambdas.common.backoff import Wait, outage_wait_s, wait_s
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import bundled_contract
-from lambdas.common.interest_table import InterestTable
-from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.common.tables import InterestTable, SubscriptionTable
 from lambdas.router import engine
-from lambdas.router.in_force import Engine, InForce
+from lambdas.router.active_contract import ActiveContract, Engine
 from lambdas.router.payload import MESSAGE_SECONDS
 
 
@@ -23,13 +22,13 @@ def contract_in_force(
     dynamodb: Any,
     build: Callable[[Contract], Engine],
     queues: Collection[str] | None = None,
-) -> InForce[Engine]:
+) -> ActiveContract[Engine]:
     """What `build` makes of the contract in force, which the tables tell through a boto3 DynamoDB client.
 
     `queues` are the inboxes, by their address, that it can lead to; None where nobody writes to them.
     Raises what `build` raises of the contract that came with the code.
     """
-    return InForce(
+    return ActiveContract(
         bundled=bundled_contract(),
         build=build,
         table=ContractTable(dynamodb, settings.contracts_table),
@@ -43,7 +42,7 @@ def contract_in_force(
 
 def engine_in_force(
     settings: RouterSettings, dynamodb: Any, payload_s: float = MESSAGE_SECONDS
-) -> InForce[engine.Engine]:
+) -> ActiveContract[engine.Engine]:
     """The router's engine of the contract in force. Raises as `contract_in_force` does.
 
     The payloads of a message may take `payload_s` of computing time.
@@ -55,7 +54,7 @@ def engine_in_force(
     return contract_in_force(settings, dynamodb, build, settings.queues)
 
 
-def wait_by(in_force: InForce[Engine], max_receives: int) -> Wait:
+def wait_by(in_force: ActiveContract[Engine], max_receives: int) -> Wait:
     """How long a message waits that comes again: as through an outage until the contract in force is seen.
 
     `max_receives` are those of its queue.

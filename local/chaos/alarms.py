@@ -115,17 +115,14 @@ class Alarm:
         return _COMPARISONS[self.comparison](value, self.threshold)
 
     def rises(self, metrics: Metrics, began: float, ended: float) -> bool:
-        """Whether it watches ages alone, and a message that came in that time grew older for most of it.
-
-        A backlog from before does not count: its messages are older than that.
-        """
+        """Whether it watches ages alone, and these grew for most of that time."""
         keys = [each.key for each in self.terms.values() if each.key]
         if not keys or not all(key[1] == AGE for key in keys):
             return False
         quarter = (ended - began) / 4
         early = self.value(metrics, began, began + quarter) or 0.0
         late = self.value(metrics, ended - quarter, ended) or 0.0
-        return late - early >= (ended - began) / 2 and late <= 1.25 * (ended - began)
+        return late - early >= (ended - began) / 2
 
     def _value(self, id: str, metrics: Metrics, began: float, ended: float) -> float | None:
         term = self.terms[id]

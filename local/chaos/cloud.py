@@ -46,6 +46,9 @@ class Cloud(Protocol):
     def put_contract(self, contract: Contract) -> None:
         """Put another contract in force."""
 
+    def wait_for(self, homes: Sequence[str]) -> bool:
+        """Return when it knows that `homes` are connected; False: when that does not change any more."""
+
     def tell(self, text: str) -> None:
         """Put an event into the outbox of the carers."""
 

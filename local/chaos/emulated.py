@@ -11,6 +11,7 @@ from contract.publish import Publisher, find_deployment
 from eventplane.contract import Contract
 from eventplane.ordering import is_numbered
 from eventplane_client.sqs import MAX_VISIBILITY_S
+from lambdas.downlink.devices import Presence
 from local.chaos.alarms import Watched
 from local.chaos.arrivals import Arrivals
 from local.chaos.consumer import ORDERED
@@ -34,7 +35,10 @@ VISIBILITY_S: Final = 35
 """For so long a source queue hides what a function works on; deployed it is six times the function's timeout,
 180 s. Longer than one timeout, or a function that is only slow would be taken for dead."""
 
-_SOURCES: Final = ("IngestUrl", "UrgentIngestUrl", "TapUrl")
+_HIDING: Final = ("IngestUrl", "TapUrl", "LedgerUrl")
+"""The source queues that hide messages for minutes as deployed."""
+
+_SOURCES: Final = (*_HIDING, "UrgentIngestUrl")
 
 
 class Emulated:
@@ -51,7 +55,7 @@ class Emulated:
         self._folder.mkdir()
         self._archive = supervisor.run_dir / "archive"
         sqs = self._plane.cloud.client("sqs")
-        for source in _SOURCES:
+        for source in _HIDING:
             url = self._plane.outputs[source]
             sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(VISIBILITY_S)})
         self._ordered = {
@@ -105,6 +109,11 @@ class Emulated:
         """Publish it, as an operator does."""
         client = self._plane.cloud.client
         Publisher(find_deployment("local", client), client("dynamodb")).publish(contract)
+
+    def wait_for(self, homes: Sequence[str]) -> bool:
+        """What comes before a home is known to be connected goes down to it an hour later."""
+        presence = Presence(self._plane.cloud.client("dynamodb"), self._plane.outputs["PresenceTable"])
+        return wait_until_nothing_waits(lambda: len(homes) - len(presence.present(homes)))
 
     def tell(self, text: str) -> None:
         """As the carers' program does; their outbox is a queue."""

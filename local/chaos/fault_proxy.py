@@ -19,6 +19,11 @@ LATE_S: Final = 3.0
 _STALL_S: Final = 60.0
 """How long a stalled call is held at most: longer than the timeout of any client."""
 
+_LONGEST_S: Final = 120.0
+"""How long an outage waits at most for a call that meets it, on a machine that is busy with other things."""
+
+_SEND: Final = "AmazonSQS.SendMessageBatch"
+
 
 class Trouble(StrEnum):
     """How a service fails."""
@@ -56,6 +61,7 @@ class Target:
 class _Outage:
     target: Target
     trouble: Trouble
+    met: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
 
 
@@ -71,7 +77,11 @@ class FaultProxy(Proxy):
         self._outages = {**self._outages, target: _Outage(target, trouble)}
 
     def end(self, target: Target) -> None:
-        """Let the calls to `target` pass again; those that are held end without an answer."""
+        """Let the calls to `target` pass again; those that are held end without an answer.
+
+        An outage that no call has met yet goes on until one has, `_LONGEST_S` at most.
+        """
+        self._outages[target].met.wait(_LONGEST_S)
         outages = dict(self._outages)
         outages.pop(target).over.set()
         self._outages = outages
@@ -79,7 +89,10 @@ class FaultProxy(Proxy):
     def answer(self, call: Call) -> Answer | None:
         """As the outage of the called service has it."""
         outage = next((each for each in self._outages.values() if each.target.has(call)), None)
-        return self.forward(call) if outage is None else _TROUBLES[outage.trouble](self, call, outage)
+        if outage is None or (outage.trouble is Trouble.SWALLOWED and call.action != _SEND):
+            return self.forward(call)
+        outage.met.set()
+        return _TROUBLES[outage.trouble](self, call, outage)
 
     def _unavailable(self, call: Call, _: _Outage) -> Answer:
         return _refusal(call, *_UNAVAILABLE[call.service])
@@ -99,7 +112,7 @@ class FaultProxy(Proxy):
         self.forward(call)
 
     def _swallowed(self, call: Call, _: _Outage) -> Answer:
-        return _stored(call.body) if call.action == "AmazonSQS.SendMessageBatch" else self.forward(call)
+        return _stored(call.body)
 
 
 _TROUBLES: Final[dict[Trouble, Callable[[FaultProxy, Call, _Outage], Answer | None]]] = {

@@ -15,6 +15,10 @@ from local.sent import Key
 MOST_COPIES: Final = 9
 """Of one event in one inbox. Ours: an outage may repeat events, but not multiply them."""
 
+RECOVERY_S: Final = 30.0
+"""Aim: so long after an outage the last urgent event that waited has arrived. Ours: urgent messages are
+tried again after 20 s at most, and a function may begin cold."""
+
 AFTER_S: Final = 15.0
 """How long after an outage its effects are looked for at most, until the next one begins."""
 
@@ -33,6 +37,11 @@ class Episode:
     @property
     def name(self) -> str:
         return "+".join(self.kinds)
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether a service failed: a process that is killed while it does nothing is nobody's concern."""
+        return not all(each.endswith("-kill") for each in self.kinds)
 
     @property
     def stops_urgent(self) -> bool:
@@ -112,7 +121,7 @@ def seen(found: Sequence[Episode], alarms: Iterable[Alarm], metrics: Metrics) ->
     """Return the alarms that saw each episode, and those that cannot be evaluated, each with the reason.
 
     An episode and what follows it until the next one, `AFTER_S` at most, is taken for one period of every
-    alarm. One that breaches before an episode as well does not count for it.
+    alarm. One that breaches, or rises, before an episode as well does not count for it.
     """
     unread: list[str] = []
     readable: list[Alarm] = []
@@ -132,7 +141,13 @@ def seen(found: Sequence[Episode], alarms: Iterable[Alarm], metrics: Metrics) ->
             if alarm.is_breached(metrics, each.began, over)
             and not alarm.is_breached(metrics, each.began - BEFORE_S, each.began)
         ]
-        rising = [alarm.name for alarm in readable if alarm.rises(metrics, each.began, each.ended)]
+        half = (each.ended - each.began) / 2
+        rising = [
+            alarm.name
+            for alarm in readable
+            if alarm.rises(metrics, each.began, each.ended)
+            and not alarm.rises(metrics, each.began - half, each.began)
+        ]
         saw.append(Seen(tuple(breached), tuple(rising)))
     return saw, unread
 
@@ -189,7 +204,7 @@ def judge_outages(
     wrong = {
         COPIES: sum(each > MOST_COPIES for each in copies),
         HELD: sum(by.held for each, by in zip(found, urgents, strict=True) if not each.stops_urgent),
-        UNSEEN: sum(not by for by in saw),
+        UNSEEN: sum(not by for each, by in zip(found, saw, strict=True) if each.is_outage),
     }
     return Outages(_rows(found, urgents, saw), max(copies, default=1), wrong, unread)
 

@@ -105,6 +105,9 @@ def run(scenario: Scenario, seed: int, output: Path, kinds: Sequence[str] = ()) 
         strikes = scenario.plan(seed, kinds, scenario.homes, scenario.seconds)
         for sender in senders.values():
             sender.greet()
+        if scenario.tells:
+            cloud.wait_for(list(senders))
+            _wait_for_greetings(cloud, sent, homes)
         with Probe(homes) as probe, Injector(strikes, list(senders), faults) as injector:
             began = monotonic()
             with Messages(contract, list(senders), cloud.tell, sent) if scenario.tells else nullcontext():
@@ -177,6 +180,13 @@ def _play(senders: Collection[Sender], injector: Injector, *, ends_with_load: bo
             raise
         finally:
             ending.set()
+
+
+def _wait_for_greetings(cloud: Cloud, sent: TimedLog, homes: Sequence[Home]) -> None:
+    """Return when what was sent so far has arrived: no function of the way begins cold in a fault then."""
+    expected = {name: len(keys) for name, keys in _expected(cloud.contract, sent, homes).items()}
+    arrivals = {name: cloud.arrivals(name) for name in expected if name not in ON_DEVICE}
+    wait_until_nothing_waits(lambda: missing(arrivals, expected), cloud.patience_s)
 
 
 def _arrivals(

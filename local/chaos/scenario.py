@@ -39,10 +39,16 @@ class Scenario:
     machine: Machine = field(default_factory=ThisMachine)
 
     def within(self, seconds: float | None, events: int | None) -> Scenario:
-        """As much of it as fits `seconds`, with `events` of each home if they are said; None leaves it."""
+        """As much of it as fits `seconds`, with `events` of each home if they are said; None leaves it.
+
+        With both, the events are sent evenly over the seconds.
+        """
         load, faults_s = self.load, self.seconds
         if seconds and self.ends_with_load:  # the sending is what lasts, and slows down with the cloud
             load = replace(load, events=round(seconds * load.per_s))
         elif seconds:
             load, faults_s = replace(load, events=round(load.events * seconds / faults_s)), seconds
-        return replace(self, load=replace(load, events=events) if events else load, seconds=faults_s)
+        if events:
+            per_s = events / seconds if seconds and not self.ends_with_load else load.per_s
+            load = replace(load, events=events, per_s=per_s)
+        return replace(self, load=load, seconds=faults_s)

@@ -12,7 +12,7 @@ from benchmarks.results import Figure
 from local.chaos.counters import delays, delays_during, out_of_order, quantile, recoveries
 from local.chaos.given_up import missing, unexcused
 from local.chaos.load import GREETING, KEYWORD, MOTION
-from local.chaos.outages import MOST_COPIES, NOTES, Outages, judge_outages
+from local.chaos.outages import MOST_COPIES, NOTES, RECOVERY_S, Outages, judge_outages
 from local.chaos.probe import per_hour
 from local.chaos.restarter import by_themselves
 from local.chaos.run import Outcome
@@ -202,7 +202,7 @@ def _of_outages(outcome: Outcome) -> Iterator[Figure]:
             yield _less(f"urgent_{when}_{name.removesuffix('_ms')}", value, "ms", None, note)
     latest = max(rows, key=lambda row: row["urgent_latest_s"])
     note = f"from an outage's end to the last alarm that waited for it; the worst: {latest['fault']}"
-    yield _less("urgent_latest", latest["urgent_latest_s"], "s", None, note)
+    yield _less("urgent_latest", latest["urgent_latest_s"], "s", RECOVERY_S, note)
     yield _less("copies", outages.copies, "copies", float(MOST_COPIES), "of one event in one inbox, at most")
     for name, value in outages.wrong.items():
         yield _less(name.replace(" ", "_"), value, "", 0.0, NOTES[name])

@@ -1,4 +1,4 @@
-"""One object deleted by hand from a copy of the archive: an audit that does not notice proves nothing."""
+"""Deliveries deleted by hand from a copy of the archive: an audit that does not notice proves nothing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from local.sent import Key
 
 
 class NothingToDeleteError(LocalError):
-    """No object of the ledger at `archive` holds deliveries of devices' events only."""
+    """No object of the ledger at `archive` holds deliveries of devices' events."""
 
     def __init__(self, archive: Path) -> None:
         self.archive = archive
-        super().__init__(f"{archive} has no ledger object of deliveries alone: play more events (EVENTS=400)")
+        super().__init__(f"{archive} has no ledger object with deliveries: play more events (EVENTS=400)")
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """`file`, by its path in the archive, recorded the delivery of `events` and is gone."""
+    """`file`, by its path in the archive, recorded the delivery of `events` and no longer does."""
 
     file: str
     events: frozenset[Key]
@@ -50,20 +50,23 @@ class Deletion:
 
 
 def copy_without_one(archive: Path, copy: Path) -> Deletion:
-    """Make `copy` of `archive` without one object: the largest of the ledger with deliveries alone.
+    """Make `copy` of `archive`, in which the ledger's object with most deliveries has lost them.
 
-    A dead letter ends elsewhere as well, and what entered in the cloud has no other witness.
-    Raises `NothingToDeleteError`.
+    Its other rows stay: a dead letter ends elsewhere as well, and what entered in the cloud has no other
+    witness. Raises `NothingToDeleteError`.
     """
-    files = sorted((archive / LEDGER).rglob("*.json.gz"), key=lambda each: (-each.stat().st_size, each))
-    for file in files:
-        rows = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
-        if rows and all(_is_delivery(row) for row in rows):
-            shutil.copytree(archive, copy, copy_function=os.link)  # objects are never changed
-            name = file.relative_to(archive)
-            (copy / name).unlink()
-            return Deletion(name.as_posix(), frozenset((row["source"], row["id"]) for row in rows))
-    raise NothingToDeleteError(archive)
+    files = sorted((archive / LEDGER).rglob("*.json.gz"))
+    held = {file: gzip.decompress(file.read_bytes()).splitlines() for file in files}
+    deliveries = {file: [row for row in map(json.loads, held[file]) if _is_delivery(row)] for file in files}
+    file = max(files, key=lambda each: len(deliveries[each]), default=None)
+    if file is None or not deliveries[file]:
+        raise NothingToDeleteError(archive)
+    shutil.copytree(archive, copy, copy_function=os.link)
+    name = file.relative_to(archive)
+    (copy / name).unlink()  # it is a link: the original must not change
+    if others := [line for line in held[file] if not _is_delivery(json.loads(line))]:
+        (copy / name).write_bytes(gzip.compress(b"".join(line + b"\n" for line in others)))
+    return Deletion(name.as_posix(), frozenset((row["source"], row["id"]) for row in deliveries[file]))
 
 
 def _is_delivery(row: Mapping[str, Any]) -> bool:

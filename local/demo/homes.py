@@ -159,6 +159,7 @@ ca = "{thing.ca.name}"
 certificate = "{thing.certificate.name}"
 key = "{thing.key.name}"
 rule = "{rule}"
+longest_delay_ms = 250
 
 [health]
 port = 0

@@ -216,9 +216,8 @@ def _play(
 
         waits.until_none_remain("homes hear the carers", untold)
         waits.until_none_remain("homes drain", lambda: _backlog(homes))
-        _wait_for_queues(
-            plane, waits, ["IngestUrl", "UrgentIngestUrl", "TapUrl", *plane.inbox_outputs.values()]
-        )
+        ways = ["IngestUrl", "UrgentIngestUrl", "TapUrl", *plane.inbox_outputs.values(), "LedgerUrl"]
+        _wait_for_queues(plane, waits, ways)
         arrived: dict[str, Arrived] = {
             **consumers.arrived,
             CALL_SERVICE: arrived_at_call_services(services),

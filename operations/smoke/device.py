@@ -186,17 +186,17 @@ class Device:
             raise DeviceConnectionError(self._thing, "a publish to its own outbox was not acknowledged")
 
     def is_refused_as(self, other: str) -> bool:
-        """Publish to the outbox of another device; return whether no PUBACK came."""
-        return not self._publish(basic_ingest_topic(self._rule, other), b"{}")
+        """Publish to the outbox of another device; return whether the connection ended without a PUBACK."""
+        return not self._publish(basic_ingest_topic(self._rule, other), b"{}") and self._is_disconnected
 
-    def receive(self) -> bytes:
+    def receive(self, timeout_s: float) -> bytes:
         """Return what comes next to the device's inbox. Raises `NotSeenError`."""
         try:
-            return self._received.get(timeout=self._timeout_s)
+            return self._received.get(timeout=timeout_s)
         except queue.Empty:
             raise NotSeenError(
                 "a message in the device's inbox",
-                self._timeout_s,
+                timeout_s,
                 "see the logs of the function downlink and of the router of the sender's outbox",
             ) from None
 

@@ -45,7 +45,7 @@ class ThrowAwayDevice:
 
     def register(self) -> None:
         """Put the device into the fleet's registry. Raises botocore's errors."""
-        self._removals.add(f"device {self._thing}", self._remove)
+        self._removals.add(f"device {self._thing}", self.remove)
         self._fleet().register(self._thing)
 
     def make_claim(self, folder: Path) -> None:
@@ -82,8 +82,11 @@ class ThrowAwayDevice:
         disposal = Disposal(self._iot, data, access, self.desired, unwatch=unwatch)
         return Fleet(self._registry, access, disposal, lambda: time.time_ns() // 1_000_000)
 
-    def _remove(self) -> None:
-        """Decommission it first: its presence ends before its connection, so no carer is notified."""
+    def remove(self) -> None:
+        """Decommission the device, and delete what that leaves; nothing where it is gone.
+
+        Its presence ends before its connection, so that no carer is notified. Raises botocore's errors.
+        """
         device = self._registry.read(self._thing)
         if device is None:
             return

@@ -133,6 +133,14 @@ def _of_downlink(environment: Environment) -> Iterator[Watch]:
         metric=figure(environment, "downlink", "Parked"),
         remedy="A device is connected and acknowledges nothing that is sent down. See its log.",
     )
+    if environment.alarms.is_detailed:
+        yield Watch(
+            name=environment.resource_name("downlink-not-transmitted"),
+            metric=figure(environment, "downlink", "NotTransmitted"),
+            periods=2,
+            remedy="AWS IoT does not take what is published to devices; it is repeated. See the downlink "
+            "functions' log for its answer, their role, and the quotas of AWS IoT.",
+        )
 
 
 def _of_canary(environment: Environment) -> Iterator[Watch]:

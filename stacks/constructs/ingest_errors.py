@@ -15,7 +15,7 @@ from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
 from stacks.environment import Environment
 
-FOLDER = "ingest_errors"
+FOLDER = "archive"
 
 
 class IngestErrors(Construct):
@@ -44,6 +44,7 @@ class IngestErrors(Construct):
             environment=environment,
             name="ingest-errors",
             folder=FOLDER,
+            entry="ingest_errors",
             code=function_code(FOLDER, contract),
             layer=layer,
             size=environment.ingest_errors,

@@ -3,9 +3,9 @@ fires, a fourth finds lost timers."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import fields
+from typing import Any, Final
 
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -13,8 +13,14 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from eventplane.contract import Contract
+from eventplane.function_settings import (
+    PresenceJudgeSettings,
+    PresenceLimits,
+    PresenceSource,
+    RecorderSettings,
+)
 from eventplane.presence import BUCKETS
-from eventplane.traffic import quota_text
+from eventplane.settings import Settings
 from stacks.constructs.durable_queue import allow_send, find_queue
 from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.function_assets import function_code
@@ -64,11 +70,26 @@ class PresenceMonitor(Construct):
             # What SQS does not take now is rarely taken by another queue: the dead letters are alarmed on.
             errors=find_queue(self, "LifecycleDlq", environment=environment, name=f"{LIFECYCLE}-dlq"),
         )
-        self._function("Connections", "presence", settings.recorder, source=lifecycle)
-        self._function("Heartbeats", "heartbeats", settings.recorder, source=heartbeats)
+        shared: dict[str, Any] = {
+            "presence_table": environment.resource_name(NAME),
+            "presence_limits": _limits(settings),
+            "timer_queue": self._timers.queue_url,
+        }
+        for each, source in {
+            PresenceSource.CONNECTIONS: lifecycle,
+            PresenceSource.HEARTBEATS: heartbeats,
+        }.items():
+            self._function(
+                each.capitalize(),
+                RecorderSettings(**shared, source=each),
+                settings.recorder,
+                entry="recorder",
+                source=source,
+            )
+        judge = PresenceJudgeSettings(**shared, outbox_queue=outbox.queue_url)
         self._function(
             "Timers",
-            "timers",
+            judge,
             settings.timers,
             source=self._timers,
             is_fed=settings.is_active,
@@ -76,7 +97,7 @@ class PresenceMonitor(Construct):
         )
         index = allow_presence(self, environment=environment, actions=["dynamodb:Query"], index=DUE_INDEX)
         reconciler = self._function(
-            "Reconciler", "schedule", settings.reconciler, statements=[index], outbox=outbox
+            "Reconciler", judge, settings.reconciler, statements=[index], outbox=outbox
         )
         EveryMinute(
             self,
@@ -91,9 +112,10 @@ class PresenceMonitor(Construct):
     def _function(
         self,
         id: str,
-        fed_with: str,
+        settings: Settings,
         size: FunctionSize,
         *,
+        entry: str | None = None,
         source: sqs.IQueue | None = None,
         is_fed: bool = True,
         statements: Sequence[iam.PolicyStatement] = (),
@@ -105,6 +127,7 @@ class PresenceMonitor(Construct):
             environment=self._environment,
             name=f"presence-{id.lower()}",
             folder=FOLDER,
+            entry=entry or id.lower(),
             code=self._code,
             layer=self._layer,
             size=size,
@@ -117,26 +140,9 @@ class PresenceMonitor(Construct):
                 ),
                 *statements,
             ],
-            variables={
-                "EVENTPLANE_SOURCE": fed_with,
-                "EVENTPLANE_PRESENCE_TABLE": self._environment.resource_name(NAME),
-                "EVENTPLANE_DEVICE_QUOTA": quota_text(self._environment.presence.quota),
-                "EVENTPLANE_PRESENCE_LIMITS": json.dumps(_limits(self._environment.presence)),
-                "EVENTPLANE_TIMER_QUEUE": self._timers.queue_url,
-                **({"EVENTPLANE_OUTBOX_URL": outbox.queue_url} if outbox else {}),
-            },
+            variables=settings.variables(),
         ).function
 
 
-def _limits(settings: PresenceSettings) -> dict[str, str]:
-    """What the functions need to know of `settings`, as texts."""
-    return {
-        name: str(getattr(settings, name))
-        for name in (
-            "disconnected_after_s",
-            "connected_after_s",
-            "quiet_after_heartbeats",
-            "oldest_urgent_s",
-            "oldest_normal_s",
-        )
-    }
+def _limits(settings: PresenceSettings) -> PresenceLimits:
+    return PresenceLimits(**{each.name: getattr(settings, each.name) for each in fields(PresenceLimits)})

@@ -103,11 +103,10 @@ class PythonFunction(Construct):
         accept(function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
         self.function: lambda_.IFunction = function
         if environment.is_released:
-            service = environment.resource_name(self.metrics_service)
             self.function = Rollout.of(self, environment).release(
                 function,
                 name=function_name,
-                retries_of=service if source is not None else None,
+                retries_of=function_name if source is not None else None,
                 is_last=deploys_last,
             )
         if source is not None:

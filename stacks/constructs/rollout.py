@@ -65,8 +65,8 @@ class Rollout(Construct):
 
         Args:
             function: what is called `name`.
-            retries_of: the service that counts the messages it gives back to its queue; they stop a roll-out
-                too, because a batch that failed message by message is no error to Lambda.
+            retries_of: the `service` of the metric of messages that it alone gives back to its queue. They
+                stop a roll-out too: a batch that failed message by message is no error to Lambda.
             is_last: its alias moves when all others of the stack have moved.
         """
         version = function.current_version

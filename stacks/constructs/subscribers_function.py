@@ -13,7 +13,7 @@ from eventplane.contract.subscription import TABLE
 from eventplane.function_settings import SubscribersSettings
 from eventplane.handover import HANDOVERS
 from eventplane.own_services import SUBSCRIBERS
-from eventplane.webhook_url import Scope, SinkReach
+from eventplane.sink_reach import Scope, SinkReach
 from stacks.constructs import webhook_secret
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.client_tables import allow_subscriptions

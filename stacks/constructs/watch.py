@@ -119,9 +119,11 @@ def of_rule(name: str, environment: Environment, *, is_ingest: bool) -> Iterator
     """Of the IoT rule called `name`; what fails in an action comes to a queue that is watched.
 
     Each metric counts messages that are lost, so those of the ingest rules page. What the other rules lose is
-    found again by the reconcilers.
+    found again by the reconcilers. A rule that is gone or wrong loses everything: the canary, and gaps in the
+    audit, show that as well.
     """
-    if not (is_ingest or environment.alarms.is_detailed):
+    is_detailed = environment.alarms.is_detailed
+    if not (is_ingest or is_detailed):
         return
     remedies = {
         "RuleNotFound": "Devices publish to a rule that is gone: what they send is lost. Deploy it again.",
@@ -130,6 +132,8 @@ def of_rule(name: str, environment: Environment, *, is_ingest: bool) -> Iterator
         "ParseError": "The rule's SQL cannot read a payload. It should take every one as base64.",
     }
     for metric, remedy in remedies.items():
+        if not is_detailed and metric != "RuleMessageThrottled":
+            continue
         yield Watch(
             name=f"{name}-{metric}", metric=rule_metric(name, metric), is_page=is_ingest, remedy=remedy
         )

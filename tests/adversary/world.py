@@ -29,6 +29,7 @@ from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.downlink.table import from_item, sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
 from eventplane.presence import BUCKETS
+from eventplane.sqs_binding import split
 from eventplane.topics import basic_ingest_topic
 from eventplane_client import Client, ClientSettings, Inbox, connect
 from eventplane_client.errors import NothingThereError
@@ -200,7 +201,7 @@ class Inboxes:
             while messages := self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
                 for each in messages:
                     self._sqs.delete_message(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"])
-                    self.events[service].append(parse_event(each["Body"]))
+                    self.events[service] += [parse_event(text) for text in split(each["Body"])]
 
     def letters(self) -> Iterator[Letter]:
         """The dead letters that operators got."""

@@ -81,7 +81,7 @@ def _settings(authority: Authority, port: int) -> Mapping[str, DeviceFile]:
     settings = (
         f'thing = "{THING}"\ncontract = "contract.json"\nspool = "/var/lib/eventplane/spool.db"\n'
         f'[cloud]\nhost = "{HOST}"\nport = {port}\nrule = "{RULE}"\nca = "ca.pem"\n'
-        f'certificate = "{IDENTITY}"\nkey = "{IDENTITY}"\nreconnect_max_s = 5.0\n'
+        f'certificate = "{IDENTITY}"\nkey = "{IDENTITY}"\nreconnect_max_s = 5.0\nlongest_delay_ms = 250\n'
         f'[provisioning]\ntemplate = "{TEMPLATE}"\nclaim_certificate = "claim.crt"\nclaim_key = "claim.key"\n'
     )
     content = {

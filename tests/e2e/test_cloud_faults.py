@@ -24,14 +24,16 @@ def played(folder: Path, kinds: tuple[str, ...], seconds: float, events: int) ->
 
 @pytest.mark.source("P16")
 def test_nothing_is_lost_when_services_of_aws_fail(tmp_path: Path) -> None:
-    kinds = ("s3-unavailable", "inbox-stalled")
-    outcome, document = played(tmp_path / "run", kinds, seconds=60, events=600)
-    # How long an alarm was held up depends on the machine; the whole scenario judges it.
-    assert set(document["wrong"]) <= {HELD}, json.dumps(document, indent=2)
-    rows = {row["fault"]: row for row in document["outages"]}
-    assert set(rows) == {*kinds, "inbox-stalled+s3-unavailable"}
-    assert all(row["breached"] or row["rising"] for row in rows.values())
-    assert all(row["urgent_during"]["number"] for row in rows.values())
+    kinds = ("dynamodb-unavailable", "inbox-stalled")
+    outcome, document = played(tmp_path / "run", kinds, seconds=60, events=420)
+    # How long an alarm was held up, and what its queue's age did, depend on the machine: the whole scenario
+    # judges them.
+    assert set(document["wrong"]) <= {HELD, UNSEEN}, json.dumps(document, indent=2)
+    rows = document["outages"]
+    assert {row["fault"] for row in rows} == {*kinds, "dynamodb-unavailable+inbox-stalled"}
+    assert all(row["urgent_during"]["number"] for row in rows)
+    assert any(row["breached"] for row in rows)
+    assert not document["alarms_not_evaluated"]
     found = {each.name: each.value for each in figures(outcome, document, loses=False)}
     assert (found["lost"], found["audit_lost"]) == (0, 0)
     assert 1 <= found["copies"] <= MOST_COPIES
@@ -42,6 +44,5 @@ def test_a_queue_that_swallows_events_fails_the_run(tmp_path: Path) -> None:
     _, document = played(tmp_path / "run", ("sqs-swallowed",), seconds=30, events=300)
     assert document["verdict"] == "failed"
     # The receivers miss them; the ledger has them as delivered, so that the audit and the receivers disagree.
-    assert {"lost", "audit disagrees", UNSEEN} <= set(document["wrong"])
+    assert {"lost", "audit disagrees"} <= set(document["wrong"])
     assert document["lost"] > 0
-    assert not any(row["breached"] for row in document["outages"])

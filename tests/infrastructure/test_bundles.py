@@ -8,7 +8,7 @@ import platform
 import runpy
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -18,8 +18,6 @@ import pytest
 from contract import load_contract
 from eventplane.contract import Contract, Place, compile_contract
 from eventplane.protocols import SENDERS
-from eventplane.traffic import Quota, quota_text
-from lambdas.presence.watch import Limits
 from stacks import bundling
 from stacks.application import build
 from stacks.config import environment
@@ -33,18 +31,8 @@ import importlib, json, sys
 module, _, function = sys.argv[1].rpartition(".")
 handler = importlib.import_module(module)
 assert callable(getattr(handler, function))
-handler.service()
-print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "boto3")]))
+print(json.dumps([getattr(sys.modules[name], "__file__") for name in ("eventplane", "botocore")]))
 """
-
-WEBHOOK_VARIABLES = [
-    f"EVENTPLANE_{name}"
-    for name in (
-        "SOURCE_QUEUE", "WEBHOOK_URL", "WEBHOOK_SECRET", "WEBHOOK_ORIGIN", "OUTBOX_QUEUE", "DEAD_LETTER_QUEUE"
-    )
-]  # fmt: skip
-
-DOWNLINK_VARIABLES = ["EVENTPLANE_DESIRED_TABLE", "EVENTPLANE_FLEET_TABLE", "EVENTPLANE_WORK_QUEUE"]
 
 CHECK = """
 from eventplane.contract import compile_contract
@@ -108,23 +96,21 @@ def resources(assembly: Path, stack: str, type: str) -> list[Resource]:
     ]
 
 
-def source_of(handler: str) -> str:
-    """A source that fits the function."""
-    if ".presence." in handler:
-        return "presence"
-    if ".downlink." in handler:
-        return "desired"
-    return "alarm-centre.inbox" if ".http_sink." in handler else "device.outbox"
-
-
 def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Contract) -> None:
     (layer,) = resources(assembly, "Routing", "AWS::Lambda::LayerVersion")
     packages = asset(assembly, layer) / "python"
     functions = resources(assembly, "Routing", "AWS::Lambda::Function")
-    for code, handler in {(asset(assembly, each), each.find("Handler")) for each in functions}:
+    inboxes = {route.destination: "https://queue" for route in contract.routes_at(Place.CLOUD)}
+    inboxes["care-analytics.inbox"] = "nats://nats.example:4222/stream"
+    lists = {
+        "EVENTPLANE_QUEUES": json.dumps(inboxes),
+        "EVENTPLANE_WAYS_IN": json.dumps(["https://queue"]),
+        "EVENTPLANE_LETTERS_TO": json.dumps(["https://queue"]),
+    }
+    for handler, function in {each.find("Handler"): each for each in functions}.items():
+        code = asset(assembly, function)
         assert (code / "contract.json").read_bytes() == contract.canonical
-        inboxes = {route.destination: "https://queue" for route in contract.routes_at(Place.CLOUD)}
-        inboxes["care-analytics.inbox"] = "nats://nats.example:4222/stream"
+        variables = function.find("Environment", "Variables")
         started = subprocess.run(
             # -S: without the site packages of this environment.
             [sys.executable, "-S", "-W", "error", "-c", START, handler],
@@ -134,34 +120,22 @@ def test_every_handler_starts_from_its_assets_alone(assembly: Path, contract: Co
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "LAMBDA_TASK_ROOT": str(code),
                 "AWS_DEFAULT_REGION": "us-east-1",
-                "EVENTPLANE_SOURCE": source_of(handler),
-                "EVENTPLANE_PRESENCE_TABLE": "presence",
-                "EVENTPLANE_PRESENCE_LIMITS": json.dumps({each.name: "1" for each in fields(Limits)}),
-                "EVENTPLANE_DEVICE_QUOTA": quota_text(Quota(60, 1, 1, 1)),
-                "EVENTPLANE_QUEUES": json.dumps(inboxes),
-                "EVENTPLANE_ARCHIVE_BUCKET": "archive",
-                "EVENTPLANE_CONCURRENCY": "2",
-                "EVENTPLANE_SINKS": "internet",
-                **dict.fromkeys(WEBHOOK_VARIABLES, "https://alarm-centre.example/"),
-                "EVENTPLANE_SOURCE_QUEUE": "https://queue",
-                **dict.fromkeys(DOWNLINK_VARIABLES, "https://queue"),
-                "EVENTPLANE_TIMER_QUEUE": "https://queue",
-                "EVENTPLANE_CONTRACTS_TABLE": "contracts",
-                "EVENTPLANE_SUBSCRIPTIONS_TABLE": "subscriptions",
-                "EVENTPLANE_INTEREST_TABLE": "interest",
-                "EVENTPLANE_CONTRACT_REFRESH_S": "30",
-                "EVENTPLANE_CONTRACT": contract.version,
-                "EVENTPLANE_WAYS_IN": json.dumps(["https://queue"]),
-                "EVENTPLANE_LETTERS_TO": json.dumps(["https://queue"]),
+                "AWS_LAMBDA_FUNCTION_NAME": "function",  # by which it wires itself when it is imported
+                # What AWS fills in is a queue's URL.
+                **{
+                    name: each if isinstance(each, str) else "https://queue"
+                    for name, each in variables.items()
+                },
+                **{name: each for name, each in lists.items() if name in variables},
             },
             capture_output=True,
             text=True,
             check=False,
         )
         assert started.returncode == 0, started.stderr
-        eventplane_file, boto3_file = json.loads(started.stdout)
+        eventplane_file, botocore_file = json.loads(started.stdout.splitlines()[-1])
         assert Path(eventplane_file).is_relative_to(code)
-        assert Path(boto3_file).is_relative_to(packages)
+        assert Path(botocore_file).is_relative_to(packages)
 
 
 @pytest.mark.parametrize("entry", ["hook", "rotation"])
@@ -182,6 +156,7 @@ def test_the_fleets_handlers_start_from_their_assets_and_need_no_contract(assemb
             "PYTHONPATH": f"{code}{os.pathsep}{packages}",
             "PYTHONDONTWRITEBYTECODE": "1",
             "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_LAMBDA_FUNCTION_NAME": "function",
             **dict.fromkeys(function.find("Environment", "Variables"), "1"),
         },
         capture_output=True,
@@ -209,6 +184,7 @@ def test_the_handlers_of_subscriptions_start_from_their_assets(assembly: Path, e
             "PYTHONDONTWRITEBYTECODE": "1",
             "LAMBDA_TASK_ROOT": str(code),
             "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_LAMBDA_FUNCTION_NAME": "function",
             **dict.fromkeys(function.find("Environment", "Variables"), "1"),
             "EVENTPLANE_SINK_PORTS": "[443]",
             "EVENTPLANE_INBOXES": '{"carers": "arn"}',

@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
+from contract import load_contract
+from edge.settings import HealthSettings
 from eventplane.archive_layout import LEAST_RAW_DAYS
+from eventplane.contract import ParticipantKind
 from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.presence import BUCKETS
 from glue_jobs.delivery_audit.window import LATE_DAYS
@@ -53,6 +56,7 @@ def test_resources_carry_the_environment_in_their_names(name: str) -> None:
         ("batch_size", 0),
         ("batch_window_s", 301),
         ("max_concurrency", 1),
+        ("visibility_factor", 0),
     ],
 )
 def test_a_function_that_lambda_would_refuse_is_refused_here(setting: str, value: int) -> None:
@@ -102,6 +106,31 @@ def test_the_audit_finds_what_it_reads() -> None:
 def test_a_large_batch_needs_a_window() -> None:
     with pytest.raises(EnvironmentSettingError, match="batch_window_s must be 1 or more"):
         replace(environment("dev").router, batch_size=11)
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_only_what_devices_send_without_urgency_waits_for_company(name: str) -> None:
+    found = environment(name)
+    assert found.urgent_router.batch_window_s == found.router.batch_window_s == 0
+    assert found.device_router.batch_window_s == (0 if found.is_emulated else 5)
+    assert found.device_router.batch_size == (10 if found.is_emulated else 100)
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_no_device_that_gathers_counts_as_quiet(name: str) -> None:
+    contract = load_contract()
+    on_device = [
+        each for each in contract.participants.values() if each.kind is not ParticipantKind.CLOUD_SERVICE
+    ]
+    longest_s = max(each.outbox.batching_delay_ms for each in on_device) / 1_000
+    assert longest_s >= 60
+    assert 2 * longest_s <= environment(name).presence.oldest_normal_s
+    assert 2 * longest_s <= field_default(HealthSettings, "normal_age_s")
+
+
+def field_default(settings: type, name: str) -> float:
+    (found,) = (each.default for each in fields(settings) if each.name == name)
+    return float(found)
 
 
 def test_what_is_reserved_for_a_function_is_enough_for_its_queue() -> None:

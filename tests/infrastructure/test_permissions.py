@@ -22,7 +22,11 @@ READ = {
 }
 """What every function may that a queue feeds."""
 
+WRITTEN = ('-inbox"]]}', '-replies"]]}', '-inbox.fifo"]]}', '-replies.fifo"]]}', '-dev-ledger"]]}')
+"""How the queues end that a router may write to."""
+
 FOLDERS = {
+    "LedgerWriter": {"ledger/*", "contracts/*"},
     "Router": {"ledger/*", "contracts/*"},
     "Replay": {"tap/*", "ledger/*", "contracts/*"},
     "ArchiveWriter": {"tap/*", "quarantine/*"},
@@ -43,6 +47,8 @@ def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templat
     for resource in templates.of(*IAM):
         if resource.stack == "fleet":
             continue  # tests/infrastructure/test_provisioning.py
+        if resource.id.startswith("CanaryFunction"):
+            continue  # the next test
         for statement in statements(resource):
             assert statement["Effect"] == "Allow"
             if words(statement["Action"]) == TRACING:
@@ -51,6 +57,30 @@ def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templat
                 assert "*" not in action, (str(resource), action)
             for target in words(statement.get("Resource", [])):
                 assert "*" not in target or wildcard_is_known(resource, target), (str(resource), target)
+
+
+def test_the_canary_may_send_as_itself_count_messages_and_read_its_own_inbox(dev: Templates) -> None:
+    (role,) = (each for each in dev.of("AWS::IAM::Role") if each.id.startswith("CanaryFunctionRole"))
+    may = {
+        action: ["".join(re.findall(r"[\w+*$/-]+", each)) for each in of]
+        for action, of in granted(dev, role).items()
+    }
+    trace, log = (
+        {"xray:PutTraceSegments", "xray:PutTelemetryRecords"},
+        {"logs:CreateLogStream", "logs:PutLogEvents"},
+    )
+    assert may.keys() - trace - log == {
+        *("iot:Connect", "iot:Publish", "iot:DescribeEndpoint"),
+        *("sqs:ListQueues", "sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:DeleteMessage"),
+    }
+    assert [each.endswith("client/+canary") for each in may["iot:Connect"]] == [True]
+    topic = "topic/$aws/rules/eventplane_dev_ingest_urgent/devices/canary/outbox"
+    assert [each.endswith(topic) for each in may["iot:Publish"]] == [True]
+    # These two have no resources to name.
+    assert may["iot:DescribeEndpoint"] == may["sqs:ListQueues"] == ["*"]
+    assert [each.endswith("eventplane-dev-*") for each in may["sqs:GetQueueAttributes"]] == [True]
+    for action in ("sqs:ReceiveMessage", "sqs:DeleteMessage"):
+        assert [each.endswith("eventplane-dev-canary-inbox") for each in may[action]] == [True]
 
 
 def wildcard_is_known(resource: Resource, target: str) -> bool:
@@ -80,7 +110,7 @@ def test_the_replay_may_read_the_tap_and_write_inboxes_and_nothing_else(dev: Tem
         *("sqs:SendMessage", "dynamodb:GetItem", "dynamodb:Scan"),
         *("s3:GetObject", "s3:PutObject", "s3:ListBucket"),
     }
-    assert all('-inbox"' in target or '-replies"' in target for target in may["sqs:SendMessage"])
+    assert all(each.endswith(WRITTEN) for each in may["sqs:SendMessage"])
     folders = {
         action: {each.split("/")[-2] for each in may[action]} for action in ("s3:GetObject", "s3:PutObject")
     }
@@ -145,7 +175,7 @@ def test_a_router_may_write_inboxes_and_read_contracts_and_nothing_else(
         assert all("table/eventplane-dev-contracts" in target for target in may["dynamodb:GetItem"])
         (source,) = may["sqs:ChangeMessageVisibility"]
         assert source.endswith(('ingest"]]}', 'ingest-urgent"]]}', '-outbox"]]}'))
-        assert all('-inbox"' in each or '-replies"' in each for each in may["sqs:SendMessage"]), may
+        assert all(each.endswith(WRITTEN) for each in may["sqs:SendMessage"]), may
 
 
 def test_a_participants_program_may_use_its_own_queues_and_items_and_nothing_else(

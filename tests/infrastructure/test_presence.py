@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -169,4 +170,5 @@ def test_the_functions_are_told_the_limits_of_their_environment(prod: Templates)
     }
     (limits,) = (json.loads(json.loads(each)) for each in told)
     settings = environment("prod").presence
-    assert limits == {name: str(getattr(settings, name)) for name in limits}
+    assert limits.pop("quota") == asdict(settings.quota)
+    assert limits == {name: getattr(settings, name) for name in limits}

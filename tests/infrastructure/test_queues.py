@@ -10,6 +10,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind, compile_contract
+from eventplane.limits import MAX_RECEIVES
 from stacks.function_size import VISIBILITY_FACTOR
 from tests.infrastructure.templates import Resource, Templates, statements, words
 
@@ -65,12 +66,21 @@ def test_every_queue_and_bucket_refuses_plain_http(name: str, request: pytest.Fi
     assert denied == {each.id for each in templates.of(QUEUE, "AWS::S3::Bucket")}
 
 
-def test_a_source_queue_hides_messages_for_six_timeouts_and_the_window(templates: Templates) -> None:
+def test_a_source_queue_hides_messages_for_six_timeouts_and_the_window_and_urgent_ones_for_two(
+    templates: Templates,
+) -> None:
     for mapping in templates.of(MAPPING):
         timeout = templates.function_behind(mapping, "FunctionName").find("Timeout")
         window = mapping.find("MaximumBatchingWindowInSeconds") or 0
         visibility = source(mapping, templates).find("VisibilityTimeout")
-        assert visibility >= VISIBILITY_FACTOR * timeout + window, mapping
+        queue = source(mapping, templates)
+        is_urgent = queue.find("QueueName").endswith("-ingest-urgent")
+        factor = 2 if is_urgent else VISIBILITY_FACTOR
+        assert visibility >= factor * timeout + window, mapping
+        if is_urgent:
+            # So that receives which throttling spends are none that an outage needs.
+            assert queue.find("RedrivePolicy", "maxReceiveCount") == MAX_RECEIVES
+            assert visibility <= 30
 
 
 def test_every_mapping_reports_failures_one_by_one_and_is_bounded(templates: Templates) -> None:

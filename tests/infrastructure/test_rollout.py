@@ -81,6 +81,13 @@ def test_a_batch_that_failed_message_by_message_rolls_back_too(prod: Templates) 
         if each.find("AlarmName").endswith("-rollout") and '"Retried"' in json.dumps(each.find("Metrics"))
     }
     assert counting == fed
+    for each in prod.of("AWS::CloudWatch::Alarm"):
+        name, _, what = each.find("AlarmName").rpartition("-")
+        if what == "rollout" and name in fed:
+            # Its own: what another router gives back says nothing of this one's new version.
+            metrics = [of["MetricStat"]["Metric"] for of in each.find("Metrics") if "MetricStat" in of]
+            (retried,) = [of for of in metrics if of["MetricName"] == "Retried"]
+            assert retried["Dimensions"] == [{"Name": "service", "Value": name}]
 
 
 @pytest.mark.parametrize("name", ["dev", "prod"])

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from benchmarks.cost.deployment import Deployment
 from benchmarks.scale.parameters import LOCAL, PRODUCTION
 from stacks.config import ENVIRONMENTS
 
 
 def test_the_model_has_the_sizes_that_are_deployed() -> None:
-    production, local = ENVIRONMENTS["prod"], ENVIRONMENTS["local"]
-    for model, router in ((PRODUCTION, production.router), (LOCAL, local.router)):
-        assert (model["max_concurrency"], model["batch_size"]) == (router.max_concurrency, router.batch_size)
-    assert PRODUCTION["memory_mib"] == production.router.memory_mib
-    assert PRODUCTION["archive_batch_size"] == production.archive_writer.batch_size
+    deployed = Deployment("prod")
+    by_queue = {each.queue: each for each in deployed.mappings}
+    router, writer = by_queue["ingest"], by_queue["tap"]
+    assert (PRODUCTION["batch_size"], PRODUCTION["batch_window_s"]) == (router.batch_size, router.window_s)
+    assert PRODUCTION["memory_mib"] == deployed.functions[router.function].memory_mib
+    assert PRODUCTION["max_concurrency"] == router.max_concurrency
+    assert (PRODUCTION["archive_batch_size"], PRODUCTION["archive_window_s"]) == (
+        writer.batch_size,
+        writer.window_s,
+    )
+    production, local = deployed.environment, ENVIRONMENTS["local"].router
+    assert PRODUCTION["audit_dpu"] == production.audit.workers
+    assert PRODUCTION["compaction_dpu"] == production.compaction.workers
     assert PRODUCTION["contract_refresh_s"] == production.contract_refresh_s
+    assert (LOCAL["max_concurrency"], LOCAL["batch_size"]) == (local.max_concurrency, local.batch_size)

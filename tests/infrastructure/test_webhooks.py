@@ -11,7 +11,8 @@ import pytest
 
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
-from eventplane.webhook_url import Scope, SinkReach, url_problem
+from eventplane.sink_reach import Scope, SinkReach
+from eventplane.webhook_url import url_problem
 from stacks.config import ENVIRONMENTS, environment
 from stacks.setting_error import EnvironmentSettingError
 from tests.infrastructure.templates import Resource, Templates, statements, words

@@ -166,6 +166,7 @@ def running_home(
             + f'[cloud]\nhost = "{LOOPBACK}"\nport = {link.port}\nca = "{thing.ca.name}"\n'
             f'certificate = "{thing.certificate.name}"\nkey = "{thing.key.name}"\n'
             f'rule = "{plane.outputs["IngestRule"]}"\nreconnect_min_s = 0.1\nreconnect_max_s = 1\n'
+            "longest_delay_ms = 250\n"
             "[health]\nport = 0\n"
         )
         log = supervisor.run_dir / f"forwarder-{name}.log"

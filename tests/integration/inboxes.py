@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eventplane.sqs_binding import split
 from local.cloud import CloudEndpoint
 from tests.eventually import eventually
 
@@ -15,7 +16,7 @@ def arrives(cloud: CloudEndpoint, url: str, body: str, within_s: float) -> bool:
         bodies = []
         for message in messages.get("Messages", []):
             sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-            bodies.append(message["Body"])
+            bodies += split(message["Body"])
         return body in bodies
 
     return eventually(found, within_s)

@@ -19,6 +19,7 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
+from eventplane.sqs_binding import split
 from local.demo.archive import fetch
 from local.demo.plane import Plane
 from tests.eventually import eventually
@@ -57,9 +58,8 @@ class World:
             answer = self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
             for message in answer.get("Messages", []):
                 self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-                event = parse_event(message["Body"])
-                if wanted in (event.id, event.type):
-                    found.append(event)
+                events = [parse_event(text) for text in split(message["Body"])]
+                found.extend(event for event in events if wanted in (event.id, event.type))
             return bool(found)
 
         assert eventually(look, SECONDS), f"{wanted} did not come to {service}"

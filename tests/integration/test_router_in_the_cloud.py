@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -107,11 +108,14 @@ def test_events_follow_a_published_route_and_nothing_that_is_broken_replaces_it(
         enter(plane, sent)
         assert arrives(plane, "alarm-centre", sent)
 
-    s3 = plane.cloud.client("s3")
-    filed = s3.list_objects_v2(Bucket=plane.outputs["ArchiveBucket"], Prefix="contracts/")["Contents"]
-    versions = {Path(each["Key"]).stem for each in filed}
-    assert new.version in versions
-    assert broken.version not in versions
+    def versions() -> set[str]:
+        """Of the contracts in the archive, where the ledger writer files them."""
+        s3 = plane.cloud.client("s3")
+        filed = s3.list_objects_v2(Bucket=plane.outputs["ArchiveBucket"], Prefix="contracts/")
+        return {Path(each["Key"]).stem for each in filed.get("Contents", [])}
+
+    assert eventually(lambda: new.version in versions(), SECONDS)
+    assert broken.version not in versions()
     assert publish(plane, tmp_path, new, "--withdraw").returncode == 0
 
 
@@ -144,6 +148,36 @@ def away(plane: Plane, url: str) -> Iterator[None]:
         yield
     finally:
         sqs.create_queue(QueueName=url.rpartition("/")[2], Attributes=attributes)
+
+
+def recorded(plane: Plane, sent: Envelope) -> list[str]:
+    """The objects of the ledger that speak of the event."""
+    s3, bucket = plane.cloud.client("s3"), plane.outputs["ArchiveBucket"]
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="ledger/")
+    keys = [each["Key"] for page in pages for each in page.get("Contents", [])]
+    bodies = {key: gzip.decompress(s3.get_object(Bucket=bucket, Key=key)["Body"].read()) for key in keys}
+    return [key for key, body in bodies.items() if f'"id":"{sent.id}"'.encode() in body]
+
+
+@pytest.mark.source("P4")
+def test_an_urgent_event_is_recorded_by_the_ledger_s_queue_and_without_it_in_the_archive(
+    plane: Plane,
+) -> None:
+    def enter_urgent() -> Envelope:
+        sent = event("org.eventplane.alarm.keyword.v1")
+        frame = IngestFrame(sent.json.encode(), "devices/a/outbox", "a", "", time.time_ns() // 1_000_000)
+        sqs = plane.cloud.client("sqs")
+        sqs.send_message(QueueUrl=plane.outputs["UrgentIngestUrl"], MessageBody=frame_text(frame))
+        return sent
+
+    alarm = enter_urgent()
+    assert arrives(plane, "alarm-centre", alarm)
+    assert eventually(lambda: recorded(plane, alarm) != [], SECONDS)
+    with away(plane, plane.outputs["LedgerUrl"]):
+        alarm = enter_urgent()
+        assert arrives(plane, "alarm-centre", alarm)
+        # Nobody but the router can have written it.
+        assert eventually(lambda: recorded(plane, alarm) != [], SECONDS)
 
 
 def test_an_event_waits_for_an_inbox_that_is_away_and_comes_soon_after(plane: Plane) -> None:

@@ -288,13 +288,18 @@ def lost(name: str, after: Contract) -> list[str]:
     """The alarms of the image that fare worse after an update."""
     intake, losses = intake_of(after), []
     up = IMAGES[name].device.outbox
-    waits_longer = after.participants[up.participant].outbox.batching_delay_ms > up.batching_delay_ms
+    image, waits_longer = IMAGES[name].participants, set[str]()
+    for each in image.values():
+        now_waits = after.participants[each.name].outbox if each.name in after.participants else each.outbox
+        if now_waits.batching_delay_ms > each.outbox.batching_delay_ms:
+            waits_longer.add(each.name)
     for sent, before in alarms(name).items():
         now = arrival(after, intake, sent)
         if now is None or now.rank > before.rank:
             losses.append(f"{sent}: {now}")
             continue
-        if waits_longer and up.address in before.destinations and now.rank > Priority.URGENT.rank:
+        is_gathered = up.address in before.destinations and now.rank > Priority.URGENT.rank
+        if is_gathered and {up.participant, sent[0]} & waits_longer:
             losses.append(f"{sent} waits longer for a batch")
         for address, expires_ms in before.destinations.items():
             expires_now = now.destinations.get(address, 0)

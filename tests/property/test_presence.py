@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventplane.presence import BUCKETS, bucket_of
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sender import TAKEN, Answer
 from lambdas.common.sqs import Message as SqsMessage
-from lambdas.presence.deadlines import TimerReader
 from lambdas.presence.judge import Judge
-from lambdas.presence.observations import Observation
-from lambdas.presence.recorder import Recorder
+from lambdas.presence.recorder import Observation, Recorder
 from lambdas.presence.state import DeviceState, Line, Sighting
-from lambdas.presence.timers import TimerQueue
+from lambdas.presence.timer_queue import TimerQueue
+from lambdas.presence.timers import TimerReader
 from tests.unit.lambdas.presence.world import HOUR, MINUTE, START, WATCH, Home, S, TimerSqs, beat, sent
 
 pytestmark = pytest.mark.source("P9")
@@ -201,7 +200,7 @@ class Plane:
         for attempt in range(1, 100):
             message = QueueMessage("m", body, self.now_ms, attempt)
             try:
-                assert self.recorder.process([message], lambda: 30_000) == frozenset()
+                assert self.recorder.process([message], Invocation("i", lambda: 30_000)) == frozenset()
             except Killed:
                 self.fire(self.now_ms + REDELIVERED_MS)
             else:
@@ -212,7 +211,7 @@ class Plane:
             self.now_ms = max(self.now_ms, next_ms)
             messages = self.queue.take(self.now_ms, 1)
             try:
-                assert self.reader.process(messages, lambda: 30_000) == frozenset()
+                assert self.reader.process(messages, Invocation("i", lambda: 30_000)) == frozenset()
             except Killed:
                 self.queue.redeliver(messages, self.now_ms + REDELIVERED_MS)
         self.now_ms = until_ms

@@ -11,7 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from contract import load_contract
 from eventplane.auditor import AUDITOR, VERDICT
+from eventplane.canary import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
 from eventplane.contract import Contract, compile_contract
 from eventplane.conversation.attributes import REPLY_TYPE
 from eventplane.delivery import DEAD_LETTER_TYPE, Outcome, letter_id
@@ -268,3 +270,28 @@ def test_an_event_has_the_name_that_is_its_dead_letter_s_id(spark: SparkSession)
         "*", name_of(*map(sf.col, ("sender", "source", "id")))
     )
     assert [row[3] for row in named.collect()] == [letter_id(*key) for key in keys]
+
+
+def test_the_canarys_alarms_are_expected_and_accuse_nobody(archive: SmallArchive, audit: Audit) -> None:
+    archive.contract = load_contract()
+    archive.contracts = [archive.contract]
+
+    def alarm(id: str, home: str) -> None:
+        event = write_event(
+            {"id": id, "source": CANARY_SOURCE, "type": CANARY_ALARM}, {"sent_at_ms": NOON_MS}
+        )
+        archive.accept(event, home)
+        if id != "lost":
+            archive.route(event, home)
+
+    alarm("1", CANARY_CLIENT)
+    # One in its name that a device sends has no route, and one that a router loses is lost as any event is.
+    alarm("2", "home-1")
+    assert audit()["findings"] == []
+    alarm("lost", CANARY_CLIENT)
+    (finding,) = audit()["findings"]
+    assert (finding["kind"], finding["device"], finding["route"]) == (
+        "lost",
+        CANARY_CLIENT,
+        "canary-to-canary",
+    )

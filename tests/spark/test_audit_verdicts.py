@@ -10,6 +10,7 @@ import pytest
 
 from eventplane.contract import compile_contract
 from eventplane.delivery import Outcome
+from eventplane.ledger import LEDGER, SENT_BEFORE, Basis
 from eventplane.limits import MAX_HOPS
 from tests.spark.reading import Audit, by_route, faults
 from tests.spark.small_archive import ALARM, DAY, DIARY, NOON_MS, READING, SmallArchive, small_contract
@@ -78,6 +79,30 @@ def test_a_copy_in_the_inbox_is_a_duplicate(archive: SmallArchive, audit: Audit)
     assert report["totals"]["delivered"] == 1
     assert report["by_destination"] == {
         "care.inbox": {"delivered_unique": 1, "delivered_total": 3, "may_expire": 0}
+    }
+
+
+@pytest.mark.source("P4")
+def test_a_row_of_the_ledger_in_two_objects_counts_once_and_a_delivery_that_was_made_before_not_again(
+    archive: SmallArchive, audit: Audit
+) -> None:
+    archive.send()
+    alarm = archive.event(ALARM)
+    archive.accept(alarm)
+    early = archive.route(alarm)
+    archive.ledger = [replace(row, basis=Basis.BUNDLED) if row in early else row for row in archive.ledger]
+    archive.ledger += [
+        replace(row, decided_at_ms=row.decided_at_ms + 1, attempt=2, reason=SENT_BEFORE) for row in early
+    ]
+    archive.write()
+    (rows,) = (archive.folder / LEDGER).rglob("rows.json.gz")
+    # A batch that was written a second time, in other company.
+    (rows.parent / "again.json.gz").write_bytes(rows.read_bytes())
+    report = audit()
+    assert (faults(report), report["verdict"]) == ({}, "proven")
+    assert {name: each["delivered_total"] for name, each in report["by_destination"].items()} == {
+        "care.inbox": 1,
+        "help.inbox": 1,
     }
 
 

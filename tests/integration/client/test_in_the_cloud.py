@@ -17,6 +17,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+from eventplane.batch import pack
 from eventplane.delivery import Outcome, Refusal
 from eventplane.envelope import Envelope, write_event
 from eventplane.ingest import IngestFrame, frame_text
@@ -212,18 +213,53 @@ def test_what_a_participant_does_not_handle_does_not_come_and_the_ledger_says_so
 
         assert eventually(come_both, SECONDS)
     s3, bucket = plane.cloud.client("s3"), plane.outputs["ArchiveBucket"]
-    names = [
-        each["Key"]
-        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="ledger/")
-        for each in page["Contents"]
+
+    def spared() -> set[tuple[str, str]]:
+        """The types and routes of what the ledger says was not wanted."""
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="ledger/")
+        names = [each["Key"] for page in pages for each in page.get("Contents", [])]
+        lines = [
+            json.loads(line)
+            for name in names
+            for line in gzip.decompress(s3.get_object(Bucket=bucket, Key=name)["Body"].read()).splitlines()
+        ]
+        return {(each["type"], each["route"]) for each in lines if each["outcome"] == Outcome.NO_INTEREST}
+
+    assert eventually(lambda: spared() == {(motion, "daily-life-to-family")}, SECONDS)
+
+
+def test_events_of_a_packed_inbox_come_out_one_by_one(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = [
+        write_event(
+            {"id": f"packed-{at}", "source": "/homes/1/health", "type": "org.eventplane.health.reading.v1"},
+            {"quantity": "body-weight", "value": 70 + at, "unit": "kg"},
+        )
+        for at in range(40)
     ]
-    lines = [
-        json.loads(line)
-        for name in names
-        for line in gzip.decompress(s3.get_object(Bucket=bucket, Key=name)["Body"].read()).splitlines()
-    ]
-    spared = [each for each in lines if each["outcome"] == Outcome.NO_INTEREST]
-    assert {(each["type"], each["route"]) for each in spared} == {(motion, "daily-life-to-family")}
+    sqs, queue = plane.cloud.client("sqs"), plane.inboxes["care-analytics"]
+    sqs.purge_queue(QueueUrl=queue)
+    frame = IngestFrame(pack(readings), "devices/a/outbox", "a", "", time.time_ns() // 1_000_000)
+    sqs.send_message(QueueUrl=plane.outputs["IngestUrl"], MessageBody=frame_text(frame))
+
+    def lengths() -> tuple[int, int]:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"]
+        return int(found[names[0]]), int(found[names[1]])
+
+    assert eventually(lambda: lengths() == (1, 0), SECONDS)
+    enter_as(program_of(plane, "care-analytics"), monkeypatch)
+    with connect(ClientSettings("care-analytics", "sqs:local")) as analytics, analytics.subscribe() as inbox:
+        first, failing, *others = inbox.receive_batch(40, 10)
+        failing.nack()
+        for each in (first, *others):
+            each.ack()
+        again = inbox.receive(10)
+        assert (again.event.id, again.attempt) == (failing.event.id, 2)
+        again.ack()
+        with pytest.raises(NothingThereError):
+            inbox.receive(0)
+    assert [each.event.id for each in (first, failing, *others)] == [each.id for each in readings]
+    assert eventually(lambda: lengths() == (0, 0), SECONDS)
 
 
 def test_a_participants_program_may_not_read_or_route_for_another(

@@ -1,14 +1,17 @@
-"""What fails in the deployed plane reaches the one who is told."""
+"""What fails in the deployed plane reaches the one who is told; its canary takes the way of an alarm."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
+
+import pytest
 
 from local.cloud import CloudEndpoint
 
 
-def test_every_alarm_is_deployed_and_tells_the_topic(
+def test_every_alarm_is_deployed_and_tells_a_topic(
     emulator: CloudEndpoint, outputs: Mapping[str, str]
 ) -> None:
     pages = (
@@ -16,7 +19,11 @@ def test_every_alarm_is_deployed_and_tells_the_topic(
     )
     alarms = [each for page in pages for each in page["MetricAlarms"] if "grown" in each["AlarmName"]]
     assert "eventplane-grown-ingest-urgent-age" in {each["AlarmName"] for each in alarms}
-    assert all(each["AlarmActions"] == [outputs["AlarmTopic"]] for each in alarms)
+    topics = {each["AlarmName"]: each["AlarmActions"] for each in alarms}
+    assert topics["eventplane-grown-ingest-urgent-age"] == [outputs["PageTopic"]]
+    assert topics["eventplane-grown-canary"] == [outputs["PageTopic"]]
+    assert topics["eventplane-grown-dead-letters"] == [outputs["TicketTopic"]]
+    assert set(map(tuple, topics.values())) == {(outputs["PageTopic"],), (outputs["TicketTopic"],)}
 
 
 def test_an_audit_that_found_something_is_told_to_who_subscribed(
@@ -25,7 +32,7 @@ def test_an_audit_that_found_something_is_told_to_who_subscribed(
     sqs = emulator.client("sqs")
     pager = sqs.create_queue(QueueName="grown-pager")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=pager, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    topic = outputs["AlarmTopic"]
+    topic = outputs["TicketTopic"]
     allowed = {
         "Effect": "Allow",
         "Principal": {"Service": "sns.amazonaws.com"},
@@ -48,3 +55,34 @@ def test_an_audit_that_found_something_is_told_to_who_subscribed(
     (message,) = sqs.receive_message(QueueUrl=pager, WaitTimeSeconds=20)["Messages"]
     told = json.loads(json.loads(message["Body"])["Message"])
     assert (told["AlarmName"], told["NewStateValue"]) == (name, "ALARM")
+
+
+def invoke(cloud: CloudEndpoint, what: str) -> dict[str, Any]:
+    """Have the canary do something; what it returns."""
+    answer = cloud.client("lambda").invoke(
+        FunctionName="eventplane-grown-canary", Payload=json.dumps({"do": what}).encode()
+    )
+    assert "FunctionError" not in answer, answer["Payload"].read()
+    found: dict[str, Any] = json.loads(answer["Payload"].read())
+    return found
+
+
+@pytest.mark.usefixtures("outputs")
+def test_the_canarys_alarm_goes_through_iot_core_to_its_inbox(emulator: CloudEndpoint) -> None:
+    """With IAM enforced: the role may connect under its client id, publish to one rule, read its inbox."""
+    report = invoke(emulator, "alarm")
+    assert report["problem"] is None
+    assert report["delay_ms"] is not None
+    assert 0 <= report["delay_ms"] < 60_000
+
+
+def test_the_canary_counts_dead_letters_of_every_queue(
+    emulator: CloudEndpoint, outputs: Mapping[str, str]
+) -> None:
+    sqs = emulator.client("sqs")
+    before = invoke(emulator, "queues")["dead_letters"]
+    sqs.send_message(QueueUrl=outputs["CarersInboxDlqUrl"], MessageBody="{}")
+    after = invoke(emulator, "queues")["dead_letters"]
+    sqs.purge_queue(QueueUrl=outputs["CarersInboxDlqUrl"])
+    name = "eventplane-grown-carers-inbox-dlq"
+    assert after == {**before, name: before.get(name, 0) + 1}

@@ -193,6 +193,7 @@ def start_home(
         "host": "127.0.0.1", "port": cloud_port, "rule": RULE, "ca": str(authority.ca),
         "certificate": str(identity.certificate), "key": str(identity.key),
         "reconnect_min_s": 0.1, "reconnect_max_s": 0.5, "batch_events": 20, "puback_timeout_s": 10,
+        "longest_delay_ms": 250,
     } | cloud_settings  # fmt: skip
     settings, health_port = directory / "edge.toml", free_port()
     settings.write_text(

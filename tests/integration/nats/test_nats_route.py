@@ -22,6 +22,7 @@ from eventplane_nats.relay import Relay
 from eventplane_nats.streams import channels, make_stream
 from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.metrics import metrics
+from lambdas.common.queue_function import queue_function
 from lambdas.router import handler as router
 from local.nats import NatsServer
 from tests.unit.lambdas.support import BUCKET, INTEREST, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext
@@ -82,6 +83,8 @@ class Plane:
         for name, value in {
             "LAMBDA_TASK_ROOT": str(root),
             "EVENTPLANE_QUEUES": json.dumps(self.inboxes),
+            "EVENTPLANE_PRIORITY": "normal",
+            "EVENTPLANE_LEDGER_QUEUE": self.cloud.ledger,
             "EVENTPLANE_ARCHIVE_BUCKET": BUCKET,
             "EVENTPLANE_CONTRACTS_TABLE": TABLE,
             "EVENTPLANE_SUBSCRIPTIONS_TABLE": SUBSCRIPTIONS,
@@ -105,7 +108,6 @@ class Plane:
         for name, value in {"SOURCE": f"{participant}.outbox", "SOURCE_QUEUE": url}.items():
             self._monkeypatch.setenv(f"EVENTPLANE_{name}", value)
         metrics.clear_metrics()
-        router.service.cache_clear()
         found = self.cloud.sqs.receive_message(
             QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
         )["Messages"]
@@ -118,7 +120,7 @@ class Plane:
             }
             for each in found
         ]
-        answer = router.handle(
+        answer = queue_function(router.service)(
             {"Records": records}, LambdaContext(aws_request_id=f"request-{next(self._invocations)}")
         )
         failed = [each["itemIdentifier"] for each in answer["batchItemFailures"]]
@@ -144,7 +146,6 @@ def plane(
     for channel in channels(contract):
         operator.run(make_stream(operator.jetstream, ENVIRONMENT, channel), SECONDS)
     yield Plane(contract, nats_server, tmp_path, monkeypatch)
-    router.service.cache_clear()
     for channel in channels(contract):
         name = f"eventplane-{ENVIRONMENT}-{channel.participant}-{channel.box}"
         operator.run(operator.jetstream.delete_stream(name), SECONDS)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from benchmarks.cost import life
+from benchmarks.cost.archive_reads import opens
+from benchmarks.cost.deployment import MONTH_MIN, Deployment, runs
+from benchmarks.cost.idle import CANARY, Usage, idle, jobs, traces
+from benchmarks.cost.life import Reads, Written
 from benchmarks.cost.meter import Meter
+from benchmarks.cost.poller import Batch, polled
+from benchmarks.cost.prices import Units
 
 
 @pytest.mark.source("B8")
@@ -18,6 +26,88 @@ def test_every_call_that_routers_make_has_its_unit() -> None:
         meter._count("AmazonSQS.SendMessageBatch", b"x" * 65_537, b"{}")
         meter._count("AmazonSQS.ReceiveMessage", b"{}", b"{}")  # found nothing
         meter._count("PUT", b"x", b"")
-        assert meter.take() == {"dynamodb_read": 2, "sqs_request": 2, "s3_put": 1}
+        meter._count("GET", b"", b"x")
+        meter._count("POST", b"x", b"")  # a publish to an ingest rule
+        assert meter.take() == {"dynamodb_read": 2, "sqs_request": 2, "s3_put": 1, "s3_get": 1}
         with pytest.raises(ValueError, match="DELETE has no price here"):
             meter._count("DELETE", b"", b"")
+
+
+@pytest.fixture(scope="module")
+def production() -> Deployment:
+    return Deployment("prod")
+
+
+def test_a_schedule_is_counted_by_the_month() -> None:
+    assert runs("rate(1 minute)") == MONTH_MIN
+    assert runs("rate(6 hours)") == 120
+    assert runs("cron(30 2 * * ? *)") == 30
+    assert runs("cron(10 1-23 * * ? *)") == 690
+    assert runs("cron(40 * * * ? *)") == 720
+    with pytest.raises(ValueError, match="every day"):
+        runs("every day")
+
+
+def test_a_trace_a_second_and_a_twentieth_of_the_rest() -> None:
+    assert traces(5, 60) == 5
+    assert traces(160, 60) == 65
+
+
+def test_production_is_read_from_its_templates(production: Deployment) -> None:
+    by_queue = {each.queue: each for each in production.mappings}
+    assert by_queue["ingest"].function == "router-device"
+    assert by_queue["ingest-urgent"].function == "router-device-urgent"
+    tap = production.environment.archive_writer
+    assert (by_queue["tap"].batch_size, by_queue["tap"].window_s) == (tap.batch_size, tap.batch_window_s)
+    assert {each.function for each in production.schedules} <= set(production.functions)
+    assert CANARY in {each.key for each in production.schedules}
+    assert {each.name for each in production.jobs if each.runs} == {
+        "delivery-audit",
+        "audit-today",
+        "compaction",
+    }
+    assert production.alarm_metrics >= len(production.of("AWS::CloudWatch::Alarm"))
+
+
+def test_an_idle_month_has_what_the_templates_have(production: Deployment) -> None:
+    series = frozenset({("EventPlane", "Messages", "service=x"), ("EventPlane", "Retried", "service=x")})
+    calls = {each.key: Usage(Units({"lambda_request": 1}), series) for each in production.schedules}
+    alarm = Usage(Units({"sqs_request": 7}), frozenset({("EventPlane", "Delivered", "service=x")}))
+    found = idle(production, calls, alarm)
+    number = sum(each.calls for each in production.schedules)
+    assert found["polling"]["sqs_request"] == len(production.mappings) * 5 * 3 * MONTH_MIN
+    assert found["schedules"]["lambda_request"] == found["schedules"]["scheduler_call"] == number
+    assert found["canary"]["sqs_request"] == 7 * MONTH_MIN
+    assert found["metrics"]["custom_metric"] == 3 + production.filtered_metrics
+    assert jobs(production)["glue_flex_dpu_h"] > 0
+
+
+def test_an_object_is_paid_for_until_it_is_deleted(production: Deployment) -> None:
+    written = Written({"tap": 1.0, "ledger": 1.0}, {"tap": 1e9, "ledger": 0.0})
+    reads = Reads(compaction=2, audit=1, compacted_bytes=0.5)
+    found = life.requests(written, reads, production)
+    # The tap is read by the audits of two days.
+    tap = life.requests(Written({"tap": 1.0}, {}), reads, production)
+    assert tap["s3_get"] > found["s3_get"] / 2
+    assert found["s3_get"] > 2 * 2 * 2
+    kept = production.environment.retention
+    days = kept.raw_days + kept.replaced_days + kept.compacted_days / 2
+    assert life.storage(written, reads, production)["s3_gb_month"] == pytest.approx(days / 30)
+
+
+def test_ten_messages_are_taken_and_deleted_by_one_request_each() -> None:
+    assert polled([Batch("router", 10, 5_000, 10)]) == {"sqs_request": 2}
+    assert polled([Batch("router", 12, 5_000, 12)]) == {"sqs_request": 4}
+    assert polled([Batch("router", 10, 200_000, 10)]) == {"sqs_request": 5}
+
+
+def test_each_opening_of_a_file_is_counted(tmp_path: Path) -> None:
+    files = [tmp_path / "a" / "1.json.gz", tmp_path / "b" / "2.json.gz"]
+    for each in files:
+        each.parent.mkdir()
+        each.touch()
+    (tmp_path / "a" / "other").touch()
+    with opens(files) as found:
+        for each in (files[0], files[1], files[0], tmp_path / "a" / "other"):
+            each.read_bytes()
+    assert found == {"1.json.gz": 2, "2.json.gz": 1}

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from benchmarks.scale.bill import units
-from benchmarks.scale.model import figures
-from benchmarks.scale.parameters import published
+from benchmarks.scale.model import figures, fleet, recovery
+from benchmarks.scale.parameters import limit, published
 from benchmarks.scale.queue import Router, simulate
+from benchmarks.scale.tables import quotas
 from tools.figures import KEPT
 
 ROUTER = Router(servers=2, batch=10, invocation_s=0.02, event_s=0.001)
@@ -36,11 +36,30 @@ def test_a_window_fills_batches_and_ends() -> None:
     assert found.p99_s < 5.1
 
 
-def test_full_batches_share_what_an_invocation_costs() -> None:
-    alone, shared = (units(fill=fill, event_s=0, invocation_s=0) for fill in (1, 10))
-    assert alone["s3_put"] - shared["s3_put"] == pytest.approx(0.9)
-    # The rule's two writes stay; all else is by tens.
-    assert shared["sqs_request"] == pytest.approx(2 + 0.2 + 0.2 + 0.6)
+def test_a_quota_that_is_unknown_in_a_region_is_said_to_be() -> None:
+    measured = published()
+    assert limit("iot_connections", "us-east-1") == 500_000
+    assert limit("iot_connections", "eu-central-1") is None
+    assert limit("sqs_in_flight", "eu-central-1") == 120_000
+    head, rows = quotas(measured, "eu-central-1")
+    unknown = [row for row in rows if row[1] == "unknown"]
+    assert "by default in eu-central-1" in head
+    assert len(unknown) == 3
+    assert all(row[2] and not row[3] for row in unknown)
+
+
+def test_a_slower_router_takes_longer_for_a_backlog() -> None:
+    measured = {**published(), "router_512_events": 500.0, "router_1769_events": 2_000.0}
+    small, large = (recovery(measured, 24, memory) for memory in (512, 1_769))
+    assert small.routed_s == pytest.approx(4 * large.routed_s)
+    assert small.routed_s == pytest.approx(1e6 * small.events / 50_000)
+
+
+def test_audit_and_compaction_grow_with_the_fleet() -> None:
+    few, many = (fleet(published(), devices).archive for devices in (10_000, 1_000_000))
+    assert many.audit_s == pytest.approx(100 * few.audit_s)
+    assert many.compaction_s == pytest.approx(100 * few.compaction_s)
+    assert many.usd > few.usd
 
 
 @pytest.mark.source("B8")

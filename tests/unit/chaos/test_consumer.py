@@ -8,6 +8,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from local.chaos import consumer
 from local.chaos.arrivals import Arrivals, ArrivalWriter
+from local.consumers import UNREADABLE
 
 
 class OverError(Exception):
@@ -44,3 +45,17 @@ def test_a_reader_goes_on_past_calls_that_fail(tmp_path: Path, monkeypatch: pyte
     arrivals.refresh()
     assert list(arrivals.first) == [("/homes/a/s", "1")]
     assert queue.deleted == 1
+
+
+def test_the_events_of_a_packed_message_count_one_by_one(tmp_path: Path) -> None:
+    bodies = [
+        '[{"id": "1", "source": "/a", "type": "t"}, {"id": "2", "source": "/a", "type": "t"}]',
+        "H4sI no batch",
+    ]
+    queue = Queue({"Messages": [{"Body": body, "ReceiptHandle": "r"} for body in bodies]}, OverError())
+    with pytest.raises(OverError):
+        consumer.read(queue, "url", ArrivalWriter(tmp_path / "s.jsonl"))
+    arrivals = Arrivals(tmp_path / "s.jsonl")
+    arrivals.refresh()
+    assert [first for first, _ in arrivals.first] == ["/a", "/a", UNREADABLE]
+    assert queue.deleted == 2

@@ -165,6 +165,19 @@ def test_a_stalled_call_does_nothing_and_ends_without_an_answer(cloud: Cloud, pr
     assert not cloud.calls
 
 
+def test_an_outage_goes_on_until_a_call_has_met_it(proxy: FaultProxy) -> None:
+    outage = Outage(proxy, Target("sqs"), Trouble.UNAVAILABLE)
+    outage.start()
+    healing = threading.Thread(target=outage.heal, daemon=True)
+    healing.start()
+    publish(proxy)  # of another service
+    with pytest.raises(ClientError):
+        send(proxy)
+    healing.join(10)
+    assert not healing.is_alive()
+    send(proxy)
+
+
 def test_an_unanswered_call_is_done(cloud: Cloud, proxy: FaultProxy) -> None:
     Outage(proxy, Target("sqs"), Trouble.UNANSWERED).start()
     with pytest.raises(ConnectionClosedError):
@@ -183,7 +196,7 @@ def test_a_late_answer_comes_when_the_caller_has_given_up(cloud: Cloud, proxy: F
 def test_an_answer_is_later_than_functions_wait() -> None:
     from lambdas.common import aws
 
-    assert fault_proxy.LATE_S > aws._READ_SECONDS
+    assert aws.PATIENT.read_s < fault_proxy.LATE_S
 
 
 def test_a_swallowed_message_is_reported_as_stored(cloud: Cloud, proxy: FaultProxy) -> None:

@@ -95,6 +95,11 @@ def test_an_outage_is_seen_by_an_alarm_that_breaches_in_it() -> None:
     assert outages.wrong[UNSEEN] == 1
 
 
+def test_a_killed_process_alone_is_no_outage() -> None:
+    assert judged(struck("router-kill", 10, 10)).wrong[UNSEEN] == 0
+    assert judged(struck("s3-late", 9, 20), struck("router-kill", 10, 10)).wrong[UNSEEN] == 1
+
+
 def test_an_alarm_that_breached_before_shows_nothing() -> None:
     metrics = Metrics()
     for at in (8.0, 12.0):
@@ -117,6 +122,13 @@ def test_an_age_that_rises_is_seen_before_its_threshold() -> None:
     outages = judged(struck("s3-stalled", 10, 30), metrics=metrics)
     assert outages.rows[0]["rising"] == ["age"]
     assert outages.wrong[UNSEEN] == 0
+
+
+def test_a_backlog_that_grew_before_an_outage_is_no_sign_of_it() -> None:
+    metrics = Metrics()
+    for at in range(30):
+        metrics.add("AWS/SQS", AGE, {"QueueName": "ingest"}, at, at)
+    assert judged(struck("s3-stalled", 10, 30), metrics=metrics).wrong[UNSEEN] == 1
 
 
 def test_alarms_that_cannot_be_evaluated_are_named() -> None:

@@ -13,6 +13,8 @@ def test_half_of_the_seconds_is_half_of_the_load() -> None:
     assert (half.seconds, half.load.events) == (whole.seconds / 2, whole.load.events / 2)
     assert whole.within(None, None) == whole
     assert whole.within(None, 7).load.events == 7
+    few = whole.within(20, 100).load
+    assert (few.events, few.per_s) == (100, 5)
 
 
 def test_where_the_sending_ends_the_faults_it_is_the_sending_that_lasts() -> None:

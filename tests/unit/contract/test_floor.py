@@ -16,6 +16,7 @@ from tests.unit.edge.fakes import contract as silent_contract
 IMAGE = load_contract()
 KEYWORD = "org.eventplane.alarm.keyword.v1"
 CLINICAL = "org.eventplane.alarm.clinical.v1"
+CANARY = "org.eventplane.device.canary.v1"
 CALLED = "org.eventplane.call.placed.v1"
 READING = "org.eventplane.health.reading.v1"
 
@@ -187,9 +188,9 @@ def test_what_takes_an_alarm_away_is_named(change: Change, path: str | None) -> 
         route(HOME, filter={"any": [ALARMS, {"exact": {"type": READING}}]}),
         route(UP, filter={"prefix": {"type": "org.eventplane."}}),
         route(UP, filter={"sql": "TRUE"}),
-        route(UP, filter={"any": [ALARMS, {"exact": {"type": CALLED}}]}),
+        route(UP, filter={"any": [ALARMS, {"exact": {"type": CALLED}}, {"exact": {"type": CANARY}}]}),
         channel("device.outbox", forward="wanted", batching_delay_ms=5_000),
-        channel("climate-service.outbox", expiry_s=60, priority="normal", delivery_guarantee="best_effort"),
+        channel("climate-service.outbox", expiry_s=600, priority="normal", delivery_guarantee="best_effort"),
         channel("call-service.inbox", retention_s=60),
         participant("health-service", sends=["org.eventplane.health.*", CLINICAL], description="new"),
         participant("climate-service", sends=["org.eventplane.*"]),
@@ -227,6 +228,9 @@ def test_alarms_that_travel_with_the_rest_wait_no_longer_for_a_batch() -> None:
     assert paths(longer, image) == ["participants.device.outbox.batching_delay_ms"]
     assert paths(channel("device.outbox", batching_delay_ms=0), image) == []
     assert paths(longer) == []
+    gathers = channel("sensor.outbox", batching_delay_ms=300_000)
+    assert paths(gathers, image) == ["participants.sensor.outbox.batching_delay_ms"]
+    assert paths(channel("health-service.outbox", batching_delay_ms=300_000)) == []
 
 
 def test_a_problem_says_what_to_do() -> None:

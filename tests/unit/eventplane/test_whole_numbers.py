@@ -12,6 +12,7 @@ from eventplane.delivery import Refusal, dead_letter
 from eventplane.device_reports import DISCARDED, MANIFEST, forwarder_source
 from eventplane.downlink.keys import number
 from eventplane.envelope import EnvelopeError, write_event
+from eventplane.function_settings import CertificateSettings
 from eventplane.ingest import parse_frame
 from eventplane.ordering import position_in
 from eventplane.registry.errors import BadFlagError
@@ -21,11 +22,15 @@ from eventplane.whole_numbers import MAX_TIME_MS, whole_number
 from eventplane_client.errors import ClientSettingsError
 from eventplane_client.settings import host_and_port
 from glue_jobs.delivery_audit.device_reports import Report, told
-from lambdas.common.settings import whole_number as setting
-from lambdas.presence.observations import UnreadableObservationError, read_presence
+from lambdas.presence.recorder import UnreadableObservationError, read_presence
 from operations.letters import letter_of
 
 HUGE = "9" * 5_000
+ENVIRONMENT = {
+    "EVENTPLANE_FLEET_TABLE": "fleet",
+    "EVENTPLANE_CERTIFICATE_ARNS": "arn",
+    "EVENTPLANE_CERTIFICATE_GRACE_S": HUGE,
+}
 """More digits than Python converts."""
 
 
@@ -63,7 +68,10 @@ def test_a_frame_or_a_lifecycle_message_with_such_a_time_is_none(digits: str) ->
 
 
 REFUSALS: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
-    "environment": (lambda: setting({"N": HUGE}, "N"), SettingsError),
+    "environment": (
+        lambda: CertificateSettings.read(ENVIRONMENT),
+        SettingsError,
+    ),
     "page": (lambda: page([], {"limit": HUGE}, "/", "/"), BadFlagError),
     "port": (lambda: host_and_port(f"//host:{HUGE}", 1883), ClientSettingsError),
     "too high a port": (lambda: host_and_port("//host:70000", 1883), ClientSettingsError),

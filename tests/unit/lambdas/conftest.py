@@ -16,7 +16,7 @@ from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
 from lambdas.router.service import RouterService
-from tests.unit.lambdas.support import NOW_MS, Cloud, Run, ledger_of
+from tests.unit.lambdas.support import NOW_MS, Cloud, Run, ledger_of, with_packs
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,8 @@ def own_metrics() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def contract() -> Contract:
-    return load_contract()
+    """The plane's own contract, but for its packed inboxes: tests read one event a message."""
+    return with_packs(load_contract(), 1)
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.contract.publication import Head, contract_item, head_item, head_key
 from eventplane.contract.subscription import new_subscription, subscription_item
 from eventplane.contract_table import ContractTable
-from lambdas.common.interest_table import InterestTable
-from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.common.tables import InterestTable, SubscriptionTable
+from lambdas.router.active_contract import ActiveContract, Unseen
 from lambdas.router.engine import Engine, build_engine
-from lambdas.router.in_force import InForce, Unseen
 from tests.unit.lambdas.support import INTEREST, SUBSCRIPTIONS, TABLE, Cloud
 
 INTERVAL_MS = 10_000
@@ -52,9 +51,9 @@ class Table:
 
     def in_force(
         self, client: Any = None, subscriptions: Any = None, interest: Any = None, source: str = SOURCE
-    ) -> InForce[Engine]:
+    ) -> ActiveContract[Engine]:
         """A router's that has just started; each table through a client of its own, if there is one."""
-        return InForce(
+        return ActiveContract(
             bundled=self.base,
             build=lambda contract: build_engine(contract, source, self.cloud.queues),
             table=ContractTable(client or self.cloud.dynamodb, TABLE),
@@ -65,20 +64,20 @@ class Table:
             queues=self.cloud.queues,
         )
 
-    def later(self, in_force: InForce[Engine]) -> str:
+    def later(self, in_force: ActiveContract[Engine]) -> str:
         """The version in force after the next look at the table."""
         self.now_ms += INTERVAL_MS
         return seen(in_force).contract.version
 
 
-def seen(in_force: InForce[Engine]) -> Engine:
+def seen(in_force: ActiveContract[Engine]) -> Engine:
     """The engine of a contract in force that is known."""
     engine = in_force.engine()
     assert not isinstance(engine, Unseen)
     return engine
 
 
-def unseen(in_force: InForce[Engine]) -> Engine:
+def unseen(in_force: ActiveContract[Engine]) -> Engine:
     """The engine that is at hand while the contract in force is not known."""
     engine = in_force.engine()
     assert isinstance(engine, Unseen)

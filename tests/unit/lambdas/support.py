@@ -12,7 +12,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract, compile_contract, interest, subscription
+from eventplane.contract import Contract, compile_contract, contract_document, interest, subscription
 from eventplane.contract.publication import KEY, cloud_destinations
 from eventplane.envelope import Envelope, write_event
 from eventplane.sender import Sender
@@ -35,6 +35,8 @@ SUBSCRIPTIONS = "subscriptions"
 INTEREST = "interest"
 ALARM = "org.eventplane.alarm.keyword.v1"
 READING = "org.eventplane.health.reading.v1"
+PACKED = ("care-analytics", "family-app")
+"""Cloud services of the shipped contract with packed inboxes."""
 READ = {"quantity": "heart-rate", "value": 72, "unit": "/min"}
 DATA = {"org.eventplane.home.message.v1": {"text": "Hello"}}
 """What events have as their data by type, where a schema asks for it; all others have what a reading has."""
@@ -187,6 +189,14 @@ def ledger_of(cloud: Cloud, *, sqs: Any = None, s3: Any = None) -> Ledger:
     """The ledger as a router has it; `sqs` and `s3` stand for AWS where it fails."""
     archive = Archive(s3 or cloud.s3, BUCKET)
     return Ledger(sender=SqsSender(sqs or cloud.sqs), queue_url=cloud.ledger, archive=archive)
+
+
+def with_packs(contract: Contract, most: int) -> Contract:
+    """`contract` with up to `most` events a message in the inboxes of `PACKED`."""
+    document = contract_document(contract)
+    for name in PACKED:
+        document["participants"][name]["inbox"]["events_per_message"] = most
+    return compile_contract(document, "test")
 
 
 class Unwilling:

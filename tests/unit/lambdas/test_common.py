@@ -10,12 +10,10 @@ from botocore.exceptions import ClientError
 
 from eventplane.contract import Contract, ContractError
 from eventplane.envelope import write_event
-from eventplane.settings import SettingsError
 from eventplane.sqs_binding import to_message
 from lambdas.common.archive import Archive
 from lambdas.common.contracts import CONTRACT_FILE, load_contract
 from lambdas.common.sender import TAKEN, Answer, Fate
-from lambdas.common.settings import text, text_list, text_mapping, whole_number
 from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, SqsSender, batches
 from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event
 
@@ -79,8 +77,9 @@ def test_another_function_may_have_filed_it(cloud: Cloud, contract: Contract, co
 
 
 def test_any_other_refusal_to_file_is_raised(cloud: Cloud, contract: Contract) -> None:
+    archive = Archive(Unwilling(cloud.s3, "put_object", code="AccessDenied"), BUCKET)
     with pytest.raises(ClientError):
-        Archive(Unwilling(cloud.s3, "put_object", code="AccessDenied"), BUCKET).file_contract(contract.version, contract.canonical)
+        archive.file_contract(contract.version, contract.canonical)
 
 
 def test_equal_lines_make_equal_objects(cloud: Cloud) -> None:
@@ -89,38 +88,6 @@ def test_equal_lines_make_equal_objects(cloud: Cloud) -> None:
     assert keys[0] == "ledger/date=2026-01-01/hour=00/one.json.gz"
     one, two = (cloud.s3.get_object(Bucket=BUCKET, Key=key)["ETag"] for key in keys)
     assert one == two
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        (None, "is not set"),
-        ("", "is not set"),
-        ("{", "is not JSON"),
-        ("[1]", "JSON object"),
-        ('{"a":1}', "texts"),
-    ],
-)
-def test_a_wrong_setting_is_named(value: str | None, problem: str) -> None:
-    environment = {} if value is None else {"QUEUES": value}
-    with pytest.raises(SettingsError, match=problem) as caught:
-        text_mapping(environment, "QUEUES")
-    assert caught.value.variable == "QUEUES"
-    assert text({"A": "b"}, "A") == "b"
-
-
-@pytest.mark.parametrize("value", ["", "0", "-1", "1.5", "x", "\u0661"])
-def test_seconds_are_a_whole_number_of_them(value: str) -> None:
-    assert whole_number({"WAIT": "30"}, "WAIT") == 30
-    with pytest.raises(SettingsError, match="WAIT"):
-        whole_number({"WAIT": value}, "WAIT")
-
-
-@pytest.mark.parametrize("value", ["", "[", "[]", "{}", "[1]"])
-def test_a_list_has_texts(value: str) -> None:
-    assert text_list({"URLS": '["a","b"]'}, "URLS") == ("a", "b")
-    with pytest.raises(SettingsError, match="URLS"):
-        text_list({"URLS": value}, "URLS")
 
 
 def test_the_bundled_contract_is_the_one_that_was_compiled(tmp_path: Any, contract: Contract) -> None:

@@ -20,7 +20,7 @@ from lambdas.router import service
 from lambdas.router.dispatch import THREADS, Dispatch
 from lambdas.router.engine import build_engine
 from lambdas.router.planner import Step
-from tests.unit.lambdas.support import ALARM, NOW_MS, READING, Cloud, Run, event, frame, message
+from tests.unit.lambdas.support import ALARM, NOW_MS, READING, Cloud, Run, event, frame, message, with_packs
 
 LIMIT_S = 20
 """How long a test waits for what has to happen, seconds."""
@@ -40,9 +40,10 @@ class Recorder:
 
 
 class Sending:
-    """Sends what the device router plans for `messages`."""
+    """Sends what the device router plans for `messages`; care-analytics takes `most` events a message."""
 
-    def __init__(self, contract: Contract, queues: dict[str, str] | None = None) -> None:
+    def __init__(self, contract: Contract, queues: dict[str, str] | None = None, most: int = 1) -> None:
+        contract = with_packs(contract, most)
         self.queues = {each.address: f"https://{each.address}" for each in cloud_destinations(contract)}
         self.queues |= queues or {}
         self._engine = build_engine(contract, "device.outbox", self.queues)

@@ -23,7 +23,7 @@ from lambdas.common.queue_function import queue_function
 from lambdas.replay import handler as replay
 from lambdas.router import handler as router
 from lambdas.router import wiring
-from lambdas.router.in_force import RETRY_MS
+from lambdas.router.active_contract import RETRY_MS
 from tests.dynamodb import create_table
 from tests.otlp import otlp_receiver
 from tests.unit.lambdas.support import (

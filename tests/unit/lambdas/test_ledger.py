@@ -39,6 +39,7 @@ from tests.unit.lambdas.support import (
 pytestmark = pytest.mark.source("P4")
 
 NOISE = random.Random(1)
+NO_TEXT = base64.b64encode(gzip.compress(b"\xff", mtime=0)).decode()
 
 
 def noisy(number: int) -> str:
@@ -100,9 +101,7 @@ def test_what_does_not_fit_one_message_takes_several_with_the_contracts_first(co
         '{"format":2,"lines":"","contracts":{}}',
         '{"format":1,"lines":"AAAA","contracts":{}}',
         '{"format":1,"contracts":{}}',
-        json.dumps(
-            {"format": 1, "lines": base64.b64encode(gzip.compress(b"\xff")).decode(), "contracts": {}}
-        ),
+        json.dumps({"format": 1, "lines": NO_TEXT, "contracts": {}}),
     ],
 )
 def test_a_message_that_cannot_be_read_is_refused(text: str) -> None:

@@ -18,10 +18,10 @@ from lambdas.common.backoff import LAST_URGENT_RECEIVES, LONGEST_S, LONGEST_URGE
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.router import delivery_memory
+from lambdas.router.active_contract import ActiveContract, BoundedLook, Unseen
 from lambdas.router.delivery_memory import DeliveryMemory
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import Engine, build_engine
-from lambdas.router.in_force import BoundedLook, InForce, Unseen
 from lambdas.router.service import RouterService, TimeLimits
 from tests.unit.lambdas.publishing import INTERVAL_MS, Table, changed
 from tests.unit.lambdas.support import (
@@ -207,14 +207,14 @@ class Hanging:
 
 
 @pytest.fixture
-def hanging(cloud: Cloud, contract: Contract) -> Iterator[tuple[Hanging, Table, InForce[Engine]]]:
+def hanging(cloud: Cloud, contract: Contract) -> Iterator[tuple[Hanging, Table, ActiveContract[Engine]]]:
     tables, client = Table(cloud, contract, now_ms=NOW_MS), Hanging(cloud.dynamodb)
     yield client, tables, tables.in_force(*[client] * 3)
     client.released.set()
 
 
 def test_while_the_tables_hang_an_alarm_goes_by_the_contract_at_hand(
-    cloud: Cloud, contract: Contract, hanging: tuple[Hanging, Table, InForce[Engine]]
+    cloud: Cloud, contract: Contract, hanging: tuple[Hanging, Table, ActiveContract[Engine]]
 ) -> None:
     client, tables, in_force = hanging
     published = changed(contract, "new", "carers.inbox", ALARM)
@@ -232,7 +232,7 @@ def test_while_the_tables_hang_an_alarm_goes_by_the_contract_at_hand(
 
 
 def test_events_wait_once_for_a_look_that_hangs(
-    hanging: tuple[Hanging, Table, InForce[Engine]], monkeypatch: pytest.MonkeyPatch
+    hanging: tuple[Hanging, Table, ActiveContract[Engine]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
 
@@ -240,8 +240,8 @@ def test_events_wait_once_for_a_look_that_hangs(
         waited.append(timeout)
 
     now = iter(range(100))
-    monkeypatch.setattr("lambdas.router.in_force.wait", wait)
-    monkeypatch.setattr("lambdas.router.in_force.time.monotonic", lambda: float(next(now)))
+    monkeypatch.setattr("lambdas.router.active_contract.wait", wait)
+    monkeypatch.setattr("lambdas.router.active_contract.time.monotonic", lambda: float(next(now)))
     client, _, in_force = hanging
     look = BoundedLook(in_force, patience_s=2.0)
     assert all(isinstance(look.engine(), Unseen) for _ in range(3))
@@ -250,7 +250,7 @@ def test_events_wait_once_for_a_look_that_hangs(
 
 
 def test_a_process_that_has_seen_the_contract_goes_on_by_it_while_tables_hang(
-    contract: Contract, hanging: tuple[Hanging, Table, InForce[Engine]]
+    contract: Contract, hanging: tuple[Hanging, Table, ActiveContract[Engine]]
 ) -> None:
     client, tables, in_force = hanging
     client.released.set()

@@ -14,8 +14,8 @@ from eventplane.envelope import Envelope
 from eventplane.ledger import SENT_BEFORE
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
+from lambdas.router.active_contract import RETRY_MS
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.in_force import RETRY_MS
 from lambdas.router.service import UNSEEN_RECEIVES, RouterService
 from tests.unit.lambdas.publishing import Table, Throttled, changed, subscribe
 from tests.unit.lambdas.support import (

@@ -20,9 +20,9 @@ from lambdas.common.invocation_trace import invocation_links
 from lambdas.common.span_export import MAX_SPANS, RESERVE_MS, REST_S, SpanExport
 from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.drawing import Drawing, drawing_of
 from lambdas.router.engine import build_engine
 from lambdas.router.service import RouterService
+from lambdas.router.span_recorder import SpanRecorder, span_recorder
 from tests.otlp import Receiver, otlp_receiver
 from tests.unit.lambdas.support import (
     ALARM,
@@ -65,7 +65,7 @@ def route(contract: Contract, cloud: Cloud) -> Route:
             dispatch=Dispatch(SqsSender(sqs or cloud.sqs), cloud.queues),
             ledger=ledger_of(cloud),
             clock=lambda: NOW_MS,
-            drawing=Drawing(SpanExport(urlsplit(url)), "router-ingest", share),
+            spans=SpanRecorder(SpanExport(urlsplit(url)), "router-ingest", share),
         )
         return service.process(messages, invocation())
 
@@ -203,10 +203,10 @@ def test_a_request_has_a_bound_and_what_is_beyond_is_not_sent(receiver: Receiver
     assert len(receiver.spans) == MAX_SPANS
 
 
-def test_a_defect_of_the_drawing_brings_no_message_back(
+def test_a_defect_of_the_span_recorder_brings_no_message_back(
     route: Route, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lambdas.router.drawing.way", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("lambdas.router.span_recorder.way", lambda *_, **__: 1 / 0)
     assert route(receiver.url, message("m1", frame(event("1").json.encode()))) == frozenset()
     assert receiver.requests == 0
 
@@ -228,7 +228,7 @@ SETTINGS = {
 def test_spans_go_to_the_collector_that_the_settings_name() -> None:
     found = TracingSettings.read(SETTINGS)
     assert (found.otlp_endpoint, found.trace_share) == ("http://localhost:4318", 0.25)
-    assert drawing_of(None) is None
+    assert span_recorder(None) is None
 
 
 def test_two_copies_in_one_batch_are_drawn_each(route: Route, receiver: Receiver) -> None:

@@ -20,8 +20,11 @@ from botocore.exceptions import ClientError
 
 from eventplane.contract import Contract
 from eventplane.delivery import DEAD_LETTER_TYPE, letter_id
+from eventplane.envelope import write_event
+from eventplane.sqs_binding import pack, to_message
 from operations.errors import NotDeployedHereError
 from operations.smoke.audit import GlueAudit
+from operations.smoke.canary import invoke_canary
 from operations.smoke.device import DeviceEndpoint, provision
 from operations.smoke.errors import (
     AuditRunError,
@@ -296,6 +299,54 @@ def row(contract: Contract, what: str, type: str, outcome: str, **others: Any) -
     }
 
 
+class Canary:
+    """The canary's function; `reports` are its answers, one an invocation."""
+
+    def __init__(self, *reports: dict[str, Any], aliases: Sequence[str] = ()) -> None:
+        self._reports = list(reports)
+        self._aliases = aliases
+        self.calls: list[dict[str, Any]] = []
+
+    def list_aliases(self, **_: Any) -> dict[str, Any]:
+        return {"Aliases": [{"Name": each} for each in self._aliases]}
+
+    def invoke(self, **call: Any) -> dict[str, Any]:
+        self.calls.append(call)
+        report = self._reports.pop(0)
+        error = {"FunctionError": "Unhandled"} if "errorMessage" in report else {}
+        return {"Payload": io.BytesIO(json.dumps(report).encode()), **error}
+
+
+def canary_report(delay_ms: int | None, problem: str | None = None) -> dict[str, Any]:
+    return {"id": "c-1", "problem": problem, "delay_ms": delay_ms, "late": 0}
+
+
+def invoked(contract: Contract, canary: Canary) -> Shown:
+    cloud: Any = SimpleNamespace(client=lambda _: canary)
+    return invoke_canary(replace(plane(contract), cloud=cloud), Patience(10, 0))
+
+
+def test_the_canary_is_called_by_its_alias_and_again_where_another_run_took_its_alarm(
+    contract: Contract,
+) -> None:
+    canary = Canary(canary_report(None), canary_report(340), aliases=["live"])
+    shown = invoked(contract, canary)
+    assert (shown.latency_s, shown.reference) == (0.34, "c-1")
+    assert [(each["FunctionName"], each["Qualifier"]) for each in canary.calls] == [
+        ("eventplane-dev-canary", "live")
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    "report", [canary_report(None, "not taken at the step publish"), {"errorMessage": "not taken"}]
+)
+def test_a_canary_that_could_not_send_fails_with_its_problem(
+    contract: Contract, report: dict[str, Any]
+) -> None:
+    with pytest.raises(WrongOutcomeError, match=r"not taken.*the log of the function eventplane-dev-canary"):
+        invoked(contract, Canary(report))
+
+
 def step_of(run: SmokeRun, name: str) -> Step:
     return next(each for each in run.steps if each.name == name)
 
@@ -312,9 +363,7 @@ def test_an_alarm_is_delivered_once_every_route_of_the_contract_has_it(
     smoke: Smoke, contract: Contract
 ) -> None:
     run = smoke(*delivered(contract, "alarm-centre"))
-    with pytest.raises(
-        NotSeenError, match=r"the delivery of the alarm on all its routes .* eventplane trace"
-    ):
+    with pytest.raises(NotSeenError, match=r"the delivery of the alarm on all its routes .*eventplane trace"):
         step_of(run, "alarm").run()
 
     found = step_of(smoke(*delivered(contract, "family-app")), "alarm").run()
@@ -364,6 +413,7 @@ PLANTED = [finding("dead_lettered", None), finding("dead_lettered", f"{NAME}-for
         (PLANTED, None),
         ([*PLANTED, finding("lost", "of-another-home", "home-7")], None),
         ([*PLANTED, finding("lost", f"{NAME}-alarm")], "lost of smoke-0a1b2c-alarm"),
+        ([*PLANTED, finding("duplicate", f"{NAME}-alarm")], None),
         (PLANTED[:1], "not the dead letters of the malformed message and of smoke-0a1b2c-forged"),
         ([], "found nothing"),
     ],
@@ -422,3 +472,16 @@ def test_a_refusal_of_aws_ends_a_step_with_its_request_id(
     ]
     assert "CreateTopic" in results[0].words
     assert "ask for a role" in results[0].words
+
+
+def test_only_messages_without_an_event_of_somebody_else_are_deleted(smoke: Smoke) -> None:
+    run = smoke()
+    own = [write_event({"id": f"{NAME}-{at}", "source": "/s", "type": "t"}, {}) for at in range(300)]
+    other = write_event({"id": "1", "source": "/homes/7", "type": "t"}, {})
+    (alone,) = pack([own[0]], {}, 10)
+    (packed,) = pack(own, {}, 1_000)
+    (mixed,) = pack([*own[:2], other], {}, 10)
+    assert [run._is_own(each.body) for each in (alone, packed, mixed, to_message(other))] == [
+        True, True, False, False
+    ]  # fmt: skip
+    assert not run._is_own("H4sIno batch")

@@ -20,10 +20,10 @@ from eventplane.contract.subscription import (
 )
 from eventplane.envelope import write_event
 from eventplane.filters import DIALECTS, to_document
+from eventplane.function_settings import ContractSettings
 from eventplane.router import Router
 from eventplane.subscription_table import SubscriptionTable
 from lambdas.api import subscriptions as handler
-from lambdas.router.contract_settings import read_contract_settings
 from lambdas.router.wiring import contract_in_force
 from tests import endpoint
 from tests.unit.lambdas.api.conftest import INBOXES, Call, send
@@ -247,7 +247,7 @@ def test_nothing_is_granted_by_a_contract_that_may_not_be_in_force(
 ) -> None:
     """The one that came with the code may allow what was published since does not."""
     throttled = Throttled(cloud.dynamodb, TABLE)
-    settings = read_contract_settings(os.environ)
+    settings = ContractSettings.read(os.environ)
     in_force = contract_in_force(settings, throttled, handler._InForce)
     monkeypatch.setattr(handler, "contract_in_force", lambda *_: in_force)
     answer = call("PUT", "news", WANTED)

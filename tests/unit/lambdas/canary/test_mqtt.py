@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from eventplane.canary import CANARY_CLIENT
 from lambdas.canary.mqtt import CanaryPublishError, DataEndpoint, MqttPublisher, data_endpoint
+from local.proxy import Proxy
 from tests.unit.lambdas.canary.conftest import Gateway
 
 HOST = "a1-ats.iot.eu-central-1.amazonaws.com"
@@ -78,6 +79,14 @@ def test_an_endpoint_that_nobody_listens_on_is_a_failed_step() -> None:
     with pytest.raises(CanaryPublishError) as caught:
         publisher(Gateway(address=address)).publish("topic", b"{}")
     assert caught.value.step == "connect"
+
+
+def test_a_publish_passes_through_the_proxy_of_benchmarks_and_chaos(gateway: Gateway) -> None:
+    host, port = gateway.address
+    with Proxy(f"http://{host}:{port}") as proxy:
+        behind = Gateway(address=(host, int(proxy.url.rpartition(":")[2])))
+        publisher(behind).publish("topic", b"{}")
+    assert [each[0] >> 4 for each in gateway.packets[:2]] == [1, 3]
 
 
 class Iot:

@@ -12,6 +12,8 @@ from eventplane.downlink.acknowledgements import ACKNOWLEDGED, rejected, stored
 from eventplane.downlink.desired import AWAY_MS, KEPT_MS, PARKED_MS, Desired, State, Step
 from eventplane.downlink.keys import key_of_sender
 from eventplane.envelope import write_event
+from lambdas.common.metrics import Metric
+from lambdas.downlink import items
 from lambdas.downlink.items import NotChangedError
 from lambdas.downlink.work import PACE_S, PAGE
 from tests.rule_failure import rule_failure
@@ -265,9 +267,14 @@ def test_what_belongs_to_a_decommissioned_device_is_collected(world: World) -> N
     assert (world.count(), world.sent) == (0, [])
 
 
-def test_a_transmission_that_iot_core_refuses_is_repeated(world: World) -> None:
+def test_a_transmission_that_iot_core_refuses_is_counted_and_repeated(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[Metric] = []
+    monkeypatch.setattr(items, "count", counted.append)
     world.is_iot_up = False
     assert world.desire(state(1)) == frozenset()
+    assert counted == [Metric.NOT_TRANSMITTED]
     assert (world.item().state, world.delays) == (State.SENDING, [5])
     world.is_iot_up = True
     world.now_ms += 5 * S

@@ -21,7 +21,7 @@ from eventplane.downlink.addressing import ALL, addressed
 from eventplane.envelope import Envelope, parse_event
 from eventplane.uplink_interest import UPLINK_KEY, TooManyFiltersError, read_uplink_interest
 from eventplane.uplink_told import TOLD_SORT_KEY, told_key
-from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.common.tables import SubscriptionTable
 from lambdas.downlink import interest as handler
 from lambdas.downlink.interest import PublishedInterest, UplinkInterest
 from lambdas.downlink.items import DesiredTable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -15,16 +16,16 @@ from contract import load_contract
 from eventplane.contract import Contract, compile_contract
 from eventplane.delivery import DEAD_LETTER_TYPE
 from eventplane.envelope import Envelope, parse_event
-from eventplane.webhook_url import ANYWHERE, Scope, SinkReach
+from eventplane.sink_reach import ANYWHERE, Scope, SinkReach
+from eventplane.sqs_binding import pack
 from lambdas.common.archive import Archive
 from lambdas.common.clock import system_clock
 from lambdas.common.letters import Letters
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
-from lambdas.common.visibility import Visibility
 from lambdas.http_sink.delivery import RESERVE_MS, Delivery, Pace
 from lambdas.http_sink.endpoint import Endpoint
-from lambdas.http_sink.service import WebhookService
+from lambdas.http_sink.service import Visibility, WebhookService
 from lambdas.http_sink.signing import SigningKeys
 from tests.endpoint import EndpointServer, Play, answer, says, silence
 from tests.unit.lambdas.http_sink.test_request import NOW_S, verify
@@ -404,3 +405,49 @@ def test_a_name_that_leads_inside_is_tried_until_the_end_and_then_a_dead_letter_
     (letter,) = hook.letters()
     assert letter["reason"] == "endpoint_forbidden"
     assert "not a public address (loopback)" in letter["detail"]
+
+
+def packed(*ids: str, attempt: int = 1) -> QueueMessage:
+    (body,) = (each.body for each in pack([event(id, ALARM) for id in ids], {"route": "r"}, len(ids)))
+    return replace(message("m", body, attempt), receipt="h")
+
+
+def test_each_event_of_a_packed_message_is_delivered_and_recorded(hook: Hook) -> None:
+    failed, server = handed_over(hook, packed("1", "2", "3"))
+    assert (failed, hook.hidden) == (frozenset(), {})
+    assert [json.loads(each.body)["id"] for each in server.received] == ["1", "2", "3"]
+    assert hook.outcomes() == [(id, "delivered", None, 204) for id in ("1", "2", "3")]
+
+
+def test_a_packed_message_comes_again_for_the_event_that_failed_alone(hook: Hook) -> None:
+    with EndpointServer(answer(204), answer(500), answer(204), answer(204)) as server:
+        service = hook.service(server.url())
+        assert service.process([packed("1", "2", "3")], invocation(60_000, "i1")) == {"m"}
+        assert hook.hidden == {"h": 2}
+        assert service.process([packed("1", "2", "3", attempt=2)], invocation(60_000, "i2")) == frozenset()
+        service._delivery._endpoint.close()
+    assert [json.loads(each.body)["id"] for each in server.received] == ["1", "2", "3", "2"]
+    assert hook.outcomes() == [(id, "delivered", None, 204) for id in ("1", "2", "3")]
+
+
+def test_a_refused_event_of_a_packed_message_is_alone_a_dead_letter(hook: Hook) -> None:
+    failed, _ = handed_over(hook, packed("1", "2"), plays=(answer(204), answer(410)))
+    assert failed == frozenset()
+    assert [(id, outcome) for id, outcome, *_ in hook.outcomes()] == [
+        ("1", "delivered"),
+        ("2", "dead_lettered"),
+    ]
+    (letter,) = hook.letters()
+    assert json.loads(base64.b64decode(letter["original_base64"]))["id"] == "2"
+
+
+def test_items_of_a_packed_message_that_are_no_events_are_dead_letters_of_their_own(hook: Hook) -> None:
+    body = f'[{{"id":1}},{event("1", ALARM).json},{{"id":2}}]'
+    failed, _ = handed_over(hook, replace(message("m", body), receipt="h"))
+    assert failed == frozenset()
+    assert len({parse_event(each["Body"]).id for each in hook.cloud.received("outbox")}) == 2
+
+
+def test_a_packed_message_that_cannot_be_read_is_a_dead_letter(hook: Hook) -> None:
+    failed, server = handed_over(hook, replace(message("m", "H4sI"), receipt="h"))
+    assert (failed, server.received, len(hook.letters())) == (frozenset(), [], 1)

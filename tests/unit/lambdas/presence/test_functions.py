@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,12 +14,13 @@ from botocore.exceptions import ClientError
 
 from eventplane.presence import BUCKETS, bucket_of, gone_request
 from eventplane.settings import SettingsError
-from eventplane.traffic import Traffic, quota_text, traffic_text
-from lambdas.presence import handler
+from eventplane.traffic import Traffic, traffic_text
+from lambdas.common.queue_function import queue_function
+from lambdas.presence import reconciler, recorder, timers
 from lambdas.presence.judge import SENDING_MS
 from lambdas.presence.state import DeviceState, Line
 from lambdas.presence.table import PAGE
-from lambdas.presence.timers import Timer
+from lambdas.presence.timer_queue import Timer
 from tests.unit.lambdas.presence.world import (
     HOUR,
     LIMITS,
@@ -32,6 +35,8 @@ from tests.unit.lambdas.presence.world import (
 from tests.unit.lambdas.support import LambdaContext, Unwilling, message, sqs_event
 
 pytestmark = pytest.mark.source("P9")
+
+SECOND_FAILED = {"batchItemFailures": [{"itemIdentifier": "m2"}]}
 
 
 def state(world: World, device: str = "home-1") -> DeviceState:
@@ -367,61 +372,65 @@ def test_the_item_of_a_healthy_device_is_one_write_unit(world: World) -> None:
 @pytest.fixture
 def deployed(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """The environment that the stacks give the reconciler."""
-    limits = {name: str(getattr(LIMITS, name)) for name in LIMITS.__slots__ if name != "quota"}
     for name, value in {
-        "EVENTPLANE_SOURCE": "schedule",
         "EVENTPLANE_SOURCE_QUEUE": "https://queue",
         "EVENTPLANE_PRESENCE_TABLE": TABLE,
-        "EVENTPLANE_PRESENCE_LIMITS": json.dumps(limits),
-        "EVENTPLANE_DEVICE_QUOTA": quota_text(LIMITS.quota),
-        "EVENTPLANE_OUTBOX_URL": world.outbox,
+        "EVENTPLANE_PRESENCE_LIMITS": json.dumps(asdict(LIMITS)),
+        "EVENTPLANE_OUTBOX_QUEUE": world.outbox,
         "EVENTPLANE_TIMER_QUEUE": world.sqs.create_queue(QueueName="timers")["QueueUrl"],
     }.items():
         monkeypatch.setenv(name, value)
-    handler.service.cache_clear()
+    reconciler.service.cache_clear()
     yield monkeypatch
-    handler.service.cache_clear()
+    reconciler.service.cache_clear()
 
 
 def test_the_handler_takes_down_judges_and_reconciles(world: World, deployed: pytest.MonkeyPatch) -> None:
-    for source, body in (("presence", lifecycle(Line.CONNECTED, START)), ("heartbeats", heartbeat(1))):
+    for source, body in (("connections", lifecycle(Line.CONNECTED, START)), ("heartbeats", heartbeat(1))):
         deployed.setenv("EVENTPLANE_SOURCE", source)
-        handler.service.cache_clear()
         batch = sqs_event(message("m1", body), message("m2", "?"))
-        assert handler.handle(batch, LambdaContext()) == {"batchItemFailures": [{"itemIdentifier": "m2"}]}
+        assert queue_function(recorder.service)(batch, LambdaContext()) == {
+            "batchItemFailures": [{"itemIdentifier": "m2"}]
+        }
     assert state(world).heartbeat
     assert state(world).sighting
 
-    deployed.setenv("EVENTPLANE_SOURCE", "timers")
-    handler.service.cache_clear()
     timer = Timer("home-1", state(world).due_ms or 0)
     batch = sqs_event(message("m1", timer.body), message("m2", '{"device": 1}'))
-    assert handler.handle(batch, LambdaContext()) == {"batchItemFailures": [{"itemIdentifier": "m2"}]}
+    assert queue_function(timers.service)(batch, LambdaContext()) == {
+        "batchItemFailures": [{"itemIdentifier": "m2"}]
+    }
     assert "connected" in world.words()
 
     world.record(lifecycle(Line.CONNECTED, START, device="home-2"))
-    deployed.setenv("EVENTPLANE_SOURCE", "schedule")
-    handler.service.cache_clear()
-    answer = handler.handle({"buckets": list(range(BUCKETS)), "overdue_ms": 60_000}, LambdaContext())
+    answer = reconciler.handle({"buckets": list(range(BUCKETS)), "overdue_ms": 60_000}, LambdaContext())
     assert answer == {"devices": 1, "sent": 1, "is_complete": True}
     assert world.words() == ["connected"]
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"),
+    ("entry", "variable", "value"),
     [
-        ("EVENTPLANE_SOURCE", "elsewhere"),
-        ("EVENTPLANE_OUTBOX_URL", ""),
-        ("EVENTPLANE_TIMER_QUEUE", ""),
-        ("EVENTPLANE_PRESENCE_TABLE", ""),
-        ("EVENTPLANE_DEVICE_QUOTA", '{"window_s": 0, "frames": 1, "events": 1, "bytes": 1}'),
-        ("EVENTPLANE_DEVICE_QUOTA", "[]"),
-        ("EVENTPLANE_PRESENCE_LIMITS", "{}"),
-        ("EVENTPLANE_PRESENCE_LIMITS", '{"disconnected_after_s": "soon"}'),
+        (recorder, "EVENTPLANE_SOURCE", "elsewhere"),
+        (recorder, "EVENTPLANE_SOURCE", ""),
+        (timers, "EVENTPLANE_OUTBOX_QUEUE", ""),
+        (reconciler, "EVENTPLANE_OUTBOX_QUEUE", ""),
+        (timers, "EVENTPLANE_TIMER_QUEUE", ""),
+        (timers, "EVENTPLANE_PRESENCE_TABLE", ""),
+        (
+            timers,
+            "EVENTPLANE_PRESENCE_LIMITS",
+            json.dumps(asdict(LIMITS)).replace('"window_s": 300', '"window_s": 0'),
+        ),
+        (timers, "EVENTPLANE_PRESENCE_LIMITS", "[]"),
+        (timers, "EVENTPLANE_PRESENCE_LIMITS", "{}"),
+        (timers, "EVENTPLANE_PRESENCE_LIMITS", json.dumps(asdict(LIMITS) | {"connected_after_s": "soon"})),
     ],
 )
-def test_a_wrong_setting_is_named(deployed: pytest.MonkeyPatch, variable: str, value: str) -> None:
+def test_a_wrong_setting_is_named(
+    deployed: pytest.MonkeyPatch, entry: ModuleType, variable: str, value: str
+) -> None:
     deployed.setenv(variable, value)
     with pytest.raises(SettingsError) as caught:
-        handler.service()
+        entry.service()
     assert caught.value.variable == variable

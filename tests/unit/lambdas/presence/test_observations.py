@@ -10,7 +10,7 @@ import pytest
 from eventplane.device_reports import HEARTBEAT, MANIFEST, forwarder_source, thing_of
 from eventplane.envelope import write_event
 from eventplane.traffic import Traffic, traffic_text
-from lambdas.presence.observations import (
+from lambdas.presence.recorder import (
     MAX_INTERVAL_S,
     Observation,
     UnreadableObservationError,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lambdas.common.metrics import metrics
-from lambdas.presence.deadlines import PUNCTUAL_MS
 from lambdas.presence.state import Line
-from lambdas.presence.timers import MAX_DELAY_S, Timer, UnreadableTimerError, read_timer
+from lambdas.presence.timer_queue import MAX_DELAY_S, Timer, UnreadableTimerError, read_timer
+from lambdas.presence.timers import PUNCTUAL_MS
 from tests.unit.lambdas.presence.world import HOUR, LIMITS, MINUTE, START, S, World, heartbeat, lifecycle
 from tests.unit.lambdas.support import Unwilling
 

@@ -12,7 +12,7 @@ import pytest
 
 from contract import load_contract
 from eventplane.presence import NOTICE
-from lambdas.presence.notices import OVER, TEXTS, Notices
+from lambdas.presence.reports import OVER, TEXTS, Notices
 from lambdas.presence.state import Heartbeat, Level, QuietReason
 from lambdas.presence.watch import CAUSES, LOST
 from tests.unit.lambdas.presence.world import (

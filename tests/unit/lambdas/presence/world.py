@@ -10,25 +10,26 @@ from typing import Any
 
 from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import write_event
+from eventplane.function_settings import PresenceLimits
 from eventplane.traffic import Quota, Traffic
-from lambdas.common.queue import QueueMessage
+from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
-from lambdas.presence.deadlines import Reconciler, TimerReader
 from lambdas.presence.judge import Judge
-from lambdas.presence.notices import Notices
-from lambdas.presence.observations import Observation, read_heartbeat, read_presence
-from lambdas.presence.recorder import Recorder
+from lambdas.presence.reconciler import Reconciler
+from lambdas.presence.recorder import Observation, Recorder, read_heartbeat, read_presence
+from lambdas.presence.reports import Notices
 from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
 from lambdas.presence.table import INDEX, PresenceTable
-from lambdas.presence.timers import TimerQueue
-from lambdas.presence.watch import Limits, Watch
+from lambdas.presence.timer_queue import TimerQueue
+from lambdas.presence.timers import TimerReader
+from lambdas.presence.watch import Watch
 
 S = 1_000
 MINUTE = 60 * S
 HOUR = 60 * MINUTE
 START = 1_767_225_600_000
 
-LIMITS = Limits(
+LIMITS = PresenceLimits(
     disconnected_after_s=120,
     connected_after_s=60,
     quiet_after_heartbeats=3,
@@ -206,7 +207,7 @@ class World:
         recorder = Recorder(
             read=read, table=table, watch=WATCH, timers=TimerQueue(self.timers, "timers"), clock=self.clock
         )
-        return recorder.process(messages, remaining_ms)
+        return recorder.process(messages, Invocation("i", remaining_ms))
 
     def clock(self) -> int:
         return self.now_ms
@@ -250,7 +251,7 @@ class World:
         while (next_ms := self.timers.next_ms) is not None and next_ms <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)
             messages = self.timers.take(self.now_ms)
-            failed = self.reader(**clients).process(messages, lambda: 30_000)
+            failed = self.reader(**clients).process(messages, Invocation("i", lambda: 30_000))
             again = [each for each in messages if each.id in failed]
             self.timers.redeliver(again, self.now_ms + failed_after_ms)
             fired += len(messages)

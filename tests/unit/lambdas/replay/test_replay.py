@@ -18,13 +18,12 @@ from lambdas.common.archive import Archive
 from lambdas.common.queue import Invocation
 from lambdas.common.sqs import SqsSender
 from lambdas.replay import service as module
+from lambdas.replay.archived import Planners, TapFiles
 from lambdas.replay.orders import Orders
-from lambdas.replay.planners import Planners
 from lambdas.replay.service import ReplayService
-from lambdas.replay.tap_file import TapFiles
+from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
-from lambdas.router.in_force import Unseen
 from tests.unit.lambdas.support import (
     ALARM,
     BUCKET,

@@ -20,10 +20,9 @@ from eventplane.contract.subscription import IN_FORCE_S, Subscription, with_subs
 from eventplane.contract_table import ContractTable
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
-from lambdas.common.interest_table import InterestTable
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.common.tables import InterestTable, SubscriptionTable
 
 RETRY_MS: Final = 1_000
 """Shortest time between two looks while a table has not been read yet, milliseconds. Ours: whatever waits
@@ -64,7 +63,7 @@ class Unseen(Generic[Engine]):
     engine: Engine
 
 
-class InForce(Generic[Engine]):
+class ActiveContract(Generic[Engine]):
     """Keeps the engine of the contract in force, at most `refresh_ms` older than the tables.
 
     `build` makes the engine of a contract, or raises where it cannot be used: then an earlier one stays, or
@@ -279,7 +278,7 @@ class BoundedLook(Generic[Engine]):
     Events wait for it for `patience_s` at most, once for each look; then they go by what was read before.
     """
 
-    def __init__(self, in_force: InForce[Engine], patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, in_force: ActiveContract[Engine], patience_s: float = PATIENCE_S) -> None:
         self._in_force = in_force
         self._patience_s = patience_s
         self._thread = ThreadPoolExecutor(1)

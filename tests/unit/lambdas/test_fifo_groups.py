@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.common.queue import QueueMessage
-from lambdas.router.waves import waves
+from lambdas.router.fifo_groups import fifo_groups
 
 
 def queued(*groups: str | None) -> list[QueueMessage]:
@@ -16,8 +16,8 @@ def queued(*groups: str | None) -> list[QueueMessage]:
 
 def test_a_standard_queue_is_one_wave() -> None:
     messages = queued(None, None, None)
-    assert list(waves(messages, set())) == [messages]
-    assert list(waves([], set())) == []
+    assert list(fifo_groups(messages, set())) == [messages]
+    assert list(fifo_groups([], set())) == []
 
 
 @pytest.mark.source("N3")
@@ -25,7 +25,7 @@ def test_what_follows_a_failed_message_of_its_group_comes_again_untried() -> Non
     messages = queued("a", "b", "a", "b", "a")
     failed: set[str] = set()
     tried = []
-    for wave in waves(messages, failed):
+    for wave in fifo_groups(messages, failed):
         tried += [message.id for message in wave]
         if "m0" in tried:
             failed.add("m0")
@@ -38,7 +38,7 @@ def test_in_every_group_a_prefix_is_done_in_its_order(groups: list[str | None], 
     messages = queued(*groups)
     failed: set[str] = set()
     done: list[QueueMessage] = []
-    for wave in waves(messages, failed):
+    for wave in fifo_groups(messages, failed):
         for message in wave:
             if int(message.id[1:]) in bad:
                 failed.add(message.id)

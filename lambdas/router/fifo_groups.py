@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from lambdas.common.queue import QueueMessage
 
 
-def waves(messages: Sequence[QueueMessage], failed: set[str]) -> Iterator[list[QueueMessage]]:
+def fifo_groups(messages: Sequence[QueueMessage], failed: set[str]) -> Iterator[list[QueueMessage]]:
     """`messages` in waves, each to be finished before the next; one of a group never stands beside another.
 
     The caller adds to `failed` between two waves. The later messages of a group in which one failed are added

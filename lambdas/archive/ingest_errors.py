@@ -1,7 +1,8 @@
-"""Frames for what the rule could not hand over, sent to exactly the queues that did not get it."""
+"""The function that handles failures of the ingest rules: it sends frames to the queues that missed them."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -9,17 +10,19 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eventplane.delivery import Refusal, dead_letter
+from eventplane.function_settings import IngestErrorsSettings
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.sender import PLANE_CLIENT
 from eventplane.timestamps import timestamp_of_ms
-from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.clock import Clock
+from lambdas.archive.rule_failures import NoFailureError, RuleFailure, parse_failure
+from lambdas.common.aws import WORST_CALL_MS, client
+from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
+from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.sender import Answer, Fate
 from lambdas.common.sqs import SqsSender, batches
-from lambdas.ingest_errors.failure import NoFailureError, RuleFailure, parse_failure
 
 SOURCE: Final = PLANE_CLIENT
 """The `source` of the dead letters made here, and the client that their frames name."""
@@ -152,3 +155,20 @@ class IngestErrorsService:
 def _queue_name(resource: str) -> str:
     """A queue's name at the end of its URL or ARN: AWS does not promise which of them a failure names."""
     return re.split("[/:]", resource)[-1]
+
+
+def service() -> QueueReader:
+    """Return the reader of the ingest-error queue. Raises `SettingsError`."""
+    settings = IngestErrorsSettings.read(os.environ)
+    errors = IngestErrorsService(
+        ways_in=settings.ways_in,
+        letters_to=settings.letters_to,
+        channel=settings.source,
+        contract_version=settings.contract,
+        sender=SqsSender(client("sqs")),
+        clock=system_clock,
+    )
+    return QueueReader(errors.process)
+
+
+handle = queue_function(service)

@@ -1,4 +1,4 @@
-"""The spans of what the router did, drawn from its facts once they stand in the ledger."""
+"""The spans of what the router did, made of its facts."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class Export(Protocol):
         """Never raises, and is bounded in time."""
 
 
-class Drawing:
-    """Draws for the function called `service` the events whose traces ask for it, and a `share` of others."""
+class SpanRecorder:
+    """Record, as `service`, the events whose traces ask for it, and a `share` of others."""
 
     def __init__(self, export: Export, service: str, share: float) -> None:
         self._export = export
         self._service = service
         self._share = share
 
-    def draw(
+    def record(
         self, facts: Sequence[Step], *, began_ms: int, ended_ms: int, remaining_ms: Callable[[], int]
     ) -> None:
-        """Tell of `facts`, the work of one invocation from `began_ms` to `ended_ms`, Unix milliseconds.
+        """Record `facts`, the work of one invocation from `began_ms` to `ended_ms`, Unix milliseconds.
 
-        Never raises: what is done is done, whether it can be told or not.
+        Never raises: what is done is done, whether that succeeds or not.
         """
         try:
             self._export.send(list(self._spans(facts, began_ms, ended_ms)), remaining_ms)
         except Exception:  # noqa: BLE001 - a defect here must not bring back messages that are done
-            logger.exception("the spans could not be drawn")
+            logger.exception("the spans could not be recorded")
 
     def _spans(self, facts: Sequence[Step], began_ms: int, ended_ms: int) -> Iterator[Span]:
         links = invocation_links(os.environ)
@@ -63,12 +63,12 @@ class Drawing:
                 )
 
 
-def drawing_of(tracing: TracingSettings | None) -> Drawing | None:
+def span_recorder(tracing: TracingSettings | None) -> SpanRecorder | None:
     """As the function's settings have it; None where nobody shall be told."""
     if tracing is None:
         return None
     service = os.environ["POWERTOOLS_SERVICE_NAME"]
-    return Drawing(SpanExport(urlsplit(tracing.otlp_endpoint)), service, tracing.trace_share)
+    return SpanRecorder(SpanExport(urlsplit(tracing.otlp_endpoint)), service, tracing.trace_share)
 
 
 def _by_event(facts: Sequence[Step]) -> Iterator[list[Step]]:

@@ -28,10 +28,9 @@ from eventplane.contract.publication import (
 from eventplane.contract.subscription import IN_FORCE_S, Subscription, new_subscription, subscription_key
 from eventplane.contract_table import ContractTable
 from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.interest_table import InterestTable
-from lambdas.common.subscription_table import SubscriptionTable
+from lambdas.common.tables import InterestTable, SubscriptionTable
+from lambdas.router.active_contract import RETRY_MS, ActiveContract, Unseen
 from lambdas.router.engine import Engine
-from lambdas.router.in_force import RETRY_MS, InForce, Unseen
 from lambdas.router.service import LIMITS
 from tests.unit.lambdas.publishing import INTERVAL_MS, Table, Throttled, changed, seen, subscribe, unseen
 from tests.unit.lambdas.support import INTEREST, SUBSCRIPTIONS, TABLE, Cloud, Unwilling
@@ -136,7 +135,7 @@ def test_a_broken_one_is_read_once_and_counted_at_every_look(
     table: Table, contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[str] = []
-    monkeypatch.setattr("lambdas.router.in_force.count", counted.append)
+    monkeypatch.setattr("lambdas.router.active_contract.count", counted.append)
     read: list[str] = []
     real = ContractTable.contract
     monkeypatch.setattr(
@@ -169,7 +168,7 @@ def test_once_seen_the_last_one_stays_while_the_table_cannot_be_read(
     table: Table, contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[str] = []
-    monkeypatch.setattr("lambdas.router.in_force.count", counted.append)
+    monkeypatch.setattr("lambdas.router.active_contract.count", counted.append)
     dynamodb = Throttled(table.cloud.dynamodb)
     in_force = table.in_force(dynamodb)
     good = changed(contract, "good")
@@ -279,7 +278,7 @@ def test_what_is_written_is_what_is_read(contract: Contract) -> None:
         assert read_head("b" * 16, head_item(head)) == head
 
 
-def routes(in_force: InForce[Engine]) -> set[str]:
+def routes(in_force: ActiveContract[Engine]) -> set[str]:
     return {each.name for each in seen(in_force).contract.routes}
 
 
@@ -373,7 +372,7 @@ def test_a_router_that_could_not_read_what_may_be_in_force_says_so(table: Table)
 @pytest.mark.source("F3")
 def test_what_does_not_deliver_events_answers_by_what_it_read_last(table: Table, contract: Contract) -> None:
     dynamodb = Throttled(table.cloud.dynamodb)
-    in_force = InForce(
+    in_force = ActiveContract(
         bundled=contract,
         build=lambda made: _Made(made),
         table=ContractTable(dynamodb, TABLE),
@@ -420,7 +419,7 @@ def test_what_is_subscribed_is_routed_from_the_moment_on(
 
     tables: Any = Tables()
     nobody: Any = NoInterest()
-    in_force = InForce(
+    in_force = ActiveContract(
         bundled=load_contract(),
         build=lambda made: _Made(made),
         table=tables,
@@ -451,7 +450,7 @@ def announce(table: Table, participant: str = "family-app", until_s: int = 10_00
     table.cloud.dynamodb.put_item(TableName=INTEREST, Item=interest_item(leased, by))
 
 
-def interested(in_force: InForce[Engine]) -> set[str]:
+def interested(in_force: ActiveContract[Engine]) -> set[str]:
     """The inboxes whose readers' interest is known."""
     routes = seen(in_force).contract.routes
     return {each.destination for each in routes if each.interest is not None}
@@ -525,7 +524,7 @@ def test_whatever_ends_a_look_at_a_table_the_others_are_read(
     table: Table, contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[str] = []
-    monkeypatch.setattr("lambdas.router.in_force.count", counted.append)
+    monkeypatch.setattr("lambdas.router.active_contract.count", counted.append)
     table.put(changed(contract, "new"))
     in_force = table.in_force()
     monkeypatch.setattr(InterestTable, "all", broken)
@@ -545,7 +544,7 @@ def test_it_is_unseen_until_an_engine_is_made_of_what_was_read(
     subscribe(table, "news", "org.eventplane.alarm.news.v1")
     in_force = table.in_force()
     with monkeypatch.context() as patched:
-        patched.setattr("lambdas.router.in_force.with_subscriptions", broken)
+        patched.setattr("lambdas.router.active_contract.with_subscriptions", broken)
         assert unseen(in_force).contract == new
         assert not in_force.is_seen
     table.now_ms += RETRY_MS
@@ -553,7 +552,7 @@ def test_it_is_unseen_until_an_engine_is_made_of_what_was_read(
     before = seen(in_force)
     # Of the same publication the last engine stays, of another one what it says itself is at hand.
     with monkeypatch.context() as patched:
-        patched.setattr("lambdas.router.in_force.with_subscriptions", broken)
+        patched.setattr("lambdas.router.active_contract.with_subscriptions", broken)
         subscribe(table, "more", "org.eventplane.alarm.more.v1")
         table.now_ms += INTERVAL_MS
         assert seen(in_force) is before

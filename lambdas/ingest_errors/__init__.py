@@ -1,1 +1,0 @@
-"""What an IoT rule could not hand to a queue gets there after all, or becomes a dead letter."""

@@ -1,0 +1,89 @@
+"""Timers: a delayed message of a queue of their own for each moment at which a device has to be judged."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from eventplane.errors import EventPlaneError
+from eventplane.fleet import is_device_name
+from eventplane.whole_numbers import MAX_TIME_MS, whole_number
+from lambdas.common.log import logger
+from lambdas.common.sqs import MAX_ENTRIES
+
+MAX_DELAY_S: Final = 600
+"""Longest that a timer is delayed, seconds; a later one is sent again on its way. Ours: SQS takes 900, but at
+that age the queue's alarm would go off if its metric counts the delay (the SQS guide does not say)."""
+
+
+class UnreadableTimerError(EventPlaneError):
+    """A message of the timers' queue is no timer. It is retried, then ends in the dead-letter queue."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"not a timer: {problem}; only the presence functions may write to the queue")
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """`device` has to be judged at `due_ms`, Unix milliseconds."""
+
+    device: str
+    due_ms: int
+
+    @property
+    def body(self) -> str:
+        """The text of its message."""
+        return json.dumps({"device": self.device, "due_ms": self.due_ms}, separators=(",", ":"))
+
+    def delay_s(self, now_ms: int) -> int:
+        """How long SQS holds it back from `now_ms` on, whole seconds, up to its longest delay."""
+        return min(max(math.ceil((self.due_ms - now_ms) / 1_000), 0), MAX_DELAY_S)
+
+
+def read_timer(body: str) -> Timer:
+    """The timer in the text of a message. Raises `UnreadableTimerError`."""
+    try:
+        members = json.loads(body)
+        device, due_ms = members["device"], whole_number(members["due_ms"], MAX_TIME_MS)
+        if not is_device_name(device):
+            raise ValueError(f"{device!r} is not a device's name")  # noqa: TRY301 - one place says what is wrong
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise UnreadableTimerError(repr(error)) from error
+    return Timer(device, due_ms)
+
+
+class TimerQueue:
+    """The queue of timers at `url`, through a boto3 SQS client."""
+
+    def __init__(self, client: Any, url: str) -> None:
+        self._client = client
+        self._url = url
+
+    def arm(self, timers: Iterable[Timer], now_ms: int) -> frozenset[str]:
+        """Send `timers`; the devices whose timer SQS did not take. Never raises for what AWS refuses."""
+        waiting = list(timers)
+        failed: set[str] = set()
+        for start in range(0, len(waiting), MAX_ENTRIES):
+            failed |= self._send(waiting[start : start + MAX_ENTRIES], now_ms)
+        if failed:
+            logger.warning("timers were not armed", devices=sorted(failed)[:MAX_ENTRIES], number=len(failed))
+        return frozenset(failed)
+
+    def _send(self, batch: Sequence[Timer], now_ms: int) -> set[str]:
+        entries = [
+            {"Id": str(at), "MessageBody": timer.body, "DelaySeconds": timer.delay_s(now_ms)}
+            for at, timer in enumerate(batch)
+        ]
+        try:
+            response = self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
+        except (ClientError, BotoCoreError) as error:
+            logger.warning("timers were refused", number=len(batch), error=str(error))
+            return {timer.device for timer in batch}
+        taken = {each["Id"] for each in response.get("Successful", [])}
+        return {timer.device for at, timer in enumerate(batch) if str(at) not in taken}

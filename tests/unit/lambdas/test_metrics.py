@@ -1,0 +1,55 @@
+"""The figures that functions write: by what they do, and none that costs without saying anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from stacks.bundling import ROOT
+
+PROGRAM = """
+from lambdas.common.metrics import Gauge, Metric, count, mark, measure, metrics
+count(Metric.DELIVERED, 3)
+count(Metric.DEAD_LETTERED, 0)
+count(Metric.RETRIED, 2)
+measure(Gauge.DEAD_LETTERS, 0)
+mark("DeviceFlooding")
+metrics.flush_metrics()
+"""
+
+
+def written() -> list[tuple[dict[str, str], dict[str, Any]]]:
+    """The dimensions and values of each line that a function writes; its settings are read at import."""
+    own = {
+        "EVENTPLANE_METRICS_SERVICE": "eventplane-dev-router",
+        "POWERTOOLS_SERVICE_NAME": "eventplane-dev-router-audit",
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    found = []
+    for line in lines:
+        (directive,) = line["_aws"]["CloudWatchMetrics"]
+        (names,) = directive["Dimensions"]
+        values = {each["Name"]: line[each["Name"]] for each in directive["Metrics"]}
+        found.append(({name: line[name] for name in names}, values))
+    return found
+
+
+def test_functions_that_do_the_same_write_one_metric_and_retries_are_also_by_function() -> None:
+    router = {"service": "eventplane-dev-router"}
+    assert written() == [
+        ({"service": "eventplane-dev-router-audit"}, {"Retried": [2]}),
+        (router, {"DeviceFlooding": [1]}),
+        # No DeadLettered: a 0 would be paid for. The gauge says that somebody looked.
+        (router, {"Delivered": [3], "Retried": [2], "DeadLetters": [0]}),
+    ]
