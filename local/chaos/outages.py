@@ -23,7 +23,7 @@ AFTER_S: Final = 15.0
 """How long after an outage its effects are looked for at most, until the next one begins."""
 
 BEFORE_S: Final = 5.0
-"""For so long before an outage, after the one before, an alarm must be silent, or its breach does not count."""
+"""For so long before an outage, after the previous one, an alarm must be silent, or it does not count."""
 
 
 @dataclass(frozen=True, slots=True)
