@@ -25,9 +25,10 @@ MOST_REMEMBERED = 1_000
 
 @dataclass(eq=False, slots=True)
 class _Pack:
-    """A `message`, the numbers of its events that are not settled, and of those `given_back` with their `wait_s`.
+    """A `message` with the numbers of its events that are not settled, and of those that were `given_back`.
 
-    `is_ended` once the transport was told what becomes of it; `is_kept` if that failed and it comes again.
+    `wait_s` is the longest wait of these. `is_ended` once the transport was told what becomes of the message;
+    `is_kept` if that failed and it comes again.
     """
 
     message: Message
