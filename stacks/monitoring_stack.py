@@ -42,7 +42,9 @@ class MonitoringStack(PlaneStack):
         self, scope: Construct, *, environment: Environment, contract: Contract, watched: Sequence[cdk.Stack]
     ) -> None:
         super().__init__(scope, environment=environment, name="monitoring")
-        if CANARY in contract.participants:
+        canary = contract.participants.get(CANARY)
+        has_canary = canary is not None and not canary.retired
+        if has_canary:
             Canary(self, "Canary", environment=environment, contract=contract)
             watched = [*watched, self]
         queues = _find(watched, DurableQueue)
@@ -58,7 +60,7 @@ class MonitoringStack(PlaneStack):
             self, "Tickets", environment=environment, name="tickets", subscribers=settings.ticket_subscribers
         )
         watches = chain(
-            watch.of_queues(queues, environment),
+            watch.of_queues(queues, environment, has_canary=has_canary),
             watch.of_functions(functions, environment),
             of_figures(services, environment),
             (
