@@ -19,8 +19,7 @@ from stacks.constructs.rollout import Rollout
 from stacks.constructs.service_role import allow, service_role
 from stacks.environment import Environment
 from stacks.findings import accept
-from stacks.function_size import FunctionSize
-from stacks.tracing_settings import TracingSettings
+from stacks.settings import FunctionSize, TracingSettings
 
 
 class PythonFunction(Construct):

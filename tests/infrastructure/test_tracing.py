@@ -8,8 +8,7 @@ import pytest
 
 from contract import load_contract
 from stacks.config import environment
-from stacks.setting_error import EnvironmentSettingError
-from stacks.tracing_settings import TracingSettings
+from stacks.settings import EnvironmentSettingError, TracingSettings
 from tests.infrastructure.templates import Resource, Templates
 
 LAYER = "arn:aws:lambda:eu-central-1:123456789012:layer:collector-amd64:7"

@@ -14,7 +14,7 @@ from eventplane.contract import Contract, compile_contract
 from eventplane.sink_reach import Scope, SinkReach
 from eventplane.webhook_url import url_problem
 from stacks.config import ENVIRONMENTS, environment
-from stacks.setting_error import EnvironmentSettingError
+from stacks.settings import EnvironmentSettingError
 from tests.infrastructure.templates import Resource, Templates, statements, words
 
 URL = "https://events.alarm-centre.example/v1?site=7"
