@@ -75,6 +75,7 @@ class PythonFunction(Construct):
             self,
             "Function",
             function_name=function_name,
+            description=self._description(size),
             runtime=RUNTIME,
             architecture=architecture(environment),
             handler=f"lambdas.{folder}.{entry}.handle",
@@ -112,6 +113,14 @@ class PythonFunction(Construct):
             )
         if source is not None:
             self._feed(source, size, is_fed)
+
+    @staticmethod
+    def _description(size: FunctionSize) -> str | None:
+        if size.provisioned_concurrency is None:
+            return None
+        # CloudFormation cannot change it of a version that is there, and Lambda publishes a new one only of a
+        # function that has changed: so the number is a part of the function.
+        return f"Keeps {size.provisioned_concurrency} executions warm."
 
     @staticmethod
     def _version_options(environment: Environment, size: FunctionSize) -> lambda_.VersionOptions | None:
