@@ -12,8 +12,8 @@ from eventplane.ledger import LEDGER, LedgerMessage, LedgerRecord, ledger_texts,
 from lambdas.common.archive import Archive
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
-from lambdas.common.sender import Answer, Fate, Sender
-from lambdas.common.sqs import PlainMessage, batches
+from lambdas.common.sender import Sender
+from lambdas.common.sqs import PlainMessage, send_all
 
 
 class LedgerError(EventPlaneError):
@@ -56,12 +56,8 @@ class Ledger:
         if not records:
             return
         parts = ledger_texts([to_line(each) for each in records], self._contracts)
-        answers: list[Answer] = []
-        for batch in batches(PlainMessage(text) for text, _ in parts):
-            answers += self._sender.send(self._queue_url, batch)
-        refused = [
-            held for (_, held), answer in zip(parts, answers, strict=True) if answer.fate is not Fate.TAKEN
-        ]
+        taken = send_all(self._sender, self._queue_url, (PlainMessage(text) for text, _ in parts))
+        refused = [held for (_, held), is_taken in zip(parts, taken, strict=True) if not is_taken]
         if refused:
             if not has_time():
                 raise LedgerError(len(records))
