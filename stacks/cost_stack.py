@@ -9,9 +9,9 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_ce as ce
 from constructs import Construct
 
-from stacks.cost_settings import CostSettings
 from stacks.environment import PROJECT, Environment
 from stacks.plane_stack import PLANE_TAG, PlaneStack
+from stacks.settings import CostSettings
 
 
 class CostStack(PlaneStack):

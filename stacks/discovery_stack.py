@@ -13,8 +13,8 @@ from stacks.constructs.function_assets import DependenciesLayer, function_code
 from stacks.constructs.iam_http_api import IamHttpApi
 from stacks.constructs.python_function import PythonFunction
 from stacks.environment import Environment
-from stacks.function_size import FunctionSize
 from stacks.plane_stack import PlaneStack
+from stacks.settings import FunctionSize
 
 API: Final = "api"
 """The folder of the code of the HTTP APIs."""
@@ -22,7 +22,7 @@ API: Final = "api"
 NAME: Final = "discovery-api"
 
 # Nobody waits in a queue for it; the timeout is below the 30 s that API Gateway waits.
-_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=20, batch_size=1, batch_window_s=0, max_concurrency=2)
+_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=20)
 
 
 class DiscoveryStack(PlaneStack):

@@ -17,9 +17,9 @@ from stacks.constructs.queue_pair import QueuePair
 from stacks.constructs.reply_queue import ReplyQueue
 from stacks.constructs.webhook_secret import WebhookSecret
 from stacks.environment import Environment
-from stacks.function_size import FunctionSize
 from stacks.names import pascal
 from stacks.plane_stack import PlaneStack
+from stacks.settings import FunctionSize
 
 TAP: Final = "tap"
 """The queue from the IoT rule to the archive writer."""

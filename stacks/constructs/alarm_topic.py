@@ -12,10 +12,10 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from stacks.alarm_settings import is_endpoint
 from stacks.constructs.customer_key import find_key
 from stacks.environment import Environment
 from stacks.findings import PLAIN_HTTP, accept
+from stacks.settings import is_endpoint
 
 
 class AlarmTopic(Construct):

@@ -10,12 +10,12 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.resource_names import archive_bucket
-from stacks.archive_settings import ObjectLock
 from stacks.constructs.archive_lifecycle import lifecycle
 from stacks.constructs.customer_key import find_key
 from stacks.constructs.service_role import allow
 from stacks.environment import Environment
 from stacks.findings import PLAIN_HTTP, accept
+from stacks.settings import ObjectLock
 
 
 class Archive(Construct):

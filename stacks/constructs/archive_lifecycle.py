@@ -8,7 +8,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_s3 as s3
 
 from eventplane.archive_layout import COMPACTED, COMPACTIONS, FOLDERS, PUBLISHED
-from stacks.archive_settings import Retention
+from stacks.settings import Retention
 
 ATHENA: Final = "athena"
 """The folder of what people ask of the archive."""

@@ -11,11 +11,11 @@ from constructs import Construct
 from eventplane.archive_layout import AUDIT
 from eventplane.handover import HANDOVERS
 from eventplane.ledger import CONTRACTS, LEDGER, TAP
-from stacks.archive_settings import JobSize
 from stacks.constructs.durable_queue import allow_send
 from stacks.constructs.glue_job import GlueJob
 from stacks.constructs.watch import AUDIT_METRICS
 from stacks.environment import Environment
+from stacks.settings import JobSize
 
 VERDICT: Final = "audit_totals"
 """What the job calls the member of its last line that has the totals (glue_jobs/delivery_audit/main.py)."""

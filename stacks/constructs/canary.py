@@ -19,12 +19,12 @@ from stacks.constructs.queue_pair import find_channel_queue
 from stacks.constructs.service_role import allow
 from stacks.environment import Environment
 from stacks.findings import accept
-from stacks.function_size import FunctionSize
+from stacks.settings import FunctionSize
 
 FOLDER: Final = "canary"
 
 # It mostly waits. The next alarm begins a minute later; no queue feeds it: the rest is not used.
-_SIZE: Final = FunctionSize(memory_mib=256, timeout_s=58, batch_size=1, batch_window_s=0, max_concurrency=2)
+_SIZE: Final = FunctionSize(memory_mib=256, timeout_s=58)
 
 
 class Canary(Construct):

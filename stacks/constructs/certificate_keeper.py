@@ -21,7 +21,7 @@ from stacks.constructs.rule_action import send_to
 from stacks.constructs.service_role import allow
 from stacks.environment import PROJECT, Environment
 from stacks.findings import accept
-from stacks.function_size import FunctionSize
+from stacks.settings import FunctionSize
 
 FOLDER: Final = "fleet"
 

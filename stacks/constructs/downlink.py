@@ -32,7 +32,7 @@ from stacks.constructs.service_role import allow
 from stacks.downlink_stack import WORK
 from stacks.environment import PROJECT, Environment
 from stacks.findings import accept
-from stacks.function_size import FunctionSize
+from stacks.settings import FunctionSize
 
 FOLDER: Final = "downlink"
 

@@ -24,7 +24,7 @@ from stacks.bundling import (
     local_bundling,
 )
 from stacks.environment import Environment
-from stacks.protocol_settings import ProtocolSettings
+from stacks.settings import ProtocolSettings
 
 RUNTIME: Final = lambda_.Runtime.PYTHON_3_11
 

@@ -14,13 +14,13 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.archive_settings import JobSize
 from stacks.bundling import ROOT, copy_packages, local_bundling
 from stacks.constructs.archive import allow_folders
 from stacks.constructs.customer_key import allow_key
 from stacks.constructs.service_role import allow, service_role
 from stacks.environment import Environment
 from stacks.findings import accept
+from stacks.settings import JobSize
 
 GLUE_VERSION: Final = "5.1"
 """Spark 3.5.6, Python 3.11, Java 17: what runs on a laptop by the lock file."""

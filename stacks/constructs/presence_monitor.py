@@ -28,9 +28,8 @@ from stacks.constructs.presence_rule import PresenceRule
 from stacks.constructs.presence_table import DUE_INDEX, NAME, allow_presence
 from stacks.constructs.python_function import PythonFunction
 from stacks.environment import Environment
-from stacks.function_size import FunctionSize
 from stacks.presence_stack import LIFECYCLE, TIMERS
-from stacks.scheduled_settings import PresenceSettings
+from stacks.settings import FunctionSize, PresenceSettings
 
 FOLDER = "presence"
 

@@ -13,12 +13,12 @@ from stacks.constructs.fleet_registry import allow_registry
 from stacks.constructs.function_assets import function_code
 from stacks.constructs.python_function import PythonFunction
 from stacks.environment import Environment
-from stacks.function_size import FunctionSize
+from stacks.settings import FunctionSize
 
 FOLDER: Final = "fleet"
 
 # AWS IoT waits 5 s for the answer. No queue feeds it: the rest is not used.
-_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=5, batch_size=1, batch_window_s=0, max_concurrency=2)
+_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=5)
 
 
 class ProvisioningHook(Construct):

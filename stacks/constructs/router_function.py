@@ -13,7 +13,7 @@ from eventplane.contract import Channel, Priority
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.router_inputs import router_inputs
 from stacks.environment import Environment
-from stacks.function_size import FunctionSize
+from stacks.settings import FunctionSize
 
 FOLDER = "router"
 

@@ -16,12 +16,11 @@ from eventplane.contract import Contract, Priority
 from glue_jobs.compaction import main as compaction
 from glue_jobs.delivery_audit.main import totals_line
 from lambdas.common.metrics import Delay, Gauge, Metric
-from stacks.alarm_settings import AlarmSettings
 from stacks.application import build
 from stacks.bundling import ROOT
 from stacks.config import environment
 from stacks.constructs.figure_watches import NAMESPACE, SLO_DELAY_MS
-from stacks.setting_error import EnvironmentSettingError, IncompleteEnvironmentError
+from stacks.settings import AlarmSettings, EnvironmentSettingError, IncompleteEnvironmentError
 from tests.infrastructure.templates import Resource, Templates
 
 ALARM = "AWS::CloudWatch::Alarm"
