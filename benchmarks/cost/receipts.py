@@ -1,4 +1,4 @@
-"""What receipts from the tap would cost: devices would keep what IoT Core acknowledged until then (ADR 29)."""
+"""What receipts from the tap would cost, for which devices would keep acknowledged events (ADR 29)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _WRITER: Final = "archive-writer"
 def receipts(deployment: Deployment, frames: float, *, hourly: bool = False) -> Units:
     """Return the units a month of the receipts of a device that sends `frames` a month.
 
-    Each batch of the tap's writer answers the devices of its frames with the numbers that it wrote; this needs
-    no state. `hourly` gathers them in a table, which is read and written for each batch, until the hour ends.
+    Each batch of the tap's writer answers the devices of its frames with the numbers that it wrote, without
+    any state. `hourly` gathers them in a table, which each batch reads and writes, until the hour ends.
     """
     writer = deployment.functions[_WRITER]
     (window_s,) = (each.window_s for each in deployment.mappings if each.function == _WRITER)

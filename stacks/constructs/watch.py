@@ -175,8 +175,8 @@ def of_audit(environment: Environment) -> Iterator[Watch]:
             name=environment.resource_name(f"{audit}-{ACKNOWLEDGED_LOST.replace('_', '-')}"),
             metric=audit_metric(environment, audit, ACKNOWLEDGED_LOST),
             is_page=True,
-            remedy="IoT Core acknowledged events, and its rule lost them. The report's findings of the hop "
-            "`iot_rule` name devices and hours: see the rule's metrics of these hours.",
+            remedy="IoT Core acknowledged events that never came to the tap. Look for them in the tap's "
+            "queues, then at the rules' metrics in the hours of the findings of the hop `iot_rule`.",
         )
 
 
