@@ -1,7 +1,7 @@
 """`python tools/lint_templates.py`: checks the templates of all environments with cfn-lint.
 
-They are synthesised without their assets, which needs no network. Those that keep data have placeholders.
-cfn-lint knows what each region has and takes, and looks at everything that is optional too.
+They are synthesised without their assets, which needs no network. Those that keep data have placeholders for
+what an operator has to fill in, and everything that is optional. cfn-lint knows what each region has.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ AFTER_S: Final = 15.0
 """How long after an outage its effects are looked for at most, until the next one begins."""
 
 BEFORE_S: Final = 5.0
-"""For so long before an outage an alarm must be silent, or its breach does not count."""
+"""For so long before an outage, after the previous one, an alarm must be silent, or it does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +133,16 @@ def seen(found: Sequence[Episode], alarms: Iterable[Alarm], metrics: Metrics) ->
         else:
             readable.append(alarm)
     saw = []
+    earlier = 0.0
     for each, following in zip(found, _following(found), strict=True):
         over = min(following, each.ended + AFTER_S)
+        before = max(earlier, each.began - BEFORE_S)
+        earlier = each.ended
         breached = [
             alarm.name
             for alarm in readable
             if alarm.is_breached(metrics, each.began, over)
-            and not alarm.is_breached(metrics, each.began - BEFORE_S, each.began)
+            and not alarm.is_breached(metrics, before, each.began)
         ]
         half = (each.ended - each.began) / 2
         rising = [

@@ -122,6 +122,7 @@ def test_every_source_queue_has_one_function_of_its_own(templates: Templates, co
             "ingest",
             "ingest-errors",
             "ingest-urgent",
+            "ledger",
             "tap",
             "presence",
             "presence-monitor-inbox",

@@ -134,7 +134,7 @@ def test_a_changed_function_is_a_new_version(dev: Templates, contract: Contract)
     other = environment("dev")
     changed = Templates(replace(other, router=replace(other.router, memory_mib=1_024)), contract)
     before, after = (
-        {each.id for each in one.of("AWS::Lambda::Version") if each.id.startswith("DeviceRouter")}
+        {each.id for each in one.of("AWS::Lambda::Version") if each.id.startswith("CarersRouter")}
         for one in (dev, changed)
     )
     assert len(before) == len(after) == 1

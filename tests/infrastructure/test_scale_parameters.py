@@ -18,7 +18,7 @@ def test_the_model_has_the_sizes_that_are_deployed() -> None:
         writer.batch_size,
         writer.window_s,
     )
-    production, local = deployed.environment, ENVIRONMENTS["local"].router
+    production, local = deployed.environment, ENVIRONMENTS["local"].device_router
     assert PRODUCTION["audit_dpu"] == production.audit.workers
     assert PRODUCTION["compaction_dpu"] == production.compaction.workers
     assert PRODUCTION["contract_refresh_s"] == production.contract_refresh_s

@@ -107,6 +107,14 @@ def test_an_alarm_that_breached_before_shows_nothing() -> None:
     assert judged(struck("s3-late", 10, 20), metrics=metrics).wrong[UNSEEN] == 1
 
 
+def test_an_alarm_that_breached_in_the_outage_before_counts_again() -> None:
+    metrics = Metrics()
+    for at in (12.0, 24.0):
+        metrics.add("EventPlane", "Retried", {"service": "router"}, at, 3.0)
+    outages = judged(struck("s3-late", 10, 15), struck("iot-late", 16, 30), metrics=metrics)
+    assert [bool(row["breached"]) for row in outages.rows] == [True, True]
+
+
 def test_what_follows_an_outage_belongs_to_it_until_the_next_one() -> None:
     metrics = Metrics()
     metrics.add("EventPlane", "Retried", {"service": "router"}, 25.0, 3.0)
