@@ -427,7 +427,7 @@ def test_an_event_that_makes_the_endpoint_fail_does_not_hold_up_the_same_others_
         service._uniform = lambda low, high: high if (low, high) != (0, 1) else next(places)
         service.process([packed("1", "2", "3")], invocation(60_000, "i1"))
         service.process([packed("1", "2", "3", attempt=2)], invocation(60_000, "i2"))
-        service._delivery._endpoint.close()
+        service._endpoint.close()
     assert [json.loads(each.body)["id"] for each in server.received] == ["1", "3", "2", "1"]
 
 
