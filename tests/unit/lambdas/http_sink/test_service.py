@@ -20,7 +20,7 @@ from eventplane.sink_reach import ANYWHERE, Scope, SinkReach
 from eventplane.sqs_binding import pack
 from lambdas.common.archive import Archive
 from lambdas.common.clock import system_clock
-from lambdas.common.letters import Letters
+from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.http_sink.delivery import RESERVE_MS, Delivery, Pace
@@ -86,7 +86,7 @@ class Hook:
                 clock=clock,
                 sleep=self._sleep,
             ).attempt,
-            letters=Letters(
+            letters=DeadLetterWriter(
                 source=f"/eventplane/cloud/webhook/{channel.participant}",
                 contract=contract,
                 channel=channel,
