@@ -67,14 +67,15 @@ class Keeper:
                 elif turn.arrivals:
                     turn = self._taken_again(turn, reception, now)
                 else:
-                    self._owed = [*turn.done, *turn.replaced]
+                    self._owe(turn)
                     self._retry_at = now + RETRY_S
                     break
             else:
                 self._ended()
+                self._counts.discarded(turn.dead_lettered)
                 break
         else:
-            self._owed = [*turn.done, *turn.replaced]
+            self._owe(turn)
         reception.kept(turn)
         self._counts.turned_away(turn.turned_away)
         self._counts.not_wanted(turn.not_wanted)
@@ -140,6 +141,11 @@ class Keeper:
         self._ended()
         return True
 
+    def _owe(self, turn: Turn) -> None:
+        """End with a later commit what `turn` ends; its dead letters are stored already."""
+        self._owed = [*turn.done, *turn.replaced]
+        self._outgoing.discards.update({each.delivery: each for each in turn.dead_lettered})
+
     def _ended(self) -> None:
         """What was to end is on the disk."""
         self._retry_at = None
@@ -151,13 +157,13 @@ class Keeper:
         return self._retry_at is None or now >= self._retry_at
 
     def _has_ends(self, turn: Turn) -> bool:
-        return bool(turn.done or turn.replaced or self._outgoing.discards)
+        return bool(turn.done or turn.dead_lettered or turn.replaced or self._outgoing.discards)
 
     def _commit(self, turn: Turn, made: Reports) -> None:
         self._spool.commit(
             [*turn.arrivals, *made.arrivals],
             [*turn.done, *turn.replaced],
-            self._outgoing.discards.values(),
+            [*self._outgoing.discards.values(), *turn.dead_lettered],
             life_ms=turn.life_ms,
             holdings=list(turn.holdings.values()),
             close_statements=made.manifest,

@@ -18,7 +18,7 @@ from edge.questions import handlers, state
 from edge.questions.wire import QuestionError
 from edge.recent import RecentKeys
 from edge.reports import NotStored
-from edge.spool import Size, Waiting
+from edge.spool import Discard, Size, Waiting
 from edge.turn import Offer, Turn
 from eventplane.contract import Channel, Contract, Priority
 from eventplane.conversation.attributes import EXPIRY_TIME
@@ -187,10 +187,13 @@ class Reception:
             turn.keys.append(verdict.key)
 
     def _end(self, offer: Offer, refused: str | None, turn: Turn) -> None:
-        if offer.ends is None:
+        if offer.ends is None or offer.refusal is None:
             return
         if refused == SPOOL_FULL:
             self._outgoing.discard(offer.ends, Outcome.DROPPED, SPOOL_FULL)
+        elif offer.ends.destination == self._device.outbox.address:
+            # Reported, or the audit would take it for acknowledged by the cloud.
+            turn.dead_lettered.append(Discard(offer.ends, Outcome.DEAD_LETTERED, offer.refusal.reason))
         else:
             turn.replaced.append(offer.ends)
 

@@ -109,7 +109,10 @@ class Reporter:
             add(lambda heading: reports.discarded(heading, self._spool.discards(), made.not_stored))
         if now >= self._manifest_at:
             made.manifest = True
-            add(lambda heading: reports.manifest(heading, self._statements(intake.destinations)))
+            statements = self._statements(intake.destinations)
+            names = (each.destination for each in statements)
+            acknowledged_to = {name: self._spool.acknowledged_to(name) for name in names}
+            add(lambda heading: reports.manifest(heading, statements, acknowledged_to))
         if now >= self._heartbeat_at:
             made.heartbeat = True
             every_s = self._options.heartbeat_s

@@ -69,8 +69,14 @@ def discarded(
     return heading.write(DISCARDED, {"deliveries": deliveries, "not_stored": counted})
 
 
-def manifest(heading: Heading, statements: Sequence[Statement]) -> Envelope:
-    """What was stored for each destination since the last manifest, also where that is nothing."""
+def manifest(
+    heading: Heading, statements: Sequence[Statement], acknowledged_to: Mapping[str, int]
+) -> Envelope:
+    """Return the event that states what was stored since the last manifest, also where that is nothing.
+
+    `acknowledged_to` has for each destination the number up to which no delivery is pending
+    (`Spool.acknowledged_to`); a destination that is not in it is stated without one.
+    """
     stated = [
         {
             "destination": each.destination,
@@ -78,6 +84,11 @@ def manifest(heading: Heading, statements: Sequence[Statement]) -> Envelope:
             "last": each.last,
             "count": each.count,
             "digest": f"{each.digest:032x}",
+            **(
+                {"acknowledged_to": acknowledged_to[each.destination]}
+                if each.destination in acknowledged_to
+                else {}
+            ),
         }
         for each in statements
     ]

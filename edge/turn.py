@@ -11,7 +11,7 @@ from edge.messages import Received
 from edge.questions.handlers import HandlersQuestion
 from edge.questions.state import StateQuestion
 from edge.reports import NotStored
-from edge.spool import Arrival, Delivery, Holding
+from edge.spool import Arrival, Delivery, Discard, Holding
 from eventplane.contract import Channel
 from eventplane.delivery import Refusal
 from eventplane.downlink.wire import Incoming
@@ -37,8 +37,8 @@ class Offer:
 @dataclass(slots=True)
 class Turn:
     """To commit at `life_ms` of the device's life: `arrivals`, numbered from `first_sequence`, the deliveries
-    that are `done`, those `replaced` by dead letters or by a newer state, and the `holdings` of the cloud's
-    state. To send afterwards: the rest.
+    that are `done`, those to the cloud that became dead letters (`dead_lettered`), those `replaced` by other
+    dead letters or by a newer state, and the `holdings` of the cloud's state. To send afterwards: the rest.
 
     `counted` has the last number of each counter as committed, `numbers` those of `arrivals`.
 
@@ -55,6 +55,7 @@ class Turn:
     numbers: dict[str, int] = field(default_factory=dict)
     arrivals: list[Arrival] = field(default_factory=list)
     done: list[Delivery] = field(default_factory=list)
+    dead_lettered: list[Discard] = field(default_factory=list)
     replaced: list[Delivery] = field(default_factory=list)
     acknowledge: list[Received] = field(default_factory=list)
     fleeting: list[Fleeting] = field(default_factory=list)

@@ -11,11 +11,15 @@ from aws_cdk import aws_logs as logs
 from eventplane.errors import EventPlaneError
 from eventplane.presence import BUCKETS
 from eventplane.traffic import Quota
-from stacks.alarm_settings import AlarmSettings
-from stacks.archive_settings import JobSize, Retention
 from stacks.environment import Environment
-from stacks.function_size import FunctionSize
-from stacks.scheduled_settings import DownlinkSettings, PresenceSettings
+from stacks.settings import (
+    AlarmSettings,
+    DownlinkSettings,
+    FunctionSize,
+    JobSize,
+    PresenceSettings,
+    Retention,
+)
 
 
 class UnknownEnvironmentError(EventPlaneError):
@@ -77,14 +81,14 @@ _PRESENCE = PresenceSettings(
     recorder=FunctionSize(memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=5),
     # A notice never waits for company; what a killed invocation held comes again after six timeouts.
     timers=FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=5),
-    reconciler=FunctionSize(memory_mib=512, timeout_s=55, batch_size=1, batch_window_s=0, max_concurrency=2),
+    reconciler=FunctionSize(memory_mib=512, timeout_s=55),
 )
 
 # Nothing waits for company: what a carer says shall be there now. A page of devices takes some seconds.
 _DOWNLINK = DownlinkSettings(
     reader=FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, batch_window_s=0, max_concurrency=5),
     reconcilers=1,
-    reconciler=FunctionSize(memory_mib=512, timeout_s=55, batch_size=1, batch_window_s=0, max_concurrency=2),
+    reconciler=FunctionSize(memory_mib=512, timeout_s=55),
 )
 
 ENVIRONMENTS: Final = {

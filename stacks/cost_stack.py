@@ -9,15 +9,15 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_ce as ce
 from constructs import Construct
 
-from stacks.cost_settings import CostSettings
 from stacks.environment import PROJECT, Environment
 from stacks.plane_stack import PLANE_TAG, PlaneStack
+from stacks.settings import CostSettings
 
 
 class CostStack(PlaneStack):
     """Exists where an environment has `costs`. It holds no state and can be removed at any time."""
 
-    def __init__(self, scope: Construct, *, environment: Environment, costs: CostSettings) -> None:
+    def __init__(self, scope: Construct, environment: Environment, costs: CostSettings) -> None:
         super().__init__(scope, environment=environment, name="costs")
         name = environment.resource_name("costs")
         plane = f"{PROJECT}-{environment.name}"

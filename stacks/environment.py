@@ -15,14 +15,20 @@ from eventplane.contract import Channel
 from eventplane.contract.subscription import IN_FORCE_S
 from eventplane.sink_reach import HTTPS_PORT, MAX_PORT, Scope, SinkReach
 from eventplane.webhook_url import url_problem
-from stacks.alarm_settings import AlarmSettings
-from stacks.archive_settings import JobSize, Retention
-from stacks.cost_settings import CostSettings
-from stacks.function_size import FunctionSize
-from stacks.protocol_settings import ProtocolSettings
-from stacks.scheduled_settings import DownlinkSettings, PresenceSettings
-from stacks.setting_error import EnvironmentSettingError, IncompleteEnvironmentError
-from stacks.tracing_settings import TracingSettings
+from stacks.settings import (
+    AlarmSettings,
+    CostSettings,
+    DownlinkSettings,
+    EnvironmentSettingError,
+    FunctionSize,
+    IncompleteEnvironmentError,
+    JobSize,
+    PresenceSettings,
+    ProtocolSettings,
+    Retention,
+    TracingSettings,
+    check_within,
+)
 
 PROJECT: Final = resource_names.PROJECT
 """What all names of resources start with."""
@@ -60,9 +66,7 @@ _LEDGER_WRITER = FunctionSize(
 _REPLAY = FunctionSize(memory_mib=1_024, timeout_s=900, batch_size=1, batch_window_s=0, max_concurrency=2)
 
 # People and starting programs call it; nobody waits in a queue for it.
-_SUBSCRIPTIONS_API = FunctionSize(
-    memory_mib=512, timeout_s=20, batch_size=1, batch_window_s=0, max_concurrency=2
-)
+_SUBSCRIPTIONS_API = FunctionSize(memory_mib=512, timeout_s=20)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,26 +150,16 @@ class Environment:
             raise EnvironmentSettingError(
                 "name", f"is {self.name!r}, not up to 12 lower-case letters and digits"
             )
-        if not 1 <= self.contract_refresh_s <= MAX_REFRESH_S:
-            raise EnvironmentSettingError(
-                "contract_refresh_s", f"is {self.contract_refresh_s}, not 1 to {MAX_REFRESH_S}"
-            )
+        check_within("contract_refresh_s", self.contract_refresh_s, 1, MAX_REFRESH_S)
         if self.customer_key is not None and not _KEY.fullmatch(self.customer_key):
             raise EnvironmentSettingError("customer_key", f"is {self.customer_key!r}, not a KMS key's ARN")
         self._check_deployment()
         self._check_sinks()
         if self.webhook.timeout_s < WEBHOOK_TIMEOUT_S:
             raise EnvironmentSettingError("webhook", f"has a timeout_s of less than {WEBHOOK_TIMEOUT_S}")
-        least, most = INBOX_VISIBILITY_S
-        if not least <= self.inbox_visibility_s <= most:
-            raise EnvironmentSettingError(
-                "inbox_visibility_s", f"is {self.inbox_visibility_s}, not within {least} to {most}"
-            )
-        if not 0 <= self.certificate_grace_s <= 900:
-            # It is a message's delay (Amazon SQS quotas).
-            raise EnvironmentSettingError(
-                "certificate_grace_s", f"is {self.certificate_grace_s}, not within 0 to 900"
-            )
+        check_within("inbox_visibility_s", self.inbox_visibility_s, *INBOX_VISIBILITY_S)
+        # It is a message's delay (Amazon SQS quotas).
+        check_within("certificate_grace_s", self.certificate_grace_s, 0, 900)
 
     def _check_deployment(self) -> None:
         """How it is deployed, and for how many. Raises `EnvironmentSettingError`."""

@@ -21,10 +21,9 @@ sys.path.insert(0, str(ROOT))
 
 from contract import load_contract  # noqa: E402
 from stacks.application import build  # noqa: E402
-from stacks.archive_settings import ObjectLock  # noqa: E402
 from stacks.config import ENVIRONMENTS  # noqa: E402
-from stacks.cost_settings import CostSettings  # noqa: E402
 from stacks.environment import Environment  # noqa: E402
+from stacks.settings import CostSettings, ObjectLock  # noqa: E402
 
 REGIONS: Final = ("eu-central-1", "us-east-1")
 """What an environment without a region is checked for."""

@@ -84,7 +84,7 @@ def key(row: Row) -> Key:
     if kind in _OF_A_STORE:
         return *place, row.get("device"), row.get("epoch")
     if row.get("id"):
-        judges_routes = hop != Hop.DEVICE_CLOUD and kind not in _OF_AN_EVENT
+        judges_routes = hop not in (Hop.DEVICE_CLOUD, Hop.IOT_RULE) and kind not in _OF_AN_EVENT
         return *place, row["source"], row["id"], _route(row.get("route")) if judges_routes else None
     if row.get("sequence") is not None:
         return *place, row["device"], row["epoch"], row["sequence"]

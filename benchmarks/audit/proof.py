@@ -33,7 +33,8 @@ PLANTED: Final = frozenset(
     f"{kind} {hop}"
     for hop, kinds in {
         "device_cloud": "lost duplicate expired dropped late forged two_senders missing_manifest "
-        "epoch_change clock_skew",
+        "epoch_change clock_skew dead_lettered",
+        "iot_rule": "lost",
         "router": "lost misrouted unrouted_delivered duplicate reordered expired dead_lettered late forged "
         "not_allowed unconfirmed stale_contract clock_skew",
         "inbox_consumer": "lost duplicate dead_lettered",

@@ -146,7 +146,12 @@ METRICS = (
         "Events of the cloud that were answered: stored, or why not; repetitions included.",
         _descended,
     ),
-    Metric("eventplane_discards_total", "counter", "Deliveries that expired or were dropped.", _discards),
+    Metric(
+        "eventplane_discards_total",
+        "counter",
+        "Deliveries that expired, were dropped or refused by the cloud.",
+        _discards,
+    ),
     Metric("eventplane_problem", "gauge", "What is wrong, one sample each, as on `/healthz`.", _problems),
     Metric("eventplane_link_up", "gauge", "Whether the line to a broker stands.", _up),
     Metric("eventplane_connects_total", "counter", "How often the line to a broker was made.", _connects),

@@ -68,7 +68,7 @@ class Waiting(NamedTuple):
 
 
 class Discard(NamedTuple):
-    """Ends `delivery` without a delivery: `outcome` is EXPIRED or DROPPED, `reason` a word."""
+    """Ends `delivery` without a delivery: `outcome` is EXPIRED, DROPPED or DEAD_LETTERED, `reason` a word."""
 
     delivery: Delivery
     outcome: Outcome

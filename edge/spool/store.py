@@ -148,6 +148,18 @@ class Spool:
         oldest = self.read(destination, rank, BEFORE_EVERYTHING, 1)
         return oldest[0].stored_ms if oldest else None
 
+    def acknowledged_to(self, destination: str) -> int:
+        """Return the number up to which no delivery to `destination` is pending.
+
+        Each of them was acknowledged, or ended otherwise and is counted by `discards`. Negative while
+        salvaged events are pending.
+        """
+        lanes = [each for each in self._contents.lanes if each.destination == destination and each.pending]
+        oldest = [
+            self.read(destination, each.rank, BEFORE_EVERYTHING, 1)[0].delivery.sequence for each in lanes
+        ]
+        return min(oldest, default=self.next_sequence) - 1
+
     def destinations(self) -> list[str]:
         """Every destination that ever had a delivery."""
         return list(dict.fromkeys(lane.destination for lane in self._contents.lanes))

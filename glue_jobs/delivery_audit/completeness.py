@@ -11,16 +11,21 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from glue_jobs.delivery_audit.device_reports import Birth, Discard, Statement, Told
 from glue_jobs.delivery_audit.numbers import Range, length, merged, overlap, without
+
+_NOTHING: Final = -(2**62)
+"""Lower than any number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A manifest of the window: `missing` was stated and not seen; the device gave up the `explained`.
 
-    `open` is too young to be judged. `lost` are the numbers, None where nobody can tell which.
+    `open` is too young to be judged. `lost` are the numbers, None where nobody can tell which. IoT Core had
+    acknowledged the numbers up to `acknowledged_to`, and so at least `acknowledged` of the unexplained.
     """
 
     statement: Statement
@@ -28,6 +33,8 @@ class Judged:
     explained: int
     open: bool
     lost: list[Range] | None
+    acknowledged_to: int
+    acknowledged: int
 
     @property
     def unexplained(self) -> int:
@@ -76,8 +83,18 @@ class Completeness:
             given_up = overlap(explaining[each.epoch], [each.span])
             explained = min(missing, length(given_up))
             certain = length(unseen) == missing
-            lost = without(unseen, given_up) if certain else None
-            yield Judged(each, missing, explained, self._is_open(each.report.accepted_at_ms), lost)
+            candidates = without(unseen, given_up)
+            to = self._told.acknowledged_to.get(each.epoch, _NOTHING)
+            behind = length(without(candidates, [(_NOTHING, to)]))
+            yield Judged(
+                each,
+                missing,
+                explained,
+                self._is_open(each.report.accepted_at_ms),
+                candidates if certain else None,
+                to,
+                max(0, missing - explained - behind),
+            )
 
     def given_up(self) -> Iterator[tuple[Discard, list[Range]]]:
         """The numbers that the device gave up and that were not seen all the same."""

@@ -11,7 +11,7 @@ from glue_jobs.delivery_audit.device_evidence import DeviceEvidence, date_of, ho
 from glue_jobs.delivery_audit.device_reports import Report, told
 from glue_jobs.delivery_audit.numbers import Range, length, merged
 
-COUNTS: Final = ("stated", "missing", "explained", "lost", "pending", "not_stored")
+COUNTS: Final = ("stated", "missing", "explained", "lost", "acknowledged_lost", "pending", "not_stored")
 """What a device's manifests and reports of a day come to."""
 
 
@@ -79,6 +79,7 @@ class Device:
             sum_["missing"] += each.missing
             sum_["explained"] += each.explained
             sum_["pending" if each.open else "lost"] += each.unexplained
+            sum_["acknowledged_lost"] += 0 if each.open else each.acknowledged
         for refused in self._told.not_stored:
             if refused.report.within:
                 day(refused.report.date, refused.report.epoch)["not_stored"] += refused.count

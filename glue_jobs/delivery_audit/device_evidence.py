@@ -53,8 +53,14 @@ class DeviceEvidence:
                 )
         for gone, after in self._completeness.gone():
             detail = f"no manifest states the numbers {after} to {gone.span[0] - 1}"
-            named = {"source": gone.report.source, "id": gone.report.id}
-            yield self._finding(Kind.MISSING_MANIFEST, gone.report, epoch=gone.epoch, detail=detail, **named)
+            yield self._finding(
+                Kind.MISSING_MANIFEST,
+                gone.report,
+                epoch=gone.epoch,
+                source=gone.report.source,
+                id=gone.report.id,
+                detail=detail,
+            )
         for report, why in self._told.forged:
             if report.within:
                 yield self._finding(
@@ -76,12 +82,25 @@ class DeviceEvidence:
             stated = f"stated by manifest {report.id}"
             if each.open or not each.unexplained:
                 continue
+            behind = each.unexplained - each.acknowledged
+            acknowledged = f"{stated}, and acknowledged by IoT Core"
             if each.lost is None:
-                detail = f"{each.unexplained} events; {stated}"
-                yield self._finding(Kind.LOST, report, epoch=epoch, detail=detail)
+                for hop, count, why in (
+                    (_HOP, behind, stated),
+                    (Hop.IOT_RULE, each.acknowledged, acknowledged),
+                ):
+                    if count:
+                        detail = f"{count} events; {why}"
+                        yield self._finding(Kind.LOST, report, hop=hop, epoch=epoch, detail=detail)
                 continue
-            for span in one_by_one(each.lost):
-                yield self._numbered(Kind.LOST, report, epoch, span, stated)
+            first_unacknowledged = each.acknowledged_to + 1
+            for first, last in one_by_one(each.lost):
+                if first < first_unacknowledged:
+                    span = first, min(last, each.acknowledged_to)
+                    yield self._numbered(Kind.LOST, report, epoch, span, acknowledged, Hop.IOT_RULE)
+                if last >= first_unacknowledged:
+                    span = max(first, first_unacknowledged), last
+                    yield self._numbered(Kind.LOST, report, epoch, span, stated)
 
     def _new_epochs(self) -> Iterator[Finding]:
         first: dict[str, Life] = {}
@@ -109,16 +128,18 @@ class DeviceEvidence:
         detail = f"{abs(self._skew)} ms {'ahead' if self._skew > 0 else 'behind'}, by {samples} events"
         yield self._finding(Kind.CLOCK_SKEW, Life("", date, at_ms, file, None), detail=detail)
 
-    def _numbered(self, kind: Kind, report: Report, epoch: str, span: Range, detail: str) -> Finding:
+    def _numbered(
+        self, kind: Kind, report: Report, epoch: str, span: Range, detail: str, hop: Hop = _HOP
+    ) -> Finding:
         first, last = span
         several = f"numbers {first} to {last}; " if last > first else ""
-        return self._finding(kind, report, epoch=epoch, sequence=first, detail=several + detail)
+        return self._finding(kind, report, hop=hop, epoch=epoch, sequence=first, detail=several + detail)
 
-    def _finding(self, kind: Kind, place: Report | Life, **more: Any) -> Finding:
+    def _finding(self, kind: Kind, place: Report | Life, *, hop: Hop = _HOP, **more: Any) -> Finding:
         return Finding(
             date=place.date,
             kind=str(kind),
-            hop=str(_HOP),
+            hop=str(hop),
             device=self._client_id,
             archive_file=place.file,
             at_ms=place.accepted_at_ms,

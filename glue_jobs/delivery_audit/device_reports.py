@@ -85,9 +85,14 @@ class NotStored:
 
 @dataclass(slots=True)
 class Told:
-    """All that a device told; `forged` has the reports that count for nothing, and why."""
+    """All that a device told; `forged` has the reports that count for nothing, and why.
+
+    `acknowledged_to` has by epoch the number up to which IoT Core had acknowledged, or the device given up,
+    all that was stored for the uplink.
+    """
 
     statements: list[Statement] = field(default_factory=list)
+    acknowledged_to: dict[str, int] = field(default_factory=dict)
     births: list[Birth] = field(default_factory=list)
     discards: list[Discard] = field(default_factory=list)
     not_stored: list[NotStored] = field(default_factory=list)
@@ -110,18 +115,21 @@ def told(client_id: str, reports: Iterable[Report], uplinks: Collection[str]) ->
 
 
 def _manifest(said: Told, report: Report, data: dict[str, Any], uplinks: Collection[str]) -> None:
+    epoch, sequence = str(data["epoch"]), report.sequence
+    stated = [each for each in data["statements"] if each["destination"] in uplinks]
     found = [
-        Statement(
-            report,
-            str(data["epoch"]),
-            (_number(each["first"]), _number(each["last"])),
-            _number(each["count"]),
-        )
-        for each in data["statements"]
-        if each["destination"] in uplinks
+        Statement(report, epoch, (_number(each["first"]), _number(each["last"])), _number(each["count"]))
+        for each in stated
     ]
-    counted = (each for each in found if each.count > 0 and each.span[1] >= each.span[0])
-    said.statements += [each for each in counted if report.sequence is not None]
+    # Older forwarders do not state it: nobody knows whether what they sent was acknowledged.
+    acknowledged = [_number(each["acknowledged_to"]) for each in stated if "acknowledged_to" in each]
+    if sequence is None:
+        return
+    said.statements += [each for each in found if each.count > 0 and each.span[1] >= each.span[0]]
+    if acknowledged and len(acknowledged) == len(stated):
+        # It says nothing of itself, nor of what came later.
+        known = min(*acknowledged, sequence - 1)
+        said.acknowledged_to[epoch] = max(known, said.acknowledged_to.get(epoch, known))
 
 
 def _started(said: Told, report: Report, data: dict[str, Any], _: Collection[str]) -> None:

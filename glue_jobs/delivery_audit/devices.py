@@ -35,7 +35,8 @@ DEVICE = StructType(
 `tap_copies` counts copies beyond one each. Events of simple clients, without numbers, stand in rows of their
 own with `epoch`, `first`, `last` and `gaps` null. What manifests say: numbered events that are `stated`;
 those `missing` from the tap, of which the device gave up the `explained`, the `pending` are too young to be
-judged and the `lost` are lost; events `not_stored`. `skew_ms` is what the clock is ahead (null: unknown)."""
+judged and the `lost` are lost, `acknowledged_lost` of them after IoT Core had acknowledged them; events
+`not_stored`. `skew_ms` is what the clock is ahead (null: unknown)."""
 
 DAY = StructType([StructField("date", StringType()), *DEVICE.fields])
 
@@ -141,7 +142,7 @@ def findings(judged: DataFrame) -> DataFrame:
 
 def totals(judged: DataFrame) -> Row:
     """The sums over all devices, and how many there are."""
-    names = ("lost", "pending", "explained", "not_stored")
+    names = ("lost", "acknowledged_lost", "pending", "explained", "not_stored")
     epochs = judged.select("client_id", sf.explode_outer("epochs").alias("epoch"))
     sums = (sf.coalesce(sf.sum(sf.col("epoch")[name]), sf.lit(0)).alias(name) for name in names)
     return epochs.agg(*sums, sf.count_distinct("client_id").alias("devices")).collect()[0]

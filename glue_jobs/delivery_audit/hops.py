@@ -10,6 +10,8 @@ class Hop(StrEnum):
 
     DEVICE_CLOUD = "device_cloud"
     """From the device's store to acceptance by IoT Core, which is where the tap sees it."""
+    IOT_RULE = "iot_rule"
+    """From IoT Core's acknowledgement, by the device's word, to the rule's queues, where the tap begins."""
     ROUTER = "router"
     """From acceptance, at IoT Core or a cloud service's outbox, to the inbox."""
     INBOX_CONSUMER = "inbox_consumer"

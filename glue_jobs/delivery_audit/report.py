@@ -43,13 +43,16 @@ def report(audit: Audit, before: Mapping[str, Any] | None = None) -> dict[str, A
     totals = {name: sum(route[name] for route in by_route) for name in ROUTE_COUNTS}
     events, young_items = totals.pop("events"), figures.sum("young_items")
     lost = {
-        Hop.DEVICE_CLOUD: fleet["lost"],
+        Hop.DEVICE_CLOUD: fleet["lost"] - fleet["acknowledged_lost"],
+        Hop.IOT_RULE: fleet["acknowledged_lost"],
         # A refused item without a record has vanished as much as a lost event.
         Hop.ROUTER: totals["lost"] + sum(letter["missing"] for letter in letters) - young_items,
         Hop.INBOX_CONSUMER: sum(row["lost"] for row in consumers),
     }
     pending = {
         Hop.DEVICE_CLOUD: fleet["pending"],
+        # Where it is lost is judged once it is.
+        Hop.IOT_RULE: 0,
         Hop.ROUTER: totals["pending"] + young_items,
         Hop.INBOX_CONSUMER: sum(row["pending"] for row in consumers),
     }
@@ -58,6 +61,7 @@ def report(audit: Audit, before: Mapping[str, Any] | None = None) -> dict[str, A
         "events_archived": events,
         **totals,
         "lost": sum(lost.values()),
+        "acknowledged_lost": lost[Hop.IOT_RULE],
         "pending": sum(pending.values()),
         "dead_lettered": dead_lettered + sum(row["dead_lettered"] for row in consumers),
         "device_gave_up": fleet["explained"] + fleet["not_stored"],

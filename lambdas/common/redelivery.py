@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -54,49 +55,43 @@ def handle_each(
     return frozenset(failed)
 
 
+@dataclass(frozen=True, slots=True)
 class Redelivery:
     """Answers for the queue at `queue_url` through a boto3 SQS client; messages come again after `wait`."""
 
-    def __init__(
-        self,
-        client: Any,
-        queue_url: str,
-        chance: Callable[[], float] = random.random,
-        wait: Wait = wait_s,
-        worst_call_ms: int = WORST_CALL_MS,
-    ) -> None:
-        self._client = client
-        self._queue_url = queue_url
-        self._chance = chance
-        self._wait = wait
-        self._worst_call_ms = worst_call_ms
+    client: Any
+    queue_url: str
+    chance: Callable[[], float] = random.random
+    wait: Wait = wait_s
+    worst_call_ms: int = WORST_CALL_MS
 
     def answer(
         self, messages: Sequence[QueueMessage], failed: Collection[str], remaining_ms: Callable[[], int]
     ) -> PartialResponse:
         """The answer that lets the queue delete all `messages` but those whose ids are in `failed`.
 
-        Those come again after a wait that grows with their attempts. Without a wait of their own, as when
-        time runs out or SQS does not answer, they come again when the queue's visibility timeout is over.
+        Those come again after the seconds in `failed`, or a wait that grows with their attempts. If that is
+        not set, as when time runs out or SQS does not answer, the queue's visibility timeout brings them.
         """
         again = [message for message in messages if message.id in failed]
         for batch in _batches(again):
-            if remaining_ms() < self._worst_call_ms:
+            if remaining_ms() < self.worst_call_ms:
                 break
-            self._delay(batch)
+            self._delay(batch, failed)
         return partial_response(again, failed)
 
-    def _delay(self, batch: Sequence[QueueMessage]) -> None:
+    def _delay(self, batch: Sequence[QueueMessage], failed: Collection[str]) -> None:
+        waits = failed if isinstance(failed, Mapping) else {}
         entries = [
             {
                 "Id": str(at),
                 "ReceiptHandle": message.receipt,
-                "VisibilityTimeout": self._wait(message.attempt, self._chance),
+                "VisibilityTimeout": waits.get(message.id) or self.wait(message.attempt, self.chance),
             }
             for at, message in enumerate(batch)
         ]
         try:
-            response = self._client.change_message_visibility_batch(QueueUrl=self._queue_url, Entries=entries)
+            response = self.client.change_message_visibility_batch(QueueUrl=self.queue_url, Entries=entries)
         except (ClientError, BotoCoreError) as error:
             logger.warning("no wait could be set", messages=len(batch), error=str(error))
             return

@@ -9,12 +9,13 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
+from lambdas.common.aws import error_code
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 
@@ -38,11 +39,8 @@ class SigningKeyError(EventPlaneError):
         self.secret = secret
 
 
-class Keys(Protocol):
-    """Where the keys come from."""
-
-    def get(self) -> tuple[bytes, ...]:
-        """All keys to sign with, the newest first. Raises `SigningKeyError`."""
+Keys: TypeAlias = Callable[[], tuple[bytes, ...]]
+"""Gives all keys to sign with, the newest first. Raises `SigningKeyError`."""
 
 
 class SigningKeys:
@@ -87,7 +85,7 @@ class SigningKeys:
             value = self._client.get_secret_value(SecretId=self._secret, VersionStage=stage)["SecretString"]
             key = base64.b64decode(value.removeprefix(_PREFIX), validate=True)
         except ClientError as error:
-            if error.response.get("Error", {}).get("Code") != "ResourceNotFoundException":
+            if error_code(error) != "ResourceNotFoundException":
                 raise
             return None
         except (KeyError, binascii.Error, ValueError):

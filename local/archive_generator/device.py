@@ -9,6 +9,7 @@ from typing import Final
 from edge import reports
 from edge.spool import Birth, DiscardTally, Statement
 from edge.stamps import stamp
+from edge.uplink import REFUSED_BY_CLOUD
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, EventKey
 from eventplane.event_keys import KEY_BYTES, key_digest
@@ -26,6 +27,13 @@ FRAME_MS: Final = 700
 NEWS_MS: Final = 3_420_000
 REPORTS_MS: Final = 3_450_000
 """When in an hour the last event is recorded, and when the device says what it stored, milliseconds."""
+
+
+_REASONS: Final = {
+    Outcome.EXPIRED: BY_CHANNEL,
+    Outcome.DROPPED: SPOOL_FULL,
+    Outcome.DEAD_LETTERED: REFUSED_BY_CLOUD,
+}
 
 
 class _Stated:
@@ -48,14 +56,25 @@ class _Stated:
 
 
 class Device:
-    """The device `client`, which reports as the participant `name`; its clock is `skew_ms` ahead."""
+    """The device `client`, which reports as the participant `name`; its clock is `skew_ms` ahead.
+
+    Its manifests say how far IoT Core had acknowledged, unless its forwarder `is_older` than that statement.
+    """
 
     def __init__(
-        self, client: str, name: str, destinations: list[str], random: Random, skew_ms: int = 0
+        self,
+        client: str,
+        name: str,
+        destinations: list[str],
+        random: Random,
+        skew_ms: int = 0,
+        *,
+        is_older: bool = False,
     ) -> None:
         self.client = client
         self._itself = Sender(service=name)
         self.skew_ms = skew_ms
+        self.is_older = is_older
         self._random = random
         self._destinations = destinations
         self._reports = 0
@@ -86,7 +105,8 @@ class Device:
     def manifest(self, at_ms: int) -> Envelope:
         """What was stored since the last one; it is itself the first of what the next one states."""
         stated = [each.close(name) for name, each in self._stated.items()]
-        return self._numbered(reports.manifest(self._heading(at_ms), stated))
+        acknowledged = {} if self.is_older else dict.fromkeys(self._destinations, self.sequence)
+        return self._numbered(reports.manifest(self._heading(at_ms), stated, acknowledged))
 
     def discarded(self, at_ms: int, ended: dict[Outcome, list[int]]) -> Envelope:
         """The report that events, by their numbers, ended on the device."""
@@ -94,7 +114,7 @@ class Device:
             DiscardTally(
                 self._destinations[0],
                 outcome,
-                BY_CHANNEL if outcome is Outcome.EXPIRED else SPOOL_FULL,
+                _REASONS[outcome],
                 len(sequences),
                 tuple((each, each) for each in sequences),
             )

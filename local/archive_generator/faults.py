@@ -68,10 +68,12 @@ def _of_row(case: Case, kind: Kind, hop: Hop, row: Any) -> Truth:
     return fact(case, kind, hop, route=row.route, destination=row.destination)
 
 
-def _lost_on_the_way_up(case: Case) -> list[Truth]:
+def lost_before_the_tap(case: Case) -> list[Truth]:
+    """Lose the event of `case` on its way up; behind IoT Core where the device states the acknowledgement."""
     case.tap, case.ledger, case.handovers = [], [], []
     unknown = dict.fromkeys(("source", "id", "type", "contract_version", "at_ms"))
-    return [fact(case, Kind.LOST, Hop.DEVICE_CLOUD, **unknown)]
+    hop = Hop.IOT_RULE if case.passage.states_acknowledged else Hop.DEVICE_CLOUD
+    return [fact(case, Kind.LOST, hop, **unknown)]
 
 
 def _lost_on_a_route(case: Case) -> list[Truth]:
@@ -267,8 +269,9 @@ def _forged_report(case: Case) -> list[Truth]:
     """Another client states in this device's name that less was stored: nothing may be believed of it."""
     first = case.passage
     heading = reports.Heading(first.client_id, str(case.event.attributes[EPOCH]), 0, "2026-03-01T00:00:00Z")
-    stated = [Statement(case.routing.uplink.address, 1, 10**6, 1, 0)]
-    bare = stamp_sender(reports.manifest(heading, stated), Sender(service=case.routing.contract.device.name))
+    uplink = case.routing.uplink.address
+    stated = reports.manifest(heading, [Statement(uplink, 1, 10**6, 1, 0)], {uplink: 10**6})
+    bare = stamp_sender(stated, Sender(service=case.routing.contract.device.name))
     report = stamp(bare, f"{first.client_id}-intruder", 1)
     passage = replace(
         first,
@@ -382,6 +385,10 @@ def _always(_: Case) -> bool:
     return True
 
 
+def _is_acknowledged(case: Case) -> bool:
+    return case.passage.states_acknowledged
+
+
 def _is_routed(case: Case) -> bool:
     return bool(case.routes)
 
@@ -417,7 +424,8 @@ def _is_checked(case: Case) -> bool:
 
 
 FAULTS: Final = (
-    Fault("lost_on_the_way_up", _always, _lost_on_the_way_up),
+    Fault("lost_on_the_way_up", lambda case: not _is_acknowledged(case), lost_before_the_tap),
+    Fault("lost_behind_iot_core", _is_acknowledged, lost_before_the_tap),
     Fault("lost_on_a_route", _is_routed, _lost_on_a_route),
     Fault("lost_without_a_word", _always, _lost_without_a_word),
     Fault("lost_as_expired", _is_routed, _lost_as_expired),

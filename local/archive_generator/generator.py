@@ -18,7 +18,7 @@ from eventplane.envelope import Envelope
 from eventplane.ledger import LEDGER, TAP, to_line
 from eventplane.numbering import SEQUENCE_DIGITS
 from local.archive_generator.device import FRAME, HOUR_MS, NEWS_MS, REPORTS_MS, Device
-from local.archive_generator.faults import FAULTS, fact
+from local.archive_generator.faults import FAULTS, fact, lost_before_the_tap
 from local.archive_generator.flows import Flow, Routing, flows
 from local.archive_generator.lines import Lines, event_of, source_of
 from local.archive_generator.malformed import WAYS, malformed, refused_item
@@ -36,6 +36,8 @@ an hour has enough behind it to show that it was not withdrawn, milliseconds."""
 SKEWS_MS: Final = {1: 2 * HOUR_MS, 2: -3 * HOUR_MS}
 """How far wrong clocks are, by what is wrong with the device (`Generator._trouble`)."""
 NEW_EPOCH, LOST_MANIFEST, DISCARDS = 3, 4, 5
+_ENDED: Final = {3: Outcome.EXPIRED, 7: Outcome.DROPPED, 9: Outcome.DEAD_LETTERED}
+"""What a device of `DISCARDS` ends itself, by its place in the hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ class Generator:
 
     def _device(self, number: int) -> Device:
         client, skew_ms = f"home-{number:06d}", SKEWS_MS.get(self._trouble(number), 0)
-        device = Device(client, self._reporter, self._destinations, self._random, skew_ms)
+        is_older = bool(number % 2)
+        device = Device(client, self._reporter, self._destinations, self._random, skew_ms, is_older=is_older)
         if skew_ms:
             self._truth.add(Truth(Kind.CLOCK_SKEW, Hop.DEVICE_CLOUD, client, detail=str(skew_ms)))
         return device
@@ -160,9 +163,10 @@ class Generator:
                 "tap": f"t-{frame_of + frame:012x}",
                 "index": place % FRAME,
                 "router": f"r-{frame_of + frame:012x}",
+                "states_acknowledged": not device.is_older,
             }
-            if trouble == DISCARDS and place in (3, 7):
-                outcome = Outcome.EXPIRED if place == 3 else Outcome.DROPPED
+            if trouble == DISCARDS and place in _ENDED:
+                outcome = _ENDED[place]
                 ended.setdefault(outcome, []).append(number)
                 self._truth.add(Truth(Kind(outcome), Hop.DEVICE_CLOUD, device.client, device.epoch, number))
                 continue
@@ -217,7 +221,10 @@ class Generator:
         event = event_of(
             flow, str(values["client"]), str(values["id"]), str(values["recorded"]), int(str(values["value"]))
         )
-        names = ("client", "accepted", "archived", "decided", "handed", "tap", "index", "router")
+        names = (
+            *("client", "accepted", "archived", "decided", "handed"),
+            *("tap", "index", "router", "states_acknowledged"),
+        )
         passage = Passage(*(values[name] for name in names))  # type: ignore[arg-type]
         stamped = stamp(event, str(values["epoch"]), int(str(values["sequence"])))
         return right_case(stamped, passage, routing, overtaken_at_ms, self._predecessor(passage))
@@ -238,15 +245,16 @@ class Generator:
         self._frames += 1
         at = at_ms + 500
         frame = f"{self._frames - 1:012x}"
-        passage = Passage(device.client, at, at + 60, at + 40, at + 160, f"t-{frame}", 0, f"r-{frame}")
+        passage = Passage(
+            device.client, at, at + 60, at + 40, at + 160, f"t-{frame}", 0, f"r-{frame}", not device.is_older
+        )
         case = right_case(report, passage, routing)
         if written:
             self._write(case)
         return case
 
     def _lose(self, case: Case) -> None:
-        lost = next(each for each in FAULTS if each.name == "lost_on_the_way_up")
-        self._truth.add(*lost.plant(case))
+        self._truth.add(*lost_before_the_tap(case))
 
     def _write(self, case: Case) -> None:
         for row in case.rows():

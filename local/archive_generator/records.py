@@ -22,7 +22,10 @@ WEBHOOK_LETTERS: Final = "/eventplane/cloud/webhook/"
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Where and when one event came by: times in Unix milliseconds, ids of the queues' messages."""
+    """Where and when one event came by: times in Unix milliseconds, ids of the queues' messages.
+
+    `states_acknowledged` is whether the device's next manifest says that IoT Core has acknowledged it.
+    """
 
     client_id: str
     accepted_at_ms: int
@@ -32,6 +35,7 @@ class Passage:
     tap_message: str
     index: int
     router_message: str
+    states_acknowledged: bool = False
 
 
 @dataclass(slots=True)

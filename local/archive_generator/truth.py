@@ -44,6 +44,7 @@ class Hop(StrEnum):
     """Where it happened."""
 
     DEVICE_CLOUD = "device_cloud"
+    IOT_RULE = "iot_rule"
     ROUTER = "router"
     INBOX_CONSUMER = "inbox_consumer"
 

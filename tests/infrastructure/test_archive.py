@@ -12,9 +12,8 @@ import pytest
 from eventplane.archive_layout import FOLDERS, Form
 from eventplane.contract import Contract
 from glue_jobs.compaction.main import read_arguments
-from stacks.archive_settings import ObjectLock
 from stacks.config import environment
-from stacks.setting_error import EnvironmentSettingError
+from stacks.settings import EnvironmentSettingError, ObjectLock
 from tests.infrastructure.templates import Templates
 
 KEPT_FOREVER = {"contracts/", "erasures/"}

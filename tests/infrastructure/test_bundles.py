@@ -23,7 +23,7 @@ from stacks.application import build
 from stacks.config import environment
 from stacks.constructs import function_assets
 from stacks.constructs.function_assets import LOCK
-from stacks.protocol_settings import ProtocolSettings
+from stacks.settings import ProtocolSettings
 from tests.infrastructure.templates import Resource
 
 START = """

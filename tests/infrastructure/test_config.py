@@ -20,7 +20,7 @@ from glue_jobs.delivery_audit.window import LATE_DAYS
 from stacks.bundling import ROOT
 from stacks.config import ENVIRONMENTS, UnknownEnvironmentError, environment
 from stacks.environment import MAX_REFRESH_S
-from stacks.setting_error import EnvironmentSettingError
+from stacks.settings import EnvironmentSettingError
 
 
 def test_an_unknown_environment_is_told_the_known_ones() -> None:

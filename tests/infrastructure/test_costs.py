@@ -10,8 +10,7 @@ import pytest
 
 from eventplane.contract import Contract, ParticipantKind
 from stacks.config import environment
-from stacks.cost_settings import CostSettings
-from stacks.setting_error import EnvironmentSettingError
+from stacks.settings import CostSettings, EnvironmentSettingError
 from tests.infrastructure.templates import Resource, Templates
 
 COSTS = CostSettings(subscribers=("owner@example.org",), monthly_usd=120, anomaly_usd=25)

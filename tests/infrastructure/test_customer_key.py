@@ -29,8 +29,9 @@ def test_queues_archive_and_alarms_use_it(templates: Templates) -> None:
     (rule,) = bucket.find("BucketEncryption", "ServerSideEncryptionConfiguration")
     assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
     assert rule["BucketKeyEnabled"] is True
-    (topic,) = templates.of("AWS::SNS::Topic")
-    assert topic.find("KmsMasterKeyId") == KEY
+    topics = templates.of("AWS::SNS::Topic")
+    assert topics
+    assert {each.find("KmsMasterKeyId") for each in topics} == {KEY}
 
 
 def test_who_reads_or_writes_queues_or_the_archive_may_use_it_and_nobody_else(templates: Templates) -> None:

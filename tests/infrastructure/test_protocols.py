@@ -11,8 +11,7 @@ import pytest
 from contract import load_contract
 from eventplane.contract import Contract, compile_contract
 from stacks.config import environment
-from stacks.protocol_settings import ProtocolSettings
-from stacks.setting_error import EnvironmentSettingError
+from stacks.settings import EnvironmentSettingError, ProtocolSettings
 from tests.infrastructure.templates import Resource, Templates, granted, statements
 
 pytestmark = pytest.mark.source("P13")

@@ -11,7 +11,7 @@ import pytest
 from contract import load_contract
 from eventplane.contract import Contract, ParticipantKind, compile_contract
 from eventplane.limits import MAX_RECEIVES
-from stacks.function_size import VISIBILITY_FACTOR
+from stacks.settings import VISIBILITY_FACTOR
 from tests.infrastructure.templates import Resource, Templates, statements, words
 
 QUEUE = "AWS::SQS::Queue"
@@ -122,6 +122,7 @@ def test_every_source_queue_has_one_function_of_its_own(templates: Templates, co
             "ingest",
             "ingest-errors",
             "ingest-urgent",
+            "ledger",
             "tap",
             "presence",
             "presence-monitor-inbox",

@@ -10,7 +10,7 @@ import pytest
 
 from eventplane.contract import Contract
 from stacks.config import environment
-from stacks.setting_error import EnvironmentSettingError
+from stacks.settings import EnvironmentSettingError
 from tests.infrastructure.templates import ALIAS, Resource, Templates, granted
 
 CALLERS = {

@@ -8,8 +8,7 @@ import pytest
 
 from contract import load_contract
 from stacks.config import environment
-from stacks.setting_error import EnvironmentSettingError
-from stacks.tracing_settings import TracingSettings
+from stacks.settings import EnvironmentSettingError, TracingSettings
 from tests.infrastructure.templates import Resource, Templates
 
 LAYER = "arn:aws:lambda:eu-central-1:123456789012:layer:collector-amd64:7"
@@ -37,6 +36,7 @@ def test_the_routers_are_told_and_get_the_collector_beside_them() -> None:
         assert variables["EVENTPLANE_OTLP_ENDPOINT"] == "http://localhost:4318"
         assert variables["EVENTPLANE_TRACE_SHARE"] == "0.5"
         assert LAYER in each.find("Layers")  # the CDK sorts them
+        assert each.find("TracingConfig", "Mode") == "Active"
     told = [
         each
         for each in templates.of("AWS::Lambda::Function")

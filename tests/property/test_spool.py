@@ -175,6 +175,9 @@ class SpoolMachine(RuleBasedStateMachine):
             for name, numbers in self.stated.items()
         }
         assert {*self.spool.statements()} == expected
+        for name in DESTINATIONS:
+            numbers = [each.sequence for each in self.pending if each.destination == name]
+            assert self.spool.acknowledged_to(name) == min(numbers, default=self.used + 1) - 1
         told = {
             (each.destination, each.reason): {
                 n for first, last in each.ranges for n in range(first, last + 1)

@@ -30,11 +30,23 @@ class Device:
     def started(self, birth: str = "created", lost_epoch: str = "", epoch: str = "e1") -> Envelope:
         return self._report(STARTED, {"birth": birth, "epoch": epoch, "lost_epoch": lost_epoch})
 
-    def manifest(self, last: int, at_ms: int = NOON_MS, count: int | None = None, seen: bool = True) -> None:
-        """States every number behind the last manifest up to `last`; one that is not `seen` is lost."""
+    def manifest(
+        self,
+        last: int,
+        at_ms: int = NOON_MS,
+        count: int | None = None,
+        seen: bool = True,
+        acknowledged_to: int | None = None,
+    ) -> None:
+        """State every number behind the last manifest up to `last`; one that is not `seen` is lost.
+
+        Without `acknowledged_to` it is the manifest of an older forwarder.
+        """
         first, self._stated = self._stated + 1, last
         count = last - first + 1 if count is None else count
         stated = {"destination": UPLINK, "first": first, "last": last, "count": count, "digest": "0" * 32}
+        if acknowledged_to is not None:
+            stated["acknowledged_to"] = acknowledged_to
         local = {**stated, "destination": "call.inbox", "count": 0}
         self._report(MANIFEST, {"epoch": "e1", "statements": [stated, local]}, at_ms, seen=seen)
 

@@ -107,7 +107,7 @@ def test_each_fault_is_found_where_it_was_planted_and_pending_is_not_lost(
         ("missing_manifest", "silent", None),
         ("lost", "local", None),  # one of three, and nobody can tell which
     }
-    assert report["lost_by_hop"] == {"device_cloud": 6, "router": 0, "inbox_consumer": 0}
+    assert report["lost_by_hop"] == {"device_cloud": 6, "iot_rule": 0, "router": 0, "inbox_consumer": 0}
     assert report["revision"]["number"] == 1
     assert report["revision"]["changed"]["lost"] == [0, 6]
     homes = {each["client_id"]: each for each in report["devices"] if each["epoch"] == "e1"}
@@ -154,3 +154,63 @@ def test_a_forged_range_does_not_fill_the_disk(archive: SmallArchive, audit: Aud
     (finding,) = report["findings"]
     assert (finding["kind"], finding["sequence"]) == ("lost", 3)
     assert finding["detail"].startswith(f"numbers 3 to {10**15}; stated by manifest ")
+
+
+def test_what_iot_core_acknowledged_and_the_tap_never_saw_is_lost_behind_the_device(
+    archive: SmallArchive, audit: Audit
+) -> None:
+    """The review: a rule that is throttled loses what IoT Core has acknowledged, and nobody is told."""
+    home = Device(archive, "home-1")
+    home.started()
+    home.send()
+    home.lose(2)  # 3, 4
+    home.send()
+    home.lose()  # 6: still in the spool, by what it states
+    home.manifest(last=6, acknowledged_to=5)
+    home.manifest(last=7, acknowledged_to=5)
+
+    drained = Device(archive, "drained")
+    drained.lose(2)
+    drained.manifest(last=2, acknowledged_to=0)
+    drained.manifest(last=3, acknowledged_to=3)  # what one leaves open the next one settles
+
+    local = Device(archive, "local")
+    local.lose(3)  # one of them had no route to the cloud
+    local.send()
+    local.manifest(last=4, count=3, acknowledged_to=2)
+
+    gave_up = Device(archive, "gave-up")
+    gave_up.lose(2)
+    gave_up.discarded("dead_lettered", (1, 1))
+    gave_up.manifest(last=3, acknowledged_to=3)
+
+    boaster = Device(archive, "boaster")
+    boaster.lose()
+    boaster.manifest(last=1, acknowledged_to=10**9)
+    boaster.lose()  # 3: the manifest of number 2 can know nothing of it
+    older = Device(archive, "boaster")
+    older._stated = 1
+    older.manifest(last=3)
+
+    early = audit(as_of=LATER)
+    assert (early["totals"]["lost"], early["totals"]["acknowledged_lost"]) == (0, 0)
+    report = audit()
+    lost = [each for each in report["findings"] if each["kind"] == "lost"]
+    assert sorted((each["device"], each["sequence"] or 0, each["hop"]) for each in lost) == [
+        ("boaster", 1, "iot_rule"),
+        ("boaster", 3, "device_cloud"),
+        ("drained", 1, "iot_rule"),
+        ("drained", 2, "iot_rule"),
+        ("gave-up", 2, "iot_rule"),
+        ("home-1", 3, "iot_rule"),
+        ("home-1", 4, "iot_rule"),
+        ("home-1", 6, "device_cloud"),
+        ("local", 0, "device_cloud"),  # two of three, of which two were acknowledged: one of these at least
+        ("local", 0, "iot_rule"),
+    ]
+    assert report["lost_by_hop"] == {"device_cloud": 3, "iot_rule": 7, "router": 0, "inbox_consumer": 0}
+    assert (report["totals"]["lost"], report["totals"]["acknowledged_lost"]) == (10, 7)
+    homes = {each["client_id"]: each for each in report["devices"]}
+    assert (homes["home-1"]["lost"], homes["home-1"]["acknowledged_lost"]) == (3, 2)
+    details = {(each["device"], each["sequence"]): each["detail"] for each in lost}
+    assert details["home-1", 3].endswith(", and acknowledged by IoT Core")

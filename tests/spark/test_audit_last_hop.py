@@ -100,7 +100,7 @@ def test_each_fault_is_found_at_its_hop(archive: SmallArchive, audit: Audit) -> 
         "expired": 1,
         "dropped": 0,
     }
-    assert report["lost_by_hop"] == {"device_cloud": 0, "router": 0, "inbox_consumer": 2}
+    assert report["lost_by_hop"] == {"device_cloud": 0, "iot_rule": 0, "router": 0, "inbox_consumer": 2}
     measured = {(row["hop"], row["priority"]): row for row in report["latency"]}
     assert measured["inbox_to_consumer", "urgent"]["p50_ms"] == 800
     by_route = {

@@ -13,6 +13,7 @@ import pytest
 from contract import load_contract
 from edge import reports
 from edge.lane import Lane
+from edge.messages import LinkName
 from edge.reports import Heading, NotStored, is_statement
 from edge.spool import Birth, DiscardTally, Statement
 from eventplane.contract import Place
@@ -32,7 +33,9 @@ ALL = [
     reports.discarded(HEADING, [TALLY], {}),
     reports.discarded(HEADING, [], {NotStored("sensor.outbox", READING, "spool_full"): 3}),
     reports.manifest(
-        HEADING, [Statement("device.outbox", 1, 9, 9, 255), Statement("call.inbox", 1, 0, 0, 0)]
+        HEADING,
+        [Statement("device.outbox", 1, 9, 9, 255), Statement("call.inbox", 1, 0, 0, 0)],
+        {"device.outbox": 7},
     ),
     reports.heartbeat(HEADING, 300.0, {"uptime_s": 12, "contract": "v"}),
 ]
@@ -50,7 +53,7 @@ def test_every_report_is_what_the_contract_says_and_has_a_reader(report: Envelop
 
 
 def test_a_manifest_writes_digests_as_everybody_can_compare_them() -> None:
-    (stated,) = reports.manifest(HEADING, [Statement("d", 1, 9, 9, 255)]).data()["statements"]
+    (stated,) = reports.manifest(HEADING, [Statement("d", 1, 9, 9, 255)], {}).data()["statements"]
     assert stated["digest"] == "0" * 30 + "ff"
 
 
@@ -135,6 +138,51 @@ def test_a_manifest_comes_in_its_interval_and_states_every_destination(device: D
     assert stated(first) == {"device.outbox": (2, 2, 1), "call.inbox": (2, 2, 1), "display.inbox": (1, 0, 0)}
     assert stated(second) == {"device.outbox": (3, 3, 1), "call.inbox": (3, 2, 0), "display.inbox": (1, 0, 0)}
     assert second.data()["statements"][-1]["digest"] == EMPTY
+
+
+def uplinked(manifest: Envelope) -> tuple[int, int]:
+    """The number of a manifest, and the one up to which the cloud had acknowledged."""
+    (stated,) = (each for each in manifest.data()["statements"] if each["destination"] == "device.outbox")
+    return int(str(manifest.attributes["devicesequence"])), stated["acknowledged_to"]
+
+
+def test_a_manifest_states_how_far_each_destination_had_acknowledged(make: Callable[..., Device]) -> None:
+    """The review: without it an event that IoT Core acknowledged and lost looks lost on the device."""
+    device = make()
+    device.connect()
+    device.turn(*(device.from_service(event(f"e{n}")) for n in range(5)))  # numbers 2 to 6
+    device.turn(device.from_service(event("fire", ALARM)))
+    device.turn(device.puback(2))  # the alarm's
+    device.turn(after=1.1e6)
+    (first,) = stored(device, MANIFEST)
+    device.disconnect(LinkName.CLOUD)
+    device.connect(LinkName.CLOUD)
+    device.acknowledge_all()
+    device.turn(after=1.1e6)
+    (second,) = stored(device, MANIFEST)
+    assert uplinked(first) == (8, 1)
+    assert uplinked(second) == (9, 8)
+    device.crash()
+
+
+def test_an_event_that_the_cloud_refused_is_reported_as_ended(make: Callable[..., Device]) -> None:
+    """It is not pending and was never acknowledged: without the report the cloud would have lost it."""
+    device = make()
+    device.connect()
+    device.turn(device.from_service(event("e0", ALARM)))
+    device.turn(device.puback(1, failure="payload format invalid"))
+    device.turn(after=61.0)
+    (report,) = stored(device, DISCARDED)
+    assert report.data()["deliveries"] == [
+        {
+            "destination": "device.outbox",
+            "outcome": "dead_lettered",
+            "reason": "refused_by_cloud",
+            "count": 1,
+            "ranges": [[2, 2]],
+        }
+    ]
+    device.crash()
 
 
 def test_a_start_with_nothing_new_says_so_once_the_process_has_lived_for_a_while(

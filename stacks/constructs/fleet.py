@@ -1,0 +1,222 @@
+"""How devices come to their certificates, and lose them: hook, template and policies, rotation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from aws_cdk import Aws
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_iot as iot
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct, IConstruct
+
+from eventplane.fleet import QUARANTINE_POLICY
+from eventplane.fleet_registry import TABLE
+from eventplane.function_settings import CertificateSettings, RegistrySettings
+from eventplane.topics import (
+    CLAIM_CLIENT_PREFIX,
+    CREATE_FROM_REQUEST_TOPIC,
+    CREATE_WITH_KEY_TOPIC,
+    RENEWAL_CLIENT_PREFIX,
+    answer_topics,
+    register_topic,
+)
+from stacks.constructs.permissions import accept_wildcard, allow, arn, service_role
+from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.queues import allow_send, find_queue
+from stacks.constructs.rules import topic_rule
+from stacks.constructs.tables import allow_table
+from stacks.names import CONNECTIONS, rule_name
+from stacks.plane_stack import environment_of
+from stacks.settings import FunctionSize
+
+FOLDER: Final = "fleet"
+
+HOOK_PAYLOAD_VERSION: Final = "2020-04-01"
+"""The form of what the hook is told (AWS IoT developer guide)."""
+
+ROTATION_SIZE: Final = FunctionSize(
+    memory_mib=512, timeout_s=60, batch_size=100, batch_window_s=5, max_concurrency=2
+)
+"""Nobody waits for it; two at a time stay below the ten calls a second that AWS IoT allows an account."""
+
+# AWS IoT waits 5 s for the answer.
+_HOOK_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=5)
+
+# Claims and renewals come along, a few times in a device's life: the registry knows nobody of their names.
+_CONNECTED: Final = (
+    "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+'"
+)
+
+
+def provisioning_hook(scope: Construct) -> lambda_.IFunction:
+    """Return the function that AWS IoT asks before it registers a device. It may use the registry only."""
+    holder = Construct(scope, "Hook")
+    return PythonFunction(
+        holder,
+        "Hook",
+        name="provisioning-hook",
+        folder=FOLDER,
+        entry="hook",
+        size=_HOOK_SIZE,
+        statements=[allow_table(holder, TABLE, "GetItem", "PutItem")],
+        settings=RegistrySettings(environment_of(scope).resource_name(TABLE)),
+    ).function
+
+
+def certificate_rotation(scope: Construct) -> None:
+    """Make what ends certificates that were replaced: rule on connections, queue, function.
+
+    It confirms the certificate that a device was seen with, and deactivates those before it.
+    """
+    holder = Construct(scope, "Keeper")
+    environment = environment_of(holder)
+    queue = find_queue(holder, "Queue", CONNECTIONS)
+    things, certificates = arn(holder, "iot", "thing/*"), arn(holder, "iot", "cert/*")
+    PythonFunction(
+        holder,
+        "Keeper",
+        name="certificate-keeper",
+        folder=FOLDER,
+        entry="rotation",
+        size=ROTATION_SIZE,
+        source=queue,
+        statements=[
+            allow_table(holder, TABLE, "GetItem", "PutItem"),
+            allow_send(queue),
+            allow(["iot:UpdateCertificate"], [certificates]),
+            allow(["iot:DetachThingPrincipal"], [things, certificates]),
+        ],
+        settings=CertificateSettings(
+            fleet_table=environment.resource_name(TABLE),
+            certificate_arns=arn(holder, "iot", "cert/"),
+            certificate_grace_s=environment.certificate_grace_s,
+        ),
+    )
+    _accept_any_device(holder, "Any device may be the one that replaced its certificate.")
+    topic_rule(
+        holder,
+        name=rule_name(environment.name, "connections"),
+        description="Which certificate each device connects with",
+        sql=_CONNECTED,
+        queues={"Connection": queue},
+        errors=find_queue(holder, "DeadLetters", f"{CONNECTIONS}-dlq"),
+    )
+
+
+class FleetProvisioning(Construct):
+    """The template that registers a device, and two policies that allow to ask for it and nothing else.
+
+    The claim carries the one, each device's certificate the other beside the device policy. They differ in
+    the client ids that they allow, so that `hook` knows who asks. A thing is called what it says its serial
+    number is: only `hook` knows whose that is.
+    """
+
+    def __init__(self, scope: Construct, id: str, hook: lambda_.IFunction) -> None:
+        super().__init__(scope, id)
+        environment = environment_of(self)
+        self.template_name = environment.resource_name("fleet")
+        self.claim_policy_name = environment.resource_name("claim")
+        self._policy("ClaimPolicy", self.claim_policy_name, CLAIM_CLIENT_PREFIX)
+        renewal = self._policy("RenewalPolicy", environment.resource_name("renewal"), RENEWAL_CLIENT_PREFIX)
+        role = self._role()
+        permission = lambda_.CfnPermission(
+            self,
+            "HookPermission",
+            action="lambda:InvokeFunction",
+            function_name=hook.function_name,
+            principal="iot.amazonaws.com",
+            source_account=Aws.ACCOUNT_ID,
+            source_arn=arn(self, "iot", f"provisioningtemplate/{self.template_name}"),
+        )
+        template = iot.CfnProvisioningTemplate(
+            self,
+            "Template",
+            template_name=self.template_name,
+            description="A device's first certificate, and every later one",
+            enabled=True,
+            provisioning_role_arn=role.role_arn,
+            template_body=json.dumps(
+                _template_body([environment.resource_name("device"), str(renewal.policy_name)])
+            ),
+            pre_provisioning_hook=iot.CfnProvisioningTemplate.ProvisioningHookProperty(
+                target_arn=hook.function_arn, payload_version=HOOK_PAYLOAD_VERSION
+            ),
+        )
+        template.node.add_dependency(role, renewal, permission)
+        # Attached to the certificates of a quarantined device, by the operator's command.
+        iot.CfnPolicy(
+            self,
+            "QuarantinePolicy",
+            policy_name=environment.resource_name(QUARANTINE_POLICY),
+            policy_document={
+                "Version": "2012-10-17",
+                "Statement": [{"Effect": "Deny", "Action": "iot:*", "Resource": "*"}],
+            },
+        )
+
+    def _role(self) -> iam.Role:
+        """What the template works with."""
+        things, certificates = arn(self, "iot", "thing/*"), arn(self, "iot", "cert/*")
+        of_certificates = ["iot:DescribeCertificate", "iot:UpdateCertificate", "iot:AttachPolicy"]
+        role = service_role(
+            self,
+            "Role",
+            service="iot",
+            statements=[
+                allow(["iot:CreateThing", "iot:DescribeThing", "iot:UpdateThing"], [things]),
+                allow(of_certificates, [certificates]),
+                allow(["iot:AttachThingPrincipal"], [things, certificates]),
+            ],
+            trust_conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+        )
+        _accept_any_device(role, "They do not exist yet; the template says what becomes of them.")
+        return role
+
+    def _policy(self, id: str, name: str, client_prefix: str) -> iot.CfnPolicy:
+        """A policy for clients whose ids start with `client_prefix`."""
+        requests = [CREATE_FROM_REQUEST_TOPIC, CREATE_WITH_KEY_TOPIC, register_topic(self.template_name)]
+        answers = [answer for request in requests for answer in answer_topics(request)]
+        return iot.CfnPolicy(
+            self,
+            id,
+            policy_name=name,
+            policy_document={
+                "Version": "2012-10-17",
+                "Statement": [
+                    self._allow("iot:Connect", "client", [f"{client_prefix}*"]),
+                    self._allow("iot:Publish", "topic", requests),
+                    self._allow("iot:Subscribe", "topicfilter", answers),
+                    self._allow("iot:Receive", "topic", answers),
+                ],
+            },
+        )
+
+    def _allow(self, action: str, kind: str, names: list[str]) -> dict[str, Any]:
+        resources = [arn(self, "iot", f"{kind}/{name}") for name in names]
+        return {"Effect": "Allow", "Action": action, "Resource": resources}
+
+
+def _accept_any_device(construct: IConstruct, reason: str) -> None:
+    for resource in ("thing/*", "cert/*"):
+        accept_wildcard(construct, "iot", resource, reason)
+
+
+def _template_body(policies: Sequence[str]) -> dict[str, Any]:
+    """In the template's own language; its references are IoT's, not CloudFormation's."""
+    return {
+        "Parameters": {"SerialNumber": {"Type": "String"}, "AWS::IoT::Certificate::Id": {"Type": "String"}},
+        "Resources": {
+            "thing": {"Type": "AWS::IoT::Thing", "Properties": {"ThingName": {"Ref": "SerialNumber"}}},
+            "certificate": {
+                "Type": "AWS::IoT::Certificate",
+                "Properties": {"CertificateId": {"Ref": "AWS::IoT::Certificate::Id"}, "Status": "Active"},
+            },
+            **{
+                f"policy{number}": {"Type": "AWS::IoT::Policy", "Properties": {"PolicyName": policy}}
+                for number, policy in enumerate(policies, start=1)
+            },
+        },
+    }
