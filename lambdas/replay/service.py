@@ -73,7 +73,7 @@ class ReplayService:
         done = 0
         while portion := list(islice(steps, PORTION)):
             facts, unsent = self._dispatch.send(
-                engine, portion, self._clock(), lambda: remaining_ms() >= LIMITS.reserve_ms
+                engine, portion, self._clock(), LIMITS.of_sending(remaining_ms)
             )
             facts = [step for step in facts if step.event or not unsent]
             records = [step.record for step in facts]
