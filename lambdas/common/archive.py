@@ -17,7 +17,6 @@ from eventplane.ledger import CONTRACTS
 _GZIP_LEVEL: Final = 1
 
 _EXISTS: Final = "PreconditionFailed"
-_RACE: Final = "ConditionalRequestConflict"
 
 
 class Archive:
@@ -46,7 +45,10 @@ class Archive:
         return key
 
     def file_contract(self, version: str, compiled: bytes) -> None:
-        """Keep a `compiled` contract under its `version`, once for the life of this object."""
+        """Keep a `compiled` contract under its `version`, once for the life of this object.
+
+        Raises botocore's errors; after `ConditionalRequestConflict` nobody knows whether it lies there.
+        """
         if version in self._filed:
             return
         try:
@@ -59,8 +61,6 @@ class Archive:
             )
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code")
-            if code == _RACE:
-                return  # another function is filing the same bytes; look again at the next invocation
             if code != _EXISTS:
                 raise
         self._filed.add(version)
