@@ -113,7 +113,8 @@ class RouterService:
             facts, failed = self._route(engine, messages, invocation.remaining_ms)
         is_written = self._write(facts, invocation)
         if not is_written:
-            unwritten = {step.record.message_id for step in (*self._dispatch.memory.unwritten, *facts)}
+            records = [*self._dispatch.memory.unwritten, *(step.record for step in facts)]
+            unwritten = {each.message_id for each in records}
             failed |= {message.id for message in messages if message.id in unwritten}
         done = (message.id for message in messages if message.id not in failed)
         self._dispatch.memory.end(facts, done, failed, is_written=is_written)
@@ -225,7 +226,7 @@ class RouterService:
 
     def _write(self, facts: Sequence[Step], invocation: Invocation) -> bool:
         """Hand over `facts`, and those left of earlier invocations; return whether they are durable."""
-        records = [step.record for step in (*self._dispatch.memory.unwritten, *facts)]
+        records = [*self._dispatch.memory.unwritten, *(step.record for step in facts)]
         try:
             self._ledger.write(
                 invocation.id,
