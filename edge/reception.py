@@ -191,8 +191,11 @@ class Reception:
             return
         if refused == SPOOL_FULL:
             self._outgoing.discard(offer.ends, Outcome.DROPPED, SPOOL_FULL)
-        else:
+        elif offer.ends.destination == self._device.outbox.address:
+            # Reported, or the audit would take it for acknowledged by the cloud.
             turn.dead_lettered.append(Discard(offer.ends, Outcome.DEAD_LETTERED, offer.refusal.reason))
+        else:
+            turn.replaced.append(offer.ends)
 
     def _take_stray(self, message: Received, turn: Turn) -> None:
         """A subscription of an earlier contract, which the broker's session remembers."""

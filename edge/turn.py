@@ -37,8 +37,8 @@ class Offer:
 @dataclass(slots=True)
 class Turn:
     """To commit at `life_ms` of the device's life: `arrivals`, numbered from `first_sequence`, the deliveries
-    that are `done`, those `dead_lettered` by an arrival or `replaced` by a newer state, and the `holdings` of
-    the cloud's state. To send afterwards: the rest.
+    that are `done`, those to the cloud that became dead letters (`dead_lettered`), those `replaced` by other
+    dead letters or by a newer state, and the `holdings` of the cloud's state. To send afterwards: the rest.
 
     `counted` has the last number of each counter as committed, `numbers` those of `arrivals`.
 

@@ -17,6 +17,7 @@ from benchmarks.cost.idle import Key, Usage, idle, jobs
 from benchmarks.cost.life import Reads
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.prices import Units, dollars
+from benchmarks.cost.receipts import receipts
 from benchmarks.cost.regimes import Regime, regimes
 from benchmarks.cost.site import Observed, Site, life_of
 from benchmarks.results import Figure, machine_load, write
@@ -57,6 +58,7 @@ def main(scale: float) -> None:
         with Supervisor(directory / "run") as supervisor:
             found = _count(supervisor, directory, deployments, scale)
     figures = [*_regimes(found, deployments["prod"]), *_idle(found, deployments), *_overhead(found)]
+    figures += _receipts(deployments["prod"])
     write("cost", [*figures, load], f"python -m benchmarks.cost {scale:g}", HOW)
 
 
@@ -134,6 +136,17 @@ def _overhead(found: Counted) -> list[Figure]:
         Figure("reports_of_a_device", usd, "USD/month", higher_is_better=False, note=note),
         Figure("connection_of_a_device", connected, "USD/month", higher_is_better=False, note="30 days"),
     ]
+
+
+def _receipts(production: Deployment) -> Iterator[Figure]:
+    """What receipts of the tap would add to a device of the trickle, which the plane does without."""
+    for each in regimes(1.0):
+        if each.name in ("trickle", "trickle_five"):
+            frames = MONTH_S / 60 / each.batch
+            for name, hourly in (("receipts", False), ("hourly_receipts", True)):
+                units = receipts(production, frames, hourly=hourly)
+                note = f"not built (ADR 29); {_listed(units)}"
+                yield Figure(f"{each.name}_{name}", dollars(units), "USD/month", None, False, note=note)
 
 
 def _a_million(

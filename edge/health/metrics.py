@@ -149,7 +149,7 @@ METRICS = (
     Metric(
         "eventplane_discards_total",
         "counter",
-        "Deliveries that expired, were dropped or became dead letters.",
+        "Deliveries that expired, were dropped or refused by the cloud.",
         _discards,
     ),
     Metric("eventplane_problem", "gauge", "What is wrong, one sample each, as on `/healthz`.", _problems),

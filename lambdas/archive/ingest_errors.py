@@ -2,27 +2,85 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from eventplane.delivery import Refusal, dead_letter
+from eventplane.errors import EventPlaneError
 from eventplane.function_settings import IngestErrorsSettings
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.rule_failure import original_of
 from eventplane.sender import PLANE_CLIENT
 from eventplane.timestamps import timestamp_of_ms
-from lambdas.archive.rule_failures import NoFailureError, RuleFailure, parse_failure
 from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.sender import Answer, Fate
-from lambdas.common.sqs import SqsSender, batches
+from lambdas.common.redelivery import handle_each
+from lambdas.common.sqs import PlainMessage, SqsSender, send_all
+
+
+class NoFailureError(EventPlaneError):
+    """A message of the ingest-error queue is none of a rule. `problem` says what is wrong with it."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; see who else writes to the queue of the rules' error actions")
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFailure:
+    """One publish for which actions of `rule` failed: its `payload` as sent, where, and by whom.
+
+    `resources` are what the failed actions were about, for SQS the queues' URLs; `reasons` are AWS's words.
+    """
+
+    rule: str
+    topic: str
+    client_id: str
+    payload: bytes
+    resources: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+def parse_failure(body: str) -> RuleFailure:
+    """The failure in a message's `body`. Raises `NoFailureError`."""
+    try:
+        members = json.loads(body)
+        failures = members["failures"]
+        if not isinstance(failures, list):
+            raise NoFailureError("`failures` is no list")
+        payload = original_of(members)
+        if payload is None:
+            raise NoFailureError("it has no original payload")
+        client_id = _text(members, "clientId")
+        if client_id == PLANE_CLIENT:
+            raise NoFailureError("its client id is the plane's own, which no device connects with")
+        return RuleFailure(
+            rule=_text(members, "ruleName"),
+            topic=_text(members, "topic"),
+            client_id=client_id,
+            payload=payload,
+            resources=tuple(str(each.get("failedResource", "")) for each in failures),
+            reasons=tuple(str(each.get("errorMessage", "")) for each in failures),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise NoFailureError(f"it cannot be read: {error!r}") from error
+
+
+def _text(members: dict[str, Any], name: str) -> str:
+    value = members[name]
+    if not isinstance(value, str):
+        raise NoFailureError(f"`{name}` is no text")
+    return value
+
 
 SOURCE: Final = PLANE_CLIENT
 """The `source` of the dead letters made here, and the client that their frames name."""
@@ -34,21 +92,7 @@ RESERVE_MS: Final = 2 * WORST_CALL_MS
 """No batch is sent with less time left, milliseconds: it covers that batch and the answer to the queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """A frame on its way to a queue; `message_id` is the message it came from."""
-
-    body: str
-    message_id: str
-    hints: Mapping[str, str] = field(default_factory=dict)
-    group: str = ""  # the ways in are standard queues, as IoT rules write to no others
-    deduplication: str = ""
-
-    @property
-    def bytes(self) -> int:
-        return len(self.body.encode())
-
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestErrorsService:
     """Sends what failed to `ways_in`, the URLs of the queues that rules write to.
 
@@ -56,61 +100,44 @@ class IngestErrorsService:
     name them. `letters_to` are the queues for a dead letter, a router's and the tap's.
     """
 
-    def __init__(
-        self,
-        *,
-        ways_in: Collection[str],
-        letters_to: Collection[str],
-        channel: str,
-        contract_version: str,
-        sender: SqsSender,
-        clock: Clock,
-    ) -> None:
-        self._ways_in = ways_in
-        self._letters_to = letters_to
-        self._channel = channel
-        self._contract_version = contract_version
-        self._sender = sender
-        self._clock = clock
+    ways_in: Collection[str]
+    letters_to: Collection[str]
+    channel: str
+    contract_version: str
+    sender: SqsSender
+    clock: Clock
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Hand over the failures in `messages`; return the ids of those that have to come again."""
-        frames: defaultdict[str, list[_Frame]] = defaultdict(list)
-        failed: set[str] = set()
-        for message in messages:
-            try:
-                for queue_url, frame in self._frames(message):
-                    frames[queue_url].append(frame)
-            except Exception:  # noqa: BLE001 - a defect met by one message must not take the others with it
-                logger.exception("a failure could not be handled", message_id=message.id)
-                failed.add(message.id)
+        frames: defaultdict[str, list[tuple[QueueMessage, str]]] = defaultdict(list)
+
+        def take(message: QueueMessage) -> bool:
+            text, queues = self._frame(message)
+            for queue_url in queues:
+                frames[queue_url].append((message, text))
+            return True
+
+        failed = set(handle_each(messages, take))
         for queue_url, waiting in frames.items():
-            for batch in batches(waiting):
-                answers = self._send(queue_url, batch, invocation.remaining_ms)
-                failed |= {
-                    frame.message_id
-                    for frame, answer in zip(batch, answers, strict=True)
-                    if answer.fate is not Fate.TAKEN
-                }
+            # What a queue never takes ends in the dead-letter queue of this one: there is no other way in.
+            taken = send_all(
+                self.sender,
+                queue_url,
+                (PlainMessage(text) for _, text in waiting),
+                lambda: invocation.remaining_ms() >= RESERVE_MS,
+            )
+            failed |= {each.id for (each, _), is_taken in zip(waiting, taken, strict=True) if not is_taken}
         count(Metric.RESENT, len(messages) - len(failed))
         return frozenset(failed)
 
-    def _send(self, queue_url: str, batch: Sequence[_Frame], remaining_ms: Callable[[], int]) -> list[Answer]:
-        if remaining_ms() < RESERVE_MS:
-            return [Answer(Fate.AGAIN)] * len(batch)
-        # What a queue will never take ends in the dead-letter queue of this one: there is no other way in.
-        return self._sender.send(queue_url, batch)
-
-    def _frames(self, message: QueueMessage) -> Iterator[tuple[str, _Frame]]:
-        """The frame of a message, for each queue that it has to go to."""
+    def _frame(self, message: QueueMessage) -> tuple[str, Collection[str]]:
+        """The frame of a message, and the queues that it has to go to."""
         try:
             failure = parse_failure(message.body)
         except NoFailureError as error:
             count(Metric.DEAD_LETTERED)
             logger.error("no failure of a rule", message_id=message.id, problem=error.problem)
-            text = frame_text(self._letter(message, error))
-            yield from ((queue_url, _Frame(text, message.id)) for queue_url in self._letters_to)
-            return
+            return frame_text(self._letter(message, error)), self.letters_to
         targets = self._missed(failure)
         logger.warning(
             "a rule failed",
@@ -122,10 +149,8 @@ class IngestErrorsService:
             sent_to=targets,
         )
         # When IoT Core accepted it, AWS does not say; the error action runs at once.
-        text = frame_text(
-            IngestFrame(failure.payload, failure.topic, failure.client_id, "", message.sent_at_ms)
-        )
-        yield from ((queue_url, _Frame(text, message.id)) for queue_url in targets)
+        frame = IngestFrame(failure.payload, failure.topic, failure.client_id, "", message.sent_at_ms)
+        return frame_text(frame), targets
 
     def _missed(self, failure: RuleFailure) -> list[str]:
         """The queues that the rule could not write to; where it does not say, those of a dead letter.
@@ -133,20 +158,20 @@ class IngestErrorsService:
         A second copy is harmless, a missing one is not.
         """
         missed = {_queue_name(each) for each in failure.resources}
-        named = [url for url in self._ways_in if _queue_name(url) in missed]
-        return named if len(named) == len(missed) > 0 else list(dict.fromkeys([*named, *self._letters_to]))
+        named = [url for url in self.ways_in if _queue_name(url) in missed]
+        return named if len(named) == len(missed) > 0 else list(dict.fromkeys([*named, *self.letters_to]))
 
     def _letter(self, message: QueueMessage, error: NoFailureError) -> IngestFrame:
         """The dead letter as a device would publish it: it is archived and routed like any event."""
-        now_ms = self._clock()
+        now_ms = self.clock()
         letter = dead_letter(
             id=message.id,
             source=SOURCE,
             time=timestamp_of_ms(now_ms),
             refusal=Refusal(BAD_FAILURE, error.problem),
-            channel=self._channel,
+            channel=self.channel,
             original=message.body.encode("utf-8", "surrogatepass"),
-            contract_version=self._contract_version,
+            contract_version=self.contract_version,
             attempt=message.attempt,
         )
         return IngestFrame(letter.json.encode("utf-8"), SOURCE, SOURCE, "", now_ms)

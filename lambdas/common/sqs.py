@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import DATA_TYPE
-from lambdas.common.aws import client
+from lambdas.common.aws import client, error_code
 from lambdas.common.log import logger
 from lambdas.common.sender import TAKEN, Answer, Fate, Message, Sender
 
@@ -45,11 +45,23 @@ def batches(messages: Iterable[_M]) -> Iterator[list[_M]]:
         yield batch
 
 
+def send_all(
+    sender: Sender, url: str, messages: Iterable[Message], has_time: Callable[[], bool] = lambda: True
+) -> list[bool]:
+    """Send `messages` batch by batch; whether each was taken. Nothing is sent once there is no time."""
+    taken: list[bool] = []
+    for batch in batches(messages):
+        answers = sender.send(url, batch) if has_time() else [Answer(Fate.AGAIN)] * len(batch)
+        taken += [answer.fate is Fate.TAKEN for answer in answers]
+    return taken
+
+
 @dataclass(frozen=True, slots=True)
 class PlainMessage:
-    """A message for a standard queue that is no event: a `body` and nothing beside it."""
+    """A message for a standard queue that is no event: a `body`, held back for `delay_s` seconds."""
 
     body: str
+    delay_s: int = 0
     hints: Mapping[str, str] = field(default_factory=dict)
     group: str = ""
     deduplication: str = ""
@@ -76,10 +88,10 @@ class SqsSender:
             response = self._client.send_message_batch(QueueUrl=queue_url, Entries=entries)
         except (ClientError, BotoCoreError) as error:
             logger.warning("send failed", queue_url=queue_url, messages=len(batch), error=str(error))
-            if _is_final(_code(error)) and len(batch) > 1:
+            if _is_final(error_code(error)) and len(batch) > 1:
                 # Whichever of them it means: alone, each gets an answer of its own.
                 return [answer for message in batch for answer in self.send(queue_url, [message])]
-            return [_refused(_code(error), str(error))] * len(batch)
+            return [_refused(error_code(error), str(error))] * len(batch)
         failures = {failure["Id"]: failure for failure in response.get("Failed", [])}
         if failures:
             codes = sorted({failure["Code"] for failure in failures.values()})
@@ -110,10 +122,6 @@ def _is_final(code: str) -> bool:
     return code.rpartition(".")[2] in _OF_THE_MESSAGE
 
 
-def _code(error: Exception) -> str:
-    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
-
-
 def _entry(id: str, message: Message, fifo: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "Id": id,
@@ -122,6 +130,8 @@ def _entry(id: str, message: Message, fifo: bool) -> dict[str, Any]:
             name: {"DataType": DATA_TYPE, "StringValue": value} for name, value in message.hints.items()
         },
     }
+    if isinstance(message, PlainMessage):
+        entry["DelaySeconds"] = message.delay_s
     if fifo:
         entry["MessageGroupId"] = message.group
         entry["MessageDeduplicationId"] = message.deduplication

@@ -29,6 +29,8 @@ def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None
 
     `archive` is where the audited archive lies, for the page's commands; None: the environment's.
     """
+    # A report from before a hop had its name does not have it.
+    hops = {hop: name for hop, name in words.HOPS.items() if hop in report["lost_by_hop"]}
     cells = heat_map(report.get("hours") or [])
     plots = {
         "heat": cells and cells.figure,
@@ -43,7 +45,7 @@ def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None
         "findings": evidence.rows(report, archive),
         "plots": drawn,
         "broken": words.BROKEN,
-        "hops": words.HOPS,
+        "hops": hops,
     }
     environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {
@@ -61,7 +63,7 @@ def write_page(report: Mapping[str, Any], path: Path, archive: str | None = None
         drawn=drawn,
         found=sum(each["count"] for each in report["kinds"]),
         worst=[each for each in report["devices"] if _is_worth_a_row(each)][:WORST_DEVICES],
-        hops=words.HOPS,
+        hops=hops,
         broken=words.BROKEN,
         style=_file("page.css"),
         script=_file("page.js"),

@@ -14,6 +14,7 @@ BROKEN: Final = (
 
 HOPS: Final = {
     "device_cloud": "device to cloud",
+    "iot_rule": "IoT Core's rule",
     "router": "router",
     "inbox_consumer": "inbox to consumer",
 }
@@ -73,6 +74,11 @@ def verdict(report: Mapping[str, Any]) -> list[str]:
     found["lost"] = totals["lost"]
     said = [f"{count(number)} {_COUNTED[kind]}" for kind, number in found.items() if number]
     sentences = [f"{', '.join(said)}." if said else "Nothing was lost, and every promise was kept."]
+    if totals.get("acknowledged_lost"):
+        sentences.append(
+            f"{count(totals['acknowledged_lost'])} of the lost were acknowledged by IoT Core: "
+            "their devices do not send them again."
+        )
     if totals["quarantined"]:
         sentences.append(f"{count(totals['quarantined'])} rows could not be read: of them nothing is known.")
     if totals["pending"]:

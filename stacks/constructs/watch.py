@@ -10,14 +10,17 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
 from eventplane.canary import CANARY
-from stacks.constructs.durable_queue import DurableQueue, queue_name
+from stacks.constructs.queues import DurableQueue
 from stacks.environment import PROJECT, Environment
 
 _MINUTE: Final = Duration.minutes(1)
 _FIVE_MINUTES: Final = Duration.minutes(5)
 _DAY: Final = Duration.days(1)
 
-AUDIT_METRICS: Final = ("lost", "findings", "quarantined")
+ACKNOWLEDGED_LOST: Final = "acknowledged_lost"
+"""The metric of events that IoT Core acknowledged and its rule lost."""
+
+AUDIT_METRICS: Final = ("lost", ACKNOWLEDGED_LOST, "findings", "quarantined")
 """Totals of the delivery audit that are metrics, called as in its report; all of them should be 0."""
 
 AUDIT: Final = "audit"
@@ -55,7 +58,7 @@ def of_queues(queues: Sequence[DurableQueue], environment: Environment) -> Itera
     the canary, and so is their age where the alarms are not detailed (stacks/constructs/figure_watches.py).
     """
     is_detailed = environment.alarms.is_detailed
-    canary = queue_name(environment, f"{CANARY}-inbox")
+    canary = environment.resource_name(f"{CANARY}-inbox")
     for each in queues:
         if each.name == canary:
             continue  # its reader's silence pages
@@ -167,6 +170,14 @@ def of_audit(environment: Environment) -> Iterator[Watch]:
                 is_silence_bad=audit == AUDIT and environment.audit.schedule is not None,
                 remedy="The audit's report.json lists them; without one, look at the job's runs.",
             )
+        # No device sends it again, and no replay can: the tap has no text of it.
+        yield Watch(
+            name=environment.resource_name(f"{audit}-{ACKNOWLEDGED_LOST.replace('_', '-')}"),
+            metric=audit_metric(environment, audit, ACKNOWLEDGED_LOST),
+            is_page=True,
+            remedy="IoT Core acknowledged events that never came to the tap. Look for them in the tap's "
+            "queues, then at the rules' metrics in the hours of the findings of the hop `iot_rule`.",
+        )
 
 
 def of_compaction(environment: Environment) -> Iterator[Watch]:

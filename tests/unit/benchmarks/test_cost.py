@@ -14,7 +14,8 @@ from benchmarks.cost.idle import CANARY, Usage, idle, jobs, traces
 from benchmarks.cost.life import Reads, Written
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.poller import Batch, polled
-from benchmarks.cost.prices import Units
+from benchmarks.cost.prices import Units, dollars
+from benchmarks.cost.receipts import receipts
 
 
 @pytest.mark.source("B8")
@@ -111,3 +112,16 @@ def test_each_opening_of_a_file_is_counted(tmp_path: Path) -> None:
         for each in (files[0], files[1], files[0], tmp_path / "a" / "other"):
             each.read_bytes()
     assert found == {"1.json.gz": 2, "2.json.gz": 1}
+
+
+def test_receipts_of_the_tap_would_about_double_the_price_of_a_trickle(production: Deployment) -> None:
+    """ADR 29 weighs this: three events a frame, one event a minute, 0.60 USD a million."""
+    events = MONTH_MIN
+    each = receipts(production, events / 3)
+    assert each["iot_message"] == 2 * events / 3
+    assert 0.8 < dollars(each) / (events * 0.60e-6) < 1.5
+    hourly = receipts(production, events / 3, hourly=True)
+    assert hourly["iot_message"] == 2 * 720
+    assert hourly["dynamodb_write"] == events / 3
+    # A device that sends ten frames a second gets a receipt a batch of the writer, not a frame.
+    assert receipts(production, 10 * 60 * MONTH_MIN)["iot_message"] == 2 * MONTH_MIN

@@ -15,8 +15,13 @@ from eventplane.batch import pack, unpack
 from eventplane.ingest import parse_frame
 from eventplane.sender import PLANE_CLIENT
 from lambdas.archive import ingest_errors as handler
-from lambdas.archive.ingest_errors import RESERVE_MS, SOURCE, IngestErrorsService
-from lambdas.archive.rule_failures import NoFailureError, parse_failure
+from lambdas.archive.ingest_errors import (
+    RESERVE_MS,
+    SOURCE,
+    IngestErrorsService,
+    NoFailureError,
+    parse_failure,
+)
 from lambdas.common.queue_function import queue_function
 from lambdas.common.redelivery import Redelivery
 from lambdas.common.sqs import SqsSender
@@ -177,7 +182,7 @@ def test_the_handler_is_wired_by_its_environment(
         monkeypatch.setenv(name, value)
     cloud.sqs.delete_queue(QueueUrl=ways_in["tap"])
     waits: list[str] = []
-    monkeypatch.setattr(Redelivery, "_delay", lambda _, batch: waits.extend(each.id for each in batch))
+    monkeypatch.setattr(Redelivery, "_delay", lambda _, batch, *_failed: waits.extend(m.id for m in batch))
     batch = sqs_event(message("m1", failure("ingest")), message("m2", failure("tap")))
     assert queue_function(handler.service)(batch, LambdaContext()) == {
         "batchItemFailures": [{"itemIdentifier": "m2"}]

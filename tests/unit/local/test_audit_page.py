@@ -53,11 +53,11 @@ def test_a_window_of_weeks_is_drawn_by_day_and_a_fleet_by_its_worst() -> None:
 
 
 def test_the_waterfall_ends_with_the_sum() -> None:
-    figure = waterfall({"device_cloud": 1, "iot_rule": 0, "router": 20, "inbox_consumer": 300})
+    figure = waterfall({"device_cloud": 1, "iot_rule": 4, "router": 20, "inbox_consumer": 300})
     assert figure is not None
     (bars,) = figure.data
-    assert list(bars.y)[:3] == [1, 20, 300]
-    assert list(bars.text) == ["1", "20", "300", "321"]
+    assert list(bars.y)[:4] == [1, 4, 20, 300]
+    assert list(bars.text) == ["1", "4", "20", "300", "325"]
     assert waterfall({"device_cloud": 0, "iot_rule": 0, "router": 0, "inbox_consumer": 0}) is None
 
 
