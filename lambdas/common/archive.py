@@ -18,7 +18,6 @@ from lambdas.common.aws import error_code
 _GZIP_LEVEL: Final = 1
 
 _EXISTS: Final = "PreconditionFailed"
-_RACE: Final = "ConditionalRequestConflict"
 
 
 class Archive:
@@ -47,7 +46,10 @@ class Archive:
         return key
 
     def file_contract(self, version: str, compiled: bytes) -> None:
-        """Keep a `compiled` contract under its `version`, once for the life of this object."""
+        """Keep a `compiled` contract under its `version`, once for the life of this object.
+
+        Raises botocore's errors; after `ConditionalRequestConflict` nobody knows whether it lies there.
+        """
         if version in self._filed:
             return
         try:
@@ -60,8 +62,6 @@ class Archive:
             )
         except ClientError as error:
             code = error_code(error)
-            if code == _RACE:
-                return  # another function is filing the same bytes; look again at the next invocation
             if code != _EXISTS:
                 raise
         self._filed.add(version)
