@@ -106,7 +106,7 @@ class WebhookService:
             return [message]
         parts = [replace(message, id=f"{message.id}.{at}", body=text) for at, text in enumerate(texts)]
         undone = [each for each in parts if each.id not in self._done]
-        return undone if message.attempt == 1 else sorted(undone, key=lambda _: self._uniform(0, 1))
+        return undone if message.attempt == 1 else sorted(undone, key=lambda _: self.uniform(0, 1))
 
     def _remember(self, message: QueueMessage, part: QueueMessage) -> None:
         if part is not message:
