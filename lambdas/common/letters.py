@@ -2,72 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from eventplane.contract import Channel, Contract
-from eventplane.delivery import DEAD_LETTER_TYPE, Refusal, dead_letter
+from eventplane.delivery import DEAD_LETTER_TYPE, Refusal, dead_letter, letter_id
 from eventplane.envelope import Envelope
 from eventplane.sqs_binding import to_message
 from eventplane.timestamps import timestamp_of_ms
+from lambdas.common.clock import Clock
+from lambdas.common.queue import QueueMessage
 from lambdas.common.sender import TAKEN
 from lambdas.common.sqs import SqsSender
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Letters:
     """Letters of `source` about events of `channel`, to the queue at the URL `outbox`.
 
-    A letter that cannot be delivered itself goes to `last_resort`, a dead-letter queue. `route` is the one
-    that the events came by, where there is but one.
+    The router takes them from there, like everything that the service sends. A letter that cannot be
+    delivered itself goes to `last_resort`, a dead-letter queue. `route` is the one that the events came by,
+    where there is but one.
     """
 
-    def __init__(
-        self,
-        *,
-        source: str,
-        contract: Contract,
-        channel: Channel,
-        sender: SqsSender,
-        outbox: str,
-        last_resort: str,
-        route: str | None = None,
-    ) -> None:
-        self._source = source
-        self._contract = contract
-        self._channel = channel
-        self._sender = sender
-        self._outbox = outbox
-        self._last_resort = last_resort
-        self._route = route
+    source: str
+    contract: Contract
+    channel: Channel
+    sender: SqsSender
+    outbox: str
+    last_resort: str
+    clock: Clock
+    route: str | None = None
+
+    def refuse(
+        self, message: QueueMessage, event: Envelope | None, refusal: Refusal, original: str | None = None
+    ) -> bool:
+        """Make a dead letter of `message`, which is `event` or none; whether it is safe in a queue.
+
+        `original` is what the letter holds, by default all of the message.
+        """
+        id = letter_id(*event.key) if event else message.id
+        text = message.body if original is None else original
+        return self.write(id, text, event, refusal, attempt=message.attempt)
 
     def write(
-        self,
-        id: str,
-        original: str,
-        event: Envelope | None,
-        refusal: Refusal,
-        now_ms: int,
-        *,
-        attempt: int = 1,
+        self, id: str, original: str, event: Envelope | None, refusal: Refusal, *, attempt: int = 1
     ) -> bool:
-        """Make a dead letter of `original`, which is `event` or none; whether it is safe in a queue.
-
-        `now_ms` in Unix milliseconds. A repetition has to have the same `id`. The router takes the letter
-        from there, like everything that the service sends.
-        """
+        """Make a dead letter of `original` as `refuse` does; a repetition has to have the same `id`."""
         if event is not None and event.type == DEAD_LETTER_TYPE:
             # A letter about a letter could come back here, and so on for ever.
-            return self._send(self._last_resort, event)
+            return self._send(self.last_resort, event)
         letter = dead_letter(
             id=id,
-            source=self._source,
-            time=timestamp_of_ms(now_ms),
+            source=self.source,
+            time=timestamp_of_ms(self.clock()),
             refusal=refusal,
-            channel=self._channel.address,
+            channel=self.channel.address,
             original=original.encode("utf-8", "surrogatepass"),
-            contract_version=self._contract.version,
-            route=self._route,
+            contract_version=self.contract.version,
+            route=self.route,
             attempt=attempt,
             event=event,
         )
-        return self._send(self._outbox, letter)
+        return self._send(self.outbox, letter)
 
     def _send(self, queue: str, event: Envelope) -> bool:
-        return self._sender.send(queue, [to_message(event)]) == [TAKEN]
+        return self.sender.send(queue, [to_message(event)]) == [TAKEN]

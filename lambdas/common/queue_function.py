@@ -14,7 +14,7 @@ from lambdas.common.backoff import Wait, wait_s
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context, Invocation, QueueMessage, read_messages
-from lambdas.common.redelivery import PartialResponse, Redelivery, partial_response
+from lambdas.common.redelivery import PartialResponse, Redelivery
 
 IN_LAMBDA: Final = "AWS_LAMBDA_FUNCTION_NAME"
 """Set by Lambda's runtime and reserved for it (AWS Lambda guide, "Defined runtime environment variables")."""
@@ -39,11 +39,11 @@ def at_init(wire: Callable[[], T]) -> _lru_cache_wrapper[T]:
 class QueueReader:
     """`process` handles a batch and returns the ids of the messages that have to come again, after `wait`.
 
-    Where `wait` is None, `process` sets their visibility itself; otherwise a call for it takes `patience`.
+    A mapping has the seconds of each. The call that sets them takes `patience`.
     """
 
     process: Callable[[Sequence[QueueMessage], Invocation], Collection[str]]
-    wait: Wait | None = wait_s
+    wait: Wait = wait_s
     patience: Patience = PATIENT
 
 
@@ -54,10 +54,8 @@ def queue_function(wire: Callable[[], QueueReader]) -> Handler:
     is the last statement of a handler's module. What `wire` raises ends the invocation.
     """
 
-    def wire_both() -> tuple[QueueReader, Redelivery | None]:
+    def wire_both() -> tuple[QueueReader, Redelivery]:
         reader = wire()
-        if reader.wait is None:
-            return reader, None
         queue_url = QueueSettings.read(os.environ).source_queue
         sqs, worst_call_ms = client("sqs", reader.patience), reader.patience.worst_call_ms
         return reader, Redelivery(sqs, queue_url, wait=reader.wait, worst_call_ms=worst_call_ms)
@@ -73,8 +71,6 @@ def queue_function(wire: Callable[[], QueueReader]) -> Handler:
         remaining_ms = context.get_remaining_time_in_millis
         failed = reader.process(messages, Invocation(context.aws_request_id, remaining_ms))
         count(Metric.RETRIED, len(failed))
-        if redelivery is None:
-            return partial_response(messages, failed)
         return redelivery.answer(messages, failed, remaining_ms)
 
     return handle

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -76,22 +76,23 @@ class Redelivery:
     ) -> PartialResponse:
         """The answer that lets the queue delete all `messages` but those whose ids are in `failed`.
 
-        Those come again after a wait that grows with their attempts. Without a wait of their own, as when
-        time runs out or SQS does not answer, they come again when the queue's visibility timeout is over.
+        Those come again after the seconds in `failed`, or a wait that grows with their attempts. If that is
+        not set, as when time runs out or SQS does not answer, the queue's visibility timeout brings them.
         """
         again = [message for message in messages if message.id in failed]
         for batch in _batches(again):
             if remaining_ms() < self._worst_call_ms:
                 break
-            self._delay(batch)
+            self._delay(batch, failed)
         return partial_response(again, failed)
 
-    def _delay(self, batch: Sequence[QueueMessage]) -> None:
+    def _delay(self, batch: Sequence[QueueMessage], failed: Collection[str]) -> None:
+        waits = failed if isinstance(failed, Mapping) else {}
         entries = [
             {
                 "Id": str(at),
                 "ReceiptHandle": message.receipt,
-                "VisibilityTimeout": self._wait(message.attempt, self._chance),
+                "VisibilityTimeout": waits.get(message.id) or self._wait(message.attempt, self._chance),
             }
             for at, message in enumerate(batch)
         ]

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eventplane.contract import Contract
-from eventplane.delivery import Refusal, letter_id
+from eventplane.delivery import Refusal
 from eventplane.device_reports import STARTED
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, Result, from_data
 from eventplane.downlink.desired import Step
@@ -19,16 +18,13 @@ from eventplane.downlink.table import sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.own_services import DOWNLINK
 from eventplane.sending import DEVICE_REPORTS, SENDER_NOT_ALLOWED, SendingRights
-from lambdas.common.clock import Clock
-from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from lambdas.downlink.items import RESERVE_MS, Items, NotChangedError
-from lambdas.downlink.wiring import Wiring
-from lambdas.downlink.work import WorkQueue
+from lambdas.downlink.items import RESERVE_MS, NotChangedError
+from lambdas.downlink.parts import Parts, wired
 
 BAD_ANSWER = "bad_acknowledgement"
 """Why an answer of a device is a dead letter: it cannot be read."""
@@ -37,20 +33,10 @@ BAD_ANSWER = "bad_acknowledgement"
 class Answers:
     """Reads the downlink's own inbox. Late, repeated and foreign answers change nothing."""
 
-    def __init__(
-        self,
-        *,
-        contract: Contract,
-        items: Items,
-        work: WorkQueue,
-        letters: Letters,
-        clock: Clock,
-    ) -> None:
-        self._rights = SendingRights(contract)
-        self._items = items
-        self._work = work
-        self._letters = letters
-        self._clock = clock
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._rights = SendingRights(parts.contract)
+        self._letters = parts.letters(parts.contract.participants[DOWNLINK].inbox)
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Handle `messages`; return the ids of those that have to come again."""
@@ -67,7 +53,7 @@ class Answers:
                 answers, epoch = from_data(event.data())
                 return self._acknowledge(thing, answers, epoch, remaining_ms)
             if event.type == STARTED:
-                self._work.forget(thing, _epoch(event), None)
+                self._parts.work.forget(thing, _epoch(event), None)
         except (AcknowledgementError, EnvelopeError) as error:
             return self._refuse(message, event, Refusal(BAD_ANSWER, error.detail))
         return True
@@ -83,8 +69,7 @@ class Answers:
 
     def _refuse(self, message: QueueMessage, event: Envelope | None, refusal: Refusal) -> bool:
         logger.warning("refused", message_id=message.id, reason=refusal.reason, detail=refusal.detail)
-        id = letter_id(*event.key) if event else message.id
-        return self._letters.write(id, message.body, event, refusal, self._clock(), attempt=message.attempt)
+        return self._letters.refuse(message, event, refusal)
 
     def _acknowledge(
         self,
@@ -104,7 +89,7 @@ class Answers:
                 return acknowledge(item, answer, epoch, now_ms, is_present=True)
 
             try:
-                self._items.change(thing, sort_key(answer.kind, answer.key), decide)
+                self._parts.items.change(thing, sort_key(answer.kind, answer.key), decide)
             except NotChangedError as error:
                 logger.warning("not acknowledged yet", device=thing, error=str(error))
                 return False
@@ -123,15 +108,7 @@ def _epoch(event: Envelope) -> str:
 
 def service() -> QueueReader:
     """Return the reader of the downlink's inbox. Raises `SettingsError`."""
-    parts = Wiring()
-    answers = Answers(
-        contract=parts.contract,
-        items=parts.items,
-        work=parts.work,
-        letters=parts.letters_about(parts.contract.participants[DOWNLINK].inbox),
-        clock=parts.clock,
-    )
-    return QueueReader(answers.process)
+    return QueueReader(Answers(wired()).process)
 
 
 handle = queue_function(service)

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eventplane.contract import Contract
-from eventplane.delivery import Refusal, letter_id
+from eventplane.delivery import Refusal
 from eventplane.downlink import errors
 from eventplane.downlink.addressing import Addressed, addressed
 from eventplane.downlink.desired import Desired, Step
@@ -24,15 +23,12 @@ from eventplane.downlink.table import sort_key
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.function_settings import QueueSettings
 from eventplane.whole_numbers import MAX_TIME_MS, whole_number
-from lambdas.common.clock import Clock
-from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from lambdas.downlink.devices import Fleet, Presence
-from lambdas.downlink.items import RESERVE_MS, Items, NotChangedError
-from lambdas.downlink.wiring import Wiring
+from lambdas.downlink.items import RESERVE_MS, NotChangedError
+from lambdas.downlink.parts import Parts, wired
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +45,13 @@ class _Request:
 
 
 class DesiredStateWriter:
-    """Reads the inbox of the devices; `send_on` sends a text to it, for the next devices of many."""
+    """Reads the inbox of the devices at `inbox_url`, and sends to it what is for the next devices of many."""
 
-    def __init__(
-        self,
-        *,
-        contract: Contract,
-        fleet: Fleet,
-        presence: Presence,
-        items: Items,
-        letters: Letters,
-        send_on: Callable[[str], None],
-        clock: Clock,
-    ) -> None:
-        self._contract = contract
-        self._rights = DownlinkRights(contract)
-        self._fleet = fleet
-        self._presence = presence
-        self._items = items
-        self._letters = letters
-        self._send_on = send_on
-        self._clock = clock
+    def __init__(self, parts: Parts, inbox_url: str) -> None:
+        self._parts = parts
+        self._inbox_url = inbox_url
+        self._rights = DownlinkRights(parts.contract)
+        self._letters = parts.letters(parts.contract.device.inbox)
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Write what `messages` hold; return the ids of those that have to come again."""
@@ -82,8 +64,8 @@ class DesiredStateWriter:
         request, event = _request(message), None
         try:
             event = parse_event(request.text)
-            kind = self._contract.downlink(event.type)
-            inbox = self._contract.device.inbox
+            kind = self._parts.contract.downlink(event.type)
+            inbox = self._parts.contract.device.inbox
             wanted = addressed(event, kind, request.accepted_at_ms, inbox.expiry_s)
             return self._deliver(request, event, wanted, remaining_ms)
         except (DownlinkError, EnvelopeError) as error:
@@ -95,20 +77,20 @@ class DesiredStateWriter:
         target = wanted.target
         groups = frozenset[str]()
         if target.thing is not None:
-            found = self._fleet.groups(target.thing)
+            found = self._parts.fleet.groups(target.thing)
             if found is None:
                 raise _unknown(errors.UNKNOWN_DEVICE, target.thing)
             groups = found
         _raise(self._rights.refusal(event, wanted, groups))
         if target.thing is not None:
             return self._desire([target.thing], event, wanted, remaining_ms)
-        devices = self._fleet.page(target.group, request.after)
+        devices = self._parts.fleet.page(target.group, request.after)
         if not self._desire(devices.things, event, wanted, remaining_ms):
             return False
         rest = replace(request, after=devices.after, is_found=request.is_found or bool(devices.things))
         if rest.after is not None:
             # After the devices before it: a message that comes again starts no second chain.
-            self._send_on(_continuation(rest))
+            self._parts.sqs.send_message(QueueUrl=self._inbox_url, MessageBody=_continuation(rest))
         elif target.group is not None and not rest.is_found:
             raise _unknown(errors.UNKNOWN_GROUP, target.group)
         return True
@@ -117,7 +99,7 @@ class DesiredStateWriter:
         self, things: Sequence[str], event: Envelope, wanted: Addressed, remaining_ms: Callable[[], int]
     ) -> bool:
         """Whether all `things` shall have it now; repeated, it changes nothing."""
-        present = self._presence.present(things)
+        present = self._parts.presence.present(things)
         sk = sort_key(wanted.kind, wanted.key)
         for thing in things:
             if remaining_ms() < RESERVE_MS:
@@ -130,14 +112,14 @@ class DesiredStateWriter:
                 return desire(item, thing, wanted, now_ms, thing in present)
 
             try:
-                step = self._items.change(thing, sk, decide)
+                step = self._parts.items.change(thing, sk, decide)
             except NotChangedError as error:
                 logger.warning("not desired yet", device=thing, error=str(error))
                 return False
             except DownlinkError as error:
                 # That one device has no room, or holds what the event cannot follow, must not keep the others
                 # from it.
-                self._items.give_up(thing, wanted.text, Refusal(error.reason, error.detail))
+                self._parts.items.give_up(thing, wanted.text, Refusal(error.reason, error.detail))
                 continue
             if step.is_older:
                 logger.info("older than what is known", device=thing, sk=sk, event_id=wanted.id)
@@ -147,8 +129,7 @@ class DesiredStateWriter:
         self, message: QueueMessage, request: _Request, event: Envelope | None, refusal: Refusal
     ) -> bool:
         logger.warning("refused", message_id=message.id, reason=refusal.reason, detail=refusal.detail)
-        id = letter_id(*event.key) if event else message.id
-        return self._letters.write(id, request.text, event, refusal, self._clock(), attempt=message.attempt)
+        return self._letters.refuse(message, event, refusal, request.text)
 
 
 def _request(message: QueueMessage) -> _Request:
@@ -189,21 +170,7 @@ def _unknown(reason: str, name: str) -> DownlinkError:
 
 def service() -> QueueReader:
     """Return the reader of the devices' inbox. Raises `SettingsError`."""
-    parts, inbox = Wiring(), QueueSettings.read(os.environ).source_queue
-
-    def send_on(text: str) -> None:
-        parts.sqs.send_message(QueueUrl=inbox, MessageBody=text)
-
-    writer = DesiredStateWriter(
-        contract=parts.contract,
-        fleet=parts.fleet,
-        presence=parts.presence,
-        items=parts.items,
-        letters=parts.letters_about(parts.contract.device.inbox),
-        send_on=send_on,
-        clock=parts.clock,
-    )
-    return QueueReader(writer.process)
+    return QueueReader(DesiredStateWriter(wired(), QueueSettings.read(os.environ).source_queue).process)
 
 
 handle = queue_function(service)

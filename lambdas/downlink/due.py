@@ -11,36 +11,20 @@ from eventplane.downlink.keys import is_key
 from eventplane.downlink.sending import connected, forgot, missed, reset
 from eventplane.downlink.table import sort_key
 from eventplane.fleet import is_device_name
-from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from lambdas.downlink.devices import Fleet, Presence
-from lambdas.downlink.items import RESERVE_MS, DesiredTable, Items
-from lambdas.downlink.wiring import Wiring
-from lambdas.downlink.work import PAGE, WorkQueue
+from lambdas.downlink.items import RESERVE_MS
+from lambdas.downlink.parts import Parts, wired
+from lambdas.downlink.work import PAGE
 
 
 class DueWork:
     """Does the work in the downlink's own queue; idempotent, in any order."""
 
-    def __init__(
-        self,
-        *,
-        table: DesiredTable,
-        items: Items,
-        presence: Presence,
-        fleet: Fleet,
-        work: WorkQueue,
-        clock: Clock,
-    ) -> None:
-        self._table = table
-        self._items = items
-        self._presence = presence
-        self._fleet = fleet
-        self._work = work
-        self._clock = clock
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Do the work in `messages`; return the ids of those that have to come again."""
@@ -64,7 +48,7 @@ class DueWork:
                 return self._forget(thing, epoch, after, remaining_ms)
             # The time at which it was queued numbers a reset, so that repeating the order changes nothing.
             case {"reset": {"key": str(key), "thing": str(thing)}} if is_key(key):
-                return not self._fleet.has(thing) or self._reset(
+                return not self._parts.fleet.has(thing) or self._reset(
                     [thing], key, message.sent_at_ms, remaining_ms
                 )
             case {
@@ -78,9 +62,9 @@ class DueWork:
         def decide(item: Desired | None, now_ms: int) -> Step:
             if item is None or item.state is not State.SENDING:
                 return Step(item)
-            return missed(item, now_ms, thing in self._presence.present([thing]))
+            return missed(item, now_ms, thing in self._parts.presence.present([thing]))
 
-        self._items.change(thing, sk, decide)
+        self._parts.items.change(thing, sk, decide)
 
     def _resend(
         self,
@@ -94,38 +78,40 @@ class DueWork:
         def decide(item: Desired | None, now_ms: int) -> Step:
             return Step(item) if item is None or _is_sent_since(item, since_ms) else connected(item, now_ms)
 
-        page = self._table.pending_page(thing, self._clock(), PAGE, dict(position) if position else None)
+        page = self._parts.table.pending_page(
+            thing, self._parts.clock(), PAGE, dict(position) if position else None
+        )
         for _, sk in page.keys:
             if remaining_ms() < RESERVE_MS:
                 return False
-            self._items.change(thing, sk, decide)
+            self._parts.items.change(thing, sk, decide)
         if page.position is not None:
-            self._work.resend(thing, since_ms, page.position)
+            self._parts.work.resend(thing, since_ms, page.position)
         return True
 
     def _forget(self, thing: str, epoch: str, after: str | None, remaining_ms: Callable[[], int]) -> bool:
         """A page of all that a device had before it began anew."""
-        is_present = thing in self._presence.present([thing])
+        is_present = thing in self._parts.presence.present([thing])
 
         def decide(item: Desired | None, now_ms: int) -> Step:
             return Step(None) if item is None else forgot(item, epoch, now_ms, is_present)
 
-        page = self._table.device_page(thing, PAGE, after)
+        page = self._parts.table.device_page(thing, PAGE, after)
         for _, sk in page.keys:
             if remaining_ms() < RESERVE_MS:
                 return False
-            self._items.change(thing, sk, decide)
+            self._parts.items.change(thing, sk, decide)
         if page.position is not None:
-            self._work.forget(thing, epoch, page.keys[-1][1])
+            self._parts.work.forget(thing, epoch, page.keys[-1][1])
         return True
 
     def _reset_all(self, key: str, number: int, after: str | None, remaining_ms: Callable[[], int]) -> bool:
         """A page of the fleet."""
-        page = self._fleet.page(None, after)
+        page = self._parts.fleet.page(None, after)
         if not self._reset(page.things, key, number, remaining_ms, is_new=False):
             return False
         if page.after is not None:
-            self._work.reset(key, number, page.after)
+            self._parts.work.reset(key, number, page.after)
         return True
 
     def _reset(
@@ -138,7 +124,7 @@ class DueWork:
         is_new: bool = True,
     ) -> bool:
         """Begin the versions of a state's key anew; `is_new`: also where the table has lost what it knew."""
-        present = self._presence.present(things)
+        present = self._parts.presence.present(things)
         sk = sort_key(Downlink.STATE, key)
         for thing in things:
             if remaining_ms() < RESERVE_MS:
@@ -150,7 +136,7 @@ class DueWork:
                 known = item or Desired(thing=thing, key=key, kind=Downlink.STATE)
                 return reset(known, number, now_ms, thing in present)
 
-            self._items.change(thing, sk, decide)
+            self._parts.items.change(thing, sk, decide)
         return True
 
 
@@ -162,16 +148,7 @@ def _is_sent_since(item: Desired, since_ms: int) -> bool:
 
 def service() -> QueueReader:
     """Return the reader of the queue of work. Raises `SettingsError`."""
-    parts = Wiring()
-    due = DueWork(
-        table=parts.table,
-        items=parts.items,
-        presence=parts.presence,
-        fleet=parts.fleet,
-        work=parts.work,
-        clock=parts.clock,
-    )
-    return QueueReader(due.process)
+    return QueueReader(DueWork(wired()).process)
 
 
 handle = queue_function(service)

@@ -136,7 +136,7 @@ class Items:
         event = parse_event(text)
         id = f"{letter_id(*event.key)}.{thing}"  # one event can be for many devices
         told = Refusal(refusal.reason, f"{thing}: {refusal.detail}")
-        if not self._letters.write(id, text, event, told, self._clock()):
+        if not self._letters.write(id, text, event, told):
             raise NotChangedError(thing, event.id, "its dead letter could not be sent")
         count(Metric.DEAD_LETTERED)
 

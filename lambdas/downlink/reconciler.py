@@ -8,14 +8,12 @@ from typing import Any, Final
 
 from eventplane.downlink.desired import Desired, Step
 from eventplane.downlink.sending import reconcile
-from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
-from lambdas.downlink.devices import Fleet, Presence
-from lambdas.downlink.items import RESERVE_MS, DesiredTable, Items
-from lambdas.downlink.wiring import Wiring
+from lambdas.downlink.items import RESERVE_MS
+from lambdas.downlink.parts import Parts, wired
 
 PAGE: Final = 100
 """Items of one look at the index: as many devices as one look at presence takes."""
@@ -32,22 +30,16 @@ class Reconciled:
 class Reconciler:
     """Compares what devices shall have with what they have acknowledged."""
 
-    def __init__(
-        self, *, table: DesiredTable, items: Items, presence: Presence, fleet: Fleet, clock: Clock
-    ) -> None:
-        self._table = table
-        self._items = items
-        self._presence = presence
-        self._fleet = fleet
-        self._clock = clock
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def reconcile(self, buckets: Sequence[int], remaining_ms: Callable[[], int]) -> Reconciled:
         """Look at what is due in `buckets`, the longest first."""
-        looked, is_complete, now_ms = 0, True, self._clock()
+        looked, is_complete, now_ms = 0, True, self._parts.clock()
         for bucket in buckets:
             position: dict[str, Any] | None = None
             while is_complete:
-                page = self._table.due_page(bucket, now_ms, PAGE, position)
+                page = self._parts.table.due_page(bucket, now_ms, PAGE, position)
                 done = self._look(page.keys, remaining_ms)
                 looked += done
                 is_complete = done == len(page.keys) and remaining_ms() >= RESERVE_MS
@@ -60,14 +52,14 @@ class Reconciler:
 
     def _look(self, keys: Sequence[tuple[str, str]], remaining_ms: Callable[[], int]) -> int:
         """The number of those that there was time for."""
-        present = self._presence.present({thing for thing, _ in keys})
+        present = self._parts.presence.present({thing for thing, _ in keys})
         known: dict[str, bool] = {}
         for at, (thing, sk) in enumerate(keys):
             if remaining_ms() < RESERVE_MS:
                 return at
             try:
                 if thing not in known:
-                    known[thing] = self._fleet.has(thing)
+                    known[thing] = self._parts.fleet.has(thing)
                 self._one(thing, sk, thing in present, known[thing])
             except Exception:  # noqa: BLE001 - one item must not keep all behind it from being looked at
                 logger.exception("not reconciled", device=thing, sk=sk)
@@ -77,20 +69,13 @@ class Reconciler:
         def decide(item: Desired | None, now_ms: int) -> Step:
             return Step(None) if item is None else reconcile(item, now_ms, is_present, is_known)
 
-        self._items.change(thing, sk, decide)
+        self._parts.items.change(thing, sk, decide)
 
 
 @at_init
 def service() -> Reconciler:
     """Return the reconciler that the environment describes. Raises `SettingsError`."""
-    parts = Wiring()
-    return Reconciler(
-        table=parts.table,
-        items=parts.items,
-        presence=parts.presence,
-        fleet=parts.fleet,
-        clock=parts.clock,
-    )
+    return Reconciler(wired())
 
 
 @logger.inject_lambda_context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from eventplane.contract import Webhook
 from eventplane.envelope import Envelope
@@ -33,11 +33,8 @@ class NoTimeError(Exception):
         self.seconds = seconds
 
 
-class Attempts(Protocol):
-    """Makes attempts at events."""
-
-    def attempt(self, event: Envelope, remaining_ms: Callable[[], int]) -> int | Failure:
-        """See `Delivery`."""
+Attempt: TypeAlias = Callable[[Envelope, Callable[[], int]], int | Failure]
+"""Makes an attempt at an event, as `Delivery.attempt` does."""
 
 
 class Pace:
@@ -90,7 +87,7 @@ class Delivery:
         """
         request = to_request(event, self._webhook.mode)
         try:
-            keys = self._keys.get()
+            keys = self._keys()
         except SigningKeyError as error:
             logger.error("nothing is sent unsigned", error=str(error))
             return Failure(FAILED, str(error), None, is_general=True)
@@ -111,13 +108,13 @@ class Delivery:
 
 
 class CircuitBreaker:
-    """Attempts by `attempts`; while the circuit is open, the last failure again without an attempt.
+    """Attempts by `attempt`; while the circuit is open, the last failure again without an attempt.
 
     So an endpoint without an answer costs the others no time.
     """
 
-    def __init__(self, attempts: Attempts, clock: Clock) -> None:
-        self._attempts = attempts
+    def __init__(self, attempt: Attempt, clock: Clock) -> None:
+        self._attempt = attempt
         self._clock = clock
         self._failures = 0
         self._open_until_ms = 0
@@ -130,7 +127,7 @@ class CircuitBreaker:
             return replace(
                 self._last, detail=f"not tried: {self._last.detail}", retry_after_s=left_ms / 1_000
             )
-        answer = self._attempts.attempt(event, remaining_ms)
+        answer = self._attempt(event, remaining_ms)
         if isinstance(answer, Failure) and answer.is_general:
             self._failures += 1
             self._last = answer

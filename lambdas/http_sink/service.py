@@ -11,20 +11,19 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.contract import Contract, Webhook
-from eventplane.delivery import Outcome, Refusal, letter_id
+from eventplane.contract import Webhook
+from eventplane.delivery import Outcome, Refusal
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
 from eventplane.expiry import why_expired
 from eventplane.handover import HANDOVERS, HandoverRecord, to_line
 from eventplane.sqs_binding import split
 from lambdas.common.archive import Archive
-from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.metrics import count_outcomes
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.http_sink.delivery import Attempts, NoTimeError
+from lambdas.http_sink.delivery import Attempt, NoTimeError
 from lambdas.http_sink.failure import Failure
 
 FIRST_S: Final = 2
@@ -42,10 +41,6 @@ Uniform = Callable[[float, float], float]
 """Gives a random number between two, like `random.uniform`."""
 
 
-MAX_HIDDEN_S: Final = 43_200
-"""Longest that SQS hides a message, counted from its reception (Amazon SQS quotas)."""
-
-
 @dataclass(slots=True)
 class _Batch:
     """What the messages of one invocation share.
@@ -59,28 +54,8 @@ class _Batch:
     held: dict[str, int] = field(default_factory=dict)
 
 
-class Visibility:
-    """Hides messages of the queue at `queue_url` by a boto3 SQS client; otherwise they come again after the
-    queue's whole visibility timeout."""
-
-    def __init__(self, client: Any, queue_url: str) -> None:
-        self._client = client
-        self._queue_url = queue_url
-
-    def hide(self, message: QueueMessage, seconds: int) -> None:
-        """Let `message` come again in `seconds`. Never raises: if it fails, the message comes later."""
-        try:
-            self._client.change_message_visibility(
-                QueueUrl=self._queue_url,
-                ReceiptHandle=message.receipt,
-                VisibilityTimeout=min(seconds, MAX_HIDDEN_S),
-            )
-        except (ClientError, BotoCoreError) as error:
-            logger.warning("visibility could not be changed", message_id=message.id, error=str(error))
-
-
 class WebhookService:
-    """Hands over the events of the inbox `source`, which is the `webhook`, one after the other.
+    """Hands over the events of an inbox to its `webhook` by `attempt`, one after the other.
 
     A message with several events comes again for those that failed, after the longest of their waits.
     """
@@ -88,32 +63,27 @@ class WebhookService:
     def __init__(
         self,
         *,
-        contract: Contract,
-        source: str,
         webhook: Webhook,
-        delivery: Attempts,
-        visibility: Visibility,
+        attempt: Attempt,
         letters: Letters,
         archive: Archive,
         clock: Clock,
         uniform: Uniform = random.uniform,
     ) -> None:
-        self._version = contract.version
-        self._channel = contract.channel(source)
+        self._channel = letters.channel
         self._webhook = webhook
-        self._delivery = delivery
-        self._visibility = visibility
+        self._attempt = attempt
         self._letters = letters
         self._archive = archive
         self._clock = clock
         self._uniform = uniform
         self._done: OrderedDict[str, None] = OrderedDict()
 
-    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
-        """Deliver `messages`; return the ids of those that have to come again."""
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> dict[str, int]:
+        """Deliver `messages`; return the ids of those that have to come again, and in how many seconds."""
         batch = _Batch(invocation.remaining_ms)
         records: list[HandoverRecord] = []
-        failed: set[str] = set()
+        again: dict[str, int] = {}
         for message in messages:
             waits: list[int] = []
             for part in self._undone(message):
@@ -124,13 +94,14 @@ class WebhookService:
                 else:
                     waits.append(end)
             if waits:
-                failed.add(message.id)
-                self._put_off(message, max(waits), batch)
+                again[message.id] = max(waits)
+                if message.group is not None:
+                    batch.held.setdefault(message.group, max(waits))
         self._write(records, invocation.id)
         outcomes = Counter(record.outcome for record in records)
         count_outcomes(outcomes)
-        logger.info("handed over", messages=len(messages), failed=len(failed), outcomes=dict(outcomes))
-        return frozenset(failed)
+        logger.info("handed over", messages=len(messages), failed=len(again), outcomes=dict(outcomes))
+        return again
 
     def _undone(self, message: QueueMessage) -> list[QueueMessage]:
         """The events of `message`, each as a message, without those that this process has already ended."""
@@ -161,7 +132,7 @@ class WebhookService:
             if reason := why_expired(event, self._clock(), message.sent_at_ms, self._channel):
                 logger.info("expired", **correlation(message, event), reason=reason)
                 return self._record(message, event, Outcome.EXPIRED, reason, None)
-            answer = batch.failure or self._delivery.attempt(event, batch.remaining_ms)
+            answer = batch.failure or self._attempt(event, batch.remaining_ms)
         except EnvelopeError as error:
             answer = Failure(error.reason, error.detail, None, is_permanent=True)
         except NoTimeError as error:
@@ -201,23 +172,9 @@ class WebhookService:
             detail=failure.detail,
             again_in_s=None if is_last else delay,
         )
-        if is_last and self._letters.write(
-            letter_id(*event.key) if event else message.id,
-            message.body,
-            event,
-            Refusal(failure.reason, failure.detail),
-            self._clock(),
-            attempt=message.attempt,
-        ):
+        if is_last and self._letters.refuse(message, event, Refusal(failure.reason, failure.detail)):
             return self._record(message, event, Outcome.DEAD_LETTERED, failure.reason, failure.status)
         return delay
-
-    def _put_off(self, message: QueueMessage, seconds: int, batch: _Batch) -> None:
-        if message.group is not None:
-            batch.held.setdefault(message.group, seconds)
-        # Without time for it the queue's own visibility timeout brings the message back, only later.
-        if batch.remaining_ms() > 2 * WORST_CALL_MS:
-            self._visibility.hide(message, seconds)
 
     def _record(
         self,
@@ -231,7 +188,7 @@ class WebhookService:
             decided_at_ms=self._clock(),
             entered_at_ms=message.sent_at_ms,
             channel=self._channel.address,
-            contract_version=self._version,
+            contract_version=self._letters.contract.version,
             # What was never an event has no names.
             source=event.source if event else "",
             id=event.id if event else "",

@@ -9,8 +9,8 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -38,11 +38,8 @@ class SigningKeyError(EventPlaneError):
         self.secret = secret
 
 
-class Keys(Protocol):
-    """Where the keys come from."""
-
-    def get(self) -> tuple[bytes, ...]:
-        """All keys to sign with, the newest first. Raises `SigningKeyError`."""
+Keys: TypeAlias = Callable[[], tuple[bytes, ...]]
+"""Gives all keys to sign with, the newest first. Raises `SigningKeyError`."""
 
 
 class SigningKeys:

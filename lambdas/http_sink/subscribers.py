@@ -7,37 +7,34 @@ for another.
 from __future__ import annotations
 
 import os
-import ssl
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.contract import Channel, Contract, Webhook, WebhookMode
+from eventplane.contract import Webhook, WebhookMode
 from eventplane.contract.subscription import Subscription
 from eventplane.envelope import Envelope, EnvelopeError, parse_event
-from eventplane.function_settings import QueueSettings, SubscribersSettings
+from eventplane.function_settings import SubscribersSettings
 from eventplane.own_services import SUBSCRIBERS
 from eventplane.sink_reach import SinkReach
 from eventplane.subscription_table import SubscriptionTable
 from lambdas.common import tables
-from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
-from lambdas.common.letters import Letters
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.sqs import SqsSender
-from lambdas.http_sink.delivery import RESERVE_MS, CircuitBreaker, Delivery, Pace
+from lambdas.http_sink.delivery import RESERVE_MS
 from lambdas.http_sink.endpoint import Endpoint
-from lambdas.http_sink.service import Visibility, WebhookService, correlation
-from lambdas.http_sink.signing import Keys, SigningKeys, subscription_key
+from lambdas.http_sink.parts import Parts
+from lambdas.http_sink.service import WebhookService, correlation
+from lambdas.http_sink.signing import subscription_key
 
 LETTER_SOURCE: Final = "/eventplane/cloud/subscribers"
 """The prefix of the `source` of its dead letters; the route of the subscription follows."""
@@ -58,47 +55,14 @@ REFRESH_MS: Final = 30_000
 """How old the knowledge of the table may become, milliseconds."""
 
 
-class _OwnKeys:
-    """The keys of one subscription."""
-
-    def __init__(self, keys: Keys, route: str) -> None:
-        self._keys = keys
-        self._route = route
-
-    def get(self) -> tuple[bytes, ...]:
-        return tuple(subscription_key(each, self._route) for each in self._keys.get())
-
-
 class SubscriptionEndpoints:
-    """The endpoints in `table`, by the routes of their subscriptions; `letters` writes for a route."""
+    """The endpoints in `table`, within `reach`, by the routes of their subscriptions."""
 
-    def __init__(
-        self,
-        *,
-        table: SubscriptionTable,
-        contract: Contract,
-        channel: Channel,
-        origin: str,
-        keys: Keys,
-        processes: int,
-        reach: SinkReach,
-        visibility: Visibility,
-        letters: Callable[[str], Letters],
-        archive: Archive,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, *, parts: Parts, table: SubscriptionTable, reach: SinkReach, clock: Clock) -> None:
+        self._parts = parts
         self._table = table
-        self._contract = contract
-        self._channel = channel
-        self._origin = origin
-        self._keys = keys
-        self._processes = processes
         self._reach = reach
-        self._visibility = visibility
-        self._letters = letters
-        self._archive = archive
         self._clock = clock
-        self._tls = ssl.create_default_context()
         self._known: Mapping[str, Subscription] = {}
         self._read_at_ms: int | None = None
         self._services: dict[str, tuple[str, WebhookService, Endpoint]] = {}
@@ -158,25 +122,13 @@ class SubscriptionEndpoints:
             give_up_after_s=GIVE_UP_AFTER_S,
             requests_per_minute=rate if isinstance(rate, int) and rate > 0 else None,
         )
-        endpoint = Endpoint(url, timeout_s=TIMEOUT_S, clock=self._clock, reach=self._reach, tls=self._tls)
-        delivery = Delivery(
-            webhook=webhook,
-            origin=self._origin,
-            endpoint=endpoint,
-            keys=_OwnKeys(self._keys, route),
-            pace=Pace(webhook.requests_per_minute, self._processes, self._clock),
-            clock=self._clock,
-        )
-        service = WebhookService(
-            contract=self._contract,
-            source=self._channel.address,
-            webhook=webhook,
-            delivery=CircuitBreaker(delivery, self._clock),
-            visibility=self._visibility,
-            letters=self._letters(route),
-            archive=self._archive,
-            clock=self._clock,
-        )
+        endpoint = self._parts.endpoint(url, webhook)
+
+        def keys() -> tuple[bytes, ...]:
+            return tuple(subscription_key(each, route) for each in self._parts.signing_keys())
+
+        # An event may fail at several endpoints: each has a letter of its own.
+        service = self._parts.service(endpoint, webhook, keys, f"{LETTER_SOURCE}/{route}", route)
         return subscription.document, service, endpoint
 
 
@@ -187,8 +139,8 @@ class SubscriberService:
         self._endpoints = endpoints
         self._pool = ThreadPoolExecutor(MAX_ENDPOINTS)
 
-    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
-        """Deliver `messages`; return the ids of those that have to come again."""
+    def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> Collection[str]:
+        """Deliver `messages`; return the ids of those that have to come again, and in how many seconds."""
         by_route: defaultdict[str, list[QueueMessage]] = defaultdict(list)
         for message in messages:
             by_route[message.route or ""].append(message)
@@ -202,10 +154,10 @@ class SubscriberService:
         def left_ms() -> int:
             return min(invocation.remaining_ms(), round(1_000 * (ended - monotonic())))
 
-        def deliver(at: int, route: str, service: WebhookService | None) -> frozenset[str]:
+        def deliver(at: int, route: str, service: WebhookService | None) -> dict[str, int]:
             if service is None:
                 self._drop(by_route[route])
-                return frozenset()
+                return {}
             # A name of its own for the records of each: the archive has one object a name.
             return service.process(by_route[route], Invocation(f"{invocation.id}-{at}", left_ms))
 
@@ -213,7 +165,7 @@ class SubscriberService:
             self._pool.submit(deliver, at, route, self._endpoints.service(route))
             for at, route in enumerate(by_route)
         ]
-        return frozenset().union(*(each.result() for each in waiting))
+        return {id: wait_s for each in waiting for id, wait_s in each.result().items()}
 
     def _drop(self, messages: Sequence[QueueMessage]) -> None:
         # Not a handover: the audit has no word for it, and the events were delivered to where the route led.
@@ -234,35 +186,13 @@ def service() -> QueueReader:
     """Return the reader of the subscribers' inbox. Raises `SettingsError`."""
     settings = SubscribersSettings.read(os.environ)
     contract = bundled_contract()
-    channel = contract.participants[SUBSCRIBERS].inbox
-    sqs = client("sqs")
-
-    def letters(route: str) -> Letters:
-        return Letters(
-            # An event may fail at several endpoints: each has a letter of its own.
-            source=f"{LETTER_SOURCE}/{route}",
-            contract=contract,
-            channel=channel,
-            sender=SqsSender(sqs),
-            outbox=settings.outbox_queue,
-            last_resort=settings.dead_letter_queue,
-            route=route,
-        )
-
     endpoints = SubscriptionEndpoints(
+        parts=Parts(settings, contract, contract.participants[SUBSCRIBERS].inbox),
         table=tables.SubscriptionTable(client("dynamodb"), settings.subscriptions_table),
-        contract=contract,
-        channel=channel,
-        origin=settings.webhook_origin,
-        keys=SigningKeys(client("secretsmanager"), settings.webhook_secret, system_clock),
-        processes=settings.concurrency,
         reach=settings.reach,
-        visibility=Visibility(sqs, QueueSettings.read(os.environ).source_queue),
-        letters=letters,
-        archive=Archive(client("s3"), settings.archive_bucket),
         clock=system_clock,
     )
-    return QueueReader(SubscriberService(endpoints).process, wait=None)
+    return QueueReader(SubscriberService(endpoints).process)
 
 
 handle = queue_function(service)

@@ -5,19 +5,11 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from eventplane.function_settings import QueueSettings, WebhookSettings
+from eventplane.function_settings import WebhookSettings
 from eventplane.settings import SettingsError, variable_of
-from lambdas.common.archive import Archive
-from lambdas.common.aws import client
-from lambdas.common.clock import system_clock
 from lambdas.common.contracts import bundled_contract
-from lambdas.common.letters import Letters
 from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.sqs import SqsSender
-from lambdas.http_sink.delivery import Delivery, Pace
-from lambdas.http_sink.endpoint import Endpoint
-from lambdas.http_sink.service import Visibility, WebhookService
-from lambdas.http_sink.signing import SigningKeys
+from lambdas.http_sink.parts import Parts
 
 LETTER_SOURCE: Final = "/eventplane/cloud/webhook/"
 """The prefix of the `source` of its dead letters; the participant's name follows."""
@@ -31,34 +23,10 @@ def service() -> QueueReader:
     webhook = channel.webhook
     if webhook is None:
         raise SettingsError(variable_of("source"), f"names {settings.source}, which is no webhook")
-    sqs = client("sqs")
-    sender = WebhookService(
-        contract=contract,
-        source=settings.source,
-        webhook=webhook,
-        delivery=Delivery(
-            webhook=webhook,
-            origin=settings.webhook_origin,
-            endpoint=Endpoint(
-                settings.webhook_url, timeout_s=webhook.timeout_s, clock=system_clock, reach=settings.reach
-            ),
-            keys=SigningKeys(client("secretsmanager"), settings.webhook_secret, system_clock),
-            pace=Pace(webhook.requests_per_minute, settings.concurrency, system_clock),
-            clock=system_clock,
-        ),
-        visibility=Visibility(sqs, QueueSettings.read(os.environ).source_queue),
-        letters=Letters(
-            source=f"{LETTER_SOURCE}{channel.participant}",
-            contract=contract,
-            channel=channel,
-            sender=SqsSender(sqs),
-            outbox=settings.outbox_queue,
-            last_resort=settings.dead_letter_queue,
-        ),
-        archive=Archive(client("s3"), settings.archive_bucket),
-        clock=system_clock,
-    )
-    return QueueReader(sender.process, wait=None)
+    parts = Parts(settings, contract, channel)
+    endpoint = parts.endpoint(settings.webhook_url, webhook)
+    source = f"{LETTER_SOURCE}{channel.participant}"
+    return QueueReader(parts.service(endpoint, webhook, parts.signing_keys, source).process)
 
 
 handle = queue_function(service)

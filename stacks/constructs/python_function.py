@@ -86,7 +86,8 @@ class PythonFunction(Construct):
             timeout=size.timeout,
             reserved_concurrent_executions=size.reserved_concurrency,
             current_version_options=self._version_options(environment, size),
-            tracing=lambda_.Tracing.ACTIVE,
+            # X-Ray records a trace a second and function at least: $2.90 for a million lone alarms.
+            tracing=lambda_.Tracing.ACTIVE if environment.tracing else lambda_.Tracing.DISABLED,
             environment={
                 # In logs and spans, and in metrics; with the environment, as an account may have several.
                 "POWERTOOLS_SERVICE_NAME": function_name,
@@ -98,7 +99,8 @@ class PythonFunction(Construct):
                 **variables,
             },
         )
-        accept(role, "IAM5[Resource::*]", "X-Ray has no resources to name; the CDK grants it to send traces.")
+        if environment.tracing:
+            accept(role, "IAM5[Resource::*]", "X-Ray has no resources to name.")
         accept(function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
         self.function: lambda_.IFunction = function
         if environment.is_released:

@@ -13,12 +13,10 @@ from tests.infrastructure.templates import Resource, Templates, granted, stateme
 IAM = ("AWS::IAM::Role", "AWS::IAM::Policy")
 THING = "${iot:Connection.Thing.ThingName}"
 
-TRACING = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
-
 READ = {
     *("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"),
     *("sqs:GetQueueAttributes", "sqs:GetQueueUrl"),
-    *("logs:CreateLogStream", "logs:PutLogEvents", *TRACING),
+    *("logs:CreateLogStream", "logs:PutLogEvents"),
 }
 """What every function may that a queue feeds."""
 
@@ -51,8 +49,6 @@ def test_no_permission_has_a_wildcard_but_the_archive_folders(templates: Templat
             continue  # the next test
         for statement in statements(resource):
             assert statement["Effect"] == "Allow"
-            if words(statement["Action"]) == TRACING:
-                continue  # X-Ray has no resources
             for action in words(statement["Action"]):
                 assert "*" not in action, (str(resource), action)
             for target in words(statement.get("Resource", [])):
@@ -65,11 +61,8 @@ def test_the_canary_may_send_as_itself_count_messages_and_read_its_own_inbox(dev
         action: ["".join(re.findall(r"[\w+*$/-]+", each)) for each in of]
         for action, of in granted(dev, role).items()
     }
-    trace, log = (
-        {"xray:PutTraceSegments", "xray:PutTelemetryRecords"},
-        {"logs:CreateLogStream", "logs:PutLogEvents"},
-    )
-    assert may.keys() - trace - log == {
+    assert may.keys() == {
+        *("logs:CreateLogStream", "logs:PutLogEvents"),
         *("iot:Connect", "iot:Publish", "iot:DescribeEndpoint"),
         *("sqs:ListQueues", "sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:DeleteMessage"),
     }

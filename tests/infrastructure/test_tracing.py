@@ -36,6 +36,7 @@ def test_the_routers_are_told_and_get_the_collector_beside_them() -> None:
         assert variables["EVENTPLANE_OTLP_ENDPOINT"] == "http://localhost:4318"
         assert variables["EVENTPLANE_TRACE_SHARE"] == "0.5"
         assert LAYER in each.find("Layers")  # the CDK sorts them
+        assert each.find("TracingConfig", "Mode") == "Active"
     told = [
         each
         for each in templates.of("AWS::Lambda::Function")

@@ -63,15 +63,5 @@ def test_it_looks_once_a_minute_and_is_done_before_the_next(templates: Templates
     assert function(templates).find("Timeout") < 60
 
 
-def test_its_failures_have_an_alarm(templates: Templates) -> None:
-    name = function(templates).find("FunctionName")
-    watched = {
-        each.find("MetricName")
-        for each in templates.of("AWS::CloudWatch::Alarm")
-        if {"Name": "FunctionName", "Value": name} in (each.find("Dimensions") or [])
-    }
-    assert {"Errors", "Throttles"} <= watched
-
-
 def test_where_devices_send_everything_there_is_nothing_of_it(dev: Templates, local: Templates) -> None:
     assert NAME not in json.dumps([dev.documents, local.documents])

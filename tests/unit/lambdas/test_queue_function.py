@@ -12,7 +12,8 @@ from tests.unit.lambdas.support import LambdaContext, figures, message, sqs_even
 
 
 def test_in_lambda_the_reader_is_wired_at_import_and_once(aws: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    wire = Mock(return_value=QueueReader(lambda *_: (), wait=None))
+    monkeypatch.setenv("EVENTPLANE_SOURCE_QUEUE", "https://queue")
+    wire = Mock(return_value=QueueReader(lambda *_: ()))
     handle = queue_function(wire)
     wire.assert_not_called()
     handle(sqs_event(message("m1", "")), LambdaContext())

@@ -63,6 +63,13 @@ def test_only_what_failed_waits_each_by_its_own_attempts() -> None:
     ]
 
 
+def test_a_reader_that_knows_the_waits_sets_them() -> None:
+    sqs = Recorder()
+    Redelivery(sqs, "https://queue").answer(received(1, 2), {"m0": 7, "m1": 900}, lambda: 30_000)
+    (entries,) = sqs.calls
+    assert [each["VisibilityTimeout"] for each in entries] == [7, 900]
+
+
 def test_many_waits_are_set_ten_at_a_time_while_there_is_time() -> None:
     sqs = Recorder()
     left = iter([WORST_CALL_MS, WORST_CALL_MS, WORST_CALL_MS - 1])

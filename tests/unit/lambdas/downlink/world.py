@@ -11,7 +11,7 @@ import boto3
 from botocore.exceptions import ClientError
 
 from eventplane.attributes import AttributeValue
-from eventplane.contract import Contract
+from eventplane.contract import Channel, Contract
 from eventplane.device_reports import STARTED, forwarder_source
 from eventplane.downlink import table as keys
 from eventplane.downlink.acknowledgements import ACKNOWLEDGED, Acknowledgement, stored, to_data
@@ -20,7 +20,6 @@ from eventplane.downlink.wire import Incoming, received
 from eventplane.envelope import parse_event, write_event
 from eventplane.fleet import Device, decommissioned, grouped, made
 from eventplane.fleet_registry import KEY, Registry
-from eventplane.own_services import DOWNLINK
 from eventplane.topics import device_topic
 from lambdas.common.letters import Letters
 from lambdas.common.queue import Invocation, QueueMessage
@@ -30,6 +29,7 @@ from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.devices import Fleet, Presence
 from lambdas.downlink.due import DueWork
 from lambdas.downlink.items import DesiredTable, Items
+from lambdas.downlink.parts import Parts
 from lambdas.downlink.reconciler import Reconciled, Reconciler
 from lambdas.downlink.work import WorkQueue
 from lambdas.presence.state import Line, Sighting
@@ -87,16 +87,38 @@ class World:
         self.work = WorkQueue(self._delayed(), self.queues["work"])
         self.presence = Presence(self.dynamodb, "presence")
         self.fleet = Fleet(self.dynamodb, "fleet")
-        self.letters = Letters(
+        self.items = Items(
+            table=self.table,
+            data=self,
+            work=self.work,
+            letters=self.letters(self.contract.device.inbox),
+            clock=self.clock,
+        )
+
+    @property
+    def parts(self) -> Parts:
+        """The parts by the contract of the moment."""
+        return Parts(
+            contract=self.contract,
+            table=self.table,
+            items=self.items,
+            presence=self.presence,
+            fleet=self.fleet,
+            work=self.work,
+            letters=self.letters,
+            clock=self.clock,
+            sqs=self.sqs,
+        )
+
+    def letters(self, channel: Channel) -> Letters:
+        return Letters(
             source="/eventplane/cloud/downlink",
             contract=self.contract,
-            channel=self.contract.participants[DOWNLINK].inbox,
+            channel=channel,
             sender=SqsSender(self.sqs),
             outbox=self.queues["outbox"],
             last_resort=self.queues["last-resort"],
-        )
-        self.items = Items(
-            table=self.table, data=self, work=self.work, letters=self.letters, clock=self.clock
+            clock=self.clock,
         )
 
     def clock(self) -> int:
@@ -142,15 +164,7 @@ class World:
 
     def desire(self, *bodies: str, remaining_ms: Callable[[], int] = lambda: 60_000) -> frozenset[str]:
         """Take in messages of the devices' inbox, and what they leave there."""
-        writer = DesiredStateWriter(
-            contract=self.contract,
-            fleet=self.fleet,
-            presence=self.presence,
-            items=self.items,
-            letters=self.letters,
-            send_on=lambda text: self.sqs.send_message(QueueUrl=self.queues["inbox"], MessageBody=text),
-            clock=self.clock,
-        )
+        writer = DesiredStateWriter(self.parts, self.queues["inbox"])
         failed = writer.process(self._messages(bodies), Invocation("i", remaining_ms))
         while rest := self.taken("inbox"):
             failed |= writer.process(self._messages(rest), Invocation("i", remaining_ms))
@@ -181,9 +195,7 @@ class World:
         return self.tell(write_event(attributes, data).json)
 
     def tell(self, *bodies: str) -> frozenset[str]:
-        answers = Answers(
-            contract=self.contract, items=self.items, work=self.work, letters=self.letters, clock=self.clock
-        )
+        answers = Answers(self.parts)
         return answers.process(self._messages(bodies), Invocation("i", lambda: 60_000))
 
     def subscribed(self, thing: str) -> None:
@@ -192,27 +204,14 @@ class World:
 
     def do_work(self, remaining_ms: Callable[[], int] = lambda: 60_000) -> frozenset[str]:
         """Work off the queue of work until it is empty; checks that are too early do nothing."""
-        due = DueWork(
-            table=self.table,
-            items=self.items,
-            presence=self.presence,
-            fleet=self.fleet,
-            work=self.work,
-            clock=self.clock,
-        )
+        due = DueWork(self.parts)
         failed: frozenset[str] = frozenset()
         while bodies := self.taken("work"):
             failed |= due.process(self._messages(bodies), Invocation("i", remaining_ms))
         return failed
 
     def reconcile(self, remaining_ms: Callable[[], int] = lambda: 60_000) -> Reconciled:
-        reconciler = Reconciler(
-            table=self.table,
-            items=self.items,
-            presence=self.presence,
-            fleet=self.fleet,
-            clock=self.clock,
-        )
+        reconciler = Reconciler(self.parts)
         return reconciler.reconcile(range(16), remaining_ms)
 
     # What came of it.

@@ -25,7 +25,7 @@ from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.http_sink.delivery import RESERVE_MS, Delivery, Pace
 from lambdas.http_sink.endpoint import Endpoint
-from lambdas.http_sink.service import Visibility, WebhookService
+from lambdas.http_sink.service import WebhookService
 from lambdas.http_sink.signing import SigningKeys
 from tests.endpoint import EndpointServer, Play, answer, says, silence
 from tests.unit.lambdas.http_sink.test_request import NOW_S, verify
@@ -63,32 +63,29 @@ class Hook:
     outbox: str
     last_resort: str
     now_ms: int = NOW_MS
-    hidden: dict[str, int] = field(default_factory=dict)
+    waits: dict[str, int] = field(default_factory=dict)
     slept: list[float] = field(default_factory=list)
     clients: dict[str, Any] = field(default_factory=dict)
-
-    def change_message_visibility(self, **arguments: Any) -> None:
-        self.hidden[arguments["ReceiptHandle"]] = arguments["VisibilityTimeout"]
 
     def service(self, url: str, reach: SinkReach = ANYWHERE, **webhook: Any) -> WebhookService:
         contract = contract_with(**webhook)
         channel = contract.channel(SOURCE)
         assert channel.webhook is not None
         clock: Callable[[], int] = lambda: self.now_ms  # noqa: E731
+        endpoint = self.endpoint = Endpoint(
+            url, timeout_s=channel.webhook.timeout_s, clock=system_clock, reach=reach
+        )
         return WebhookService(
-            contract=contract,
-            source=SOURCE,
             webhook=channel.webhook,
-            delivery=Delivery(
+            attempt=Delivery(
                 webhook=channel.webhook,
                 origin="plane.example",
-                endpoint=Endpoint(url, timeout_s=channel.webhook.timeout_s, clock=system_clock, reach=reach),
-                keys=SigningKeys(self.clients.get("secrets", self.secrets), "webhook", clock),
+                endpoint=endpoint,
+                keys=SigningKeys(self.clients.get("secrets", self.secrets), "webhook", clock).get,
                 pace=Pace(channel.webhook.requests_per_minute, 2, clock),
                 clock=clock,
                 sleep=self._sleep,
-            ),
-            visibility=Visibility(self.clients.get("visibility", self), "https://source"),
+            ).attempt,
             letters=Letters(
                 source=f"/eventplane/cloud/webhook/{channel.participant}",
                 contract=contract,
@@ -96,6 +93,7 @@ class Hook:
                 sender=SqsSender(self.clients.get("sqs", self.cloud.sqs)),
                 outbox=self.outbox,
                 last_resort=self.last_resort,
+                clock=clock,
             ),
             archive=Archive(self.clients.get("s3", self.cloud.s3), BUCKET),
             clock=clock,
@@ -143,9 +141,9 @@ def handed_over(
 ) -> tuple[frozenset[str], EndpointServer]:
     with EndpointServer(*plays) as server:
         service = hook.service(server.url(), **webhook)
-        failed = service.process(messages, invocation(remaining_ms, "i1"))
-        service._delivery._endpoint.close()
-    return failed, server
+        hook.waits = service.process(messages, invocation(remaining_ms, "i1"))
+        hook.endpoint.close()
+    return frozenset(hook.waits), server
 
 
 @pytest.mark.parametrize("mode", ["structured", "binary"])
@@ -180,7 +178,7 @@ def test_a_refused_event_is_a_dead_letter_at_once_and_the_next_is_delivered(hook
     (letter,) = hook.letters()
     assert (letter["reason"], letter["detail"]) == ("endpoint_refused", "HTTP 400 Words: no such site")
     assert (letter["channel"], letter["attempt"]) == (SOURCE, 1)
-    assert not hook.hidden
+    assert not hook.waits
 
 
 def test_letters_are_events_of_the_webhook_with_an_id_that_repeats(hook: Hook) -> None:
@@ -196,12 +194,11 @@ def test_a_failure_is_tried_again_later_and_then_delivered(hook: Hook) -> None:
     plays = (answer(500), answer(502), answer(200))
     with EndpointServer(*plays) as server:
         service = hook.service(server.url())
-        waits = []
-        for attempt in (1, 2, 3):
-            failed = service.process([alarm("1", attempt)], invocation(60_000, f"i{attempt}"))
-            waits.append((failed, hook.hidden.pop("h1", None)))
-        service._delivery._endpoint.close()
-    assert waits == [({"m1"}, 2), ({"m1"}, 4), (frozenset(), None)]
+        waits = [
+            service.process([alarm("1", attempt)], invocation(60_000, f"i{attempt}")) for attempt in (1, 2, 3)
+        ]
+        hook.endpoint.close()
+    assert waits == [{"m1": 2}, {"m1": 4}, {}]
     assert hook.outcomes() == [("1", "delivered", None, 200)]
     first, *others = (each.headers["webhook-id"] for each in server.received)
     assert others == [first, first]
@@ -229,7 +226,7 @@ def test_a_busy_endpoint_is_asked_once_and_everyone_waits_as_it_says(
     failed, server = handed_over(hook, alarm("1"), alarm("2"), alarm("3"), plays=(play,))
     assert failed == {"m1", "m2", "m3"}
     assert len(server.received) == 1
-    assert hook.hidden == {"h1": wait_s, "h2": wait_s, "h3": wait_s}
+    assert hook.waits == {"m1": wait_s, "m2": wait_s, "m3": wait_s}
     assert not hook.outcomes()
 
 
@@ -242,7 +239,7 @@ def test_an_event_that_grew_too_old_is_a_dead_letter(hook: Hook) -> None:
     )
     assert failed == {"m1"}
     # One more attempt when the age is reached, and not long after it.
-    assert hook.hidden == {"h1": 1}
+    assert hook.waits == {"m1": 1}
     assert hook.outcomes() == [("2", "dead_lettered", "endpoint_failed", 500)]
     (letter,) = hook.letters()
     assert (letter["attempt"], letter["reason"]) == (9, "endpoint_failed")
@@ -306,7 +303,7 @@ def test_a_dead_letter_that_no_queue_takes_keeps_the_event(hook: Hook) -> None:
     hook.clients["sqs"] = Unwilling(hook.cloud.sqs, "send_message_batch")
     failed, _ = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(400),))
     assert failed == {"m1"}
-    assert hook.hidden == {"h1": 2}
+    assert hook.waits == {"m1": 2}
     assert hook.outcomes() == [("2", "delivered", None, 204)]
 
 
@@ -315,12 +312,6 @@ def test_a_record_that_cannot_be_written_brings_no_event_back(hook: Hook) -> Non
     failed, server = handed_over(hook, alarm("1"))
     assert not failed
     assert len(server.received) == 1
-
-
-def test_a_visibility_that_cannot_be_changed_fails_nothing_else(hook: Hook) -> None:
-    hook.clients["visibility"] = Unwilling(hook, "change_message_visibility")
-    failed, _ = handed_over(hook, alarm("1"), alarm("2"), plays=(answer(500),))
-    assert failed == {"m1"}
 
 
 def test_without_a_key_nothing_is_sent(hook: Hook) -> None:
@@ -336,7 +327,7 @@ def test_no_attempt_begins_that_the_invocation_could_not_finish(hook: Hook) -> N
     assert failed == {"m1"}
     assert not server.received
     # Not tried is not failed: it comes again at once, however old.
-    assert hook.hidden == {"h1": 1}
+    assert hook.waits == {"m1": 1}
     assert not handed_over(hook, alarm("1"), remaining_ms=needed)[0]
 
 
@@ -353,7 +344,7 @@ def test_the_rate_is_kept_and_what_has_no_turn_in_this_invocation_waits_for_one(
     assert hook.slept == [2.0, 2.0]
     failed, server = handed_over(hook, alarm("4"), alarm("5"), requests_per_minute=2)
     assert failed == {"m5"}
-    assert hook.hidden == {"h5": 60}
+    assert hook.waits == {"m5": 60}
 
 
 def test_in_a_fifo_queue_nothing_overtakes_what_waits(hook: Hook) -> None:
@@ -367,7 +358,7 @@ def test_in_a_fifo_queue_nothing_overtakes_what_waits(hook: Hook) -> None:
     )
     assert failed == {"m1", "m3"}
     assert [parse_event(each.body).id for each in server.received] == ["1", "2", "4"]
-    assert hook.hidden == {"h1": 2, "h3": 2}
+    assert hook.waits == {"m1": 2, "m3": 2}
 
 
 def test_a_refused_event_of_a_fifo_queue_lets_the_next_ones_pass(hook: Hook) -> None:
@@ -398,10 +389,10 @@ def test_a_name_that_leads_inside_is_tried_until_the_end_and_then_a_dead_letter_
     hook: Hook,
 ) -> None:
     service = hook.service("https://127.0.0.1/", reach=SinkReach(Scope.INTERNET))
-    assert service.process([alarm("1")], invocation(60_000, "i1")) == {"m1"}
+    assert service.process([alarm("1")], invocation(60_000, "i1")).keys() == {"m1"}
     hook.now_ms += 601_000
     again = [replace(alarm("1"), attempt=2)]
-    assert service.process(again, invocation(60_000, "i2")) == frozenset()
+    assert service.process(again, invocation(60_000, "i2")) == {}
     (letter,) = hook.letters()
     assert letter["reason"] == "endpoint_forbidden"
     assert "not a public address (loopback)" in letter["detail"]
@@ -414,7 +405,7 @@ def packed(*ids: str, attempt: int = 1) -> QueueMessage:
 
 def test_each_event_of_a_packed_message_is_delivered_and_recorded(hook: Hook) -> None:
     failed, server = handed_over(hook, packed("1", "2", "3"))
-    assert (failed, hook.hidden) == (frozenset(), {})
+    assert (failed, hook.waits) == (frozenset(), {})
     assert [json.loads(each.body)["id"] for each in server.received] == ["1", "2", "3"]
     assert hook.outcomes() == [(id, "delivered", None, 204) for id in ("1", "2", "3")]
 
@@ -422,10 +413,9 @@ def test_each_event_of_a_packed_message_is_delivered_and_recorded(hook: Hook) ->
 def test_a_packed_message_comes_again_for_the_event_that_failed_alone(hook: Hook) -> None:
     with EndpointServer(answer(204), answer(500), answer(204), answer(204)) as server:
         service = hook.service(server.url())
-        assert service.process([packed("1", "2", "3")], invocation(60_000, "i1")) == {"m"}
-        assert hook.hidden == {"h": 2}
-        assert service.process([packed("1", "2", "3", attempt=2)], invocation(60_000, "i2")) == frozenset()
-        service._delivery._endpoint.close()
+        assert service.process([packed("1", "2", "3")], invocation(60_000, "i1")) == {"m": 2}
+        assert service.process([packed("1", "2", "3", attempt=2)], invocation(60_000, "i2")) == {}
+        hook.endpoint.close()
     assert [json.loads(each.body)["id"] for each in server.received] == ["1", "2", "3", "2"]
     assert hook.outcomes() == [(id, "delivered", None, 204) for id in ("1", "2", "3")]
 

@@ -20,7 +20,7 @@ from eventplane.subscription_table import SubscriptionTable
 from lambdas.common.clock import system_clock
 from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.queue_function import queue_function
-from lambdas.http_sink import subscribers
+from lambdas.http_sink import parts, subscribers
 from lambdas.http_sink.delivery import BREAK_FIRST_S, BREAK_LONGEST_S, CircuitBreaker
 from lambdas.http_sink.endpoint import MAX_IDLE_MS, Endpoint
 from lambdas.http_sink.failure import Failure
@@ -197,7 +197,8 @@ def test_a_sink_without_events_keeps_no_connection(
     table: SubscriptionTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_ms = system_clock()
-    monkeypatch.setattr(subscribers, "system_clock", lambda: now_ms)
+    for module in (subscribers, parts):
+        monkeypatch.setattr(module, "system_clock", lambda: now_ms)
     endpoints: list[Endpoint] = []
 
     class Recorded(Endpoint):
@@ -205,7 +206,7 @@ def test_a_sink_without_events_keeps_no_connection(
             super().__init__(*arguments, **options)
             endpoints.append(self)
 
-    monkeypatch.setattr(subscribers, "Endpoint", Recorded)
+    monkeypatch.setattr(parts, "Endpoint", Recorded)
     with EndpointServer() as one, EndpointServer() as other:
         for name, server in (("one", one), ("other", other)):
             table.add(subscription(name, server.url()))
@@ -298,7 +299,7 @@ def test_a_sink_is_tried_again_after_a_pause_that_grows_and_ends_with_its_first_
     own = Failure("endpoint_failed", "HTTP 500", 500)
     now_ms = 0
     plays = Plays(*[down] * 10, 204, own, down)
-    breaker = CircuitBreaker(plays, lambda: now_ms)
+    breaker = CircuitBreaker(plays.attempt, lambda: now_ms)
     pauses = []
     for _ in range(10):
         assert breaker.attempt(event("1"), lambda: 1) == down

@@ -1,0 +1,78 @@
+"""What the functions of the downlink share, by the settings that they share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eventplane.contract import Channel, Contract
+from eventplane.function_settings import DownlinkSettings
+from eventplane.own_services import DOWNLINK
+from lambdas.common.aws import client
+from lambdas.common.clock import Clock, system_clock
+from lambdas.common.contracts import bundled_contract
+from lambdas.common.letters import Letters
+from lambdas.common.sqs import SqsSender
+from lambdas.downlink.devices import Fleet, Presence
+from lambdas.downlink.items import DesiredTable, Items
+from lambdas.downlink.work import WorkQueue
+
+LETTER_SOURCE: Final = f"/eventplane/cloud/{DOWNLINK}"
+"""The `source` of the downlink's dead letters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts; `letters` makes the writer of dead letters whose originals a redrive puts into a channel.
+
+    `items` is the one way to change the `table`.
+    """
+
+    contract: Contract
+    table: DesiredTable
+    items: Items
+    presence: Presence
+    fleet: Fleet
+    work: WorkQueue
+    letters: Callable[[Channel], Letters]
+    clock: Clock
+    sqs: Any
+
+
+def wired() -> Parts:
+    """Return the parts that the environment describes. Raises `SettingsError`."""
+    settings, contract = DownlinkSettings.read(os.environ), bundled_contract()
+    sqs, dynamodb = client("sqs"), client("dynamodb")
+
+    def letters(channel: Channel) -> Letters:
+        return Letters(
+            source=LETTER_SOURCE,
+            contract=contract,
+            channel=channel,
+            sender=SqsSender(sqs),
+            outbox=settings.outbox_queue,
+            last_resort=settings.dead_letter_queue,
+            clock=system_clock,
+        )
+
+    table = DesiredTable(dynamodb, settings.desired_table)
+    work = WorkQueue(sqs, settings.work_queue)
+    return Parts(
+        contract=contract,
+        table=table,
+        items=Items(
+            table=table,
+            data=client("iot-data"),
+            work=work,
+            letters=letters(contract.device.inbox),
+            clock=system_clock,
+        ),
+        presence=Presence(dynamodb, settings.presence_table),
+        fleet=Fleet(dynamodb, settings.fleet_table),
+        work=work,
+        letters=letters,
+        clock=system_clock,
+        sqs=sqs,
+    )

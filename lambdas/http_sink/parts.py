@@ -1,0 +1,71 @@
+"""What the functions that post to HTTPS endpoints share, by the settings that they share."""
+
+from __future__ import annotations
+
+import ssl
+
+from eventplane.contract import Channel, Contract, Webhook
+from eventplane.function_settings import HttpSinkSettings
+from lambdas.common.archive import Archive
+from lambdas.common.aws import client
+from lambdas.common.clock import system_clock
+from lambdas.common.letters import Letters
+from lambdas.common.sqs import SqsSender
+from lambdas.http_sink.delivery import CircuitBreaker, Delivery, Pace
+from lambdas.http_sink.endpoint import Endpoint
+from lambdas.http_sink.service import WebhookService
+from lambdas.http_sink.signing import Keys, SigningKeys
+
+
+class Parts:
+    """Makes services for the events of `channel` by `settings`; `signing_keys` are the environment's."""
+
+    def __init__(self, settings: HttpSinkSettings, contract: Contract, channel: Channel) -> None:
+        self._settings = settings
+        self._contract = contract
+        self._channel = channel
+        self._sender = SqsSender(client("sqs"))
+        self._archive = Archive(client("s3"), settings.archive_bucket)
+        self._tls = ssl.create_default_context()
+        self.signing_keys: Keys = SigningKeys(
+            client("secretsmanager"), settings.webhook_secret, system_clock
+        ).get
+
+    def endpoint(self, url: str, webhook: Webhook) -> Endpoint:
+        """Return the connection to `url`."""
+        return Endpoint(
+            url, timeout_s=webhook.timeout_s, clock=system_clock, reach=self._settings.reach, tls=self._tls
+        )
+
+    def service(
+        self, endpoint: Endpoint, webhook: Webhook, keys: Keys, letter_source: str, route: str | None = None
+    ) -> WebhookService:
+        """Return what delivers to `endpoint`.
+
+        Where only the events of one `route` go there, a circuit breaker protects the others of a batch.
+        """
+        delivery = Delivery(
+            webhook=webhook,
+            origin=self._settings.webhook_origin,
+            endpoint=endpoint,
+            keys=keys,
+            pace=Pace(webhook.requests_per_minute, self._settings.concurrency, system_clock),
+            clock=system_clock,
+        ).attempt
+        letters = Letters(
+            source=letter_source,
+            contract=self._contract,
+            channel=self._channel,
+            sender=self._sender,
+            outbox=self._settings.outbox_queue,
+            last_resort=self._settings.dead_letter_queue,
+            clock=system_clock,
+            route=route,
+        )
+        return WebhookService(
+            webhook=webhook,
+            attempt=CircuitBreaker(delivery, system_clock).attempt if route else delivery,
+            letters=letters,
+            archive=self._archive,
+            clock=system_clock,
+        )
