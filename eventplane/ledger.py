@@ -32,6 +32,10 @@ LEDGER_MESSAGE_FORMAT: Final = 1
 MAX_LEDGER_MESSAGE_BYTES: Final = 1024 * 1024
 """Largest message of the ledger's queue, bytes (Amazon SQS quotas)."""
 
+MAX_LEDGER_CHARACTERS: Final = 4 * 1024 * 1024
+"""Most characters of lines in one message. Ours: a device may choose names that hardly take room when they
+are compressed, and whoever reads the message must hold them all."""
+
 SENT_BEFORE: Final = "sent_before"
 """The reason of a delivery that an earlier attempt made on another basis: it was not made a second time."""
 
@@ -143,9 +147,11 @@ def ledger_texts(lines: Sequence[str], contracts: Mapping[str, bytes]) -> list[t
     The first has the `contracts`, so that a contract is never later than a line that names it. Lines that do
     not fit one message are halved until they do.
     """
-    text = _ledger_text(lines, contracts)
-    if len(text) <= MAX_LEDGER_MESSAGE_BYTES or (len(lines) < 2 and not (lines and contracts)):
-        return [(text, LedgerMessage(lines, contracts))]
+    is_last = len(lines) < 2 and not (lines and contracts)
+    if is_last or sum(map(len, lines)) <= MAX_LEDGER_CHARACTERS:
+        text = _ledger_text(lines, contracts)
+        if is_last or len(text) <= MAX_LEDGER_MESSAGE_BYTES:
+            return [(text, LedgerMessage(lines, contracts))]
     half = 0 if contracts else len(lines) // 2
     return [*ledger_texts(lines[:half], contracts), *ledger_texts(lines[half:], {})]
 

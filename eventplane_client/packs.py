@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from eventplane.envelope import Envelope, EnvelopeError
@@ -17,16 +19,21 @@ MOST_IN_HAND = 250
 """Events of packs in hand beyond which no more messages are fetched. Ours: what is fetched waits for all that
 was fetched before, and full packs cost as much one by one."""
 
+MOST_REMEMBERED = 1_000
+"""Messages that come again of which it is remembered which events are done. Ours: about 200 KB."""
+
 
 @dataclass(eq=False, slots=True)
 class _Pack:
-    """A `message` and the numbers of its events that are not settled; `wait_s` of those that were given back.
+    """A `message` with the numbers of its events that are not settled, and of those that were `given_back`.
 
-    `is_ended` once the transport was told what becomes of it; `is_kept` if that failed and it comes again.
+    `wait_s` is the longest wait of these. `is_ended` once the transport was told what becomes of the message;
+    `is_kept` if that failed and it comes again.
     """
 
     message: Message
     open: set[int]
+    given_back: set[int] = field(default_factory=set)
     wait_s: float | None = None
     is_ended: bool = False
     is_kept: bool = False
@@ -42,8 +49,9 @@ class _Place(NamedTuple):
 class UnpackingTransport:
     """Wraps `transport`: a message with several events is acknowledged there once all of them are.
 
-    If some were given back, the message comes again after the longest of their waits, and its reader's filter
-    knows the others. With `at_once` the message is acknowledged with its first event.
+    If some were given back, the message comes again after the longest of their waits. This process then takes
+    only these out of it; in another the filter, where there is one, knows the others. With `at_once` the
+    message is acknowledged with its first event.
     """
 
     def __init__(self, transport: Transport, *, at_once: bool = False) -> None:
@@ -51,6 +59,7 @@ class UnpackingTransport:
         self._at_once = at_once
         self._events_per_message = 1
         self._in_hand = 0
+        self._given_back: OrderedDict[bytes, set[int]] = OrderedDict()
 
     @property
     def visibility_s(self) -> float | None:
@@ -96,12 +105,15 @@ class UnpackingTransport:
         return [each for each in messages if each in kept or _is_kept(each)]
 
     def release(self, message: Message, wait_s: float) -> None:
-        if (pack := self._settled(message)) is None:
+        if not isinstance(message.handle, _Place):
             self._transport.release(message, wait_s)
             return
+        pack, number = message.handle
+        self._settled(message)
         if pack.is_ended and not pack.is_kept:
             _log.warning("an event of a packed message is dropped: its reader handles events at most once")
         pack.wait_s = max(wait_s, pack.wait_s or 0.0)
+        pack.given_back.add(number)
         self._let_come_again(pack)
 
     def extend(self, messages: Sequence[Message]) -> None:
@@ -120,11 +132,11 @@ class UnpackingTransport:
             return [message]
         if not texts:
             self._transport.acknowledge([message])
-        self._in_hand += len(texts)
-        pack = _Pack(message, set(range(len(texts))))
+        numbers = sorted(self._given_back.pop(_digest(message), range(len(texts))))
+        self._in_hand += len(numbers)
+        pack = _Pack(message, set(numbers))
         return [
-            replace(message, body=text.encode(), handle=_Place(pack, number))
-            for number, text in enumerate(texts)
+            replace(message, body=texts[number].encode(), handle=_Place(pack, number)) for number in numbers
         ]
 
     def _settled(self, message: Message) -> _Pack | None:
@@ -140,7 +152,15 @@ class UnpackingTransport:
     def _let_come_again(self, pack: _Pack) -> None:
         if not (pack.open or pack.is_ended or pack.wait_s is None):
             pack.is_ended = True
+            self._given_back[_digest(pack.message)] = pack.given_back
+            if len(self._given_back) > MOST_REMEMBERED:
+                self._given_back.popitem(last=False)
             self._transport.release(pack.message, pack.wait_s)
+
+
+def _digest(message: Message) -> bytes:
+    # A message that comes again has another handle, and the same body.
+    return hashlib.sha256(message.body).digest()
 
 
 def _whole(message: Message) -> Message:

@@ -225,7 +225,7 @@ def key_of(type: str, source: str, id: str, data: Any) -> Key:
 
 def _texts(body: str) -> list[str]:
     try:
-        return split(body)
+        return split(body) or [body]
     except EnvelopeError:
         return [body]
 

@@ -164,6 +164,7 @@ REASONS: Final = {
         "A device's answer to the downlink cannot be read.",
         "Compare the device's software with the cloud's; the event is sent again meanwhile.",
     ),
+    "not_base64": Reason("A compressed batch that is not base64.", _SENDER),
     "not_json": Reason("Not JSON.", _SENDER),
     "not_utf8": Reason("Not UTF-8.", _SENDER),
     "byte_order_mark": Reason("A byte order mark stands in front.", _SENDER),

@@ -6,22 +6,23 @@ import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
 from eventplane.contract import Contract
-from stacks.archive_stack import ArchiveStack
+from stacks.api_stacks import DiscoveryStack, SubscriptionsStack
 from stacks.audit_stack import AuditStack
-from stacks.client_stack import ClientStack
-from stacks.contract_stack import ContractStack
 from stacks.cost_stack import CostStack
-from stacks.discovery_stack import DiscoveryStack
-from stacks.downlink_stack import DownlinkStack
 from stacks.environment import PROJECT, Environment
 from stacks.fleet_stack import FleetStack
-from stacks.messaging_stack import MessagingStack
 from stacks.monitoring_stack import MonitoringStack
 from stacks.plane_stack import PLANE_TAG
-from stacks.presence_stack import PresenceStack
-from stacks.registry_stack import RegistryStack
 from stacks.routing_stack import RoutingStack
-from stacks.subscriptions_stack import SubscriptionsStack
+from stacks.state_stacks import (
+    ArchiveStack,
+    ClientStack,
+    ContractStack,
+    DownlinkStack,
+    MessagingStack,
+    PresenceStack,
+    RegistryStack,
+)
 
 
 def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cdk.Stack]:
@@ -30,43 +31,37 @@ def build(app: cdk.App, environment: Environment, contract: Contract) -> list[cd
     Raises `IncompleteEnvironmentError` where the operator has to fill in settings first.
     """
     environment.check_complete()
-    archive = ArchiveStack(app, environment=environment)
-    messaging = MessagingStack(app, environment=environment, contract=contract)
-    published = ContractStack(app, environment=environment)
-    clients = ClientStack(app, environment=environment, contract=contract)
-    presence = PresenceStack(app, environment=environment)
-    registry = RegistryStack(app, environment=environment)
-    downlink = DownlinkStack(app, environment=environment)
-    discovery = DiscoveryStack(app, environment=environment, contract=contract)
-    routing = RoutingStack(app, environment=environment, contract=contract)
-    fleet = FleetStack(app, environment=environment)
-    subscriptions = SubscriptionsStack(app, environment=environment, contract=contract)
-    audit = AuditStack(app, environment=environment, contract=contract)
+    archive = ArchiveStack(app, environment)
+    messaging = MessagingStack(app, environment, contract)
+    published = ContractStack(app, environment)
+    clients = ClientStack(app, environment, contract)
+    presence = PresenceStack(app, environment)
+    registry = RegistryStack(app, environment)
+    downlink = DownlinkStack(app, environment)
+    discovery = DiscoveryStack(app, environment, contract)
+    routing = RoutingStack(app, environment, contract)
+    fleet = FleetStack(app, environment)
+    subscriptions = SubscriptionsStack(app, environment, contract)
+    audit = AuditStack(app, environment, contract)
     watched = [archive, messaging, published, clients, presence, routing, registry, downlink, fleet, audit]
     watched += [discovery, subscriptions]
-    monitoring = MonitoringStack(app, environment=environment, contract=contract, watched=watched)
-    # The canary publishes to a rule that has to be there.
-    monitoring.add_stack_dependency(routing)
+    monitoring = MonitoringStack(app, environment, contract, watched)
     # They meet by the names of resources, not by exports, so the CDK does not know their order.
-    routing.add_stack_dependency(archive)
-    routing.add_stack_dependency(messaging)
-    routing.add_stack_dependency(published)
-    routing.add_stack_dependency(clients)
-    routing.add_stack_dependency(presence)
-    routing.add_stack_dependency(registry)
-    routing.add_stack_dependency(downlink)
-    discovery.add_stack_dependency(published)
-    discovery.add_stack_dependency(clients)
-    fleet.add_stack_dependency(registry)
-    fleet.add_stack_dependency(routing)
-    subscriptions.add_stack_dependency(archive)
-    subscriptions.add_stack_dependency(clients)
-    subscriptions.add_stack_dependency(messaging)
-    audit.add_stack_dependency(archive)
-    audit.add_stack_dependency(messaging)
+    needs: dict[cdk.Stack, list[cdk.Stack]] = {
+        routing: [archive, messaging, published, clients, presence, registry, downlink],
+        discovery: [published, clients],
+        fleet: [registry, routing],
+        subscriptions: [archive, clients, messaging],
+        audit: [archive, messaging],
+        # The canary publishes to a rule that has to be there.
+        monitoring: [routing],
+    }
+    for stack, others in needs.items():
+        for other in others:
+            stack.add_stack_dependency(other)
 
     if environment.costs is not None:
-        CostStack(app, environment=environment, costs=environment.costs)
+        CostStack(app, environment, environment.costs)
 
     cdk.Tags.of(app).add(PLANE_TAG, f"{PROJECT}-{environment.name}")
     cdk.Tags.of(app).add("project", PROJECT)

@@ -3,60 +3,133 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from typing import Final
 
 from aws_cdk import CfnOutput
 from constructs import Construct
 
+from eventplane.archive_layout import (
+    AUDIT,
+    COMPACTED,
+    COMPACTIONS,
+    ERASURES,
+    FOLDERS,
+    PUBLISHED,
+    Form,
+    compacted_folders,
+)
 from eventplane.auditor import AUDITOR
 from eventplane.contract import Contract
+from eventplane.handover import HANDOVERS
+from eventplane.ledger import CONTRACTS, LEDGER, TAP
+from stacks.constructs import watch
 from stacks.constructs.archive import find_archive
 from stacks.constructs.archive_catalog import ArchiveCatalog
-from stacks.constructs.audit_job import AuditJob
-from stacks.constructs.compaction_job import CompactionJob
-from stacks.constructs.erasure_job import ErasureJob
-from stacks.constructs.queue_pair import find_channel_queue
-from stacks.constructs.watch import AUDIT, AUDIT_TODAY, audit_namespace
+from stacks.constructs.glue_job import GlueJob
+from stacks.constructs.queues import allow_send, find_channel_queue
 from stacks.environment import Environment
 from stacks.plane_stack import PlaneStack
+from stacks.settings import JobSize
+
+AUDIT_TOTALS: Final = "audit_totals"
+"""What the audit calls the member of its last line that has the totals (glue_jobs/delivery_audit/main.py)."""
+
+COMPACTION_TOTALS: Final = "compaction_totals"
+"""The same of the compaction (glue_jobs/compaction/main.py)."""
+
+_READ: Final = ("s3:GetObject",)
+_DELETE: Final = (*_READ, "s3:DeleteObject")
+_WRITE: Final = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject")
 
 
 class AuditStack(PlaneStack):
     """The jobs on the archive, and its tables in the catalog."""
 
-    def __init__(self, scope: Construct, *, environment: Environment, contract: Contract) -> None:
+    def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment=environment, name="audit")
-        archive = find_archive(self, "Archive", environment=environment)
-        outbox = (
-            find_channel_queue(
-                self, "Outbox", environment=environment, channel=contract.participants[AUDITOR].outbox
-            )
-            if AUDITOR in contract.participants
-            else None
-        )
-        audit = partial(AuditJob, self, environment=environment, archive=archive, outbox=outbox)
-        jobs = [
-            audit(
-                id="DeliveryAudit",
-                name="delivery-audit",
-                day="yesterday",
-                size=environment.audit,
-                namespace=audit_namespace(environment, AUDIT),
-            ),
-            CompactionJob(self, "Compaction", environment=environment, archive=archive),
-            ErasureJob(self, "Erasure", environment=environment, archive=archive),
-        ]
+        self._archive = find_archive(self)
+        auditor = contract.participants.get(AUDITOR)
+        self._outbox = find_channel_queue(self, "Outbox", auditor.outbox) if auditor else None
+        self._audit("DeliveryAudit", "delivery-audit", "yesterday", environment.audit, watch.AUDIT)
+        self._compaction()
+        self._erasure()
         if environment.audit_today:
-            jobs.append(
-                audit(
-                    id="DeliveryAuditToday",
-                    name=AUDIT_TODAY,
-                    day="today",
-                    size=replace(environment.audit, schedule=environment.audit_today),
-                    namespace=audit_namespace(environment, AUDIT_TODAY),
-                )
-            )
-        for job in jobs:
-            CfnOutput(self, f"{job.node.id}Job", value=job.name)
-        catalog = ArchiveCatalog(self, "Catalog", environment=environment, archive=archive)
+            size = replace(environment.audit, schedule=environment.audit_today)
+            self._audit("DeliveryAuditToday", watch.AUDIT_TODAY, "today", size, watch.AUDIT_TODAY)
+        catalog = ArchiveCatalog(self, "Catalog", self._archive)
         CfnOutput(self, "CatalogDatabase", value=catalog.database_name)
+
+    def _audit(self, id: str, name: str, day: str, size: JobSize, namespace: str) -> None:
+        """The delivery audit of one `day`, as its `--DATE`; its verdict goes to the auditor's outbox.
+
+        Each day has a job of its own: one has one run at a time and refuses the next, and only totals in a
+        `namespace` that are of one day tell by their silence that it was not audited.
+        """
+        outbox = self._outbox
+        job = GlueJob(
+            self,
+            id,
+            folder="delivery_audit",
+            name=name,
+            description="Compares what devices sent with what the routers delivered, route by route",
+            size=size,
+            parameters={
+                "OUTPUT": f"s3://{self._archive.bucket_name}/{AUDIT}/",
+                "DATE": day,
+                **({"OUTBOX": outbox.queue_url} if outbox else {}),
+            },
+            archive=self._archive,
+            grants=[
+                (_READ, [TAP, LEDGER, HANDOVERS, CONTRACTS]),
+                # Spark commits by writing aside and renaming, which on S3 is copying and deleting.
+                (_WRITE, [AUDIT]),
+            ],
+            more=[allow_send(outbox)] if outbox else [],
+        )
+        job.count_totals(AUDIT_TOTALS, watch.AUDIT_METRICS, watch.audit_namespace(self.plane, namespace))
+
+    def _compaction(self) -> None:
+        """It never overwrites what devices and routers wrote.
+
+        What it deletes stays as an old version for `replaced_days`: it may delete no version.
+        """
+        job = GlueJob(
+            self,
+            "Compaction",
+            folder="compaction",
+            name="compaction",
+            description="Makes sorted Parquet of the archive's closed hours, and deletes old raw objects",
+            size=self.plane.compaction,
+            parameters={"DATE": "recent", "RAW_DAYS": str(self.plane.retention.raw_days)},
+            archive=self._archive,
+            grants=[
+                (_DELETE, [folder.name for folder, _ in compacted_folders()]),
+                (_WRITE, [COMPACTED, PUBLISHED, COMPACTIONS]),
+            ],
+        )
+        namespace = watch.compaction_namespace(self.plane)
+        job.count_totals(COMPACTION_TOTALS, watch.COMPACTION_METRICS, namespace)
+
+    def _erasure(self) -> None:
+        """Only a person starts it. Its `--SOURCE` has no default: without one a run ends at once."""
+        raw = [each.name for each in FOLDERS if each.is_personal and each.form is Form.LINES]
+        # In compliance mode it opens nothing; the job asks for it where a version is locked.
+        unlock = ["s3:BypassGovernanceRetention"] if self.plane.retention.lock else []
+        GlueJob(
+            self,
+            "Erasure",
+            folder="erasure",
+            name="erasure",
+            description="Removes a person's events from the archive, old versions included",
+            size=self.plane.erasure,
+            parameters={},
+            archive=self._archive,
+            grants=[
+                (
+                    [*_WRITE, "s3:DeleteObjectVersion", *unlock],
+                    [*raw, COMPACTED, AUDIT, ERASURES],
+                ),
+                (_READ, [CONTRACTS]),
+            ],
+            bucket_actions=["s3:ListBucketVersions"],
+        )

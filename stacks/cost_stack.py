@@ -17,7 +17,7 @@ from stacks.settings import CostSettings
 class CostStack(PlaneStack):
     """Exists where an environment has `costs`. It holds no state and can be removed at any time."""
 
-    def __init__(self, scope: Construct, *, environment: Environment, costs: CostSettings) -> None:
+    def __init__(self, scope: Construct, environment: Environment, costs: CostSettings) -> None:
         super().__init__(scope, environment=environment, name="costs")
         name = environment.resource_name("costs")
         plane = f"{PROJECT}-{environment.name}"

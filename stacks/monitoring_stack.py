@@ -7,30 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import aws_cdk as cdk
-from aws_cdk import CfnOutput
+from aws_cdk import Aws, CfnOutput
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_iot as iot
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct, IConstruct
 
 from eventplane.canary import CANARY
 from eventplane.contract import Contract
+from eventplane.topics import urgent_rule
 from stacks.constructs import watch
-from stacks.constructs.alarm_topic import AlarmTopic
-from stacks.constructs.canary import Canary
-from stacks.constructs.durable_queue import DurableQueue, queue_name
+from stacks.constructs.canary import canary
 from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.figure_watches import of_figures
-from stacks.constructs.ingest_rule import IngestRule
+from stacks.constructs.permissions import PLAIN_HTTP, accept, arn, find_key
 from stacks.constructs.plane_dashboard import PlaneDashboard
 from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.queues import DurableQueue
 from stacks.constructs.watch import Watch
 from stacks.environment import Environment
-from stacks.messaging_stack import INGEST_ERRORS
-from stacks.plane_stack import PlaneStack
+from stacks.names import INGEST_ERRORS, ingest_rule_name
+from stacks.plane_stack import PlaneStack, environment_of
+from stacks.settings import is_endpoint
 
 Kind = TypeVar("Kind", bound=IConstruct)
 
@@ -39,24 +44,20 @@ class MonitoringStack(PlaneStack):
     """Alarms on what is in `watched`, and the canary. It holds no state and can be removed at any time."""
 
     def __init__(
-        self, scope: Construct, *, environment: Environment, contract: Contract, watched: Sequence[cdk.Stack]
+        self, scope: Construct, environment: Environment, contract: Contract, watched: Sequence[cdk.Stack]
     ) -> None:
         super().__init__(scope, environment=environment, name="monitoring")
         if CANARY in contract.participants:
-            Canary(self, "Canary", environment=environment, contract=contract)
+            canary(self, contract)
             watched = [*watched, self]
         queues = _find(watched, DurableQueue)
         functions = [str(each.function_name) for each in _find(watched, lambda_.CfnFunction)]
         services = {each.metrics_service for each in _find(watched, PythonFunction)}
         rules = [str(each.rule_name) for each in _find(watched, iot.CfnTopicRule)]
-        ingest = {each.name for each in _find(watched, IngestRule)}
+        ingest = ingest_rule_name(environment.name)
         settings = environment.alarms
-        pages = AlarmTopic(
-            self, "Pages", environment=environment, name="pages", subscribers=settings.page_subscribers
-        )
-        tickets = AlarmTopic(
-            self, "Tickets", environment=environment, name="tickets", subscribers=settings.ticket_subscribers
-        )
+        pages = _topic(self, "Pages", settings.page_subscribers)
+        tickets = _topic(self, "Tickets", settings.ticket_subscribers)
         watches = chain(
             watch.of_queues(queues, environment),
             watch.of_functions(functions, environment),
@@ -66,26 +67,63 @@ class MonitoringStack(PlaneStack):
                 for each in _find(watched, EveryMinute)
                 if settings.is_detailed and each.is_enabled and each.is_every_minute
             ),
-            chain.from_iterable(watch.of_rule(each, environment, is_ingest=each in ingest) for each in rules),
-            [watch.of_ingest_errors(queue_name(environment, INGEST_ERRORS))],
+            chain.from_iterable(
+                watch.of_rule(each, environment, is_ingest=each in (ingest, urgent_rule(ingest)))
+                for each in rules
+            ),
+            [watch.of_ingest_errors(environment.resource_name(INGEST_ERRORS))],
             watch.of_audit(environment),
             watch.of_compaction(environment),
         )
         PlaneDashboard(
             self,
             "Dashboard",
-            environment=environment,
             alarms=[_alarm(self, each, pages if each.is_page else tickets) for each in watches],
             queues=queues,
             functions=functions,
             rules=rules,
             services=services,
         )
-        CfnOutput(self, "PageTopic", value=pages.topic.topic_arn)
-        CfnOutput(self, "TicketTopic", value=tickets.topic.topic_arn)
+        CfnOutput(self, "PageTopic", value=pages.topic_arn)
+        CfnOutput(self, "TicketTopic", value=tickets.topic_arn)
 
 
-def _alarm(scope: Construct, watched: Watch, topic: AlarmTopic) -> cloudwatch.Alarm:
+def _topic(scope: Construct, id: str, subscribers: Sequence[str]) -> sns.Topic:
+    """Return the topic `id` of alarms for `subscribers`: e-mail addresses and HTTPS endpoints."""
+    holder = Construct(scope, id)
+    environment = environment_of(holder)
+    topic = sns.Topic(
+        holder,
+        "Topic",
+        topic_name=environment.resource_name(id.lower()),
+        master_key=find_key(holder),
+        enforce_ssl=not environment.is_emulated,
+    )
+    # The policy that refuses plain HTTP replaces the one by which an account's alarms may publish.
+    topic.add_to_resource_policy(
+        iam.PolicyStatement(
+            principals=[cast("iam.IPrincipal", iam.ServicePrincipal("cloudwatch.amazonaws.com"))],
+            actions=["sns:Publish"],
+            resources=[topic.topic_arn],
+            conditions={
+                "StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID},
+                "ArnLike": {
+                    "aws:SourceArn": arn(holder, "cloudwatch", f"alarm:{environment.resource_name('*')}")
+                },
+            },
+        )
+    )
+    for address in subscribers:
+        kind = subscriptions.UrlSubscription if is_endpoint(address) else subscriptions.EmailSubscription
+        topic.add_subscription(cast("Any", kind(address)))
+    if environment.is_emulated:
+        accept(holder, "SNS3", PLAIN_HTTP)
+    if environment.customer_key is None:
+        accept(holder, "SNS2", "Alarms cannot use a key of AWS's own; they name resources, and no event.")
+    return topic
+
+
+def _alarm(scope: Construct, watched: Watch, topic: sns.Topic) -> cloudwatch.Alarm:
     """Make the alarm of a `Watch`; its topic is told when it begins and when it ends."""
     missing, operator = cloudwatch.TreatMissingData, cloudwatch.ComparisonOperator
     alarm = cloudwatch.Alarm(
@@ -101,7 +139,7 @@ def _alarm(scope: Construct, watched: Watch, topic: AlarmTopic) -> cloudwatch.Al
         evaluation_periods=watched.periods,
         treat_missing_data=missing.BREACHING if watched.is_silence_bad else missing.NOT_BREACHING,
     )
-    action = cast("cloudwatch.IAlarmAction", topic.action)
+    action = cast("cloudwatch.IAlarmAction", actions.SnsAction(topic))
     alarm.add_alarm_action(action)
     alarm.add_ok_action(action)
     return alarm

@@ -1,23 +1,60 @@
-"""Names that CloudFormation and others have to agree on; it allows letters and digits only."""
+"""Names that stacks, CloudFormation and others have to agree on."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from eventplane.downlink.resets import WORK_QUEUE
+from eventplane.resource_names import PROJECT
+
+TAP: Final = "tap"
+"""The queue from the IoT rules to the archive writer."""
+
+LEDGER_QUEUE: Final = "ledger"
+"""The queue from the routers to the ledger writer."""
+
+INGEST_ERRORS: Final = "ingest-errors"
+"""The queue for what an IoT rule could not hand to the others."""
+
+LIFECYCLE: Final = "presence"
+"""The queue from IoT Core's lifecycle messages to the presence monitor."""
+
+TIMERS: Final = "presence-timers"
+"""The queue of timers: a delayed message for each moment at which a device has to be judged."""
+
+CONNECTIONS: Final = "connections"
+"""The queue of devices' connections, and of ends of grace periods, to the rotation of certificates."""
+
+WORK: Final = WORK_QUEUE
+"""The queue of checks after a transmission, of devices that have just subscribed, and of resets."""
+
 RETIRED_OUTPUT: Final = "RetiredParticipants"
 """The output that names the participants to which no deployed router writes any more, with commas."""
 
 
+def rule_name(environment: str, purpose: str) -> str:
+    """Return the name of an IoT rule; AWS IoT allows letters, digits and underscores only."""
+    return f"{PROJECT}_{environment}_{purpose}"
+
+
+def ingest_rule_name(environment: str) -> str:
+    """Return the rule that devices publish to, all but urgent events; `urgent_rule` names the other."""
+    return rule_name(environment, "ingest")
+
+
 def pascal(name: str) -> str:
-    """A participant's name as a construct id, which logical ids start with (`family-app`: `FamilyApp`)."""
+    """Return a participant's `name` as a construct id: `family-app` becomes `FamilyApp`.
+
+    Logical ids start with it, for which CloudFormation allows letters and digits only.
+    """
     return "".join(word.capitalize() for word in name.split("-"))
 
 
 def inbox_url_output(participant: str) -> str:
-    """The stack output that holds the URL of a cloud service's inbox queue."""
+    """Return the stack output that holds the URL of a cloud service's inbox queue."""
     return f"{pascal(participant)}InboxUrl"
 
 
 def outbox_url_output(participant: str) -> str:
-    """The stack output that holds the URL of a cloud service's outbox queue."""
+    """Return the stack output that holds the URL of a cloud service's outbox queue."""
     return f"{pascal(participant)}OutboxUrl"

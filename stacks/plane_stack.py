@@ -1,11 +1,11 @@
-"""What all stacks have in common: their name, where they go, and how assets get there."""
+"""What all stacks have in common: their environment, their name, where they go, and how assets get there."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import aws_cdk as cdk
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from stacks.environment import Environment
 
@@ -13,11 +13,6 @@ PLANE_TAG: Final = "plane"
 """The tag of everything that an environment has: its project and name, by which its costs are told apart."""
 
 _PARTICIPANT_TAG: Final = "participant"
-
-
-def charge_to(construct: Construct, participant: str) -> None:
-    """Tag what is in `construct` with the participant that it is there for: costs can be split by it."""
-    cdk.Tags.of(construct).add(_PARTICIPANT_TAG, participant)
 
 
 class PlaneStack(cdk.Stack):
@@ -34,3 +29,14 @@ class PlaneStack(cdk.Stack):
             synthesizer=cdk.CliCredentialsStackSynthesizer() if environment.is_emulated else None,
             termination_protection=holds_state and environment.keeps_data,
         )
+        self.plane = environment
+
+
+def environment_of(construct: IConstruct) -> Environment:
+    """Return the environment that `construct` is deployed in: that of its `PlaneStack`."""
+    return cast("PlaneStack", cdk.Stack.of(construct)).plane
+
+
+def charge_to(construct: Construct, participant: str) -> None:
+    """Tag what is in `construct` with the participant that it is there for: costs can be split by it."""
+    cdk.Tags.of(construct).add(_PARTICIPANT_TAG, participant)

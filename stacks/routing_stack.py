@@ -1,229 +1,254 @@
-"""What moves events: the way in from IoT Core, the routers, the archive writer. It holds no state."""
+"""What moves events: the way in from IoT Core, the routers, the archive's writers. It holds no state."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from aws_cdk import CfnOutput
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Channel, Contract, Forward, ParticipantKind, Priority
+from eventplane.contract import Contract, Forward, Participant, ParticipantKind, Priority
+from eventplane.function_settings import ArchiveWriterSettings, IngestErrorsSettings, LedgerWriterSettings
+from eventplane.ingest import RULE_SELECT
+from eventplane.ledger import CONTRACTS, LEDGER, QUARANTINE
+from eventplane.ledger import TAP as TAP_FOLDER
 from eventplane.own_services import DOWNLINK, leads_down
 from eventplane.presence import MONITOR
 from eventplane.replay import REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, has_queue
-from eventplane.topics import urgent_rule
+from eventplane.topics import device_topic, urgent_rule
 from eventplane.uplink_interest import OPERATIONS
-from stacks.constructs.archive import find_archive
-from stacks.constructs.archive_writer import ArchiveWriter, LedgerWriter
-from stacks.constructs.device_policy import DevicePolicy
-from stacks.constructs.downlink import Downlink
-from stacks.constructs.durable_queue import find_queue
-from stacks.constructs.function_assets import DependenciesLayer, function_code
-from stacks.constructs.ingest_errors import IngestErrors
-from stacks.constructs.ingest_rule import IngestRule, ingest_rule_name
+from stacks.constructs.archive import allow_folders, find_archive
+from stacks.constructs.downlink import Downlink, uplink_interest
+from stacks.constructs.function_assets import ROUTER, dependencies_layer
+from stacks.constructs.http_sink import webhook
 from stacks.constructs.presence_monitor import PresenceMonitor
-from stacks.constructs.queue_pair import find_channel_queue
-from stacks.constructs.replay_function import ReplayFunction
-from stacks.constructs.router_function import FOLDER, RouterFunction
-from stacks.constructs.uplink_interest import UplinkInterest
-from stacks.constructs.webhook_function import HTTP_SINK, WebhookFunction
+from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.queues import allow_send, find_channel_queue, find_queue
+from stacks.constructs.routers import Source, Targets, replay, router
+from stacks.constructs.rules import device_policy, topic_rule
 from stacks.environment import Environment
-from stacks.messaging_stack import INGEST_ERRORS, LEDGER_QUEUE, TAP
-from stacks.names import RETIRED_OUTPUT, pascal
-from stacks.plane_stack import PlaneStack, charge_to
-from stacks.presence_stack import LIFECYCLE
+from stacks.names import (
+    INGEST_ERRORS,
+    LEDGER_QUEUE,
+    LIFECYCLE,
+    RETIRED_OUTPUT,
+    TAP,
+    ingest_rule_name,
+    pascal,
+)
+from stacks.plane_stack import PlaneStack
+
+ARCHIVE: Final = "archive"
+"""The folder of the code of the archive's writers, and of what handles errors of the ingest rules."""
 
 
 class RoutingStack(PlaneStack):
-    """One router function for the devices and one for each cloud service's outbox, all with the same code."""
+    """One router for the devices and one for each cloud service's outbox, and what brings events to both."""
 
-    def __init__(self, scope: Construct, *, environment: Environment, contract: Contract) -> None:
+    def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment=environment, name="routing")
-        self._environment = environment
-        archive = find_archive(self, "Archive", environment=environment)
-        layer = DependenciesLayer(
-            self, "Dependencies", environment=environment, protocols=environment.protocols
-        ).version
-        ingest = self._queue("IngestQueue", INGEST)
-        urgent_ingest = self._queue("UrgentIngestQueue", URGENT_INGEST)
-        tap = self._queue("TapQueue", TAP)
-        ledger = self._queue("LedgerQueue", LEDGER_QUEUE)
-        errors = self._queue("IngestErrorsQueue", INGEST_ERRORS)
-
-        services = {pascal(each.name): each for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
-        inboxes = {
-            name: self._channel_queue(f"{name}Inbox", each.inbox)
-            for name, each in services.items()
+        dependencies_layer(self, environment.protocols)
+        self._contract = contract
+        self._archive = find_archive(self)
+        self._ingest = find_queue(self, "IngestQueue", INGEST)
+        self._urgent_ingest = find_queue(self, "UrgentIngestQueue", URGENT_INGEST)
+        self._tap = find_queue(self, "TapQueue", TAP)
+        self._services = {pascal(each.name): each for each in contract.of_kind(ParticipantKind.CLOUD_SERVICE)}
+        self._inboxes = {
+            each.name: find_channel_queue(self, f"{id}Inbox", each.inbox)
+            for id, each in self._services.items()
             if has_queue(each.inbox)
         }
-        destinations = {
-            each.inbox.address: inboxes[name]
-            for name, each in services.items()
-            if name in inboxes and not each.retired
+        self._outboxes = {
+            each.name: find_channel_queue(self, f"{id}Outbox", each.outbox)
+            for id, each in self._services.items()
         }
-        elsewhere = [
-            each.inbox for name, each in services.items() if name not in inboxes and not each.retired
-        ]
-        outboxes = {
-            name: self._channel_queue(f"{name}Outbox", each.outbox) for name, each in services.items()
-        }
-        destinations |= {
-            each.replies.address: self._channel_queue(f"{name}Replies", each.replies)
-            for name, each in services.items()
-            if each.replies is not None and not each.retired
-        }
-        device = contract.device
         has_downlink = DOWNLINK in contract.participants
-        device_inbox = self._channel_queue("DeviceInbox", device.inbox) if has_downlink else None
-        if device_inbox is not None and leads_down(contract.participants):
-            destinations[device.inbox.address] = device_inbox
-        size = environment.router
-        urgent = environment.urgent_router
-        sources = [
-            ("Device", device.name, environment.device_router, device.outbox, device.outbox.priority, ingest),
-            ("DeviceUrgent", f"{device.name}-urgent", urgent, device.outbox, Priority.URGENT, urgent_ingest),
-            *(
-                (name, each.name, size, each.outbox, each.outbox.priority, outboxes[name])
-                for name, each in services.items()
-            ),
-        ]
-        code = function_code(FOLDER, contract)
-        for name, function, size, channel, priority, queue in sources:
-            routing = RouterFunction(
-                self,
-                f"{name}Router",
-                environment=environment,
-                name=function,
-                size=size,
-                source=channel,
-                priority=priority,
-                source_queue=queue,
-                destinations=destinations,
-                elsewhere=elsewhere,
-                ledger=ledger,
-                archive=archive,
-                code=code,
-                layer=layer,
-                # What fails shows in the others first.
-                deploys_last=queue is urgent_ingest,
-                is_urgent=queue is urgent_ingest or channel.priority is Priority.URGENT,
-            )
-            charge_to(routing, channel.participant)
-        for name, service in services.items():
+        device_inbox = (
+            find_channel_queue(self, "DeviceInbox", contract.device.inbox) if has_downlink else None
+        )
+        targets = self._targets(device_inbox)
+        for source in self._sources():
+            router(self, source, targets, contract)
+        for service in self._services.values():
             if service.inbox.webhook:
-                webhook = WebhookFunction(
-                    self,
-                    f"{name}Webhook",
-                    environment=environment,
-                    inbox=service.inbox,
-                    inbox_queue=inboxes[name],
-                    outbox_queue=outboxes[name],
-                    archive=archive,
-                    code=function_code(HTTP_SINK, contract),
-                    layer=layer,
-                )
-                charge_to(webhook, service.name)
-        ArchiveWriter(
-            self,
-            "ArchiveWriter",
-            environment=environment,
-            contract=contract,
-            tap=tap,
-            archive=archive,
-            traffic=self._queue("TrafficQueue", LIFECYCLE) if MONITOR in contract.participants else None,
-            layer=layer,
-        )
-        LedgerWriter(
-            self,
-            "LedgerWriter",
-            environment=environment,
-            contract=contract,
-            ledger=ledger,
-            archive=archive,
-            layer=layer,
-        )
-        ReplayFunction(
-            self,
-            "Replay",
-            environment=environment,
-            contract=contract,
-            orders=self._queue("ReplayQueue", REPLAY),
-            destinations=destinations,
-            elsewhere=elsewhere,
-            ledger=ledger,
-            archive=archive,
-            layer=layer,
-        )
+                inbox, outbox = self._inboxes[service.name], self._outboxes[service.name]
+                webhook(self, service, inbox, outbox, self._archive, contract)
+        self._writers(targets.ledger)
+        replay(self, find_queue(self, "ReplayQueue", REPLAY), targets, contract)
         if MONITOR in contract.participants:
-            PresenceMonitor(
-                self,
-                "Presence",
-                environment=environment,
-                contract=contract,
-                heartbeats=inboxes[pascal(MONITOR)],
-                outbox=outboxes[pascal(MONITOR)],
-                layer=layer,
-            )
+            heartbeats, outbox = self._inboxes[MONITOR], self._outboxes[MONITOR]
+            PresenceMonitor(self, "Presence", contract=contract, heartbeats=heartbeats, outbox=outbox)
         if device_inbox is not None:
-            Downlink(
-                self,
-                "Downlink",
-                environment=environment,
-                contract=contract,
-                inbox=device_inbox,
-                answers=inboxes[pascal(DOWNLINK)],
-                outbox=outboxes[pascal(DOWNLINK)],
-                layer=layer,
-            )
-            wants = device.outbox.forward is Forward.WANTED and pascal(OPERATIONS) in services
-            if wants and leads_down(contract.participants):
-                UplinkInterest(
-                    self,
-                    "UplinkInterest",
-                    environment=environment,
-                    contract=contract,
-                    outbox=outboxes[pascal(OPERATIONS)],
-                    layer=layer,
-                )
-        lanes = {"Ingest": ingest, "UrgentIngest": urgent_ingest}
-        IngestErrors(
-            self,
-            "IngestErrors",
-            environment=environment,
-            contract=contract,
-            errors=errors,
-            lanes=list(lanes.values()),
-            tap=tap,
-            layer=layer,
-        )
-        rule = ingest_rule_name(environment)
-        names = {"Ingest": rule, "UrgentIngest": urgent_rule(rule)}
-        rules = [
-            IngestRule(
-                self, id, environment=environment, name=names[id], ingest=queue, tap=tap, errors=errors
-            )
-            for id, queue in lanes.items()
-        ]
-        policy = DevicePolicy(self, "Device", environment=environment, rule=rule)
-        # IoT Core acknowledges a publish to a rule that is not there, and drops it: a device may only publish
-        # once there is one.
-        policy.node.add_dependency(*rules)
-        CfnOutput(self, "IngestRule", value=rule)
-        CfnOutput(self, "DevicePolicy", value=policy.name)
+            self._downlink(device_inbox)
+        self._way_in()
         # What publishes a contract finds the deployment by these two (contract/publish.py).
         CfnOutput(self, "ContractVersion", value=contract.version)
-        router = environment.resource_name(f"{FOLDER}-{contract.device.name}")
-        CfnOutput(self, "DeviceRouterFunction", value=router)
-        retired = [each.name for each in services.values() if each.retired]
+        name = environment.resource_name(f"{ROUTER}-{contract.device.name}")
+        CfnOutput(self, "DeviceRouterFunction", value=name)
+        retired = [each.name for each in self._services.values() if each.retired]
         if has_downlink and not leads_down(contract.participants):
             # Its inbox goes with what reads it.
-            retired.insert(0, device.name)
+            retired.insert(0, contract.device.name)
         if retired:
             # Once this is deployed nothing writes to them any more (stacks/removal.py).
             CfnOutput(self, RETIRED_OUTPUT, value=",".join(retired))
 
-    def _queue(self, id: str, name: str) -> sqs.IQueue:
-        return find_queue(self, id, environment=self._environment, name=name)
+    def _targets(self, device_inbox: sqs.IQueue | None) -> Targets:
+        """Where routers write to: inboxes and replies of who is in service, and the devices' inbox."""
+        device = self._contract.device
+        written: dict[str, Participant] = {
+            id: each for id, each in self._services.items() if not each.retired
+        }
+        inboxes = {
+            each.inbox.address: self._inboxes[each.name]
+            for each in written.values()
+            if each.name in self._inboxes
+        }
+        inboxes |= {
+            each.replies.address: find_channel_queue(self, f"{id}Replies", each.replies)
+            for id, each in written.items()
+            if each.replies is not None
+        }
+        if device_inbox is not None and leads_down(self._contract.participants):
+            inboxes[device.inbox.address] = device_inbox
+        return Targets(
+            inboxes=inboxes,
+            elsewhere=[each.inbox for each in written.values() if each.name not in self._inboxes],
+            ledger=find_queue(self, "LedgerQueue", LEDGER_QUEUE),
+            archive=self._archive,
+        )
 
-    def _channel_queue(self, id: str, channel: Channel) -> sqs.IQueue:
-        return find_channel_queue(self, id, environment=self._environment, channel=channel)
+    def _sources(self) -> list[Source]:
+        """What routers read: two lanes of the devices, and the outbox of each service."""
+        device, sizes = self._contract.device, self.plane
+        return [
+            Source(
+                id="Device",
+                name=device.name,
+                channel=device.outbox,
+                priority=device.outbox.priority,
+                queue=self._ingest,
+                size=sizes.device_router,
+            ),
+            Source(
+                id="DeviceUrgent",
+                name=f"{device.name}-urgent",
+                channel=device.outbox,
+                priority=Priority.URGENT,
+                queue=self._urgent_ingest,
+                size=sizes.urgent_router,
+                # What fails shows in the others first.
+                deploys_last=True,
+            ),
+            *(
+                Source(
+                    id=id,
+                    name=each.name,
+                    channel=each.outbox,
+                    priority=each.outbox.priority,
+                    queue=self._outboxes[each.name],
+                    size=sizes.router,
+                )
+                for id, each in self._services.items()
+            ),
+        ]
+
+    def _writers(self, ledger: sqs.IQueue) -> None:
+        """What writes the archive: what devices sent, what routers decided, and their contracts.
+
+        Where presence is monitored, the writer of the tap counts what loud devices send.
+        """
+        archive, presence = self._archive, self.plane.presence
+        traffic = (
+            find_queue(self, "TrafficQueue", LIFECYCLE) if MONITOR in self._contract.participants else None
+        )
+        writer = Construct(self, "ArchiveWriter")
+        PythonFunction(
+            writer,
+            "Writer",
+            name="archive-writer",
+            folder=ARCHIVE,
+            entry="tap",
+            contract=self._contract,
+            size=self.plane.archive_writer,
+            source=self._tap,
+            statements=[
+                allow_folders(writer, archive, ["s3:PutObject"], [TAP_FOLDER, QUARANTINE]),
+                *([allow_send(traffic)] if traffic else []),
+            ],
+            settings=ArchiveWriterSettings(
+                archive_bucket=archive.bucket_name,
+                traffic_queue=traffic.queue_url if traffic else None,
+                device_quota=presence.quota if traffic else None,
+            ),
+        )
+        writer = Construct(self, "LedgerWriter")
+        PythonFunction(
+            writer,
+            "Writer",
+            name="ledger-writer",
+            folder=ARCHIVE,
+            entry="ledger",
+            contract=self._contract,
+            size=self.plane.ledger_writer,
+            source=ledger,
+            statements=[allow_folders(writer, archive, ["s3:PutObject"], [LEDGER, CONTRACTS])],
+            settings=LedgerWriterSettings(archive.bucket_name),
+        )
+
+    def _downlink(self, inbox: sqs.IQueue) -> None:
+        """What brings events to devices, and tells them what the cloud wants of them."""
+        contract = self._contract
+        answers, outbox = self._inboxes[DOWNLINK], self._outboxes[DOWNLINK]
+        Downlink(self, "Downlink", contract=contract, inbox=inbox, answers=answers, outbox=outbox)
+        wants = contract.device.outbox.forward is Forward.WANTED and OPERATIONS in self._outboxes
+        if wants and leads_down(contract.participants):
+            uplink_interest(self, self._outboxes[OPERATIONS], contract)
+
+    def _way_in(self) -> None:
+        """Rules from IoT Core to two queues each that are independent of each other: a router's and the tap.
+
+        They pass on every publish with what IoT Core knows of its sender. Devices name the rule that they
+        publish to (Basic Ingest), and so choose the lane. What a queue does not take goes to a function that
+        brings it to the queues that did not get it.
+        """
+        errors = find_queue(self, "IngestErrorsQueue", INGEST_ERRORS)
+        ways_in = [self._ingest, self._urgent_ingest, self._tap]
+        PythonFunction(
+            Construct(self, "IngestErrors"),
+            "Handler",
+            name="ingest-errors",
+            folder=ARCHIVE,
+            entry="ingest_errors",
+            contract=self._contract,
+            size=self.plane.ingest_errors,
+            source=errors,
+            statements=[allow_send(*ways_in)],
+            settings=IngestErrorsSettings(
+                ways_in=tuple(queue.queue_url for queue in ways_in),
+                letters_to=(self._ingest.queue_url, self._tap.queue_url),
+                source=self._contract.device.outbox.address,
+                contract=self._contract.version,
+            ),
+        )
+        name = ingest_rule_name(self.plane.name)
+        rules = {"Ingest": (name, self._ingest), "UrgentIngest": (urgent_rule(name), self._urgent_ingest)}
+        policy = Construct(self, "Device")
+        for id, (rule, queue) in rules.items():
+            holder = Construct(self, id)
+            topic_rule(
+                holder,
+                name=rule,
+                description="Devices' outboxes to the router and, independently, to the archive",
+                sql=f"SELECT {RULE_SELECT} FROM '{device_topic('+', 'outbox')}'",  # noqa: S608 - of constants only
+                queues={"Ingest": queue, "Tap": self._tap},
+                errors=errors,
+            )
+            # IoT Core acknowledges a publish to a rule that is not there, and drops it: a device may only
+            # publish once there is one.
+            policy.node.add_dependency(holder)
+        CfnOutput(self, "IngestRule", value=name)
+        CfnOutput(self, "DevicePolicy", value=device_policy(policy, name))

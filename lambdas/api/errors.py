@@ -44,10 +44,14 @@ class InvalidError(ApiError):
 
 
 class MethodError(ApiError):
-    """The path has other methods."""
+    """The path has other `methods`."""
 
     status = HTTPStatus.METHOD_NOT_ALLOWED
     word = "method"
+
+    def __init__(self, method: str, methods: Sequence[str]) -> None:
+        super().__init__(f"there is no {method} here; use {', '.join(methods)}")
+        self.methods = tuple(methods)
 
 
 class MediaTypeError(ApiError):

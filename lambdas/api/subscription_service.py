@@ -22,7 +22,6 @@ from eventplane.sink_reach import SinkReach
 from eventplane.subscription_table import SubscriptionTable
 from eventplane.timestamps import timestamp_of_ms
 from lambdas.api.document import Proposal, protocols, read_proposal, written
-from lambdas.api.entity_tags import if_match_names, if_none_match_names, tag_of
 from lambdas.api.errors import (
     ConflictError,
     InvalidError,
@@ -30,6 +29,7 @@ from lambdas.api.errors import (
     PreconditionError,
     QuotaError,
 )
+from lambdas.api.http import if_match_names, if_none_match_names, tag_of
 from lambdas.common.clock import Clock
 from lambdas.http_sink.endpoint import Endpoint, ForbiddenTargetError, UnreachableError
 from lambdas.http_sink.handshake import ask_consent

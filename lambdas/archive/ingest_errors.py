@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from eventplane.delivery import Refusal, dead_letter
@@ -21,8 +20,8 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.sender import Answer, Fate
-from lambdas.common.sqs import SqsSender, batches
+from lambdas.common.redelivery import handle_each
+from lambdas.common.sqs import PlainMessage, SqsSender, send_all
 
 SOURCE: Final = PLANE_CLIENT
 """The `source` of the dead letters made here, and the client that their frames name."""
@@ -32,21 +31,6 @@ BAD_FAILURE: Final = "bad_rule_failure"
 
 RESERVE_MS: Final = 2 * WORST_CALL_MS
 """No batch is sent with less time left, milliseconds: it covers that batch and the answer to the queue."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """A frame on its way to a queue; `message_id` is the message it came from."""
-
-    body: str
-    message_id: str
-    hints: Mapping[str, str] = field(default_factory=dict)
-    group: str = ""  # the ways in are standard queues, as IoT rules write to no others
-    deduplication: str = ""
-
-    @property
-    def bytes(self) -> int:
-        return len(self.body.encode())
 
 
 class IngestErrorsService:
@@ -75,42 +59,35 @@ class IngestErrorsService:
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Hand over the failures in `messages`; return the ids of those that have to come again."""
-        frames: defaultdict[str, list[_Frame]] = defaultdict(list)
-        failed: set[str] = set()
-        for message in messages:
-            try:
-                for queue_url, frame in self._frames(message):
-                    frames[queue_url].append(frame)
-            except Exception:  # noqa: BLE001 - a defect met by one message must not take the others with it
-                logger.exception("a failure could not be handled", message_id=message.id)
-                failed.add(message.id)
+        frames: defaultdict[str, list[tuple[QueueMessage, str]]] = defaultdict(list)
+
+        def take(message: QueueMessage) -> bool:
+            text, queues = self._frame(message)
+            for queue_url in queues:
+                frames[queue_url].append((message, text))
+            return True
+
+        failed = set(handle_each(messages, take))
         for queue_url, waiting in frames.items():
-            for batch in batches(waiting):
-                answers = self._send(queue_url, batch, invocation.remaining_ms)
-                failed |= {
-                    frame.message_id
-                    for frame, answer in zip(batch, answers, strict=True)
-                    if answer.fate is not Fate.TAKEN
-                }
+            # What a queue never takes ends in the dead-letter queue of this one: there is no other way in.
+            taken = send_all(
+                self._sender,
+                queue_url,
+                (PlainMessage(text) for _, text in waiting),
+                lambda: invocation.remaining_ms() >= RESERVE_MS,
+            )
+            failed |= {each.id for (each, _), is_taken in zip(waiting, taken, strict=True) if not is_taken}
         count(Metric.RESENT, len(messages) - len(failed))
         return frozenset(failed)
 
-    def _send(self, queue_url: str, batch: Sequence[_Frame], remaining_ms: Callable[[], int]) -> list[Answer]:
-        if remaining_ms() < RESERVE_MS:
-            return [Answer(Fate.AGAIN)] * len(batch)
-        # What a queue will never take ends in the dead-letter queue of this one: there is no other way in.
-        return self._sender.send(queue_url, batch)
-
-    def _frames(self, message: QueueMessage) -> Iterator[tuple[str, _Frame]]:
-        """The frame of a message, for each queue that it has to go to."""
+    def _frame(self, message: QueueMessage) -> tuple[str, Collection[str]]:
+        """The frame of a message, and the queues that it has to go to."""
         try:
             failure = parse_failure(message.body)
         except NoFailureError as error:
             count(Metric.DEAD_LETTERED)
             logger.error("no failure of a rule", message_id=message.id, problem=error.problem)
-            text = frame_text(self._letter(message, error))
-            yield from ((queue_url, _Frame(text, message.id)) for queue_url in self._letters_to)
-            return
+            return frame_text(self._letter(message, error)), self._letters_to
         targets = self._missed(failure)
         logger.warning(
             "a rule failed",
@@ -122,10 +99,8 @@ class IngestErrorsService:
             sent_to=targets,
         )
         # When IoT Core accepted it, AWS does not say; the error action runs at once.
-        text = frame_text(
-            IngestFrame(failure.payload, failure.topic, failure.client_id, "", message.sent_at_ms)
-        )
-        yield from ((queue_url, _Frame(text, message.id)) for queue_url in targets)
+        frame = IngestFrame(failure.payload, failure.topic, failure.client_id, "", message.sent_at_ms)
+        return frame_text(frame), targets
 
     def _missed(self, failure: RuleFailure) -> list[str]:
         """The queues that the rule could not write to; where it does not say, those of a dead letter.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -19,7 +19,8 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 
 RESERVE_MS: Final = 2 * WORST_CALL_MS
-"""No contract is filed with less time left, milliseconds: the object and the answer to the queue follow."""
+"""No message is read, and no contract filed, with less time left, milliseconds: the object and the answer to
+the queue follow."""
 
 
 class LedgerWriter:
@@ -35,17 +36,29 @@ class LedgerWriter:
         A contract is filed before the lines that came with it. A batch that comes again in other company is
         written twice: readers take each row once.
         """
-        held = {each.id: read for each in messages if (read := self._read(each, invocation)) is not None}
-        lines = (line for each in held.values() for line in each.lines)
+        held: set[str] = set()
+        lines = self._lines(messages, held, invocation)
         try:
-            self._archive.put_lines(LEDGER, object_name(held), self._clock(), lines)
+            self._archive.put_lines(LEDGER, lambda: object_name(held), self._clock(), lines)
         except (ClientError, BotoCoreError):
             logger.exception("the ledger could not be written; these messages come again")
             held.clear()
-        failed = frozenset(message.id for message in messages) - set(held)
+        failed = frozenset(message.id for message in messages) - held
         count(Metric.ARCHIVED, len(held))
         logger.info("archived", messages=len(held), failed=len(failed))
         return failed
+
+    def _lines(
+        self, messages: Iterable[QueueMessage], held: set[str], invocation: Invocation
+    ) -> Iterator[str]:
+        """The lines of `messages`, one message in memory at a time; `held` takes the ids of those read."""
+        for message in messages:
+            if invocation.remaining_ms() < RESERVE_MS:
+                logger.warning("no time left; the rest of the batch comes again", messages=len(held))
+                return
+            if (read := self._read(message, invocation)) is not None:
+                held.add(message.id)
+                yield from read.lines
 
     def _read(self, message: QueueMessage, invocation: Invocation) -> LedgerMessage | None:
         """Return what `message` holds, once its contracts are in the archive."""

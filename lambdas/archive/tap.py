@@ -23,7 +23,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
-from lambdas.common.sqs import PlainMessage, SqsSender
+from lambdas.common.sqs import PlainMessage, SqsSender, send_all
 
 RESERVE_MS: Final = 4 * WORST_CALL_MS
 """No frame is begun with less time left, milliseconds: two objects, the loudest devices and the answer to the
@@ -46,9 +46,8 @@ class TrafficReport:
 
     def send(self, publishes: Iterable[Publish]) -> None:
         """Send the counts of the loudest. Those that SQS does not take are lost: the next batch has more."""
-        counts = [PlainMessage(traffic_text(*each)) for each in loudest(publishes, self._quota)]
-        if counts:
-            self._sender.send(self._queue_url, counts)
+        counts = (PlainMessage(traffic_text(*each)) for each in loudest(publishes, self._quota))
+        send_all(self._sender, self._queue_url, counts)
 
 
 class TapWriter:

@@ -15,6 +15,9 @@ from lambdas.common.metrics import Gauge, measure
 _AT_ONCE: Final = 8
 """Queues that are looked at at a time."""
 
+_PAGE: Final = 1_000
+"""Queues in one answer. Without it SQS answers with as many and gives no token for the others."""
+
 _VISIBLE: Final = "ApproximateNumberOfMessages"
 
 
@@ -56,14 +59,20 @@ class Queues:
 
     def _urls(self) -> Iterator[str]:
         """All queues but those for replies, which nobody has to read."""
-        for page in self._sqs.get_paginator("list_queues").paginate(QueueNamePrefix=self._prefix):
+        pages = self._sqs.get_paginator("list_queues").paginate(
+            QueueNamePrefix=self._prefix, PaginationConfig={"PageSize": _PAGE}
+        )
+        for page in pages:
             yield from (
                 each for each in page.get("QueueUrls", []) if not _name(each).endswith(REPLIES_SUFFIX)
             )
 
     def _count(self, url: str) -> int:
-        attributes = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[_VISIBLE])["Attributes"]
-        return int(attributes[_VISIBLE])
+        try:
+            answer = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[_VISIBLE])
+        except self._sqs.exceptions.QueueDoesNotExist:
+            return 0  # SQS lists a deleted queue for up to a minute
+        return int(answer["Attributes"][_VISIBLE])
 
 
 def _name(url: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -50,33 +51,43 @@ class Ledger:
     ) -> None:
         """Make `records` durable.
 
-        If the queue refuses and there still `has_time`, the archive takes them at `at_ms` (Unix milliseconds)
-        as one object called `name`, which a retry must not repeat. Raises `LedgerError`.
+        If the queue refuses, the archive takes them at `at_ms` (Unix milliseconds) as one object called
+        `name`, which a retry must not repeat. Only the first call is made without asking whether it
+        `has_time`. Raises `LedgerError`.
         """
         if not records:
             return
         parts = ledger_texts([to_line(each) for each in records], self._contracts)
         answers: list[Answer] = []
         for batch in batches(PlainMessage(text) for text, _ in parts):
+            if answers and not has_time():
+                raise LedgerError(len(records))
             answers += self._sender.send(self._queue_url, batch)
         refused = [
             held for (_, held), answer in zip(parts, answers, strict=True) if answer.fate is not Fate.TAKEN
         ]
         if refused:
-            if not has_time():
-                raise LedgerError(len(records))
-            self._write_to_archive(name, refused, at_ms)
+            self._write_to_archive(name, refused, at_ms, has_time)
         self._filed |= set(self._contracts)
         self._contracts = {}
 
-    def _write_to_archive(self, name: str, refused: Sequence[LedgerMessage], at_ms: int) -> None:
+    def _write_to_archive(
+        self, name: str, refused: Sequence[LedgerMessage], at_ms: int, has_time: Callable[[], bool]
+    ) -> None:
         lines = [line for each in refused for line in each.lines]
-        count(Metric.LEDGER_DETOURED, len(lines))
+        calls: list[Callable[[], object]] = [
+            partial(self._archive.file_contract, version, compiled)
+            for each in refused
+            for version, compiled in each.contracts.items()
+        ]
+        calls.append(partial(self._archive.put_lines, LEDGER, name, at_ms, lines))
         try:
-            for each in refused:
-                for version, compiled in each.contracts.items():
-                    self._archive.file_contract(version, compiled)
-            self._archive.put_lines(LEDGER, name, at_ms, lines)
+            for call in calls:
+                # A contract that is filed is not filed again: the next attempt has the time for the rest.
+                if not has_time():
+                    raise LedgerError(len(lines))
+                call()
         except (ClientError, BotoCoreError) as error:
             raise LedgerError(len(lines)) from error
+        count(Metric.LEDGER_DETOURED, len(lines))
         logger.warning("the ledger's queue refused; its lines are in the archive", records=len(lines))

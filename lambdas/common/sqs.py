@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -45,11 +45,23 @@ def batches(messages: Iterable[_M]) -> Iterator[list[_M]]:
         yield batch
 
 
+def send_all(
+    sender: Sender, url: str, messages: Iterable[Message], has_time: Callable[[], bool] = lambda: True
+) -> list[bool]:
+    """Send `messages` batch by batch; whether each was taken. Nothing is sent once there is no time."""
+    taken: list[bool] = []
+    for batch in batches(messages):
+        answers = sender.send(url, batch) if has_time() else [Answer(Fate.AGAIN)] * len(batch)
+        taken += [answer.fate is Fate.TAKEN for answer in answers]
+    return taken
+
+
 @dataclass(frozen=True, slots=True)
 class PlainMessage:
-    """A message for a standard queue that is no event: a `body` and nothing beside it."""
+    """A message for a standard queue that is no event: a `body`, held back for `delay_s` seconds."""
 
     body: str
+    delay_s: int = 0
     hints: Mapping[str, str] = field(default_factory=dict)
     group: str = ""
     deduplication: str = ""
@@ -122,6 +134,8 @@ def _entry(id: str, message: Message, fifo: bool) -> dict[str, Any]:
             name: {"DataType": DATA_TYPE, "StringValue": value} for name, value in message.hints.items()
         },
     }
+    if isinstance(message, PlainMessage):
+        entry["DelaySeconds"] = message.delay_s
     if fifo:
         entry["MessageGroupId"] = message.group
         entry["MessageDeduplicationId"] = message.deduplication

@@ -104,7 +104,11 @@ class WebhookService:
         return again
 
     def _undone(self, message: QueueMessage) -> list[QueueMessage]:
-        """The events of `message`, each as a message, without those that this process has already ended."""
+        """The events of `message`, each as a message, without those that this process has already ended.
+
+        When it comes again they are in any order: one that makes the endpoint hang ends the attempts at what
+        is behind it, which must not be the same events each time.
+        """
         try:
             texts = split(message.body)
         except EnvelopeError:
@@ -112,7 +116,8 @@ class WebhookService:
         if texts == [message.body]:
             return [message]
         parts = [replace(message, id=f"{message.id}.{at}", body=text) for at, text in enumerate(texts)]
-        return [each for each in parts if each.id not in self._done]
+        undone = [each for each in parts if each.id not in self._done]
+        return undone if message.attempt == 1 else sorted(undone, key=lambda _: self._uniform(0, 1))
 
     def _remember(self, message: QueueMessage, part: QueueMessage) -> None:
         if part is not message:

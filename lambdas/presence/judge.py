@@ -14,15 +14,12 @@ from typing import Final
 from eventplane.envelope import parse_event
 from eventplane.sqs_binding import to_message
 from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import mark
-from lambdas.common.sender import Answer, Fate
-from lambdas.common.sqs import SqsSender, batches
+from lambdas.common.sqs import send_all
+from lambdas.presence.parts import Parts
 from lambdas.presence.state import DeviceState
-from lambdas.presence.table import PresenceTable
-from lambdas.presence.timer_queue import Timer, TimerQueue
-from lambdas.presence.watch import Watch
+from lambdas.presence.timer_queue import Timer
 
 RESERVE_MS: Final = 4 * WORST_CALL_MS
 """No page and no device is begun with less time left, milliseconds, so that what is decided can be sent. What
@@ -47,24 +44,11 @@ class Judged:
 
 
 class Judge:
-    """Judges by `watch` and sends what there is to say to the queue at `outbox_url`."""
+    """Judges devices and sends what there is to say to the queue at `outbox_url`."""
 
-    def __init__(
-        self,
-        *,
-        table: PresenceTable,
-        watch: Watch,
-        sender: SqsSender,
-        outbox_url: str,
-        timers: TimerQueue,
-        clock: Clock,
-    ) -> None:
-        self._table = table
-        self._watch = watch
-        self._sender = sender
+    def __init__(self, parts: Parts, outbox_url: str) -> None:
+        self._parts = parts
         self._outbox_url = outbox_url
-        self._timers = timers
-        self._clock = clock
 
     def judge(self, states: Iterable[DeviceState], remaining_ms: Callable[[], int]) -> Judged:
         """Say what is to be said of the devices with these `states`, and arm their next timers.
@@ -83,25 +67,25 @@ class Judge:
         judged.sent, stored = self._send(decided, remaining_ms)
         judged.unfinished |= {each.device for each in stored if each.unsent}
         next_timers = [Timer(each.device, each.due_ms) for each in stored if each.due_ms and not each.unsent]
-        judged.unfinished |= self._timers.arm(next_timers, self._clock())
+        judged.unfinished |= self._parts.timers.arm(next_timers, self._parts.clock())
         return judged
 
     def _decide(self, known: DeviceState, remaining_ms: Callable[[], int]) -> DeviceState | None:
         """The state as it is stored after it was judged; None when that did not succeed."""
         state: DeviceState | None = known
         for _ in range(_TRIES):
-            now_ms = self._clock()
+            now_ms = self._parts.clock()
             if state is None or remaining_ms() < RESERVE_MS:
                 return None
             if state.unsent or state.due_ms is None or state.due_ms > now_ms:
                 return state
             try:
-                judged = self._watch.judge(state, now_ms)
-                if stored := self._table.write(judged, self._watch.due_ms(judged)):
+                judged = self._parts.watch.judge(state, now_ms)
+                if stored := self._parts.table.write(judged, self._parts.watch.due_ms(judged)):
                     _note_flood(state, stored)
                     return stored
                 # Who was faster has left the device due.
-                state = self._table.read([known.device]).get(known.device)
+                state = self._parts.table.read([known.device]).get(known.device)
             except Exception:  # noqa: BLE001 - one device must not keep all others from being judged
                 logger.exception("not judged", device=known.device)
                 return None
@@ -115,18 +99,16 @@ class Judge:
         Returns how many events were taken, and the states as they are stored now.
         """
         waiting = [(state.device, text) for state in decided for text in state.unsent]
-        taken: list[bool] = []
-        for batch in batches(to_message(parse_event(text)) for _, text in waiting):
-            in_time = remaining_ms() >= SENDING_MS
-            answers = (
-                self._sender.send(self._outbox_url, batch) if in_time else [Answer(Fate.AGAIN)] * len(batch)
-            )
-            taken += [answer.fate is Fate.TAKEN for answer in answers]
+        messages = (to_message(parse_event(text)) for _, text in waiting)
+        has_time = lambda: remaining_ms() >= SENDING_MS  # noqa: E731
         left: defaultdict[str, list[str]] = defaultdict(list)
-        for (device, text), was_taken in zip(waiting, taken, strict=True):
-            if not was_taken:
+        for (device, text), is_taken in zip(
+            waiting, send_all(self._parts.sender, self._outbox_url, messages, has_time), strict=True
+        ):
+            if not is_taken:
                 left[device].append(text)
-        return sum(taken), [self._forget(each, tuple(left[each.device]), remaining_ms) for each in decided]
+        sent = len(waiting) - sum(map(len, left.values()))
+        return sent, [self._forget(each, tuple(left[each.device]), remaining_ms) for each in decided]
 
     def _forget(
         self, state: DeviceState, left: tuple[str, ...], remaining_ms: Callable[[], int]
@@ -137,9 +119,9 @@ class Judge:
             if current.unsent != state.unsent or current.unsent == left or remaining_ms() < WORST_CALL_MS:
                 return current
             emptied = replace(current, unsent=left)
-            if stored := self._table.write(emptied, self._watch.due_ms(emptied)):
+            if stored := self._parts.table.write(emptied, self._parts.watch.due_ms(emptied)):
                 return stored
-            current = self._table.read([state.device]).get(state.device, current)
+            current = self._parts.table.read([state.device]).get(state.device, current)
         logger.warning("sent events could not be forgotten; they will be sent again", device=state.device)
         return current
 

@@ -8,14 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from eventplane.function_settings import PresenceJudgeSettings
-from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count, metrics
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
 from lambdas.presence.judge import RESERVE_MS, Judge
-from lambdas.presence.table import PresenceTable
-from lambdas.presence.wiring import Wiring
+from lambdas.presence.parts import Parts, wired
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +29,24 @@ class Reconciler:
     """Judges devices that are overdue: their timers were lost, as with a dead-lettered message, or restored
     from a backup."""
 
-    def __init__(self, *, table: PresenceTable, judge: Judge, clock: Clock) -> None:
-        self._table = table
+    def __init__(self, parts: Parts, judge: Judge) -> None:
+        self._parts = parts
         self._judge = judge
-        self._clock = clock
 
     def reconcile(
         self, buckets: Sequence[int], overdue_ms: int, remaining_ms: Callable[[], int]
     ) -> Reconciled:
         """Judge what has been due in `buckets` for `overdue_ms`, the earliest first, while there is time."""
         devices = sent = 0
-        is_complete, before_ms = True, self._clock() - overdue_ms
+        is_complete, before_ms = True, self._parts.clock() - overdue_ms
         for bucket in buckets:
-            pages = self._table.due(bucket, before_ms)
+            pages = self._parts.table.due(bucket, before_ms)
             # Before each page: even an empty one is a request.
             while (is_complete := remaining_ms() >= RESERVE_MS) and (page := next(pages, None)):
                 # The index lags behind the table.
                 overdue = [
                     each
-                    for each in self._table.read(page).values()
+                    for each in self._parts.table.read(page).values()
                     if each.due_ms is not None and each.due_ms <= before_ms
                 ]
                 judged = self._judge.judge(overdue, remaining_ms)
@@ -66,8 +63,8 @@ class Reconciler:
 def service() -> Reconciler:
     """Return the reconciler that the environment describes. Raises `SettingsError`."""
     settings = PresenceJudgeSettings.read(os.environ)
-    parts = Wiring(settings)
-    return Reconciler(table=parts.table, judge=parts.judge(settings.outbox_queue), clock=parts.clock)
+    parts = wired(settings)
+    return Reconciler(parts, Judge(parts, settings.outbox_queue))
 
 
 @logger.inject_lambda_context

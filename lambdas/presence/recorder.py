@@ -24,15 +24,14 @@ from eventplane.numbering import EPOCH, SEQUENCE
 from eventplane.traffic import Traffic, read_traffic
 from eventplane.whole_numbers import MAX_TIME_MS, whole_number
 from lambdas.common.aws import WORST_CALL_MS
-from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
+from lambdas.common.redelivery import handle_each
+from lambdas.presence.parts import Parts, wired
 from lambdas.presence.state import DeviceState, Heartbeat, Line, Sighting
-from lambdas.presence.table import PAGE, PresenceTable
-from lambdas.presence.timer_queue import Timer, TimerQueue
-from lambdas.presence.watch import Watch
-from lambdas.presence.wiring import Wiring
+from lambdas.presence.table import PAGE
+from lambdas.presence.timer_queue import Timer
 
 MAX_INTERVAL_S: Final = 86_400.0
 """The longest heartbeat interval that is believed, seconds: the longest that a device can be set to."""
@@ -168,16 +167,11 @@ Noted = tuple[QueueMessage, Observation]
 
 
 class Recorder:
-    """Writes what `read` finds in the messages of one queue to `table`, and arms `timers`."""
+    """Writes what `read` finds in the messages of one queue, and arms timers."""
 
-    def __init__(
-        self, *, read: Reader, table: PresenceTable, watch: Watch, timers: TimerQueue, clock: Clock
-    ) -> None:
+    def __init__(self, read: Reader, parts: Parts) -> None:
         self._read = read
-        self._table = table
-        self._watch = watch
-        self._timers = timers
-        self._clock = clock
+        self._parts = parts
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Record `messages`; return the ids of those that have to come again, also for want of time."""
@@ -202,17 +196,15 @@ class Recorder:
 
     def _observations(self, messages: Iterable[QueueMessage]) -> tuple[dict[str, list[Noted]], set[str]]:
         noted: defaultdict[str, list[Noted]] = defaultdict(list)
-        failed: set[str] = set()
-        for message in messages:
-            try:
-                observation = self._read(message.body, message.sent_at_ms)
-            except UnreadableObservationError as error:
-                logger.error("unreadable", message_id=message.id, error=str(error))
-                failed.add(message.id)
-                continue
+
+        def note(message: QueueMessage) -> bool:
+            observation = self._read(message.body, message.sent_at_ms)
             if observation is not None:
                 noted[observation.device].append((message, observation))
-        return dict(noted), failed
+            return True
+
+        failed = handle_each(messages, note)
+        return dict(noted), set(failed)
 
     def _take(
         self, noted: dict[str, list[Noted]], remaining_ms: Callable[[], int]
@@ -223,7 +215,7 @@ class Recorder:
         """
         if remaining_ms() < RESERVE_MS:
             return noted, frozenset()
-        states = self._table.read(noted)
+        states = self._parts.table.read(noted)
         again: dict[str, list[Noted]] = {}
         timers: list[Timer] = []
         for device, those in noted.items():
@@ -234,7 +226,7 @@ class Recorder:
                 again[device] = those
             elif stored.due_ms is not None and (stored.due_ms != known.due_ms or _is_redelivered(those)):
                 timers.append(Timer(device, stored.due_ms))
-        return again, self._timers.arm(timers, self._clock())
+        return again, self._parts.timers.arm(timers, self._parts.clock())
 
     def _write(self, known: DeviceState, those: Iterable[Noted]) -> DeviceState | None:
         """The state as it is stored now; None when it has to be tried again."""
@@ -245,9 +237,9 @@ class Recorder:
             return known
         # A deadline that is too early costs the judge a look; moving it would cost two writes and a timer at
         # every heartbeat of every device.
-        due = [each for each in (known.due_ms, self._watch.due_ms(state)) if each is not None]
+        due = [each for each in (known.due_ms, self._parts.watch.due_ms(state)) if each is not None]
         try:
-            return self._table.write(state, min(due, default=None))
+            return self._parts.table.write(state, min(due, default=None))
         except (ClientError, BotoCoreError):
             logger.exception("not written", device=known.device)
             return None
@@ -267,15 +259,7 @@ _READERS: Final[Mapping[PresenceSource, Reader]] = {
 def service() -> QueueReader:
     """Return the recorder of the function's source. Raises `SettingsError`."""
     settings = RecorderSettings.read(os.environ)
-    parts = Wiring(settings)
-    recorder = Recorder(
-        read=_READERS[settings.source],
-        table=parts.table,
-        watch=parts.watch,
-        timers=parts.timers,
-        clock=parts.clock,
-    )
-    return QueueReader(recorder.process)
+    return QueueReader(Recorder(_READERS[settings.source], wired(settings)).process)
 
 
 handle = queue_function(service)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
-
-from botocore.exceptions import BotoCoreError, ClientError
+from typing import Final
 
 from eventplane.errors import EventPlaneError
 from eventplane.fleet import is_device_name
 from eventplane.whole_numbers import MAX_TIME_MS, whole_number
 from lambdas.common.log import logger
-from lambdas.common.sqs import MAX_ENTRIES
+from lambdas.common.sqs import PlainMessage, SqsSender, send_all
 
 MAX_DELAY_S: Final = 600
 """Longest that a timer is delayed, seconds; a later one is sent again on its way. Ours: SQS takes 900, but at
@@ -59,31 +57,18 @@ def read_timer(body: str) -> Timer:
 
 
 class TimerQueue:
-    """The queue of timers at `url`, through a boto3 SQS client."""
+    """The queue of timers at `url`."""
 
-    def __init__(self, client: Any, url: str) -> None:
-        self._client = client
+    def __init__(self, sender: SqsSender, url: str) -> None:
+        self._sender = sender
         self._url = url
 
     def arm(self, timers: Iterable[Timer], now_ms: int) -> frozenset[str]:
         """Send `timers`; the devices whose timer SQS did not take. Never raises for what AWS refuses."""
         waiting = list(timers)
-        failed: set[str] = set()
-        for start in range(0, len(waiting), MAX_ENTRIES):
-            failed |= self._send(waiting[start : start + MAX_ENTRIES], now_ms)
+        messages = (PlainMessage(each.body, each.delay_s(now_ms)) for each in waiting)
+        taken = send_all(self._sender, self._url, messages)
+        failed = {timer.device for timer, is_taken in zip(waiting, taken, strict=True) if not is_taken}
         if failed:
-            logger.warning("timers were not armed", devices=sorted(failed)[:MAX_ENTRIES], number=len(failed))
+            logger.warning("timers were not armed", devices=sorted(failed)[:10], number=len(failed))
         return frozenset(failed)
-
-    def _send(self, batch: Sequence[Timer], now_ms: int) -> set[str]:
-        entries = [
-            {"Id": str(at), "MessageBody": timer.body, "DelaySeconds": timer.delay_s(now_ms)}
-            for at, timer in enumerate(batch)
-        ]
-        try:
-            response = self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
-        except (ClientError, BotoCoreError) as error:
-            logger.warning("timers were refused", number=len(batch), error=str(error))
-            return {timer.device for timer in batch}
-        taken = {each["Id"] for each in response.get("Successful", [])}
-        return {timer.device for at, timer in enumerate(batch) if str(at) not in taken}

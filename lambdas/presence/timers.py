@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventplane.function_settings import PresenceJudgeSettings
-from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
+from lambdas.common.redelivery import handle_each
 from lambdas.presence.judge import RESERVE_MS, Judge
+from lambdas.presence.parts import Parts, wired
 from lambdas.presence.state import DeviceState
-from lambdas.presence.table import PresenceTable
-from lambdas.presence.timer_queue import Timer, TimerQueue, UnreadableTimerError, read_timer
-from lambdas.presence.wiring import Wiring
+from lambdas.presence.timer_queue import Timer, read_timer
 
 PUNCTUAL_MS: Final = 5_000
 """A device is judged within so many milliseconds after its deadline; what takes longer is counted as late."""
@@ -49,24 +48,20 @@ class TimerReader:
     left: unsent events, and a deadline without a timer.
     """
 
-    def __init__(self, *, table: PresenceTable, judge: Judge, timers: TimerQueue, clock: Clock) -> None:
-        self._table = table
+    def __init__(self, parts: Parts, judge: Judge) -> None:
+        self._parts = parts
         self._judge = judge
-        self._timers = timers
-        self._clock = clock
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Judge the devices of up to a page of timers; return the ids of those that have to come again."""
-        failed: set[str] = set()
         fired: defaultdict[str, list[_Fired]] = defaultdict(list)
-        for message in messages:
-            try:
-                timer = read_timer(message.body)
-            except UnreadableTimerError as error:
-                logger.error("unreadable", message_id=message.id, error=str(error))
-                failed.add(message.id)
-                continue
+
+        def take(message: QueueMessage) -> bool:
+            timer = read_timer(message.body)
             fired[timer.device].append(_Fired(timer, message))
+            return True
+
+        failed = set(handle_each(messages, take))
         unfinished = self._work_off(fired, invocation.remaining_ms)
         failed |= {each.message.id for device in unfinished for each in fired[device]}
         logger.info("timers fired", messages=len(messages), devices=len(fired), failed=len(failed))
@@ -76,7 +71,7 @@ class TimerReader:
         """The devices whose timers have to come again."""
         if not fired or remaining_ms() < RESERVE_MS:
             return set(fired)
-        states, now_ms = self._table.read(fired), self._clock()
+        states, now_ms = self._parts.table.read(fired), self._parts.clock()
         unfinished = fired.keys() - states.keys()
         early: list[Timer] = []
         due: list[DeviceState] = []
@@ -91,7 +86,7 @@ class TimerReader:
                 each.timer.due_ms == state.due_ms for each in fired[device]
             ):
                 early.append(Timer(device, state.due_ms))
-        unfinished |= self._timers.arm(early, now_ms)
+        unfinished |= self._parts.timers.arm(early, now_ms)
         return unfinished | self._judge.judge(due, remaining_ms).unfinished
 
 
@@ -102,11 +97,8 @@ def _is_redelivered(fired: Sequence[_Fired]) -> bool:
 def service() -> QueueReader:
     """Return the reader of the queue of timers. Raises `SettingsError`."""
     settings = PresenceJudgeSettings.read(os.environ)
-    parts = Wiring(settings)
-    reader = TimerReader(
-        table=parts.table, judge=parts.judge(settings.outbox_queue), timers=parts.timers, clock=parts.clock
-    )
-    return QueueReader(reader.process)
+    parts = wired(settings)
+    return QueueReader(TimerReader(parts, Judge(parts, settings.outbox_queue)).process)
 
 
 handle = queue_function(service)

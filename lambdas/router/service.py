@@ -31,6 +31,10 @@ MAX_DELIVERIES: Final = 5_000
 """Deliveries after which an invocation plans no further message; the rest of its batch comes again, unsent.
 Ours: ten seconds of a router that sends 500 a second, which is what 512 MiB give."""
 
+MAX_PLANNED_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of planned events, one for each delivery, after which an invocation plans no further message. Ours: a
+frame of 10 KB may hold 4 MB, of which there are some copies until all is sent, and 100 such a batch."""
+
 UNSEEN_RECEIVES: Final = 3
 """Receives of a message at which its urgent events are sent without the contract in force. Ours: Lambda may
 have throttled the first of them, and a receiver gets at most so many copies more."""
@@ -175,14 +179,17 @@ class RouterService:
         now_ms = self._queue_clock()
         self._ledger.file(engine.contract)
         steps: list[Step] = []
+        size = 0
         # Those that came most often first: under load none is left out again and again.
         for message in sorted(messages, key=lambda each: -each.attempt):
-            if len(steps) >= MAX_DELIVERIES or remaining_ms() < self._limits.planning_ms:
+            is_full = len(steps) >= MAX_DELIVERIES or size >= MAX_PLANNED_BYTES
+            if is_full or remaining_ms() < self._limits.planning_ms:
                 failed.add(message.id)
                 continue
             try:
-                # Whole or not at all: `+=` would keep, and send each time, what came before the defect.
-                steps += self._steps(engine, message, now_ms)
+                planned = self._steps(engine, message, now_ms)
+                steps += planned
+                size += sum(len(step.original.json) for step in planned if step.original)
             except Exception:  # noqa: BLE001 - a defect met by one message must not take the others with it
                 logger.exception("planning failed", message_id=message.id)
                 failed.add(message.id)

@@ -15,7 +15,7 @@ from local.cloud import CloudEndpoint
 from local.consumers import Kept
 from local.demo.waiting import Waits
 from stacks.config import environment
-from stacks.presence_stack import TIMERS
+from stacks.names import TIMERS
 
 LOCAL: Final = environment("local")
 

@@ -16,8 +16,9 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from eventplane.archive_layout import FOLDERS, PUBLISHED, Column, Folder, Form
-from stacks.constructs.archive_lifecycle import ATHENA
+from stacks.constructs.archive import ATHENA
 from stacks.environment import Environment
+from stacks.plane_stack import environment_of
 
 _PARTITIONS: Final = {
     "date": {"type": "date", "format": "yyyy-MM-dd", "interval": "1", "interval.unit": "DAYS"},
@@ -52,8 +53,9 @@ _OUTPUT: Final = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
 class ArchiveCatalog(Construct):
     """The database `eventplane_<env>`: compacted tables, `<folder>_raw` of the lines, the audit's tables."""
 
-    def __init__(self, scope: Construct, id: str, *, environment: Environment, archive: s3.IBucket) -> None:
+    def __init__(self, scope: Construct, id: str, archive: s3.IBucket) -> None:
         super().__init__(scope, id)
+        environment = environment_of(self)
         self.database_name = environment.resource_name("").strip("-").replace("-", "_")
         self._environment = environment
         self._archive = archive

@@ -1,43 +1,42 @@
-"""The downlink: three functions that read queues, one that is called every minute, one code."""
+"""The downlink: three functions that read queues, one that is called every minute, one code.
+
+Beside it is what tells devices which of their events the cloud wants.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_iot as iot
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from eventplane.contract import Contract
+from eventplane.contract import Contract, subscription
 from eventplane.downlink.table import INDEX, PENDING_INDEX, TABLE
 from eventplane.fleet_registry import TABLE as FLEET
-from eventplane.function_settings import DownlinkSettings
-from eventplane.resource_names import channel_queue, dead_letter_queue
+from eventplane.function_settings import DownlinkSettings, UplinkInterestSettings
+from eventplane.presence import TABLE as PRESENCE
 from eventplane.topics import device_topic
-from stacks.constructs.desired_table import allow_desired
-from stacks.constructs.durable_queue import allow_send, find_queue
 from stacks.constructs.every_minute import EveryMinute
-from stacks.constructs.fleet_registry import allow_fleet
-from stacks.constructs.function_assets import function_code
-from stacks.constructs.ingest_rule import SQL_VERSION
-from stacks.constructs.presence_table import NAME as PRESENCE
-from stacks.constructs.presence_table import allow_presence
+from stacks.constructs.permissions import accept_wildcard, allow, arn
 from stacks.constructs.python_function import PythonFunction
-from stacks.constructs.rule_action import send_to
-from stacks.constructs.service_role import allow
-from stacks.downlink_stack import WORK
-from stacks.environment import PROJECT, Environment
-from stacks.findings import accept
+from stacks.constructs.queues import allow_send, find_channel_dead_letters, find_queue
+from stacks.constructs.rules import topic_rule
+from stacks.constructs.tables import CONTRACTS, allow_table
+from stacks.names import WORK, rule_name
+from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize
 
 FOLDER: Final = "downlink"
 
+_INTEREST: Final = "uplink-interest"
+
+_INBOXES: Final = device_topic("*", "inbox")
+
 # Not the connection: what is published between the two reaches nobody.
-_SQL: Final = "SELECT clientId AS subscribed FROM '$aws/events/subscriptions/subscribed/+'"
+_SUBSCRIBED: Final = "SELECT clientId AS subscribed FROM '$aws/events/subscriptions/subscribed/+'"
 
 
 class Downlink(Construct):
@@ -48,118 +47,117 @@ class Downlink(Construct):
         scope: Construct,
         id: str,
         *,
-        environment: Environment,
         contract: Contract,
         inbox: sqs.IQueue,
         answers: sqs.IQueue,
         outbox: sqs.IQueue,
-        layer: lambda_.ILayerVersion,
     ) -> None:
         super().__init__(scope, id)
-        self._environment = environment
-        self._code = function_code(FOLDER, contract)
-        self._layer = layer
-        self._work = find_queue(self, "WorkQueue", environment=environment, name=WORK)
+        environment = environment_of(self)
+        self._contract = contract
+        self._work = find_queue(self, "WorkQueue", WORK)
         self._outbox = outbox
-        last_resort = dead_letter_queue(channel_queue(contract.device.inbox))
-        self._last_resort = find_queue(self, "LastResort", environment=environment, name=last_resort)
+        self._last_resort = find_channel_dead_letters(self, "LastResort", contract.device.inbox)
         settings = environment.downlink
-        registry = allow_fleet(self, environment=environment, actions=["dynamodb:GetItem"])
-        whole_fleet = allow_fleet(self, environment=environment, actions=["dynamodb:Scan"])
-        self._function(
-            "Desired",
-            settings.reader,
-            source=inbox,
-            statements=[
-                registry,
-                whole_fleet,
-                allow_send(environment=environment, queues=[inbox]),
-            ],
-        )
-        self._function("Answers", settings.reader, source=answers)
-        self._function("Due", settings.reader, source=self._work, statements=[registry, whole_fleet])
+        fleet = [allow_table(self, FLEET, "GetItem"), allow_table(self, FLEET, "Scan")]
+        due = allow_table(self, TABLE, "Query", index=INDEX)
+        self._function("Desired", settings.reader, inbox, [*fleet, allow_send(inbox)])
+        self._function("Answers", settings.reader, answers)
+        self._function("Due", settings.reader, self._work, fleet)
         reconciler = self._function(
             "Reconciler",
             settings.reconciler,
-            statements=[
-                registry,
-                self._allow(["dynamodb:Query"], INDEX),
-            ],
+            None,
+            [fleet[0], due],
         )
         EveryMinute(
             self,
             "Reconcile",
-            environment=environment,
             name="downlink-reconcile",
             function=reconciler,
             inputs=[{"buckets": share} for share in settings.shares],
             is_enabled=settings.is_scheduled,
         )
-        arn = "arn:<AWS::Partition>:iot:<AWS::Region>:<AWS::AccountId>:topic/devices/*/inbox"
-        accept(self, f"IAM5[Resource::{arn}]", "Any device may be the one that is written to.")
-        self._rule()
+        accept_wildcard(self, "iot", f"topic/{_INBOXES}", "Any device may be the one that is written to.")
+        # A device that subscribes gets at once what waits for it.
+        topic_rule(
+            self,
+            name=rule_name(environment.name, "downlink"),
+            description="Devices that subscribe to the downlink",
+            sql=_SUBSCRIBED,
+            queues={"Subscribed": self._work},
+            errors=find_queue(self, "WorkDlq", f"{WORK}-dlq"),
+        )
 
     def _function(
         self,
         id: str,
         size: FunctionSize,
-        *,
-        source: sqs.IQueue | None = None,
+        source: sqs.IQueue | None,
         statements: Sequence[iam.PolicyStatement] = (),
     ) -> lambda_.IFunction:
-        environment = self._environment
-        topic = Stack.of(self).format_arn(
-            service="iot", resource="topic", resource_name=device_topic("*", "inbox")
-        )
+        environment = environment_of(self)
         return PythonFunction(
             self,
             id,
-            environment=environment,
             name=f"{FOLDER}-{id.lower()}",
             folder=FOLDER,
             entry=id.lower(),
-            code=self._code,
-            layer=self._layer,
+            contract=self._contract,
             size=size,
             source=source,
             statements=[
-                self._allow(
-                    ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:Query"]
-                ),
-                self._allow(["dynamodb:Query"], PENDING_INDEX),
-                allow_presence(self, environment=environment, actions=["dynamodb:BatchGetItem"]),
-                allow(["iot:Publish"], [topic]),
-                allow_send(environment=environment, queues=[self._work, self._outbox, self._last_resort]),
+                allow_table(self, TABLE, "GetItem", "PutItem", "DeleteItem", "Query"),
+                allow_table(self, TABLE, "Query", index=PENDING_INDEX),
+                allow_table(self, PRESENCE, "BatchGetItem"),
+                allow(["iot:Publish"], [arn(self, "iot", f"topic/{_INBOXES}")]),
+                allow_send(self._work, self._outbox, self._last_resort),
                 *statements,
             ],
-            variables=DownlinkSettings(
+            settings=DownlinkSettings(
                 desired_table=environment.resource_name(TABLE),
                 presence_table=environment.resource_name(PRESENCE),
                 fleet_table=environment.resource_name(FLEET),
                 work_queue=self._work.queue_url,
                 outbox_queue=self._outbox.queue_url,
                 dead_letter_queue=self._last_resort.queue_url,
-            ).variables(),
+            ),
         ).function
 
-    def _allow(self, actions: Sequence[str], index: str | None = None) -> iam.PolicyStatement:
-        return allow_desired(self, environment=self._environment, actions=actions, index=index)
 
-    def _rule(self) -> None:
-        """A device that subscribes gets at once what waits for it."""
-        environment = self._environment
-        # IoT allows letters, digits and underscores only.
-        name = f"{PROJECT}_{environment.name}_downlink"
-        errors = find_queue(self, "WorkDlq", environment=environment, name=f"{WORK}-dlq")
-        iot.CfnTopicRule(
-            self,
-            "Rule",
-            rule_name=name,
-            topic_rule_payload=iot.CfnTopicRule.TopicRulePayloadProperty(
-                description="Devices that subscribe to the downlink",
-                aws_iot_sql_version=SQL_VERSION,
-                sql=_SQL,
-                actions=[send_to(self, "Subscribed", environment=environment, rule=name, queue=self._work)],
-                error_action=send_to(self, "Error", environment=environment, rule=name, queue=errors),
-            ),
-        )
+def uplink_interest(scope: Construct, outbox: sqs.IQueue, contract: Contract) -> None:
+    """Make the function that looks once a minute, and tells devices what the cloud wants of them.
+
+    It sends through the `outbox` of a participant that may send what goes down to devices.
+    """
+    holder = Construct(scope, "UplinkInterest")
+    environment = environment_of(holder)
+    function = PythonFunction(
+        holder,
+        "Function",
+        name=_INTEREST,
+        folder=FOLDER,
+        entry="interest",
+        contract=contract,
+        size=environment.downlink.reconciler,
+        statements=[
+            allow_table(holder, CONTRACTS, "GetItem"),
+            allow_table(holder, subscription.TABLE, "Scan"),
+            allow_table(holder, TABLE, "GetItem", "PutItem"),
+            allow_send(outbox),
+        ],
+        settings=UplinkInterestSettings(
+            contracts_table=environment.resource_name(CONTRACTS),
+            subscriptions_table=environment.resource_name(subscription.TABLE),
+            desired_table=environment.resource_name(TABLE),
+            outbox_queue=outbox.queue_url,
+        ),
+    ).function
+    EveryMinute(
+        holder,
+        "Look",
+        name=_INTEREST,
+        function=function,
+        inputs=[{}],
+        is_enabled=environment.downlink.is_scheduled,
+    )

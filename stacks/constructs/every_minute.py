@@ -11,9 +11,9 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
+from stacks.constructs.permissions import allow, service_role
 from stacks.constructs.rollout import plain_name
-from stacks.constructs.service_role import allow, service_role
-from stacks.environment import Environment
+from stacks.plane_stack import environment_of
 
 
 class EveryMinute(Construct):
@@ -27,7 +27,6 @@ class EveryMinute(Construct):
         scope: Construct,
         id: str,
         *,
-        environment: Environment,
         name: str,
         function: lambda_.IFunction,
         inputs: Sequence[Mapping[str, Any]],
@@ -41,6 +40,7 @@ class EveryMinute(Construct):
         # The schedule only hands a call over. Lambda would repeat one that fails twice, and one that is
         # throttled for six hours: old calls in a burst, beside the new ones.
         function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
+        environment = environment_of(self)
         role = service_role(
             self,
             "Role",

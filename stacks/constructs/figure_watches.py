@@ -11,15 +11,13 @@ from typing import Final
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from stacks.constructs.router_function import FOLDER as ROUTER
-from stacks.constructs.router_function import URGENT as URGENT_ROUTER
+from eventplane.canary import CANARY
+from stacks.constructs.function_assets import ROUTER
+from stacks.constructs.routers import URGENT_ROUTER
 from stacks.constructs.watch import Watch
 from stacks.environment import Environment
 
 NAMESPACE: Final = "EventPlane"
-
-CANARY: Final = "canary"
-"""The metrics of the canary."""
 
 SLO_DELAY_MS: Final = 2_000
 """Objective: 99 % of urgent events are in their inbox so many milliseconds after IoT Core accepted them."""

@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from aws_cdk import App, AssetHashType
+from aws_cdk import App, AssetHashType, Stack
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
@@ -24,6 +24,7 @@ from stacks.bundling import (
     local_bundling,
 )
 from stacks.environment import Environment
+from stacks.plane_stack import environment_of
 from stacks.settings import ProtocolSettings
 
 RUNTIME: Final = lambda_.Runtime.PYTHON_3_11
@@ -37,7 +38,12 @@ _BUNDLED: Final = "aws:cdk:bundling-stacks"
 ROUTER: Final = "router"
 """The folder whose code finds senders by their entry points."""
 
+_BUILDS_ON: Final = {"api": ("http_sink", ROUTER), "replay": (ROUTER,)}
+"""Folders of other functions that those of a folder import."""
+
 LOCK: Final = ROOT / "lambdas" / "requirements.txt"
+
+_LAYER: Final = "Dependencies"
 
 AWS_SERVICES: Final = frozenset({"dynamodb", "iot", "iot-data", "s3", "secretsmanager", "sqs"})
 """Services that the functions call. botocore brings models of 400, which are nine tenths of the layer."""
@@ -59,18 +65,16 @@ def architecture(environment: Environment) -> lambda_.Architecture:
     return lambda_.Architecture.ARM_64
 
 
-def function_code(folder: str, contract: Contract | None = None, also: Sequence[str] = ()) -> lambda_.Code:
-    """The code asset of `lambdas/<folder>`: itself, what the functions share, the core.
+def function_code(folder: str, contract: Contract | None = None) -> lambda_.Code:
+    """Return the code asset of `lambdas/<folder>`: itself, what it builds on, what all share, the core.
 
-    With the contract for those that route: a new version of it shall not deploy the others. `also` are
-    folders of other functions that it builds on.
+    With the contract for those that route: a new version of it shall not deploy the others.
     """
+    folders = (folder, *_BUILDS_ON.get(folder, ()))
 
     def fill(target: Path) -> None:
-        copy_packages(
-            target, "eventplane", "lambdas/common", *(f"lambdas/{each}" for each in (folder, *also))
-        )
-        if ROUTER in (folder, *also):
+        copy_packages(target, "eventplane", "lambdas/common", *(f"lambdas/{each}" for each in folders))
+        if ROUTER in folders:
             copy_metadata(target, "lambdas")
         if contract is not None:
             (target / CONTRACT_FILE).write_bytes(contract.canonical)
@@ -83,34 +87,31 @@ def function_code(folder: str, contract: Contract | None = None, also: Sequence[
     )
 
 
-class DependenciesLayer(Construct):
-    """The locked third-party packages of all functions, and `protocols` for those that route."""
+def dependencies_layer(stack: Stack, protocols: Sequence[ProtocolSettings] = ()) -> lambda_.ILayerVersion:
+    """Return the layer of `stack`: the locked third-party packages of all functions.
 
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        environment: Environment,
-        protocols: Sequence[ProtocolSettings] = (),
-    ) -> None:
-        super().__init__(scope, id)
-        runs_on = architecture(environment)
-        self.version = lambda_.LayerVersion(
-            self,
-            "Version",
-            layer_version_name=environment.resource_name("dependencies"),
-            code=lambda_.Code.from_asset(
-                str(ROOT / "lambdas" / "common"),
-                asset_hash_type=AssetHashType.OUTPUT,
-                bundling=local_bundling(
-                    partial(_fill_layer, runs_on.name, protocols), *(each.package for each in protocols)
-                ),
+    It is made by the first call, with the `protocols` that the functions of this stack write to.
+    """
+    holder = stack.node.try_find_child(_LAYER) or Construct(stack, _LAYER)
+    if isinstance(found := holder.node.try_find_child("Version"), lambda_.LayerVersion):
+        return found
+    environment = environment_of(stack)
+    runs_on = architecture(environment)
+    return lambda_.LayerVersion(
+        cast("Construct", holder),
+        "Version",
+        layer_version_name=environment.resource_name("dependencies"),
+        code=lambda_.Code.from_asset(
+            str(ROOT / "lambdas" / "common"),
+            asset_hash_type=AssetHashType.OUTPUT,
+            bundling=local_bundling(
+                partial(_fill_layer, runs_on.name, protocols), *(each.package for each in protocols)
             ),
-            compatible_runtimes=[RUNTIME],
-            compatible_architectures=[runs_on],
-            removal_policy=environment.removal_policy,
-        )
+        ),
+        compatible_runtimes=[RUNTIME],
+        compatible_architectures=[runs_on],
+        removal_policy=environment.removal_policy,
+    )
 
 
 def _fill_layer(runs_on: str, protocols: Sequence[ProtocolSettings], target: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from aws_cdk import ArnFormat, AssetHashType, Stack
+from aws_cdk import ArnFormat, AssetHashType, CfnOutput, Stack
 from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
@@ -16,10 +16,8 @@ from constructs import Construct
 
 from stacks.bundling import ROOT, copy_packages, local_bundling
 from stacks.constructs.archive import allow_folders
-from stacks.constructs.customer_key import allow_key
-from stacks.constructs.service_role import allow, service_role
-from stacks.environment import Environment
-from stacks.findings import accept
+from stacks.constructs.permissions import accept, allow, allow_key, service_role
+from stacks.plane_stack import environment_of
 from stacks.settings import JobSize
 
 GLUE_VERSION: Final = "5.1"
@@ -28,6 +26,8 @@ GLUE_VERSION: Final = "5.1"
 
 class GlueJob(Construct):
     """`glue_jobs/<folder>/main.py` as the job called `name`, in `self.job`.
+
+    The output `<id>Job` of the stack names it.
 
     Args:
         folder: the job's package.
@@ -46,7 +46,6 @@ class GlueJob(Construct):
         scope: Construct,
         id: str,
         *,
-        environment: Environment,
         folder: str,
         name: str,
         description: str,
@@ -58,6 +57,7 @@ class GlueJob(Construct):
         more: Sequence[iam.PolicyStatement] = (),
     ) -> None:
         super().__init__(scope, id)
+        environment = environment_of(self)
         self.name = environment.resource_name(name)
         script = assets.Asset(self, "Script", path=str(ROOT / "glue_jobs" / folder / "main.py"))
         packages = assets.Asset(
@@ -80,16 +80,11 @@ class GlueJob(Construct):
         }
         statements = [
             allow(["s3:GetObject"], [_object_arn(self, asset) for asset in (script, packages)]),
-            *(
-                allow_folders(
-                    self, environment=environment, archive=archive, actions=actions, folders=folders
-                )
-                for actions, folders in grants
-            ),
+            *(allow_folders(self, archive, actions, folders) for actions, folders in grants),
             *_folder_markers(archive, grants),
             allow(["s3:ListBucket", *bucket_actions], [archive.bucket_arn]),
             *more,
-            *allow_key(environment),
+            *allow_key(self),
         ]
         role = service_role(self, "Role", service="glue", statements=statements)
         for group in self.logs.values():
@@ -122,6 +117,7 @@ class GlueJob(Construct):
         self.job.node.add_dependency(role)
         if size.schedule:
             self._start_at(size.schedule)
+        CfnOutput(Stack.of(self), f"{id}Job", value=self.name)
         accept(
             self.job, "GL1", "The logs hold counts and names of routes; CloudWatch encrypts them by itself."
         )

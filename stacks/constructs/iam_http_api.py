@@ -15,9 +15,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.constructs.service_role import allow
-from stacks.environment import Environment
-from stacks.findings import accept
+from stacks.constructs.permissions import accept_wildcard, allow
+from stacks.plane_stack import environment_of
 
 RATE_PER_S: Final = 50
 BURST: Final = 100
@@ -52,13 +51,13 @@ class IamHttpApi(Construct):
         scope: Construct,
         id: str,
         *,
-        environment: Environment,
         name: str,
         description: str,
         function: lambda_.IFunction,
         paths: Sequence[str],
     ) -> None:
         super().__init__(scope, id)
+        environment = environment_of(self)
         api_name = environment.resource_name(name)
         self.api = apigateway.HttpApi(
             self,
@@ -99,23 +98,20 @@ class IamHttpApi(Construct):
         return self.api.api_endpoint
 
     def caller_policy(
-        self, id: str, *, environment: Environment, name: str, description: str, paths: Sequence[str]
+        self, id: str, *, name: str, description: str, paths: Sequence[str]
     ) -> iam.ManagedPolicy:
         """A policy to attach to who may call `paths`, by any method; `*` in one stands for anything."""
         arns = [self.api.arn_for_execute_api(path=path, stage=STAGE) for path in paths]
         policy = iam.ManagedPolicy(
             self,
             id,
-            managed_policy_name=environment.resource_name(name),
+            managed_policy_name=environment_of(self).resource_name(name),
             description=description,
             statements=[allow(["execute-api:Invoke"], arns)],
         )
         stack = Stack.of(self)
         api = stack.resolve(stack.get_logical_id(cast(CfnElement, self.api.node.default_child)))
-        where = (
-            f"arn:<AWS::Partition>:execute-api:<AWS::Region>:<AWS::AccountId>:<{api}>"  # as cdk-nag has it
-        )
         for path in paths:
             reason = "The function says which methods a path has; the path is the limit."
-            accept(policy, f"IAM5[Resource::{where}/{STAGE}/*{path}]", reason)
+            accept_wildcard(policy, "execute-api", f"<{api}>/{STAGE}/*{path}", reason)  # as cdk-nag has it
         return policy

@@ -10,16 +10,16 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from stacks.constructs.durable_queue import DurableQueue
+from eventplane.canary import CANARY
 from stacks.constructs.figure_watches import (
-    CANARY,
     SLO_AVAILABILITY,
     SLO_DELAY_MS,
     canary_delay,
     figure,
 )
-from stacks.constructs.router_function import FOLDER as ROUTER
-from stacks.constructs.router_function import URGENT as URGENT_ROUTER
+from stacks.constructs.function_assets import ROUTER
+from stacks.constructs.queues import DurableQueue
+from stacks.constructs.routers import URGENT_ROUTER
 from stacks.constructs.watch import (
     AUDIT_METRICS,
     audit_metric,
@@ -29,6 +29,7 @@ from stacks.constructs.watch import (
     rule_metric,
 )
 from stacks.environment import Environment
+from stacks.plane_stack import environment_of
 
 _HALF: Final = 12
 _MINUTE: Final = Duration.minutes(1)
@@ -60,7 +61,6 @@ class PlaneDashboard(Construct):
         scope: Construct,
         id: str,
         *,
-        environment: Environment,
         alarms: Sequence[cloudwatch.Alarm],
         queues: Sequence[DurableQueue],
         functions: Sequence[str],
@@ -68,6 +68,7 @@ class PlaneDashboard(Construct):
         services: Collection[str],
     ) -> None:
         super().__init__(scope, id)
+        environment = environment_of(self)
         chosen = partial(_total, environment, services)
         rows = [
             *([each] for each in _states(alarms)),

@@ -19,21 +19,18 @@ from eventplane.function_settings import (
     PresenceSource,
     RecorderSettings,
 )
-from eventplane.presence import BUCKETS
+from eventplane.presence import BUCKETS, PRESENCE_TOPICS, TABLE
 from eventplane.settings import Settings
-from stacks.constructs.durable_queue import allow_send, find_queue
 from stacks.constructs.every_minute import EveryMinute
-from stacks.constructs.function_assets import function_code
-from stacks.constructs.presence_rule import PresenceRule
-from stacks.constructs.presence_table import DUE_INDEX, NAME, allow_presence
 from stacks.constructs.python_function import PythonFunction
-from stacks.environment import Environment
-from stacks.presence_stack import LIFECYCLE, TIMERS
-from stacks.settings import FunctionSize, PresenceSettings
+from stacks.constructs.queues import allow_send, find_queue
+from stacks.constructs.rules import topic_rule
+from stacks.constructs.tables import DUE_INDEX, allow_table
+from stacks.names import LIFECYCLE, TIMERS, rule_name
+from stacks.plane_stack import environment_of
+from stacks.settings import FunctionSize
 
-FOLDER = "presence"
-
-READ_AND_WRITE = ("dynamodb:BatchGetItem", "dynamodb:PutItem")
+FOLDER: Final = "presence"
 
 OVERDUE_S: Final = 60
 """How long a device is due before its timer is presumed lost, seconds. Ours: more than a cold start, an
@@ -44,64 +41,52 @@ class PresenceMonitor(Construct):
     """Watches devices by their connections and the `heartbeats` in its inbox, and writes to its `outbox`."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        environment: Environment,
-        contract: Contract,
-        heartbeats: sqs.IQueue,
-        outbox: sqs.IQueue,
-        layer: lambda_.ILayerVersion,
+        self, scope: Construct, id: str, *, contract: Contract, heartbeats: sqs.IQueue, outbox: sqs.IQueue
     ) -> None:
         super().__init__(scope, id)
-        self._environment = environment
-        self._code = function_code(FOLDER, contract)
-        self._layer = layer
-        self._timers = find_queue(self, "TimersQueue", environment=environment, name=TIMERS)
+        environment = environment_of(self)
         settings = environment.presence
-        lifecycle = find_queue(self, "LifecycleQueue", environment=environment, name=LIFECYCLE)
-        PresenceRule(
-            self,
-            "Rule",
-            environment=environment,
-            lifecycle=lifecycle,
+        self._contract = contract
+        self._timers = find_queue(self, "TimersQueue", TIMERS)
+        lifecycle = find_queue(self, "LifecycleQueue", LIFECYCLE)
+        topic_rule(
+            Construct(self, "Rule"),
+            name=rule_name(environment.name, "presence"),
+            description="Connections of devices to the presence monitor",
+            sql=f"SELECT * FROM '{PRESENCE_TOPICS}'",  # noqa: S608 - of a constant only
+            queues={"Lifecycle": lifecycle},
             # What SQS does not take now is rarely taken by another queue: the dead letters are alarmed on.
-            errors=find_queue(self, "LifecycleDlq", environment=environment, name=f"{LIFECYCLE}-dlq"),
+            errors=find_queue(self, "LifecycleDlq", f"{LIFECYCLE}-dlq"),
         )
+        limits = {each.name: getattr(settings, each.name) for each in fields(PresenceLimits)}
         shared: dict[str, Any] = {
-            "presence_table": environment.resource_name(NAME),
-            "presence_limits": _limits(settings),
+            "presence_table": environment.resource_name(TABLE),
+            "presence_limits": PresenceLimits(**limits),
             "timer_queue": self._timers.queue_url,
         }
-        for each, source in {
+        for source, queue in {
             PresenceSource.CONNECTIONS: lifecycle,
             PresenceSource.HEARTBEATS: heartbeats,
         }.items():
-            self._function(
-                each.capitalize(),
-                RecorderSettings(**shared, source=each),
-                settings.recorder,
-                entry="recorder",
-                source=source,
-            )
+            recorder = RecorderSettings(**shared, source=source)
+            self._function(source.capitalize(), "recorder", recorder, settings.recorder, source=queue)
         judge = PresenceJudgeSettings(**shared, outbox_queue=outbox.queue_url)
         self._function(
             "Timers",
+            "timers",
             judge,
             settings.timers,
             source=self._timers,
             is_fed=settings.is_active,
-            outbox=outbox,
+            outbox=[outbox],
         )
-        index = allow_presence(self, environment=environment, actions=["dynamodb:Query"], index=DUE_INDEX)
+        index = allow_table(self, TABLE, "Query", index=DUE_INDEX)
         reconciler = self._function(
-            "Reconciler", judge, settings.reconciler, statements=[index], outbox=outbox
+            "Reconciler", "reconciler", judge, settings.reconciler, statements=[index], outbox=[outbox]
         )
         EveryMinute(
             self,
             "Reconcile",
-            environment=environment,
             name="presence-reconcile",
             function=reconciler,
             inputs=[{"buckets": list(range(BUCKETS)), "overdue_ms": 1_000 * OVERDUE_S}],
@@ -111,37 +96,29 @@ class PresenceMonitor(Construct):
     def _function(
         self,
         id: str,
+        entry: str,
         settings: Settings,
         size: FunctionSize,
         *,
-        entry: str | None = None,
         source: sqs.IQueue | None = None,
         is_fed: bool = True,
         statements: Sequence[iam.PolicyStatement] = (),
-        outbox: sqs.IQueue | None = None,
+        outbox: Sequence[sqs.IQueue] = (),
     ) -> lambda_.IFunction:
         return PythonFunction(
             self,
             id,
-            environment=self._environment,
             name=f"presence-{id.lower()}",
             folder=FOLDER,
-            entry=entry or id.lower(),
-            code=self._code,
-            layer=self._layer,
+            entry=entry,
+            contract=self._contract,
             size=size,
             source=source,
             is_fed=is_fed,
             statements=[
-                allow_presence(self, environment=self._environment, actions=READ_AND_WRITE),
-                allow_send(
-                    environment=self._environment, queues=[self._timers, *([outbox] if outbox else [])]
-                ),
+                allow_table(self, TABLE, "BatchGetItem", "PutItem"),
+                allow_send(self._timers, *outbox),
                 *statements,
             ],
-            variables=settings.variables(),
+            settings=settings,
         ).function
-
-
-def _limits(settings: PresenceSettings) -> PresenceLimits:
-    return PresenceLimits(**{each.name: getattr(settings, each.name) for each in fields(PresenceLimits)})

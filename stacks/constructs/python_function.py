@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as event_sources
@@ -12,22 +12,24 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from eventplane.contract import Contract
 from eventplane.function_settings import MetricsSettings, QueueSettings
-from stacks.constructs.customer_key import allow_key, needs_key
-from stacks.constructs.function_assets import RUNTIME, architecture
+from eventplane.settings import Settings
+from stacks.constructs.function_assets import RUNTIME, architecture, dependencies_layer, function_code
+from stacks.constructs.permissions import accept, allow, allow_key, needs_key, service_role
 from stacks.constructs.rollout import Rollout
-from stacks.constructs.service_role import allow, service_role
 from stacks.environment import Environment
-from stacks.findings import accept
+from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize, TracingSettings
 
 
 class PythonFunction(Construct):
     """`handle` of `lambdas/<folder>/<entry>.py`, run on the messages of `source`, or when somebody calls it.
 
-    The function may read its queue, write its log, and do what `statements` allow. One that `draws_spans` is
-    told where to. The messages of one that is not `is_fed` wait until somebody enables the mapping.
-    Its metrics are those of `metrics_service`: of all functions of a `folder` together, unless named.
+    It may read its queue, write its log, and do what `statements` allow. Its code brings the `contract`, if
+    it needs one. It is told its `settings` and further `variables`; one that `draws_spans` is told where to.
+    The messages of one that is not `is_fed` wait until somebody enables the mapping. Its metrics are those of
+    `metrics_service`: of all functions of a `folder` together, unless named.
     Whoever calls it calls `function`, an alias that a new version comes to step by step; that of one that
     `deploys_last` moves when the others of its stack have moved.
     """
@@ -37,22 +39,22 @@ class PythonFunction(Construct):
         scope: Construct,
         id: str,
         *,
-        environment: Environment,
         name: str,
         folder: str,
         entry: str = "handler",
-        code: lambda_.Code,
-        layer: lambda_.ILayerVersion,
+        contract: Contract | None = None,
         size: FunctionSize,
-        source: sqs.IQueue | None,
-        statements: Sequence[iam.PolicyStatement],
-        variables: Mapping[str, str],
+        source: sqs.IQueue | None = None,
+        statements: Sequence[iam.PolicyStatement] = (),
+        settings: Settings,
+        variables: Mapping[str, str] | None = None,
         draws_spans: bool = False,
         is_fed: bool = True,
         deploys_last: bool = False,
         metrics_service: str | None = None,
     ) -> None:
         super().__init__(scope, id)
+        environment = environment_of(self)
         self.metrics_service = metrics_service or folder
         function_name = environment.resource_name(name)
         log_group = logs.LogGroup(
@@ -67,7 +69,7 @@ class PythonFunction(Construct):
             # AWS asks for what the mapping is granted; the emulator asks for what was called.
             own.append(allow(["sqs:ChangeMessageVisibilityBatch"], [source.queue_arn]))
         if source is not None or needs_key(statements):
-            own += allow_key(environment)
+            own += allow_key(self)
         tracing = environment.tracing if draws_spans else None
         role = service_role(self, "Role", service="lambda", statements=own)
         log_group.grant_write(role)
@@ -75,11 +77,12 @@ class PythonFunction(Construct):
             self,
             "Function",
             function_name=function_name,
+            description=self._description(size),
             runtime=RUNTIME,
             architecture=architecture(environment),
             handler=f"lambdas.{folder}.{entry}.handle",
-            code=code,
-            layers=[layer, *self._collector(tracing)],
+            code=function_code(folder, contract),
+            layers=[dependencies_layer(Stack.of(self)), *self._collector(tracing)],
             role=role,
             log_group=log_group,
             memory_size=size.memory_mib,
@@ -96,7 +99,8 @@ class PythonFunction(Construct):
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.
                 "AWS_EC2_METADATA_DISABLED": "true",
                 **(tracing.variables if tracing else {}),
-                **variables,
+                **settings.variables(),
+                **(variables or {}),
             },
         )
         if environment.tracing:
@@ -104,7 +108,7 @@ class PythonFunction(Construct):
         accept(function, "L1", "One Python in functions, jobs, device and tests: Glue 5.1 has 3.11.")
         self.function: lambda_.IFunction = function
         if environment.is_released:
-            self.function = Rollout.of(self, environment).release(
+            self.function = Rollout.of(self).release(
                 function,
                 name=function_name,
                 retries_of=function_name if source is not None else None,
@@ -112,6 +116,14 @@ class PythonFunction(Construct):
             )
         if source is not None:
             self._feed(source, size, is_fed)
+
+    @staticmethod
+    def _description(size: FunctionSize) -> str | None:
+        if size.provisioned_concurrency is None:
+            return None
+        # CloudFormation cannot change it of a version that is there, and Lambda publishes a new one only of a
+        # function that has changed: so the number is a part of the function.
+        return f"Keeps {size.provisioned_concurrency} executions warm."
 
     @staticmethod
     def _version_options(environment: Environment, size: FunctionSize) -> lambda_.VersionOptions | None:

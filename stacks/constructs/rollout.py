@@ -12,9 +12,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from stacks.constructs.service_role import allow, service_role
-from stacks.environment import Environment
-from stacks.findings import accept
+from stacks.constructs.permissions import accept_wildcard, allow, arn, service_role
+from stacks.plane_stack import environment_of
 
 LIVE: Final = "live"
 """The alias that queues, APIs, schedules and AWS IoT call. It never points to $LATEST."""
@@ -38,12 +37,12 @@ _CANARIES: Final = {
 class Rollout(Construct):
     """The roll-outs of one stack: its aliases, and what CodeDeploy needs to shift them."""
 
-    def __init__(self, scope: Construct, environment: Environment) -> None:
-        super().__init__(scope, "Rollout")
-        self._environment = environment
+    def __init__(self, stack: Stack) -> None:
+        super().__init__(stack, "Rollout")
+        self._minutes = environment_of(stack).rollout_minutes
         self._others: list[lambda_.CfnAlias] = []
         self._last: list[lambda_.CfnAlias] = []
-        if environment.rollout_minutes is not None:
+        if self._minutes is not None:
             self._application = codedeploy.LambdaApplication(
                 self, "Application", application_name=Stack.of(self).stack_name
             )
@@ -52,11 +51,11 @@ class Rollout(Construct):
             self._allow(["cloudwatch:DescribeAlarms"], "cloudwatch", "alarm:*")
 
     @classmethod
-    def of(cls, scope: Construct, environment: Environment) -> Rollout:
+    def of(cls, scope: Construct) -> Rollout:
         """Return the one of the stack that `scope` is in."""
         stack = Stack.of(scope)
         found = stack.node.try_find_child("Rollout")
-        return found if isinstance(found, Rollout) else cls(stack, environment)
+        return found if isinstance(found, Rollout) else cls(stack)
 
     def release(
         self, function: lambda_.Function, *, name: str, retries_of: str | None, is_last: bool
@@ -72,8 +71,8 @@ class Rollout(Construct):
         version = function.current_version
         alias = lambda_.Alias(function, "Live", alias_name=LIVE, version=version)
         self._put_in_order(cast(lambda_.CfnAlias, alias.node.default_child), is_last)
-        if self._environment.rollout_minutes is not None:
-            self._shift(alias, version, name, retries_of, self._environment.rollout_minutes)
+        if self._minutes is not None:
+            self._shift(alias, version, name, retries_of, _CANARIES[self._minutes])
         return alias
 
     def _put_in_order(self, alias: lambda_.CfnAlias, is_last: bool) -> None:
@@ -87,14 +86,19 @@ class Rollout(Construct):
             self._others.append(alias)
 
     def _shift(
-        self, alias: lambda_.Alias, version: lambda_.Version, name: str, retries_of: str | None, minutes: int
+        self,
+        alias: lambda_.Alias,
+        version: lambda_.Version,
+        name: str,
+        retries_of: str | None,
+        config: codedeploy.ILambdaDeploymentConfig,
     ) -> None:
         group = codedeploy.LambdaDeploymentGroup(
             alias,
             "Shift",
             application=self._application,
             alias=alias,
-            deployment_config=_CANARIES[minutes],
+            deployment_config=config,
             deployment_group_name=name,
             alarms=[self._alarm(alias, version, name, retries_of)],
             # The managed policy that the CDK would attach reaches every function of the account.
@@ -104,13 +108,11 @@ class Rollout(Construct):
         group.node.add_dependency(self._policy)
 
     def _allow(self, actions: Sequence[str], service: str, *resources: str) -> None:
-        arns = [Stack.of(self).format_arn(service=service, resource=each) for each in resources]
-        self._policy.add_statements(allow(actions, arns))
+        self._policy.add_statements(allow(actions, [arn(self, service, each) for each in resources]))
         for each in resources:
             if each.endswith("*"):
-                arn = f"arn:<AWS::Partition>:{service}:<AWS::Region>:<AWS::AccountId>:{each}"
                 reason = "Lambda numbers the versions; alarms are only described."
-                accept(self._policy, f"IAM5[Resource::{arn}]", reason)
+                accept_wildcard(self._policy, service, each, reason)
 
     def _alarm(
         self, alias: lambda_.Alias, version: lambda_.Version, name: str, retries_of: str | None

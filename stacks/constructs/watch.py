@@ -10,7 +10,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
 from eventplane.canary import CANARY
-from stacks.constructs.durable_queue import DurableQueue, queue_name
+from stacks.constructs.queues import DurableQueue
 from stacks.environment import PROJECT, Environment
 
 _MINUTE: Final = Duration.minutes(1)
@@ -58,7 +58,7 @@ def of_queues(queues: Sequence[DurableQueue], environment: Environment) -> Itera
     the canary, and so is their age where the alarms are not detailed (stacks/constructs/figure_watches.py).
     """
     is_detailed = environment.alarms.is_detailed
-    canary = queue_name(environment, f"{CANARY}-inbox")
+    canary = environment.resource_name(f"{CANARY}-inbox")
     for each in queues:
         if each.name == canary:
             continue  # its reader's silence pages

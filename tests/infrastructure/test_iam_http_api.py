@@ -32,15 +32,12 @@ def resources() -> dict[str, Any]:
     api = IamHttpApi(
         stack,
         "Things",
-        environment=environment("dev"),
         name="things",
         description="Things.",
         function=function,
         paths=["/things", "/things/{thing}"],
     )
-    api.caller_policy(
-        "One", environment=environment("dev"), name="one", description="One.", paths=["/things/one*"]
-    )
+    api.caller_policy("One", name="one", description="One.", paths=["/things/one*"])
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     template = app.synth().get_stack_by_name("eventplane-dev-things").template
     found: dict[str, Any] = {}

@@ -130,6 +130,28 @@ def test_two_urgent_routers_are_warm_in_production(prod: Templates, dev: Templat
     assert not any(each.find("ProvisionedConcurrencyConfig") for each in prod.of(ALIAS))
 
 
+def test_another_number_of_warm_executions_is_a_new_version_of_a_changed_function(
+    prod: Templates, contract: Contract
+) -> None:
+    # An update of nothing but a version's provisioned concurrency fails, and rolls the stack back.
+    one = environment("prod")
+    size = replace(one.urgent_router, provisioned_concurrency=3)
+    changed = Templates(replace(one, urgent_router=size), contract)
+    for type in ("AWS::Lambda::Version", "AWS::Lambda::Function"):
+        before, after = (
+            {
+                each.id: each.properties
+                for each in templates.of(type)
+                if each.id.startswith("DeviceUrgentRouter")
+            }
+            for templates in (prod, changed)
+        )
+        assert len(before) == len(after) == 1
+        assert before != after
+        if type == "AWS::Lambda::Version":
+            assert before.keys() != after.keys()
+
+
 def test_a_changed_function_is_a_new_version(dev: Templates, contract: Contract) -> None:
     other = environment("dev")
     changed = Templates(replace(other, router=replace(other.router, memory_mib=1_024)), contract)

@@ -16,7 +16,9 @@ from eventplane.presence import BUCKETS, bucket_of
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sender import TAKEN, Answer
 from lambdas.common.sqs import Message as SqsMessage
+from lambdas.common.sqs import SqsSender
 from lambdas.presence.judge import Judge
+from lambdas.presence.parts import Parts
 from lambdas.presence.recorder import Observation, Recorder
 from lambdas.presence.state import DeviceState, Line, Sighting
 from lambdas.presence.timer_queue import TimerQueue
@@ -143,22 +145,17 @@ class Plane:
     def __post_init__(self) -> None:
         self.queue = TimerSqs(self.clock)
         self.unrecorded: list[tuple[Observation, int]] = []
-        timers = TimerQueue(self, "timers")
-        judge = Judge(
-            table=self,
-            watch=WATCH,
-            sender=self,
-            outbox_url="outbox",
-            timers=timers,
-            clock=self.clock,  # type: ignore[arg-type]
-        )
-        self.reader = TimerReader(table=self, judge=judge, timers=timers, clock=self.clock)  # type: ignore[arg-type]
-        self.recorder = Recorder(
-            read=lambda body, sent_at_ms: self._said[int(body)],  # noqa: ARG005 - of the readers' shape
+        parts = Parts(
             table=self,  # type: ignore[arg-type]
             watch=WATCH,
-            timers=timers,
+            timers=TimerQueue(SqsSender(self), "timers"),
+            sender=self,  # type: ignore[arg-type]
             clock=self.clock,
+        )
+        self.reader = TimerReader(parts, Judge(parts, "outbox"))
+        self.recorder = Recorder(
+            lambda body, sent_at_ms: self._said[int(body)],  # noqa: ARG005 - of the readers' shape
+            parts,
         )
         self._said: list[Observation] = []
 

@@ -123,6 +123,21 @@ def test_an_event_that_was_given_back_comes_again_without_those_that_are_done() 
     assert (queue.bodies, queue.letters) == ({}, [])
 
 
+def test_without_a_filter_an_event_that_fails_does_not_repeat_the_others() -> None:
+    events = many(3)
+    queue, handled = Queue(packed(*events)), list[str]()
+
+    def handle(event: Envelope) -> None:
+        handled.append(event.id)
+        if event.id == events[1].id:
+            raise ZeroDivisionError
+
+    with inbox(queue, mode=Mode.AT_LEAST_ONCE) as reader:
+        reader.handle(handle, idle_s=0)
+    assert handled == [events[0].id, events[1].id, events[2].id, events[1].id, events[1].id]
+    assert (len(queue.letters), queue.bodies) == (1, {})
+
+
 def test_an_event_that_fails_each_time_is_a_dead_letter_by_itself() -> None:
     events = many(3)
     queue, handled = Queue(packed(*events)), list[str]()

@@ -127,5 +127,6 @@ def test_a_participant_that_gets_nothing_has_no_arrow() -> None:
 def test_settings_are_said_in_words() -> None:
     said = settings_text(CONTRACT.participants["climate-service"].outbox)
     assert (
-        said == "MQTT in the home, at least once, priority low, expires after 7 d, drops the oldest when full"
+        said == "MQTT in the home, at least once, priority low, expires after 7 d, "
+        "waits up to 5 min for a batch, drops the oldest when full"
     )

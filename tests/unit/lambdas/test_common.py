@@ -6,16 +6,41 @@ import json
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.httpsession import URLLib3Session
+from botocore.retries.standard import ExponentialBackoff
 
 from eventplane.contract import Contract, ContractError
 from eventplane.envelope import write_event
 from eventplane.sqs_binding import to_message
 from lambdas.common.archive import Archive
+from lambdas.common.aws import PATIENT, QUICK, Patience, client
 from lambdas.common.contracts import CONTRACT_FILE, load_contract
 from lambdas.common.sender import TAKEN, Answer, Fate
 from lambdas.common.sqs import MAX_BYTES, MAX_ENTRIES, SqsSender, batches
 from tests.unit.lambdas.support import BUCKET, NOW_MS, Cloud, Unwilling, event
+
+
+@pytest.mark.parametrize("patience", [PATIENT, QUICK])
+def test_the_worst_call_includes_the_pause_between_its_attempts(
+    monkeypatch: pytest.MonkeyPatch, patience: Patience
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    spent_s: list[float] = []
+
+    def time_out(*_: object) -> None:
+        spent_s.append(patience.connect_s + patience.read_s)
+        raise ReadTimeoutError(endpoint_url="")
+
+    monkeypatch.setattr(URLLib3Session, "send", time_out)
+    monkeypatch.setattr("botocore.endpoint.time.sleep", spent_s.append)
+    monkeypatch.setattr(ExponentialBackoff.__init__, "__defaults__", (20, lambda: 1.0, None, None))
+    with pytest.raises(ReadTimeoutError):
+        client("sqs", patience).list_queues()
+    assert len(spent_s) == 3
+    assert round(1_000 * sum(spent_s)) <= patience.worst_call_ms
 
 
 def test_a_batch_has_at_most_ten_messages() -> None:

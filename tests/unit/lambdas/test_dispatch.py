@@ -176,6 +176,18 @@ def test_the_messages_of_an_invocation_are_bounded_by_their_deliveries(
     assert {line["message_id"] for line in cloud.decisions()} == {"m0", "m1"}
 
 
+def test_the_messages_of_an_invocation_are_bounded_by_their_bytes(
+    cloud: Cloud, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "MAX_PLANNED_BYTES", 100_000)
+    # Each is a publish of a few hundred bytes.
+    large = [
+        message(f"m{at}", frame(pack([event(f"{at}-{number}-{'a' * 20_000}") for number in range(3)])))
+        for at in range(3)
+    ]
+    assert run(*large) == {"m2"}
+
+
 def test_what_came_most_often_goes_first(cloud: Cloud, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "MAX_DELIVERIES", 10)
     first, second, third = frames(10, 10, 10)

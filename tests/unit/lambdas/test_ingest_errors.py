@@ -177,7 +177,7 @@ def test_the_handler_is_wired_by_its_environment(
         monkeypatch.setenv(name, value)
     cloud.sqs.delete_queue(QueueUrl=ways_in["tap"])
     waits: list[str] = []
-    monkeypatch.setattr(Redelivery, "_delay", lambda _, batch: waits.extend(each.id for each in batch))
+    monkeypatch.setattr(Redelivery, "_delay", lambda _, batch, *_failed: waits.extend(m.id for m in batch))
     batch = sqs_event(message("m1", failure("ingest")), message("m2", failure("tap")))
     assert queue_function(handler.service)(batch, LambdaContext()) == {
         "batchItemFailures": [{"itemIdentifier": "m2"}]

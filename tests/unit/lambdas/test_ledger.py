@@ -6,14 +6,18 @@ import base64
 import gzip
 import json
 import random
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from eventplane.contract import Contract
 from eventplane.delivery import Outcome
 from eventplane.ledger import (
+    MAX_LEDGER_CHARACTERS,
     MAX_LEDGER_MESSAGE_BYTES,
+    LedgerMessage,
     LedgerMessageError,
     LedgerRecord,
     ledger_texts,
@@ -93,6 +97,13 @@ def test_what_does_not_fit_one_message_takes_several_with_the_contracts_first(co
     assert [bool(each.contracts) for each in read] == [True] + [False] * (len(parts) - 1)
 
 
+def test_names_that_compress_well_make_no_message_that_is_too_large_to_read() -> None:
+    lines = ["a" * (MAX_LEDGER_CHARACTERS // 3)] * 10
+    parts = [parse_ledger_text(text) for text, _ in ledger_texts(lines, {})]
+    assert max(sum(map(len, each.lines)) for each in parts) <= MAX_LEDGER_CHARACTERS
+    assert [line for each in parts for line in each.lines] == lines
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -131,6 +142,31 @@ def test_the_writer_makes_one_object_of_a_batch_and_files_each_contract_once(
     # A batch that comes again replaces its object.
     writer.process(batch[::-1], invocation())
     assert len(cloud.keys("ledger/")) == 1
+
+
+def test_the_writer_reads_one_message_at_a_time(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    class Reading:
+        def put_lines(self, folder: str, name: Callable[[], str], at_ms: int, lines: Iterable[str]) -> None:
+            done.extend(lines)
+
+    def parse(text: str) -> LedgerMessage:
+        done.append(f"read {text}")
+        return LedgerMessage([f"line of {text}"], {})
+
+    monkeypatch.setattr("lambdas.archive.ledger.parse_ledger_text", parse)
+    writer = LedgerWriter(archive=cast(Archive, Reading()), clock=lambda: NOW_MS)
+    assert writer.process([message("m1", "1"), message("m2", "2")], invocation()) == frozenset()
+    assert done == ["read 1", "line of 1", "read 2", "line of 2"]
+
+
+def test_messages_that_there_is_no_time_for_come_again(cloud: Cloud) -> None:
+    left = iter([RESERVE_MS, RESERVE_MS - 1])
+    writer = LedgerWriter(archive=Archive(cloud.s3, BUCKET), clock=lambda: NOW_MS)
+    first, second = held('{"id":"1"}'), held('{"id":"22"}', '{"id":"3"}')
+    assert writer.process([first, second], Invocation("i", lambda: next(left))) == {second.id}
+    assert [line["id"] for line in cloud.lines("ledger/")] == ["1"]
 
 
 def test_a_batch_without_an_object_comes_again(cloud: Cloud) -> None:
@@ -200,6 +236,26 @@ def test_without_time_the_archive_is_not_tried(cloud: Cloud) -> None:
     with pytest.raises(LedgerError):
         ledger.write("one", records(1), NOW_MS, lambda: False)
     assert cloud.keys("") == []
+
+
+def test_no_call_for_the_ledger_begins_without_time(cloud: Cloud, contract: Contract) -> None:
+    left = iter([True, False])
+    sqs = Unwilling(cloud.sqs, "send_message_batch")
+    ledger = ledger_of(cloud, sqs=sqs)
+    ledger.file(contract)
+    with pytest.raises(LedgerError):
+        ledger.write("one", records(1), NOW_MS, lambda: next(left))
+    assert cloud.keys("") == [f"contracts/{contract.version}.json"]
+    # The contract is there, so that the lines have the time the next time.
+    ledger.write("two", records(1), NOW_MS, lambda: True)
+    assert len(cloud.lines("ledger/")) == 1
+
+    sqs.end()
+    many = [replace(each, id=NOISE.randbytes(50_000).hex()) for each in records(30)]
+    with pytest.raises(LedgerError):
+        ledger.write("three", many, NOW_MS, lambda: False)
+    # The first message was one call, which every invocation has time for.
+    assert len(cloud.sqs.receive_message(QueueUrl=cloud.ledger)["Messages"]) == 1
 
 
 def test_the_contract_in_force_is_filed_with_the_ledger(cloud: Cloud, run: Run, contract: Contract) -> None:

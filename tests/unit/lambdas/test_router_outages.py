@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -280,3 +283,39 @@ def test_a_function_has_time_to_plan_and_to_send(patience: Any, payload_s: float
     # A batch at its worst, the ledger's queue, and then the archive or the answer to the queue.
     assert limits.reserve_ms >= 2 * patience.worst_call_ms
     assert limits.planning_ms <= 0.7 * 1_000 * timeout_s
+
+
+def test_a_look_that_ends_in_another_thread_is_never_seen_by_half(cloud: Cloud, contract: Contract) -> None:
+    tables = Table(cloud, contract, now_ms=NOW_MS)
+    published = changed(contract, "new", "carers.inbox", ALARM)
+    tables.put(published)
+    for moment in count():
+        in_force = tables.in_force()
+        engine, is_over = interleaved(in_force.current, in_force.look, moment)
+        assert isinstance(engine, Unseen) or engine.contract.version == published.version
+        if is_over:
+            break
+    assert moment > 10
+
+
+def interleaved(call: Callable[[], Any], other: Callable[[], Any], moment: int) -> tuple[Any, bool]:
+    """What `call` returns if `other` runs after so many of its instructions; whether it has fewer."""
+    left = moment
+
+    def trace(frame_: FrameType, what: str, _: Any) -> Any:
+        nonlocal left
+        frame_.f_trace_opcodes = True
+        if what == "opcode":
+            if left == 0:
+                sys.settrace(None)
+                other()
+            left -= 1
+        return trace if left >= 0 else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        result = call()
+    finally:
+        sys.settrace(before)
+    return result, left >= 0

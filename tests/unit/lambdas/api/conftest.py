@@ -51,7 +51,6 @@ def call(contract: Contract, cloud: Cloud, tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(handler, "system_clock", lambda: NOW_MS)
     handler.service.cache_clear()
-    handler.keys.cache_clear()
 
     def call(
         method: str, id: str | None = None, body: Any = None, *, participant: str = "carers", **headers: str

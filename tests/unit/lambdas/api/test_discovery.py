@@ -14,7 +14,8 @@ from eventplane.contract import Contract, compile_contract, subscription
 from eventplane.contract.publication import Head, contract_item, head_item
 from eventplane.contract.subscription import new_subscription, subscription_item
 from lambdas.api import discovery as handler
-from lambdas.api.discovery import DiscoveryService, InForceRegistry, Request
+from lambdas.api.discovery import DiscoveryService, InForceRegistry
+from lambdas.api.http import Request
 from lambdas.router import wiring
 from tests.dynamodb import create_table
 from tests.unit.lambdas.support import INTEREST, NOW_MS, SUBSCRIPTIONS, TABLE, Cloud, LambdaContext

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lambdas.api.entity_tags import if_match_names, if_none_match_names, tag_of
+from lambdas.api.http import if_match_names, if_none_match_names, tag_of
 
 TAG = tag_of(b"content")
 

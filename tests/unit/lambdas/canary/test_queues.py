@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from botocore.stub import Stubber
 
 from lambdas.canary.queues import Queues
 from lambdas.common.metrics import metrics
@@ -81,3 +82,17 @@ def test_a_look_that_fails_is_no_quiet_plane(sqs: Any, time: Time) -> None:
     with pytest.raises(ClientError):
         queues.look()
     assert written() == {}
+
+
+def test_a_queue_that_was_just_deleted_does_not_hide_the_others(sqs: Any, time: Time) -> None:
+    fill(sqs, f"{PREFIX}tap-dlq", 2)
+    gone = fill(sqs, f"{PREFIX}watch-dlq")
+    listing = sqs.list_queues(QueueNamePrefix=PREFIX)
+    sqs.delete_queue(QueueUrl=gone)
+    with Stubber(sqs) as stub:
+        # The listing is from before the deletion, and SQS gives a token only to those who ask for pages.
+        stub.add_response("list_queues", listing, {"QueueNamePrefix": PREFIX, "MaxResults": 1_000})
+        urls = list(Queues(sqs=sqs, prefix=PREFIX, clock=time)._urls())
+    queues = Queues(sqs=sqs, prefix=PREFIX, clock=time)
+    queues._urls = lambda: iter(urls)
+    assert queues.look().dead_letters == {f"{PREFIX}tap-dlq": 2}

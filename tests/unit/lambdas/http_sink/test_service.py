@@ -420,6 +420,17 @@ def test_a_packed_message_comes_again_for_the_event_that_failed_alone(hook: Hook
     assert hook.outcomes() == [(id, "delivered", None, 204) for id in ("1", "2", "3")]
 
 
+def test_an_event_that_makes_the_endpoint_fail_does_not_hold_up_the_same_others_for_ever(hook: Hook) -> None:
+    with EndpointServer(answer(503), answer(204), answer(204), answer(503)) as server:
+        service = hook.service(server.url())
+        places = iter((2, 1, 0))  # in which the three go into the second attempt
+        service._uniform = lambda low, high: high if (low, high) != (0, 1) else next(places)
+        service.process([packed("1", "2", "3")], invocation(60_000, "i1"))
+        service.process([packed("1", "2", "3", attempt=2)], invocation(60_000, "i2"))
+        service._delivery._endpoint.close()
+    assert [json.loads(each.body)["id"] for each in server.received] == ["1", "3", "2", "1"]
+
+
 def test_a_refused_event_of_a_packed_message_is_alone_a_dead_letter(hook: Hook) -> None:
     failed, _ = handed_over(hook, packed("1", "2"), plays=(answer(204), answer(410)))
     assert failed == frozenset()

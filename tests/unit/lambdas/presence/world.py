@@ -15,6 +15,7 @@ from eventplane.traffic import Quota, Traffic
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.presence.judge import Judge
+from lambdas.presence.parts import Parts
 from lambdas.presence.reconciler import Reconciler
 from lambdas.presence.recorder import Observation, Recorder, read_heartbeat, read_presence
 from lambdas.presence.reports import Notices
@@ -199,43 +200,33 @@ class World:
     ) -> frozenset[str]:
         """Take down messages, named m0, m1, ...; the names of those that failed."""
         read = read_heartbeat if heartbeats else read_presence
-        table = PresenceTable(dynamodb or self.dynamodb, TABLE)
         messages = [
             QueueMessage(id=f"m{at}", body=body, sent_at_ms=self.now_ms, attempt=attempt)
             for at, body in enumerate(bodies)
         ]
-        recorder = Recorder(
-            read=read, table=table, watch=WATCH, timers=TimerQueue(self.timers, "timers"), clock=self.clock
-        )
+        recorder = Recorder(read, self.parts(dynamodb))
         return recorder.process(messages, Invocation("i", remaining_ms))
 
     def clock(self) -> int:
         return self.now_ms
 
-    def judge(self, *, dynamodb: Any = None, sqs: Any = None) -> Judge:
-        return Judge(
+    def parts(self, dynamodb: Any = None, sqs: Any = None) -> Parts:
+        return Parts(
             table=PresenceTable(dynamodb or self.dynamodb, TABLE),
             watch=WATCH,
+            timers=TimerQueue(SqsSender(self.timers), "timers"),
             sender=SqsSender(sqs or self.sqs),
-            outbox_url=self.outbox,
-            timers=TimerQueue(self.timers, "timers"),
             clock=self.clock,
         )
+
+    def judge(self, *, dynamodb: Any = None, sqs: Any = None) -> Judge:
+        return Judge(self.parts(dynamodb, sqs), self.outbox)
 
     def reader(self, *, dynamodb: Any = None, sqs: Any = None) -> TimerReader:
-        return TimerReader(
-            table=PresenceTable(dynamodb or self.dynamodb, TABLE),
-            judge=self.judge(dynamodb=dynamodb, sqs=sqs),
-            timers=TimerQueue(self.timers, "timers"),
-            clock=self.clock,
-        )
+        return TimerReader(self.parts(dynamodb), self.judge(dynamodb=dynamodb, sqs=sqs))
 
     def reconciler(self, *, dynamodb: Any = None, sqs: Any = None) -> Reconciler:
-        return Reconciler(
-            table=PresenceTable(dynamodb or self.dynamodb, TABLE),
-            judge=self.judge(dynamodb=dynamodb, sqs=sqs),
-            clock=self.clock,
-        )
+        return Reconciler(self.parts(dynamodb), self.judge(dynamodb=dynamodb, sqs=sqs))
 
     def reconcile(self, now_ms: int | None = None, buckets: Sequence[int] = range(16), **clients: Any) -> Any:
         """Reconcile at a moment, whatever is due by then."""

@@ -1,4 +1,4 @@
-"""How a device comes to its certificate, by the fleet's claim at first, later with the one that it has."""
+"""How devices come to their certificates, and lose them: hook, template and policies, rotation."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aws_cdk import Aws, Stack
+from aws_cdk import Aws
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_iot as iot
 from aws_cdk import aws_lambda as lambda_
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from eventplane.fleet import QUARANTINE_POLICY
+from eventplane.fleet_registry import TABLE
+from eventplane.function_settings import CertificateSettings, RegistrySettings
 from eventplane.topics import (
     CLAIM_CLIENT_PREFIX,
     CREATE_FROM_REQUEST_TOPIC,
@@ -21,12 +23,87 @@ from eventplane.topics import (
     answer_topics,
     register_topic,
 )
-from stacks.constructs.service_role import allow, service_role
-from stacks.environment import Environment
-from stacks.findings import accept
+from stacks.constructs.permissions import accept_wildcard, allow, arn, service_role
+from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.queues import allow_send, find_queue
+from stacks.constructs.rules import topic_rule
+from stacks.constructs.tables import allow_table
+from stacks.names import CONNECTIONS, rule_name
+from stacks.plane_stack import environment_of
+from stacks.settings import FunctionSize
+
+FOLDER: Final = "fleet"
 
 HOOK_PAYLOAD_VERSION: Final = "2020-04-01"
 """The form of what the hook is told (AWS IoT developer guide)."""
+
+ROTATION_SIZE: Final = FunctionSize(
+    memory_mib=512, timeout_s=60, batch_size=100, batch_window_s=5, max_concurrency=2
+)
+"""Nobody waits for it; two at a time stay below the ten calls a second that AWS IoT allows an account."""
+
+# AWS IoT waits 5 s for the answer.
+_HOOK_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=5)
+
+# Claims and renewals come along, a few times in a device's life: the registry knows nobody of their names.
+_CONNECTED: Final = (
+    "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+'"
+)
+
+
+def provisioning_hook(scope: Construct) -> lambda_.IFunction:
+    """Return the function that AWS IoT asks before it registers a device. It may use the registry only."""
+    holder = Construct(scope, "Hook")
+    return PythonFunction(
+        holder,
+        "Hook",
+        name="provisioning-hook",
+        folder=FOLDER,
+        entry="hook",
+        size=_HOOK_SIZE,
+        statements=[allow_table(holder, TABLE, "GetItem", "PutItem")],
+        settings=RegistrySettings(environment_of(scope).resource_name(TABLE)),
+    ).function
+
+
+def certificate_rotation(scope: Construct) -> None:
+    """Make what ends certificates that were replaced: rule on connections, queue, function.
+
+    It confirms the certificate that a device was seen with, and deactivates those before it.
+    """
+    holder = Construct(scope, "Keeper")
+    environment = environment_of(holder)
+    queue = find_queue(holder, "Queue", CONNECTIONS)
+    things, certificates = arn(holder, "iot", "thing/*"), arn(holder, "iot", "cert/*")
+    PythonFunction(
+        holder,
+        "Keeper",
+        name="certificate-keeper",
+        folder=FOLDER,
+        entry="rotation",
+        size=ROTATION_SIZE,
+        source=queue,
+        statements=[
+            allow_table(holder, TABLE, "GetItem", "PutItem"),
+            allow_send(queue),
+            allow(["iot:UpdateCertificate"], [certificates]),
+            allow(["iot:DetachThingPrincipal"], [things, certificates]),
+        ],
+        settings=CertificateSettings(
+            fleet_table=environment.resource_name(TABLE),
+            certificate_arns=arn(holder, "iot", "cert/"),
+            certificate_grace_s=environment.certificate_grace_s,
+        ),
+    )
+    _accept_any_device(holder, "Any device may be the one that replaced its certificate.")
+    topic_rule(
+        holder,
+        name=rule_name(environment.name, "connections"),
+        description="Which certificate each device connects with",
+        sql=_CONNECTED,
+        queues={"Connection": queue},
+        errors=find_queue(holder, "DeadLetters", f"{CONNECTIONS}-dlq"),
+    )
 
 
 class FleetProvisioning(Construct):
@@ -37,10 +114,9 @@ class FleetProvisioning(Construct):
     number is: only `hook` knows whose that is.
     """
 
-    def __init__(
-        self, scope: Construct, id: str, *, environment: Environment, hook: lambda_.IFunction
-    ) -> None:
+    def __init__(self, scope: Construct, id: str, hook: lambda_.IFunction) -> None:
         super().__init__(scope, id)
+        environment = environment_of(self)
         self.template_name = environment.resource_name("fleet")
         self.claim_policy_name = environment.resource_name("claim")
         self._policy("ClaimPolicy", self.claim_policy_name, CLAIM_CLIENT_PREFIX)
@@ -53,7 +129,7 @@ class FleetProvisioning(Construct):
             function_name=hook.function_name,
             principal="iot.amazonaws.com",
             source_account=Aws.ACCOUNT_ID,
-            source_arn=self._arn(f"provisioningtemplate/{self.template_name}"),
+            source_arn=arn(self, "iot", f"provisioningtemplate/{self.template_name}"),
         )
         template = iot.CfnProvisioningTemplate(
             self,
@@ -83,27 +159,20 @@ class FleetProvisioning(Construct):
 
     def _role(self) -> iam.Role:
         """What the template works with."""
-        things, certificates = self._arn("thing/*"), self._arn("cert/*")
+        things, certificates = arn(self, "iot", "thing/*"), arn(self, "iot", "cert/*")
+        of_certificates = ["iot:DescribeCertificate", "iot:UpdateCertificate", "iot:AttachPolicy"]
         role = service_role(
             self,
             "Role",
             service="iot",
             statements=[
                 allow(["iot:CreateThing", "iot:DescribeThing", "iot:UpdateThing"], [things]),
-                allow(
-                    ["iot:DescribeCertificate", "iot:UpdateCertificate", "iot:AttachPolicy"], [certificates]
-                ),
+                allow(of_certificates, [certificates]),
                 allow(["iot:AttachThingPrincipal"], [things, certificates]),
             ],
             trust_conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
         )
-        for kind in ("thing", "cert"):
-            arn = f"arn:<AWS::Partition>:iot:<AWS::Region>:<AWS::AccountId>:{kind}/*"
-            accept(
-                role,
-                f"IAM5[Resource::{arn}]",
-                "They do not exist yet; the template says what becomes of them.",
-            )
+        _accept_any_device(role, "They do not exist yet; the template says what becomes of them.")
         return role
 
     def _policy(self, id: str, name: str, client_prefix: str) -> iot.CfnPolicy:
@@ -126,11 +195,13 @@ class FleetProvisioning(Construct):
         )
 
     def _allow(self, action: str, kind: str, names: list[str]) -> dict[str, Any]:
-        resources = [self._arn(f"{kind}/{name}") for name in names]
+        resources = [arn(self, "iot", f"{kind}/{name}") for name in names]
         return {"Effect": "Allow", "Action": action, "Resource": resources}
 
-    def _arn(self, resource: str) -> str:
-        return Stack.of(self).format_arn(service="iot", resource=resource)
+
+def _accept_any_device(construct: IConstruct, reason: str) -> None:
+    for resource in ("thing/*", "cert/*"):
+        accept_wildcard(construct, "iot", resource, reason)
 
 
 def _template_body(policies: Sequence[str]) -> dict[str, Any]:

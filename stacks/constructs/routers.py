@@ -1,0 +1,151 @@
+"""Functions that route: the same code for every source queue, each in a function of its own (a bulkhead)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from eventplane.contract import Channel, Contract, Priority, interest, subscription
+from eventplane.function_settings import ContractSettings, RouterSettings
+from eventplane.ledger import CONTRACTS, LEDGER, TAP
+from stacks.constructs.archive import allow_folders
+from stacks.constructs.function_assets import ROUTER
+from stacks.constructs.http_sink import allow_read_secret
+from stacks.constructs.permissions import allow
+from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.queues import allow_send
+from stacks.constructs.tables import CONTRACTS as CONTRACTS_TABLE
+from stacks.constructs.tables import allow_table
+from stacks.environment import Environment
+from stacks.plane_stack import charge_to, environment_of
+from stacks.settings import FunctionSize
+
+URGENT_ROUTER: Final = f"{ROUTER}-urgent"
+"""The metrics of the routers behind urgent channels, apart from those of the others."""
+
+REPLAY_FOLDER: Final = "replay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """Where routers write to.
+
+    `inboxes` are queues by the address of their channel. The inboxes `elsewhere` have no queue: a protocol
+    that a package adds carries them. Decisions go to the `ledger`, or else to the `archive`.
+    """
+
+    inboxes: Mapping[str, sqs.IQueue]
+    elsewhere: Sequence[Channel]
+    ledger: sqs.IQueue
+    archive: s3.IBucket
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What one router reads: a `queue` of a `channel`, at `priority`.
+
+    A channel that has several queues has a router for each; `id` and `name` tell them apart.
+    """
+
+    id: str
+    name: str
+    channel: Channel
+    priority: Priority
+    queue: sqs.IQueue
+    size: FunctionSize
+    deploys_last: bool = False
+
+
+def router(scope: Construct, source: Source, targets: Targets, contract: Contract) -> None:
+    """Make the function that routes what comes over `source`."""
+    holder = Construct(scope, f"{source.id}Router")
+    is_urgent = source.priority is Priority.URGENT
+    PythonFunction(
+        holder,
+        "Router",
+        name=f"{ROUTER}-{source.name}",
+        folder=ROUTER,
+        contract=contract,
+        size=source.size,
+        source=source.queue,
+        draws_spans=True,
+        deploys_last=source.deploys_last,
+        metrics_service=URGENT_ROUTER if is_urgent else None,
+        **_routing(holder, source.channel, source.priority, targets),
+    )
+    charge_to(holder, source.channel.participant)
+
+
+def replay(scope: Construct, orders: sqs.IQueue, targets: Targets, contract: Contract) -> None:
+    """Make the function that routes again what devices sent: it reads the tap's files, as `orders` say."""
+    holder = Construct(scope, "Replay")
+    outbox = contract.device.outbox
+    routing = _routing(holder, outbox, outbox.priority, targets)
+    routing["statements"] += [
+        allow_folders(holder, targets.archive, ["s3:GetObject"], [TAP, CONTRACTS]),
+        # Or S3 says of an object that is not there that it may not be read.
+        allow(["s3:ListBucket"], [targets.archive.bucket_arn]),
+    ]
+    PythonFunction(
+        holder,
+        "Replay",
+        name=REPLAY_FOLDER,
+        folder=REPLAY_FOLDER,
+        contract=contract,
+        size=environment_of(scope).replay,
+        source=orders,
+        **routing,
+    )
+
+
+def _routing(scope: Construct, source: Channel, priority: Priority, targets: Targets) -> dict[str, Any]:
+    """What a function may do and is told that routes what came over `source` at `priority`."""
+    environment = environment_of(scope)
+    queues = {address: queue.queue_url for address, queue in targets.inboxes.items()}
+    queues |= {each.address: environment.channel_url(each) for each in targets.elsewhere}
+    protocols = {str(each.transport) for each in targets.elsewhere}
+    secrets = {
+        each.name: each.secret for each in environment.protocols if each.name in protocols and each.secret
+    }
+    return {
+        "statements": [
+            allow_send(*targets.inboxes.values(), targets.ledger),
+            *allow_contract(scope),
+            allow_folders(scope, targets.archive, ["s3:PutObject"], [LEDGER, CONTRACTS]),
+            *(allow_read_secret(scope, each) for each in secrets.values()),
+        ],
+        "settings": RouterSettings(
+            **asdict(contract_settings(environment)),
+            source=source.address,
+            priority=priority,
+            queues=queues,
+            ledger_queue=targets.ledger.queue_url,
+            archive_bucket=targets.archive.bucket_name,
+        ),
+        "variables": {f"EVENTPLANE_{name.upper()}_SECRET": secret for name, secret in secrets.items()},
+    }
+
+
+def contract_settings(environment: Environment) -> ContractSettings:
+    """Return where a function finds what is published, subscribed and announced."""
+    return ContractSettings(
+        contracts_table=environment.resource_name(CONTRACTS_TABLE),
+        subscriptions_table=environment.resource_name(subscription.TABLE),
+        interest_table=environment.resource_name(interest.TABLE),
+        contract_refresh_s=environment.contract_refresh_s,
+    )
+
+
+def allow_contract(scope: Construct) -> list[iam.PolicyStatement]:
+    """Return statements for who follows what is published, subscribed and announced."""
+    return [
+        allow_table(scope, CONTRACTS_TABLE, "GetItem"),
+        allow_table(scope, subscription.TABLE, "Scan"),
+        allow_table(scope, interest.TABLE, "Scan"),
+    ]

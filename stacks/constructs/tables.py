@@ -1,0 +1,142 @@
+"""The plane's DynamoDB tables: paid by request, restorable to any second, kept where data is kept.
+
+Other stacks than the one that owns a table find it by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from eventplane.contract import interest, subscription
+from eventplane.contract.publication import KEY
+from eventplane.downlink import table as desired
+from eventplane.fleet_registry import KEY as FLEET_KEY
+from eventplane.fleet_registry import TABLE as FLEET
+from eventplane.presence import TABLE as PRESENCE
+from stacks.constructs.permissions import allow, arn
+from stacks.plane_stack import environment_of
+
+CONTRACTS: Final = "contracts"
+"""The table of published contracts: what is in force between two deployments."""
+
+FILTER: Final = "filter"
+"""The table of the events that readers had. The client library calls it so as well, and its attributes
+(eventplane_client/dynamodb_table.py), which the stacks do not import."""
+
+DUE_INDEX: Final = "due"
+"""The index of devices whose presence has to be judged."""
+
+
+def _text(name: str) -> dynamodb.Attribute:
+    return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
+
+
+def _number(name: str) -> dynamodb.Attribute:
+    return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.NUMBER)
+
+
+def durable_table(
+    scope: Construct, id: str, name: str, key: str, sort_key: str | None = None, expires: str | None = None
+) -> dynamodb.Table:
+    """Return a table with keys of text. Items go at their attribute `expires`, Unix seconds."""
+    environment = environment_of(scope)
+    return dynamodb.Table(
+        scope,
+        id,
+        table_name=environment.resource_name(name),
+        partition_key=_text(key),
+        sort_key=_text(sort_key) if sort_key else None,
+        time_to_live_attribute=expires,
+        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+        point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+            point_in_time_recovery_enabled=True
+        ),
+        deletion_protection=environment.keeps_data,
+        removal_policy=environment.removal_policy,
+    )
+
+
+def contracts_table(scope: Construct) -> dynamodb.Table:
+    """A few items of some kilobytes, read once in a while by each router and written by people."""
+    return durable_table(scope, "Table", CONTRACTS, KEY)
+
+
+def fleet_table(scope: Construct) -> dynamodb.Table:
+    """One item for each device that was ever made; a fleet asks a few times a year and device."""
+    return durable_table(scope, "Table", FLEET, FLEET_KEY)
+
+
+def presence_table(scope: Construct) -> dynamodb.Table:
+    """One item a device. The index has the keys only: a write that leaves them alone costs nothing there."""
+    table = durable_table(scope, "Table", PRESENCE, "device")
+    table.add_global_secondary_index(
+        index_name=DUE_INDEX,
+        partition_key=_number("bucket"),
+        sort_key=_number("due_ms"),
+        projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+    )
+    return table
+
+
+def desired_table(scope: Construct) -> dynamodb.Table:
+    """One item a device and key, or command, with indexes of what there is to do.
+
+    Both indexes are sparse and have the keys only: an item that has nothing to wait for costs nothing there,
+    and a body is never copied.
+    """
+    table = durable_table(scope, "Table", desired.TABLE, desired.PARTITION_KEY, desired.SORT_KEY)
+    table.add_global_secondary_index(
+        index_name=desired.INDEX,
+        partition_key=_number(desired.INDEX_KEY),
+        sort_key=_number(desired.INDEX_SORT_KEY),
+        projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+    )
+    table.add_local_secondary_index(
+        index_name=desired.PENDING_INDEX,
+        sort_key=_number(desired.INDEX_SORT_KEY),
+        projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+    )
+    return table
+
+
+def client_tables(scope: Construct) -> dict[str, dynamodb.Table]:
+    """Return what the client library keeps in the cloud, by the id of each table.
+
+    Items of the filter go by themselves; losing them means that events may come again. Announced interest
+    goes by itself too; without it everything is forwarded.
+    """
+    return {
+        "Filter": durable_table(scope, "Filter", FILTER, "reader", "event", "expires"),
+        "Subscriptions": durable_table(
+            scope, "Subscriptions", subscription.TABLE, subscription.PARTITION, subscription.SORT
+        ),
+        "Interest": durable_table(
+            scope, "Interest", interest.TABLE, interest.PARTITION, interest.SORT, interest.EXPIRES
+        ),
+    }
+
+
+def allow_table(scope: Construct, name: str, *actions: str, index: str | None = None) -> iam.PolicyStatement:
+    """Return a statement that allows `actions` (`GetItem`) on the table called `name`, or on its `index`."""
+    return allow([f"dynamodb:{each}" for each in actions], [_table_arn(scope, name, index)])
+
+
+def allow_own_items(
+    scope: Construct, name: str, actions: Sequence[str], partition: str
+) -> iam.PolicyStatement:
+    """Return a statement that allows `actions` on the items whose partition key is like `partition`."""
+    return iam.PolicyStatement(
+        actions=[f"dynamodb:{each}" for each in actions],
+        resources=[_table_arn(scope, name)],
+        conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [partition]}},
+    )
+
+
+def _table_arn(scope: Construct, name: str, index: str | None = None) -> str:
+    table = f"table/{environment_of(scope).resource_name(name)}"
+    return arn(scope, "dynamodb", f"{table}/index/{index}" if index else table)

@@ -1,0 +1,235 @@
+"""The stacks that hold state: the archive, all queues and tables. They outlive the functions around them.
+
+Other stacks find what is in them by names, not by exports, so that they can be deployed apart.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aws_cdk import CfnOutput, Duration
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from eventplane.contract import (
+    Channel,
+    Contract,
+    Participant,
+    ParticipantKind,
+    Priority,
+    interest,
+    subscription,
+)
+from eventplane.own_services import DOWNLINK, OWN_SERVICES, SUBSCRIBERS
+from eventplane.presence import MONITOR
+from eventplane.replay import MAX_RECEIVES, REPLAY
+from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue, has_queue
+from stacks.constructs import queues, tables
+from stacks.constructs.archive import archive
+from stacks.constructs.fleet import ROTATION_SIZE
+from stacks.constructs.http_sink import webhook_secret
+from stacks.constructs.permissions import allow, allow_key
+from stacks.constructs.queues import DurableQueue, find_channel_queue, reply_queue
+from stacks.constructs.routers import allow_contract
+from stacks.constructs.tables import allow_own_items
+from stacks.environment import Environment
+from stacks.names import CONNECTIONS, INGEST_ERRORS, LEDGER_QUEUE, LIFECYCLE, TAP, TIMERS, WORK, pascal
+from stacks.plane_stack import PlaneStack, charge_to, environment_of
+from stacks.settings import FunctionSize
+
+_READ: Final = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes")
+_ITEMS: Final = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")
+
+
+class StateStack(PlaneStack):
+    """A stack that is protected where data is kept."""
+
+    def __init__(self, scope: Construct, environment: Environment, name: str) -> None:
+        super().__init__(scope, environment=environment, name=name, holds_state=True)
+
+    def output(self, id: str, value: str) -> None:
+        """Name a resource to those who look for it."""
+        CfnOutput(self, id, value=value)
+
+    def output_queue(self, id: str, queue: DurableQueue) -> None:
+        """Name a queue and its dead-letter queue."""
+        self.output(f"{id}Url", queue.queue.queue_url)
+        self.output(f"{id}DlqUrl", queue.dead_letters.queue_url)
+
+
+class ArchiveStack(StateStack):
+    """The archive bucket."""
+
+    def __init__(self, scope: Construct, environment: Environment) -> None:
+        super().__init__(scope, environment, "archive")
+        self.output("ArchiveBucket", archive(Construct(self, "Archive")).bucket_name)
+
+
+class ContractStack(StateStack):
+    """The table of published contracts: it outlives the routers, and changes without them."""
+
+    def __init__(self, scope: Construct, environment: Environment) -> None:
+        super().__init__(scope, environment, "contract")
+        self.output("ContractsTable", tables.contracts_table(Construct(self, "Contracts")).table_name)
+
+
+class PresenceStack(StateStack):
+    """What is known of the devices, the queue of their connections, and the queue of their timers."""
+
+    def __init__(self, scope: Construct, environment: Environment) -> None:
+        super().__init__(scope, environment, "presence")
+        sizes = environment.presence
+        self.output("PresenceTable", tables.presence_table(Construct(self, "Devices")).table_name)
+        lifecycle = DurableQueue(self, "Lifecycle", LIFECYCLE, visibility=sizes.recorder.visibility)
+        self.output_queue("Presence", lifecycle)
+        timers = DurableQueue(self, "Timers", TIMERS, visibility=sizes.timers.visibility)
+        self.output_queue("PresenceTimers", timers)
+
+
+class RegistryStack(StateStack):
+    """The fleet's registry, and the queue of connections that change it."""
+
+    def __init__(self, scope: Construct, environment: Environment) -> None:
+        super().__init__(scope, environment, "registry")
+        self.output("FleetTable", tables.fleet_table(Construct(self, "Fleet")).table_name)
+        DurableQueue(self, "Connections", CONNECTIONS, visibility=ROTATION_SIZE.visibility)
+
+
+class DownlinkStack(StateStack):
+    """What devices shall have and have, and the queue of what is due for them."""
+
+    def __init__(self, scope: Construct, environment: Environment) -> None:
+        super().__init__(scope, environment, "downlink")
+        self.output("DesiredTable", tables.desired_table(Construct(self, "Desired")).table_name)
+        work = DurableQueue(self, "Work", WORK, visibility=environment.downlink.reader.visibility)
+        self.output_queue("DownlinkWork", work)
+
+
+class MessagingStack(StateStack):
+    """All queues of `contract`: a pair for each cloud service, those on the way in, the one down, and the
+    orders to replay."""
+
+    def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
+        super().__init__(scope, environment, "messaging")
+        outbox = contract.device.outbox
+        for id, name, size, priority in (
+            ("Ingest", INGEST, environment.device_router, Priority.NORMAL),
+            ("UrgentIngest", URGENT_INGEST, environment.urgent_router, Priority.URGENT),
+            ("Tap", TAP, environment.archive_writer, Priority.NORMAL),
+            ("Ledger", LEDGER_QUEUE, environment.ledger_writer, Priority.NORMAL),
+            ("IngestErrors", INGEST_ERRORS, environment.ingest_errors, Priority.URGENT),
+        ):
+            self._device_queue(id, name, outbox, size, priority)
+        if DOWNLINK in contract.participants:
+            inbox = contract.device.inbox
+            self._device_queue("DeviceInbox", channel_queue(inbox), inbox, environment.downlink.reader)
+        visibility = environment.replay.visibility
+        replay = DurableQueue(self, "Replay", REPLAY, visibility=visibility, max_receives=MAX_RECEIVES)
+        self.output_queue("Replay", replay)
+        for participant in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
+            self._service(participant)
+
+    def _device_queue(
+        self,
+        id: str,
+        name: str,
+        channel: Channel,
+        reader: FunctionSize,
+        priority: Priority = Priority.NORMAL,
+    ) -> None:
+        """A queue that carries the devices' `channel`, and keeps what the contract says of that."""
+        queue = DurableQueue(
+            self,
+            id,
+            name,
+            visibility=reader.visibility,
+            retention=Duration.seconds(channel.retention_s),
+            max_receives=channel.receives_at(priority),
+            priority=priority,
+        )
+        self.output_queue(id, queue)
+
+    def _service(self, participant: Participant) -> None:
+        """The queues of a cloud service: it writes its outbox, and reads its inbox and replies.
+
+        It has no inbox queue where a protocol that a package adds carries it. An outbox has its queue all the
+        same: it feeds the router.
+        """
+        name = pascal(participant.name)
+        inbox, outbox = participant.inbox, participant.outbox
+        pair = Construct(self, name)
+        charge_to(pair, participant.name)
+        if has_queue(inbox):
+            visibility = _inbox_visibility(self.plane, participant)
+            queue = queues.channel_queue(pair, "Inbox", inbox, visibility, inbox.max_receives)
+            self.output_queue(f"{name}Inbox", queue)
+        receives = outbox.receives_at(outbox.priority)
+        queue = queues.channel_queue(pair, "Outbox", outbox, self.plane.router.visibility, receives)
+        self.output_queue(f"{name}Outbox", queue)
+        if participant.replies is not None:
+            replies = reply_queue(self, f"{name}Replies", participant.replies)
+            self.output(f"{name}RepliesUrl", replies.queue_url)
+        if participant.inbox.webhook or participant.name == SUBSCRIBERS:
+            secret = webhook_secret(self, f"{name}Webhook", participant.name)
+            self.output(f"{name}WebhookSecret", secret)
+
+
+def _inbox_visibility(environment: Environment, participant: Participant) -> Duration:
+    """For inboxes that functions of this plane read, as those need it."""
+    if participant.name == MONITOR:
+        return environment.presence.recorder.visibility
+    if participant.name == DOWNLINK:
+        return environment.downlink.reader.visibility
+    if participant.inbox.webhook or participant.name == SUBSCRIBERS:
+        return environment.webhook.visibility
+    return Duration.seconds(environment.inbox_visibility_s)
+
+
+class ClientStack(StateStack):
+    """What the programs of cloud services need: tables of the client library, and a policy for each."""
+
+    def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
+        super().__init__(scope, environment, "client")
+        for id, table in tables.client_tables(Construct(self, "Tables")).items():
+            self.output(f"{id}Table", table.table_name)
+        for service in contract.of_kind(ParticipantKind.CLOUD_SERVICE):
+            if service.name not in OWN_SERVICES:
+                _participant_policy(Construct(self, pascal(service.name)), service)
+
+
+def _participant_policy(scope: Construct, participant: Participant) -> None:
+    """A policy to attach to the role or user that `participant` runs as; the plane itself uses it nowhere.
+
+    It may read its inbox, write its outbox, and keep what is its own.
+    """
+    environment = environment_of(scope)
+    name, inbox = participant.name, participant.inbox
+    boxes = {
+        each.box: find_channel_queue(scope, each.box.capitalize(), each).queue_arn
+        for each in (inbox, participant.outbox, participant.replies)
+        if each is not None and has_queue(each)
+    }
+    read = [f"sqs:{each}" for each in _READ]
+    if environment.is_emulated:
+        # AWS asks for the actions above; the emulator asks for what was called.
+        read += ["sqs:DeleteMessageBatch", "sqs:ChangeMessageVisibilityBatch"]
+    statements = [allow(["sqs:GetQueueUrl"], [*boxes.values()])]
+    if has_queue(inbox) and not inbox.webhook:
+        # A webhook's inbox has its reader in the plane; one over another protocol has no queue.
+        statements.append(allow(read, [boxes[inbox.box]]))
+    statements += [
+        allow(["sqs:SendMessage"], [boxes[participant.outbox.box]]),
+        allow_own_items(scope, tables.FILTER, _ITEMS, f"{name}/*"),
+        allow_own_items(scope, subscription.TABLE, _ITEMS, name),
+        allow_own_items(scope, interest.TABLE, _ITEMS, name),
+    ]
+    if participant.replies is not None:
+        # Who asks reads the replies, and who shall give them: by contract, subscriptions and interest.
+        statements += [allow(read, [boxes[participant.replies.box]]), *allow_contract(scope)]
+    iam.ManagedPolicy(
+        scope,
+        "Policy",
+        managed_policy_name=environment.resource_name(f"{name}-client"),
+        description=f"What the program of {name} may do in the event plane.",
+        statements=[*statements, *allow_key(scope)],
+    )
