@@ -77,6 +77,7 @@ class Found:
         return tag_of(canonical_bytes(self.document))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionService:
     """Those in `table`; `inboxes` has the ARN of the inbox of each participant that may subscribe.
 
@@ -84,29 +85,18 @@ class SubscriptionService:
     What a participant may subscribe to, the `contract` in force says.
     """
 
-    def __init__(
-        self,
-        *,
-        table: SubscriptionTable,
-        inboxes: Mapping[str, str],
-        contract: Callable[[], Contract],
-        consent: AsksConsent,
-        reach: SinkReach,
-        clock: Clock,
-        new_id: Callable[[], str] = lambda: f"s{secrets.token_hex(8)}",
-    ) -> None:
-        self._table = table
-        self._inboxes = inboxes
-        self._contract = contract
-        self._consent = consent
-        self._reach = reach
-        self._clock = clock
-        self._new_id = new_id
+    table: SubscriptionTable
+    inboxes: Mapping[str, str]
+    contract: Callable[[], Contract]
+    consent: AsksConsent
+    reach: SinkReach
+    clock: Clock
+    new_id: Callable[[], str] = lambda: f"s{secrets.token_hex(8)}"
 
     @property
     def protocols(self) -> Sequence[str]:
         """How events can be delivered."""
-        return protocols(self._reach)
+        return protocols(self.reach)
 
     def create(self, participant: str, proposed: object) -> Found:
         """A new subscription under an id of the plane's choice; an `id` in `proposed` is ignored.
@@ -115,10 +105,10 @@ class SubscriptionService:
         """
         proposal = self._proposal(participant, proposed)
         # Before anybody is asked for consent: what cannot be compiled, and whether there is room.
-        self._check_quota(self._new(participant, self._new_id(), proposal))
+        self._check_quota(self._new(participant, self.new_id(), proposal))
         proposal = self._consented(proposal)
         for _ in range(ATTEMPTS):
-            subscription = self._new(participant, self._new_id(), proposal)
+            subscription = self._new(participant, self.new_id(), proposal)
             if self._add(subscription):
                 return self._found(subscription)
         raise ConflictError("no id was free; try again")
@@ -131,7 +121,7 @@ class SubscriptionService:
     def query(self, participant: str) -> list[Found]:
         """All of `participant`, by id. Raises `NotFoundError`."""
         self._inbox(participant)
-        return [self._found(each) for each in self._table.of(participant)]
+        return [self._found(each) for each in self.table.of(participant)]
 
     def update(
         self, participant: str, id: str, proposed: object, conditions: Conditions
@@ -147,7 +137,7 @@ class SubscriptionService:
         wanted = self._new(participant, id, proposal)
         is_consented = False
         for _ in range(ATTEMPTS):
-            before = self._table.get(participant, id)
+            before = self.table.get(participant, id)
             conditions.check(self._found(before).tag if before else None)
             self._check_quota(wanted)
             if not is_consented and not (before and proposal.has_consent_of(before)):
@@ -158,7 +148,7 @@ class SubscriptionService:
                     return self._found(subscription), True
             else:
                 subscription = self._new(participant, id, proposal, created_at=before.created_at)
-                if self._table.replace(before, subscription):
+                if self.table.replace(before, subscription):
                     return self._found(subscription), False
         raise _contended(id)
 
@@ -169,7 +159,7 @@ class SubscriptionService:
             before = self._get(participant, id)
             found = self._found(before)
             conditions.check(found.tag)
-            if self._table.remove(before):
+            if self.table.remove(before):
                 return found
         raise _contended(id)
 
@@ -185,17 +175,17 @@ class SubscriptionService:
         return subscription.route
 
     def _proposal(self, participant: str, proposed: object) -> Proposal:
-        return read_proposal(proposed, self._inbox(participant), self._reach)
+        return read_proposal(proposed, self._inbox(participant), self.reach)
 
     def _consented(self, proposal: Proposal) -> Proposal:
         """What the sink agrees to, if it is an endpoint. Raises `InvalidError`."""
         if proposal.endpoint is None:
             return proposal
-        return proposal.at_most(self._consent(proposal.endpoint, proposal.rate))
+        return proposal.at_most(self.consent(proposal.endpoint, proposal.rate))
 
     def _inbox(self, participant: str) -> str:
         try:
-            return self._inboxes[participant]
+            return self.inboxes[participant]
         except KeyError:
             raise NotFoundError(
                 f"{participant!r} is no cloud service that is in use; name one of the contract"
@@ -203,7 +193,7 @@ class SubscriptionService:
 
     def _get(self, participant: str, id: str) -> Subscription:
         # What is no name is in no table, and may be longer than a key can be.
-        found = None if name_problem(id) else self._table.get(participant, id)
+        found = None if name_problem(id) else self.table.get(participant, id)
         if found is None:
             raise NotFoundError(f"{participant} has no subscription {id!r}; query which there are")
         return found
@@ -211,17 +201,17 @@ class SubscriptionService:
     def _new(
         self, participant: str, id: str, proposal: Proposal, created_at: str | None = None
     ) -> Subscription:
-        now = timestamp_of_ms(self._clock())
+        now = timestamp_of_ms(self.clock())
         try:
             new = new_subscription(participant, id, proposal.filter, created_at or now, proposal.text)
-            granted_filter(self._contract(), new)
+            granted_filter(self.contract(), new)
         except ContractError as error:
             raise InvalidError("the subscription is not valid; see `problems`", error.problems) from error
         return new
 
     def _check_quota(self, wanted: Subscription) -> None:
         """Raises `QuotaError` where the participant may not have this one beside its others."""
-        others = [each for each in self._table.of(wanted.participant) if each.name != wanted.name]
+        others = [each for each in self.table.of(wanted.participant) if each.name != wanted.name]
         if len(others) >= MAX_OWN:
             raise _full(wanted.participant)
         # Two at once may pass; routers then leave out the younger one.
@@ -234,22 +224,22 @@ class SubscriptionService:
 
     def _add(self, subscription: Subscription) -> bool:
         """Write it unless its id is taken; whether that was done. Raises `QuotaError`."""
-        if not self._table.add(subscription):
+        if not self.table.add(subscription):
             return False
         # Others may have counted at the same time. Whoever sees too many withdraws: there are never more, and
         # the oldest count for routers meanwhile.
-        if len(self._table.of(subscription.participant)) > MAX_OWN:
-            self._table.remove(subscription)
+        if len(self.table.of(subscription.participant)) > MAX_OWN:
+            self.table.remove(subscription)
             raise _full(subscription.participant)
         return True
 
     def _found(self, subscription: Subscription) -> Found:
         try:
-            granted = granted_filter(self._contract(), subscription)
+            granted = granted_filter(self.contract(), subscription)
         except ContractError:
             # Written by the participant itself, or the contract has changed: routers take none of its events.
             granted = None
-        return Found(written(subscription, self._inboxes[subscription.participant], granted))
+        return Found(written(subscription, self.inboxes[subscription.participant], granted))
 
 
 def _full(participant: str) -> QuotaError:

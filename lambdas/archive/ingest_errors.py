@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from eventplane.delivery import Refusal, dead_letter
+from eventplane.errors import EventPlaneError
 from eventplane.function_settings import IngestErrorsSettings
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.rule_failure import original_of
 from eventplane.sender import PLANE_CLIENT
 from eventplane.timestamps import timestamp_of_ms
-from lambdas.archive.rule_failures import NoFailureError, RuleFailure, parse_failure
 from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
@@ -22,6 +25,62 @@ from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
 from lambdas.common.sqs import PlainMessage, SqsSender, send_all
+
+
+class NoFailureError(EventPlaneError):
+    """A message of the ingest-error queue is none of a rule. `problem` says what is wrong with it."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; see who else writes to the queue of the rules' error actions")
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFailure:
+    """One publish for which actions of `rule` failed: its `payload` as sent, where, and by whom.
+
+    `resources` are what the failed actions were about, for SQS the queues' URLs; `reasons` are AWS's words.
+    """
+
+    rule: str
+    topic: str
+    client_id: str
+    payload: bytes
+    resources: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+def parse_failure(body: str) -> RuleFailure:
+    """The failure in a message's `body`. Raises `NoFailureError`."""
+    try:
+        members = json.loads(body)
+        failures = members["failures"]
+        if not isinstance(failures, list):
+            raise NoFailureError("`failures` is no list")
+        payload = original_of(members)
+        if payload is None:
+            raise NoFailureError("it has no original payload")
+        client_id = _text(members, "clientId")
+        if client_id == PLANE_CLIENT:
+            raise NoFailureError("its client id is the plane's own, which no device connects with")
+        return RuleFailure(
+            rule=_text(members, "ruleName"),
+            topic=_text(members, "topic"),
+            client_id=client_id,
+            payload=payload,
+            resources=tuple(str(each.get("failedResource", "")) for each in failures),
+            reasons=tuple(str(each.get("errorMessage", "")) for each in failures),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise NoFailureError(f"it cannot be read: {error!r}") from error
+
+
+def _text(members: dict[str, Any], name: str) -> str:
+    value = members[name]
+    if not isinstance(value, str):
+        raise NoFailureError(f"`{name}` is no text")
+    return value
+
 
 SOURCE: Final = PLANE_CLIENT
 """The `source` of the dead letters made here, and the client that their frames name."""
@@ -33,6 +92,7 @@ RESERVE_MS: Final = 2 * WORST_CALL_MS
 """No batch is sent with less time left, milliseconds: it covers that batch and the answer to the queue."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestErrorsService:
     """Sends what failed to `ways_in`, the URLs of the queues that rules write to.
 
@@ -40,22 +100,12 @@ class IngestErrorsService:
     name them. `letters_to` are the queues for a dead letter, a router's and the tap's.
     """
 
-    def __init__(
-        self,
-        *,
-        ways_in: Collection[str],
-        letters_to: Collection[str],
-        channel: str,
-        contract_version: str,
-        sender: SqsSender,
-        clock: Clock,
-    ) -> None:
-        self._ways_in = ways_in
-        self._letters_to = letters_to
-        self._channel = channel
-        self._contract_version = contract_version
-        self._sender = sender
-        self._clock = clock
+    ways_in: Collection[str]
+    letters_to: Collection[str]
+    channel: str
+    contract_version: str
+    sender: SqsSender
+    clock: Clock
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Hand over the failures in `messages`; return the ids of those that have to come again."""
@@ -71,7 +121,7 @@ class IngestErrorsService:
         for queue_url, waiting in frames.items():
             # What a queue never takes ends in the dead-letter queue of this one: there is no other way in.
             taken = send_all(
-                self._sender,
+                self.sender,
                 queue_url,
                 (PlainMessage(text) for _, text in waiting),
                 lambda: invocation.remaining_ms() >= RESERVE_MS,
@@ -87,7 +137,7 @@ class IngestErrorsService:
         except NoFailureError as error:
             count(Metric.DEAD_LETTERED)
             logger.error("no failure of a rule", message_id=message.id, problem=error.problem)
-            return frame_text(self._letter(message, error)), self._letters_to
+            return frame_text(self._letter(message, error)), self.letters_to
         targets = self._missed(failure)
         logger.warning(
             "a rule failed",
@@ -108,20 +158,20 @@ class IngestErrorsService:
         A second copy is harmless, a missing one is not.
         """
         missed = {_queue_name(each) for each in failure.resources}
-        named = [url for url in self._ways_in if _queue_name(url) in missed]
-        return named if len(named) == len(missed) > 0 else list(dict.fromkeys([*named, *self._letters_to]))
+        named = [url for url in self.ways_in if _queue_name(url) in missed]
+        return named if len(named) == len(missed) > 0 else list(dict.fromkeys([*named, *self.letters_to]))
 
     def _letter(self, message: QueueMessage, error: NoFailureError) -> IngestFrame:
         """The dead letter as a device would publish it: it is archived and routed like any event."""
-        now_ms = self._clock()
+        now_ms = self.clock()
         letter = dead_letter(
             id=message.id,
             source=SOURCE,
             time=timestamp_of_ms(now_ms),
             refusal=Refusal(BAD_FAILURE, error.problem),
-            channel=self._channel,
+            channel=self.channel,
             original=message.body.encode("utf-8", "surrogatepass"),
-            contract_version=self._contract_version,
+            contract_version=self.contract_version,
             attempt=message.attempt,
         )
         return IngestFrame(letter.json.encode("utf-8"), SOURCE, SOURCE, "", now_ms)

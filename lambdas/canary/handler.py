@@ -1,25 +1,125 @@
-"""The entry of the canary: its schedules, or whoever invokes it, say what it does."""
+"""The canary: sends an alarm as a device does, awaits it in an inbox and measures the time; looks at queues.
+
+Its schedules, or whoever invokes it, say which.
+"""
 
 from __future__ import annotations
 
 import os
+import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from typing import Any, Final
 
 import botocore.session
 
-from eventplane.canary import CANARY_CLIENT
+from eventplane.canary import CANARY_ALARM, CANARY_CLIENT, CANARY_SOURCE
+from eventplane.envelope import Envelope, EnvelopeError, parse_event, write_event
 from eventplane.function_settings import CanarySettings
-from lambdas.canary.mqtt import MqttPublisher, data_endpoint
+from eventplane.timestamps import timestamp_of_ms
+from lambdas.canary.mqtt import CanaryPublishError, MqttPublisher, data_endpoint
 from lambdas.canary.queues import Queues
-from lambdas.canary.service import Canary
 from lambdas.common.aws import client
-from lambdas.common.clock import system_clock
+from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
-from lambdas.common.metrics import metrics
+from lambdas.common.metrics import Delay, metrics, record
 from lambdas.common.queue import Context
 from lambdas.common.queue_function import at_init
+
+_POLL_S: Final = 1
+"""How long one receive waits for a message, seconds: less than a client waits for an answer."""
+
+_RESERVE_MS: Final = 5_000
+"""Kept for the answer of the last receive and what follows it, milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One alarm: why IoT Core did not take it (`problem`), or the milliseconds until it was in the inbox.
+
+    `delay_ms` is None where it did not arrive while the canary waited: a later invocation measures it then.
+    `late` counts earlier ones that arrived in the meantime.
+    """
+
+    id: str
+    problem: str | None
+    delay_ms: int | None
+    late: int
+
+
+class Canary:
+    """Sends alarms by `publish`, and waits for them in the inbox at `inbox_url` by a boto3 SQS client."""
+
+    def __init__(self, *, publish: Callable[[bytes], None], sqs: Any, inbox_url: str, clock: Clock) -> None:
+        self._publish = publish
+        self._sqs = sqs
+        self._inbox_url = inbox_url
+        self._clock = clock
+
+    def send(self, remaining_ms: Callable[[], int]) -> Report:
+        """Send one alarm and wait until it is in the inbox, or the time is up."""
+        alarm = self._alarm()
+        problem = None
+        try:
+            self._publish(alarm.json.encode("utf-8"))
+        except CanaryPublishError as error:
+            problem = str(error)
+            logger.error("the canary's alarm was not taken", step=error.step, detail=error.detail)
+        seen: dict[str, int] = {}
+        while alarm.id not in seen:
+            # What was not sent does not come; what is late all the same is not missed.
+            wait_s = 0 if problem else _POLL_S
+            found = self._receive(wait_s)
+            for id, delay_ms in found.items():
+                if id not in seen:
+                    record(Delay.CANARY, delay_ms)
+            seen |= found
+            if problem or remaining_ms() < _RESERVE_MS:
+                break
+        if not problem and alarm.id not in seen:
+            logger.error("the canary's alarm is not in its inbox", event_id=alarm.id)
+        return Report(alarm.id, problem, seen.get(alarm.id), len(seen.keys() - {alarm.id}))
+
+    def _alarm(self) -> Envelope:
+        now_ms = self._clock()
+        attributes = {
+            "id": f"{now_ms}-{uuid.uuid4().hex[:12]}",
+            "source": CANARY_SOURCE,
+            "type": CANARY_ALARM,
+            "time": timestamp_of_ms(now_ms),
+        }
+        return write_event(attributes, {"sent_at_ms": now_ms})
+
+    def _receive(self, wait_s: int) -> dict[str, int]:
+        """The ids of alarms that are in the inbox, with the milliseconds each took; they are deleted."""
+        answer = self._sqs.receive_message(
+            QueueUrl=self._inbox_url,
+            MaxNumberOfMessages=10,
+            WaitTimeSeconds=wait_s,
+            AttributeNames=["SentTimestamp"],
+        )
+        arrived: dict[str, int] = {}
+        for message in answer.get("Messages", []):
+            if sent := _sent(message["Body"]):
+                id, sent_at_ms = sent
+                arrived[id] = max(0, int(message["Attributes"]["SentTimestamp"]) - sent_at_ms)
+            else:
+                logger.warning("no alarm of the canary's in its inbox", message_id=message["MessageId"])
+            self._sqs.delete_message(QueueUrl=self._inbox_url, ReceiptHandle=message["ReceiptHandle"])
+        return arrived
+
+
+def _sent(body: str) -> tuple[str, int] | None:
+    """The id of an alarm, and when it was sent; None for what the canary did not send."""
+    try:
+        event = parse_event(body)
+        if event.type != CANARY_ALARM or event.sender.device != CANARY_CLIENT:
+            return None
+        return event.id, int(event.data()["sent_at_ms"])
+    except (EnvelopeError, ValueError, LookupError, TypeError):
+        return None
+
 
 ALARM: Final = "alarm"
 QUEUES: Final = "queues"

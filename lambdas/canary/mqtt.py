@@ -73,27 +73,19 @@ def data_endpoint(iot: Any, override: str) -> DataEndpoint:
     return DataEndpoint(host=host, address=(host, 443))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MqttPublisher:
     """Publishes over a connection of its own each time, so that every publish exercises the whole way in."""
 
-    def __init__(
-        self,
-        *,
-        endpoint: Callable[[], DataEndpoint],
-        credentials: Any,
-        region: str,
-        client_id: str,
-        timeout_s: float,
-    ) -> None:
-        self._find_endpoint = endpoint
-        self._credentials = credentials
-        self._region = region
-        self._client_id = client_id
-        self._timeout_s = timeout_s
+    endpoint: Callable[[], DataEndpoint]
+    credentials: Any
+    region: str
+    client_id: str
+    timeout_s: float
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Publish at QoS 1, and return once IoT Core has acknowledged. Raises `CanaryPublishError`."""
-        endpoint = self._find_endpoint()
+        endpoint = self.endpoint()
         step = "connect"
         try:
             with self._connect(endpoint) as connection:
@@ -101,7 +93,7 @@ class MqttPublisher:
                 step = "upgrade"
                 web_socket.upgrade(endpoint.host, self._signed_path(endpoint.host))
                 step = "mqtt_connect"
-                web_socket.send(_connect_packet(self._client_id))
+                web_socket.send(_connect_packet(self.client_id))
                 _expect(web_socket.read(4), b"\x20\x02\x00\x00")
                 step = "publish"
                 web_socket.send(_publish_packet(topic, payload))
@@ -111,18 +103,18 @@ class MqttPublisher:
             raise CanaryPublishError(step, repr(error)) from error
 
     def _connect(self, endpoint: DataEndpoint) -> socket.socket:
-        connection = socket.create_connection(endpoint.address, timeout=self._timeout_s)
+        connection = socket.create_connection(endpoint.address, timeout=self.timeout_s)
         if not endpoint.is_tls:
             return connection
         return ssl.create_default_context().wrap_socket(connection, server_hostname=endpoint.host)
 
     def _signed_path(self, host: str) -> str:
         """The path with its signature, good for a minute."""
-        found = self._credentials.get_frozen_credentials()
+        found = self.credentials.get_frozen_credentials()
         # The session's token is added behind the signature, and is no part of it (AWS IoT Core guide).
         request = AWSRequest("GET", f"https://{host}/mqtt")
         signer = SigV4QueryAuth(
-            Credentials(found.access_key, found.secret_key), SIGNED_SERVICE, self._region, expires=_VALID_S
+            Credentials(found.access_key, found.secret_key), SIGNED_SERVICE, self.region, expires=_VALID_S
         )
         signer.add_auth(request)
         path = f"/mqtt?{urlsplit(str(request.url)).query}"

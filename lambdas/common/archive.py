@@ -12,6 +12,7 @@ from typing import Any, Final
 from botocore.exceptions import ClientError
 
 from eventplane.ledger import CONTRACTS
+from lambdas.common.aws import error_code
 
 # Level 1 takes a quarter of the time of the default 9 for objects a few percent larger.
 _GZIP_LEVEL: Final = 1
@@ -58,7 +59,7 @@ class Archive:
                 IfNoneMatch="*",
             )
         except ClientError as error:
-            code = error.response.get("Error", {}).get("Code")
+            code = error_code(error)
             if code == _RACE:
                 return  # another function is filing the same bytes; look again at the next invocation
             if code != _EXISTS:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from botocore.config import Config
+from botocore.exceptions import ClientError
 from botocore.session import Session, get_session
 
 _ATTEMPTS: Final = 2
@@ -56,6 +57,11 @@ def client(service: str, patience: Patience = PATIENT) -> Any:
             parameter_validation=False,
         ),
     )
+
+
+def error_code(error: Exception) -> str:
+    """Return AWS's code of `error`; '' where it is none of AWS's answers."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 class OnDemand:

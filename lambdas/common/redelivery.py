@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -54,22 +55,15 @@ def handle_each(
     return frozenset(failed)
 
 
+@dataclass(frozen=True, slots=True)
 class Redelivery:
     """Answers for the queue at `queue_url` through a boto3 SQS client; messages come again after `wait`."""
 
-    def __init__(
-        self,
-        client: Any,
-        queue_url: str,
-        chance: Callable[[], float] = random.random,
-        wait: Wait = wait_s,
-        worst_call_ms: int = WORST_CALL_MS,
-    ) -> None:
-        self._client = client
-        self._queue_url = queue_url
-        self._chance = chance
-        self._wait = wait
-        self._worst_call_ms = worst_call_ms
+    client: Any
+    queue_url: str
+    chance: Callable[[], float] = random.random
+    wait: Wait = wait_s
+    worst_call_ms: int = WORST_CALL_MS
 
     def answer(
         self, messages: Sequence[QueueMessage], failed: Collection[str], remaining_ms: Callable[[], int]
@@ -81,7 +75,7 @@ class Redelivery:
         """
         again = [message for message in messages if message.id in failed]
         for batch in _batches(again):
-            if remaining_ms() < self._worst_call_ms:
+            if remaining_ms() < self.worst_call_ms:
                 break
             self._delay(batch, failed)
         return partial_response(again, failed)
@@ -92,12 +86,12 @@ class Redelivery:
             {
                 "Id": str(at),
                 "ReceiptHandle": message.receipt,
-                "VisibilityTimeout": waits.get(message.id) or self._wait(message.attempt, self._chance),
+                "VisibilityTimeout": waits.get(message.id) or self.wait(message.attempt, self.chance),
             }
             for at, message in enumerate(batch)
         ]
         try:
-            response = self._client.change_message_visibility_batch(QueueUrl=self._queue_url, Entries=entries)
+            response = self.client.change_message_visibility_batch(QueueUrl=self.queue_url, Entries=entries)
         except (ClientError, BotoCoreError) as error:
             logger.warning("no wait could be set", messages=len(batch), error=str(error))
             return

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import DATA_TYPE
-from lambdas.common.aws import client
+from lambdas.common.aws import client, error_code
 from lambdas.common.log import logger
 from lambdas.common.sender import TAKEN, Answer, Fate, Message, Sender
 
@@ -88,10 +88,10 @@ class SqsSender:
             response = self._client.send_message_batch(QueueUrl=queue_url, Entries=entries)
         except (ClientError, BotoCoreError) as error:
             logger.warning("send failed", queue_url=queue_url, messages=len(batch), error=str(error))
-            if _is_final(_code(error)) and len(batch) > 1:
+            if _is_final(error_code(error)) and len(batch) > 1:
                 # Whichever of them it means: alone, each gets an answer of its own.
                 return [answer for message in batch for answer in self.send(queue_url, [message])]
-            return [_refused(_code(error), str(error))] * len(batch)
+            return [_refused(error_code(error), str(error))] * len(batch)
         failures = {failure["Id"]: failure for failure in response.get("Failed", [])}
         if failures:
             codes = sorted({failure["Code"] for failure in failures.values()})
@@ -120,10 +120,6 @@ def _refused(code: str, detail: str) -> Answer:
 def _is_final(code: str) -> bool:
     # The query protocol and the JSON one spell it differently (`AWS.SimpleQueueService.X`, `X`).
     return code.rpartition(".")[2] in _OF_THE_MESSAGE
-
-
-def _code(error: Exception) -> str:
-    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def _entry(id: str, message: Message, fifo: bool) -> dict[str, Any]:

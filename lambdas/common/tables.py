@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from eventplane import interest_table, subscription_table
 from eventplane.contract import interest, subscription
+from lambdas.common.aws import error_code
 from lambdas.common.log import logger
 
 _CONFLICT: Final = "ConditionalCheckFailedException"
@@ -36,7 +37,7 @@ def is_done(operation: Callable[..., object], request: dict[str, Any]) -> bool:
     try:
         operation(**request)
     except ClientError as error:
-        if error.response.get("Error", {}).get("Code") == _CONFLICT:
+        if error_code(error) == _CONFLICT:
             return False
         raise
     return True

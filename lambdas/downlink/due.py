@@ -15,9 +15,8 @@ from lambdas.common.log import logger
 from lambdas.common.queue import Invocation, QueueMessage, read_rule_message
 from lambdas.common.queue_function import QueueReader, queue_function
 from lambdas.common.redelivery import handle_each
-from lambdas.downlink.items import RESERVE_MS
+from lambdas.downlink.items import PAGE, RESERVE_MS
 from lambdas.downlink.parts import Parts, wired
-from lambdas.downlink.work import PAGE
 
 
 class DueWork:

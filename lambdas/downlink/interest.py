@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from eventplane.contract import Contract, ContractError, Problem
@@ -51,6 +52,7 @@ class PublishedInterest:
         return is_done(self._client.put_item, done_request(self._name, told))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UplinkInterest:
     """Compares what routes and subscriptions take with what devices were told; `send` takes an event's JSON.
 
@@ -58,22 +60,12 @@ class UplinkInterest:
     the tables do not answer: what devices are not told to send is gone. `bundled` names the deployment.
     """
 
-    def __init__(
-        self,
-        *,
-        bundled: Contract,
-        contracts: ContractTable,
-        subscriptions: SubscriptionTable,
-        told: PublishedInterest,
-        send: Callable[[str], None],
-        clock: Clock,
-    ) -> None:
-        self._bundled = bundled
-        self._contracts = contracts
-        self._subscriptions = subscriptions
-        self._told = told
-        self._send = send
-        self._clock = clock
+    bundled: Contract
+    contracts: ContractTable
+    subscriptions: SubscriptionTable
+    told: PublishedInterest
+    send: Callable[[str], None]
+    clock: Clock
 
     def tell(self) -> bool:
         """Whether there was something to tell.
@@ -82,8 +74,8 @@ class UplinkInterest:
         devices keep what they have. Raises `TooManyFiltersError` at each call while the filters do not fit
         into an event, once devices were told to send everything.
         """
-        last = self._told.read()
-        at_ms = self._clock() if last is None else max(self._clock(), last.at_ms + 1)
+        last = self.told.read()
+        at_ms = self.clock() if last is None else max(self.clock(), last.at_ms + 1)
         filters: list[object] | None = uplink_filters(self._in_force())
         too_many = None
         try:
@@ -101,20 +93,20 @@ class UplinkInterest:
 
     def _say(self, event: Envelope, told: Told) -> None:
         # A call that ends in between leaves no memory, and the next one tells again, also what was before.
-        if not self._told.begin(told.at_ms):
+        if not self.told.begin(told.at_ms):
             logger.info("another call tells devices what the cloud wants")
             return
-        self._send(event.json)
-        self._told.done(told)
+        self.send(event.json)
+        self.told.done(told)
         logger.info("devices are told what the cloud wants", event_id=event.id, digest=told.digest)
 
     def _in_force(self) -> Contract:
-        head = self._contracts.head(self._bundled.version)
-        contract = self._bundled
+        head = self.contracts.head(self.bundled.version)
+        contract = self.bundled
         if head is not None and head.version != contract.version:
-            contract = self._contracts.contract(head.version)
-            _check(contract, self._bundled)
-        return with_subscriptions(contract, self._subscriptions.all())[0]
+            contract = self.contracts.contract(head.version)
+            _check(contract, self.bundled)
+        return with_subscriptions(contract, self.subscriptions.all())[0]
 
 
 def _check(contract: Contract, deployed: Contract) -> None:

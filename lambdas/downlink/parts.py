@@ -13,11 +13,10 @@ from eventplane.own_services import DOWNLINK
 from lambdas.common.aws import client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.contracts import bundled_contract
-from lambdas.common.letters import Letters
+from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.sqs import SqsSender
 from lambdas.downlink.devices import Fleet, Presence
-from lambdas.downlink.items import DesiredTable, Items
-from lambdas.downlink.work import WorkQueue
+from lambdas.downlink.items import DesiredTable, Items, WorkQueue
 
 LETTER_SOURCE: Final = f"/eventplane/cloud/{DOWNLINK}"
 """The `source` of the downlink's dead letters."""
@@ -36,7 +35,7 @@ class Parts:
     presence: Presence
     fleet: Fleet
     work: WorkQueue
-    letters: Callable[[Channel], Letters]
+    letters: Callable[[Channel], DeadLetterWriter]
     clock: Clock
     sqs: Any
 
@@ -46,8 +45,8 @@ def wired() -> Parts:
     settings, contract = DownlinkSettings.read(os.environ), bundled_contract()
     sqs, dynamodb = client("sqs"), client("dynamodb")
 
-    def letters(channel: Channel) -> Letters:
-        return Letters(
+    def letters(channel: Channel) -> DeadLetterWriter:
+        return DeadLetterWriter(
             source=LETTER_SOURCE,
             contract=contract,
             channel=channel,

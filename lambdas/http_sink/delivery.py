@@ -1,10 +1,11 @@
-"""Attempts to deliver one event: signed, within the endpoint's rate and the remaining time."""
+"""Attempts to deliver one event, signed, within the endpoint's rate and the remaining time; what failed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from typing import Final, TypeAlias
 
 from eventplane.contract import Webhook
@@ -12,10 +13,89 @@ from eventplane.envelope import Envelope
 from lambdas.common.aws import WORST_CALL_MS
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
-from lambdas.http_sink.endpoint import Endpoint, ForbiddenTargetError, UnreachableError
-from lambdas.http_sink.failure import FAILED, Failure, forbidden, judge, unreachable
+from lambdas.http_sink.endpoint import Endpoint, EndpointResponse, ForbiddenTargetError, UnreachableError
 from lambdas.http_sink.request import to_request
 from lambdas.http_sink.signing import Keys, SigningKeyError, signature_headers
+
+REFUSED: Final = "endpoint_refused"
+GONE: Final = "endpoint_gone"
+MOVED: Final = "endpoint_moved"
+FAILED: Final = "endpoint_failed"
+FORBIDDEN: Final = "endpoint_forbidden"
+"""Reasons of dead letters: the endpoint refuses the event, is gone, has moved, failed until the limit, or led
+until then to an address that nothing may be sent to."""
+
+_TRY_AGAIN: Final = frozenset({408, 425, 429})
+"""Client errors that say nothing against the request: RFC 9110, RFC 8470, RFC 6585."""
+
+_BUSY: Final = frozenset({429, 503})
+"""Answers that speak of the endpoint, not of this one event."""
+
+_MOVED: Final = frozenset({301, 308})
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt did not deliver.
+
+    `status` is the HTTP status, None without an answer; `is_permanent`: no attempt at this event will do
+    better; `is_general`: the next event would fail just so; `retry_after_s`: what the endpoint asked for.
+    """
+
+    reason: str
+    detail: str
+    status: int | None
+    is_permanent: bool = False
+    is_general: bool = False
+    retry_after_s: float | None = None
+
+
+def unreachable(detail: str) -> Failure:
+    """The failure of an attempt without an answer."""
+    return Failure(FAILED, detail, None, is_general=True)
+
+
+def forbidden(detail: str) -> Failure:
+    """The failure of an attempt that was not made: the endpoint's host leads where nothing may be sent to.
+
+    It is tried again, as long as others are: a resolver that is wrong for a minute must not cost an alarm.
+    """
+    return Failure(FORBIDDEN, detail, None, is_general=True)
+
+
+def judge(answer: EndpointResponse, now_ms: int) -> Failure | None:
+    """Why `answer` is no delivery, None for one that is; `now_ms` in Unix milliseconds."""
+    status = answer.status
+    if 200 <= status < 300:
+        return None
+    detail = f"HTTP {status} {answer.phrase}".rstrip()
+    if answer.excerpt.strip():
+        detail += f": {answer.excerpt.strip()}"
+    if status in _MOVED:
+        # Not followed: who may redirect alarms is not the old address's to say.
+        detail += f" (to {answer.headers.get('location', 'an unknown place')[:200]})"
+        return Failure(MOVED, detail, status, is_permanent=True)
+    if 400 <= status < 500 and status not in _TRY_AGAIN:
+        return Failure(GONE if status == 410 else REFUSED, detail, status, is_permanent=True)
+    return Failure(
+        FAILED,
+        detail,
+        status,
+        is_general=status in _BUSY,
+        retry_after_s=_retry_after_s(answer.headers.get("retry-after", ""), now_ms),
+    )
+
+
+def _retry_after_s(value: str, now_ms: int) -> float | None:
+    """Seconds of a Retry-After header, which has them or an HTTP date; None when it is neither."""
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    try:
+        return max(parsedate_to_datetime(value).timestamp() - now_ms / 1_000, 0)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
 
 RESERVE_MS: Final = 3 * WORST_CALL_MS
 """What is kept for the time after an attempt, milliseconds: a dead letter, a visibility, the records."""
@@ -58,53 +138,44 @@ class Pace:
         self._next_ms = self._clock() + self._interval_ms
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """Posts events to `endpoint` as `webhook` says, in the name of `origin`."""
 
-    def __init__(
-        self,
-        *,
-        webhook: Webhook,
-        origin: str,
-        endpoint: Endpoint,
-        keys: Keys,
-        pace: Pace,
-        clock: Clock,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._webhook = webhook
-        self._headers = {"webhook-request-origin": origin, "user-agent": "eventplane"}
-        self._endpoint = endpoint
-        self._keys = keys
-        self._pace = pace
-        self._clock = clock
-        self._sleep = sleep
+    webhook: Webhook
+    origin: str
+    endpoint: Endpoint
+    keys: Keys
+    pace: Pace
+    clock: Clock
+    sleep: Callable[[float], None] = time.sleep
 
     def attempt(self, event: Envelope, remaining_ms: Callable[[], int]) -> int | Failure:
         """The HTTP status by which the endpoint took `event`, or why it did not.
 
         Raises `NoTimeError`, and `EnvelopeError` for an event that cannot be written as a request.
         """
-        request = to_request(event, self._webhook.mode)
+        request = to_request(event, self.webhook.mode)
         try:
-            keys = self._keys()
+            keys = self.keys()
         except SigningKeyError as error:
             logger.error("nothing is sent unsigned", error=str(error))
             return Failure(FAILED, str(error), None, is_general=True)
-        wait_ms = self._pace.wait_ms()
-        if remaining_ms() < RESERVE_MS + wait_ms + 1_000 * self._webhook.timeout_s:
+        wait_ms = self.pace.wait_ms()
+        if remaining_ms() < RESERVE_MS + wait_ms + 1_000 * self.webhook.timeout_s:
             raise NoTimeError(max(1, round(wait_ms / 1_000)))
         if wait_ms:
-            self._sleep(wait_ms / 1_000)
-        signed = signature_headers(keys, request.id, self._clock() // 1_000, request.body)
-        self._pace.take()
+            self.sleep(wait_ms / 1_000)
+        signed = signature_headers(keys, request.id, self.clock() // 1_000, request.body)
+        own = {"webhook-request-origin": self.origin, "user-agent": "eventplane"}
+        self.pace.take()
         try:
-            answer = self._endpoint.send("POST", {**request.headers, **self._headers, **signed}, request.body)
+            answer = self.endpoint.send("POST", {**request.headers, **own, **signed}, request.body)
         except UnreachableError as error:
             return unreachable(error.detail)
         except ForbiddenTargetError as error:
             return forbidden(error.detail)
-        return judge(answer, self._clock()) or answer.status
+        return judge(answer, self.clock()) or answer.status
 
 
 class CircuitBreaker:

@@ -50,7 +50,7 @@ class UnreachableError(EventPlaneError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EndpointResponse:
     """An HTTP response. Header names are in lower case; `excerpt` is the printable start of the body."""
 
     status: int
@@ -87,7 +87,7 @@ class Endpoint:
         self._connection: http.client.HTTPConnection | None = None
         self._used_at_ms = 0
 
-    def send(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> Answer:
+    def send(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> EndpointResponse:
         """The answer to one request, whatever its status; redirects are not followed.
 
         Raises `UnreachableError`, `ForbiddenTargetError`.
@@ -122,7 +122,9 @@ class Endpoint:
             self._connection.close()
             self._connection = None
 
-    def _exchange(self, method: str, headers: Mapping[str, str], body: bytes, deadline: _Deadline) -> Answer:
+    def _exchange(
+        self, method: str, headers: Mapping[str, str], body: bytes, deadline: _Deadline
+    ) -> EndpointResponse:
         if self._connection is None:
             self._connection = self._connect(deadline)
         else:
@@ -137,7 +139,7 @@ class Endpoint:
             self.close()
         self._used_at_ms = self._clock()
         answered = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, response.reason, answered, _printable(content))
+        return EndpointResponse(response.status, response.reason, answered, _printable(content))
 
     def _connect(self, deadline: _Deadline) -> http.client.HTTPConnection:
         connected = self._dial(deadline)

@@ -9,7 +9,7 @@ from eventplane.function_settings import HttpSinkSettings
 from lambdas.common.archive import Archive
 from lambdas.common.aws import client
 from lambdas.common.clock import system_clock
-from lambdas.common.letters import Letters
+from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.sqs import SqsSender
 from lambdas.http_sink.delivery import CircuitBreaker, Delivery, Pace
 from lambdas.http_sink.endpoint import Endpoint
@@ -52,7 +52,7 @@ class Parts:
             pace=Pace(webhook.requests_per_minute, self._settings.concurrency, system_clock),
             clock=system_clock,
         ).attempt
-        letters = Letters(
+        letters = DeadLetterWriter(
             source=letter_source,
             contract=self._contract,
             channel=self._channel,

@@ -19,12 +19,11 @@ from eventplane.handover import HANDOVERS, HandoverRecord, to_line
 from eventplane.sqs_binding import split
 from lambdas.common.archive import Archive
 from lambdas.common.clock import Clock
-from lambdas.common.letters import Letters
+from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.log import logger
 from lambdas.common.metrics import count_outcomes
 from lambdas.common.queue import Invocation, QueueMessage
-from lambdas.http_sink.delivery import Attempt, NoTimeError
-from lambdas.http_sink.failure import Failure
+from lambdas.http_sink.delivery import Attempt, Failure, NoTimeError
 
 FIRST_S: Final = 2
 LONGEST_S: Final = 300
@@ -54,30 +53,20 @@ class _Batch:
     held: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookService:
     """Hands over the events of an inbox to its `webhook` by `attempt`, one after the other.
 
     A message with several events comes again for those that failed, after the longest of their waits.
     """
 
-    def __init__(
-        self,
-        *,
-        webhook: Webhook,
-        attempt: Attempt,
-        letters: Letters,
-        archive: Archive,
-        clock: Clock,
-        uniform: Uniform = random.uniform,
-    ) -> None:
-        self._channel = letters.channel
-        self._webhook = webhook
-        self._attempt = attempt
-        self._letters = letters
-        self._archive = archive
-        self._clock = clock
-        self._uniform = uniform
-        self._done: OrderedDict[str, None] = OrderedDict()
+    webhook: Webhook
+    attempt: Attempt
+    letters: DeadLetterWriter
+    archive: Archive
+    clock: Clock
+    uniform: Uniform = random.uniform
+    _done: OrderedDict[str, None] = field(default_factory=OrderedDict, init=False)
 
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> dict[str, int]:
         """Deliver `messages`; return the ids of those that have to come again, and in how many seconds."""
@@ -117,7 +106,7 @@ class WebhookService:
             return [message]
         parts = [replace(message, id=f"{message.id}.{at}", body=text) for at, text in enumerate(texts)]
         undone = [each for each in parts if each.id not in self._done]
-        return undone if message.attempt == 1 else sorted(undone, key=lambda _: self._uniform(0, 1))
+        return undone if message.attempt == 1 else sorted(undone, key=lambda _: self.uniform(0, 1))
 
     def _remember(self, message: QueueMessage, part: QueueMessage) -> None:
         if part is not message:
@@ -134,10 +123,10 @@ class WebhookService:
         try:
             event = parse_event(message.body)
             # It may have waited for long: for the endpoint, or for a message that failed before it.
-            if reason := why_expired(event, self._clock(), message.sent_at_ms, self._channel):
+            if reason := why_expired(event, self.clock(), message.sent_at_ms, self.letters.channel):
                 logger.info("expired", **correlation(message, event), reason=reason)
                 return self._record(message, event, Outcome.EXPIRED, reason, None)
-            answer = batch.failure or self._attempt(event, batch.remaining_ms)
+            answer = batch.failure or self.attempt(event, batch.remaining_ms)
         except EnvelopeError as error:
             answer = Failure(error.reason, error.detail, None, is_permanent=True)
         except NoTimeError as error:
@@ -163,11 +152,11 @@ class WebhookService:
                 "dropped", **correlation(message, event), reason=failure.reason, detail=failure.detail
             )
             return self._record(message, event, Outcome.DROPPED, failure.reason, failure.status)
-        age_s = (self._clock() - message.sent_at_ms) / 1_000
-        left_s = self._webhook.give_up_after_s - age_s
-        is_last = failure.is_permanent or left_s <= 0 or message.attempt >= self._channel.max_receives
+        age_s = (self.clock() - message.sent_at_ms) / 1_000
+        left_s = self.webhook.give_up_after_s - age_s
+        is_last = failure.is_permanent or left_s <= 0 or message.attempt >= self.letters.channel.max_receives
         delay = delay_s(
-            message.attempt, failure.retry_after_s, left_s if left_s > 0 else LONGEST_S, self._uniform
+            message.attempt, failure.retry_after_s, left_s if left_s > 0 else LONGEST_S, self.uniform
         )
         logger.warning(
             "not delivered",
@@ -177,7 +166,7 @@ class WebhookService:
             detail=failure.detail,
             again_in_s=None if is_last else delay,
         )
-        if is_last and self._letters.refuse(message, event, Refusal(failure.reason, failure.detail)):
+        if is_last and self.letters.refuse(message, event, Refusal(failure.reason, failure.detail)):
             return self._record(message, event, Outcome.DEAD_LETTERED, failure.reason, failure.status)
         return delay
 
@@ -190,10 +179,10 @@ class WebhookService:
         status: int | None,
     ) -> HandoverRecord:
         return HandoverRecord(
-            decided_at_ms=self._clock(),
+            decided_at_ms=self.clock(),
             entered_at_ms=message.sent_at_ms,
-            channel=self._channel.address,
-            contract_version=self._letters.contract.version,
+            channel=self.letters.channel.address,
+            contract_version=self.letters.contract.version,
             # What was never an event has no names.
             source=event.source if event else "",
             id=event.id if event else "",
@@ -217,7 +206,7 @@ class WebhookService:
             return
         lines = [to_line(record) for record in records]
         try:
-            self._archive.put_lines(HANDOVERS, invocation_id, self._clock(), lines)
+            self.archive.put_lines(HANDOVERS, invocation_id, self.clock(), lines)
         except (ClientError, BotoCoreError):
             logger.exception("handovers could not be archived", records=lines)
 

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.errors import EventPlaneError
+from lambdas.common.aws import error_code
 from lambdas.common.clock import Clock
 from lambdas.common.log import logger
 
@@ -84,7 +85,7 @@ class SigningKeys:
             value = self._client.get_secret_value(SecretId=self._secret, VersionStage=stage)["SecretString"]
             key = base64.b64decode(value.removeprefix(_PREFIX), validate=True)
         except ClientError as error:
-            if error.response.get("Error", {}).get("Code") != "ResourceNotFoundException":
+            if error_code(error) != "ResourceNotFoundException":
                 raise
             return None
         except (KeyError, binascii.Error, ValueError):

@@ -1,16 +1,27 @@
-"""What an order comes to: the steps that a router would have taken, as replays, on the routes it names."""
+"""What an order comes to: the steps that a router would have taken, as replays, on the routes it names.
+
+It reads files of the tap, and the contracts that deliveries are owed by, in the archive.
+"""
 
 from __future__ import annotations
 
+import gzip
+import io
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
 
-from eventplane.contract import Contract, Place
+from botocore.exceptions import ClientError
+
+from eventplane.contract import Contract, Place, load_compiled
 from eventplane.delivery import Outcome, Refusal, dead_letter
 from eventplane.envelope import EventKey
+from eventplane.errors import EventPlaneError
 from eventplane.ingest import IngestFrame, frame_text
+from eventplane.ledger import CONTRACTS
 from eventplane.replay import (
     REPLAY,
     OrderError,
@@ -21,12 +32,122 @@ from eventplane.replay import (
     order_text,
     parse_order,
 )
+from eventplane.sender import sender_in_frame
 from eventplane.timestamps import timestamp_of_ms
+from lambdas.common.aws import error_code
+from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import QueueMessage
-from lambdas.replay.archived import Planners, TapFileGoneError, TapFiles, Tapped, UnknownContractError
 from lambdas.router.engine import Engine
 from lambdas.router.planner import Planner, Step
+
+MAX_KEPT: Final = 10
+"""Most planners that are kept. Ours: subscriptions and interest make many contracts a day, and a file of the
+tap is owed by few of them."""
+
+
+class TapFileGoneError(EventPlaneError):
+    """The archive has no `file` of this name any more."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(f"{file} is not in the archive any more; restore an older version of it")
+        self.file = file
+
+
+@dataclass(frozen=True, slots=True)
+class Tapped:
+    """An event as the tap has it; `accepted_at_ms` in Unix milliseconds."""
+
+    key: EventKey
+    text: str
+    topic: str
+    client_id: str
+    accepted_at_ms: int
+
+
+class TapFiles:
+    """Reads the archive in `bucket` through a boto3 S3 client. What S3 refuses is raised as botocore does."""
+
+    def __init__(self, client: Any, bucket: str) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    def events(self, file: str) -> Iterator[Tapped]:
+        """The events of `file`, each once, in its order. Raises `TapFileGoneError`, and OSError, EOFError or
+        zlib.error for a file that is damaged."""
+        seen: set[EventKey] = set()
+        packed = _read(self._client, self._bucket, file)
+        if packed is None:
+            raise TapFileGoneError(file)
+        # The packed file is read at once: S3 does not wait while what was read is being sent.
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    event = _event(line)
+                except (ValueError, LookupError, TypeError, RecursionError) as error:
+                    # The audit has it in its quarantine: nothing is owed of it.
+                    logger.warning("a line is no record", file=file, line=number, error=str(error))
+                    continue
+                if event is not None and event.key not in seen:
+                    seen.add(event.key)
+                    yield event
+
+
+def _read(client: Any, bucket: str, key: str) -> bytes | None:
+    """The content of an object; None where there is none."""
+    try:
+        body: bytes = client.get_object(Bucket=bucket, Key=key)["Body"].read()
+    except ClientError as error:
+        if error_code(error) == "NoSuchKey":
+            return None
+        raise
+    return body
+
+
+def _event(line: bytes) -> Tapped | None:
+    record = json.loads(line)
+    text = record["event"]
+    if text is None:
+        return None
+    members = json.loads(text)
+    return Tapped(
+        key=(str(sender_in_frame(record["client_id"], members)), members["source"], members["id"]),
+        text=text,
+        topic=record["topic"],
+        client_id=record["client_id"],
+        accepted_at_ms=record["accepted_at_ms"],
+    )
+
+
+class UnknownContractError(EventPlaneError):
+    """The archive has no contract of this `version`."""
+
+    def __init__(self, version: str) -> None:
+        super().__init__(f"the archive has no contract {version}; put it there as {CONTRACTS}/{version}.json")
+        self.version = version
+
+
+class Planners:
+    """Planners for what comes over the channel `source`, by the contracts in the archive `bucket`."""
+
+    def __init__(self, client: Any, bucket: str, source: str) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._source = source
+        self._kept = lru_cache(MAX_KEPT)(self._made)
+
+    def of(self, version: str) -> Planner:
+        """Raises `UnknownContractError`, `ContractError`, and what botocore raises."""
+        return self._kept(version)
+
+    def _made(self, version: str) -> Planner:
+        name = f"{CONTRACTS}/{version}.json"
+        compiled = _read(self._client, self._bucket, name)
+        contract = load_compiled(compiled, name) if compiled is not None else None
+        if contract is None or contract.version != version:
+            raise UnknownContractError(version)
+        return Planner(contract, self._source)
+
 
 LETTER_SOURCE: Final = "/eventplane/cloud/replay"
 """The `source` of the dead letters about orders."""

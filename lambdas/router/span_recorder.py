@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 from eventplane.function_settings import TracingSettings
 from eventplane.tracing import Decision, Span, context_of, way
-from lambdas.common.invocation_trace import invocation_links
 from lambdas.common.log import logger
-from lambdas.common.span_export import SpanExport
+from lambdas.common.span_export import SpanExport, invocation_links
 from lambdas.router.planner import DEAD_LETTER_SOURCE, Step
 
 

@@ -15,8 +15,13 @@ from eventplane.batch import pack, unpack
 from eventplane.ingest import parse_frame
 from eventplane.sender import PLANE_CLIENT
 from lambdas.archive import ingest_errors as handler
-from lambdas.archive.ingest_errors import RESERVE_MS, SOURCE, IngestErrorsService
-from lambdas.archive.rule_failures import NoFailureError, parse_failure
+from lambdas.archive.ingest_errors import (
+    RESERVE_MS,
+    SOURCE,
+    IngestErrorsService,
+    NoFailureError,
+    parse_failure,
+)
 from lambdas.common.queue_function import queue_function
 from lambdas.common.redelivery import Redelivery
 from lambdas.common.sqs import SqsSender

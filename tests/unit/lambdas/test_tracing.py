@@ -16,8 +16,7 @@ from eventplane.contract import Contract
 from eventplane.function_settings import TracingSettings
 from eventplane.tracing import Hop, context_of, inbox_context, span_id
 from lambdas.common import span_export
-from lambdas.common.invocation_trace import invocation_links
-from lambdas.common.span_export import MAX_SPANS, RESERVE_MS, REST_S, SpanExport
+from lambdas.common.span_export import MAX_SPANS, RESERVE_MS, REST_S, SpanExport, invocation_links
 from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine

@@ -14,8 +14,8 @@ from eventplane.envelope import Envelope, parse_event, write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.sender import Sender
 from eventplane.sending import stamp_sender
+from lambdas.canary.handler import Canary
 from lambdas.canary.mqtt import CanaryPublishError
-from lambdas.canary.service import Canary
 from lambdas.common.metrics import Delay, metrics
 from tests.unit.lambdas.support import NOW_MS, Cloud, Run, event, message
 

@@ -14,8 +14,7 @@ from eventplane.downlink.keys import key_of_sender
 from eventplane.envelope import write_event
 from lambdas.common.metrics import Metric
 from lambdas.downlink import items
-from lambdas.downlink.items import NotChangedError
-from lambdas.downlink.work import PACE_S, PAGE
+from lambdas.downlink.items import PACE_S, PAGE, NotChangedError
 from tests.rule_failure import rule_failure
 from tests.unit.lambdas.downlink.world import HOUR, KEY_OF_PULSE, START, S, World, command, group, state
 

@@ -9,7 +9,7 @@ import pytest
 from eventplane.downlink.acknowledgements import stored
 from eventplane.downlink.desired import AWAY_MS, KEPT_MS, State
 from eventplane.downlink.resets import fleet_reset, one_reset
-from lambdas.downlink.work import PACE_S
+from lambdas.downlink.items import PACE_S
 from tests.unit.lambdas.downlink.world import HOUR, KEY_OF_PULSE, S, World, state
 
 

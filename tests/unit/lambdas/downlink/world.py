@@ -21,17 +21,16 @@ from eventplane.envelope import parse_event, write_event
 from eventplane.fleet import Device, decommissioned, grouped, made
 from eventplane.fleet_registry import KEY, Registry
 from eventplane.topics import device_topic
-from lambdas.common.letters import Letters
+from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.downlink.answers import Answers
 from lambdas.downlink.desired import DesiredStateWriter
 from lambdas.downlink.devices import Fleet, Presence
 from lambdas.downlink.due import DueWork
-from lambdas.downlink.items import DesiredTable, Items
+from lambdas.downlink.items import DesiredTable, Items, WorkQueue
 from lambdas.downlink.parts import Parts
 from lambdas.downlink.reconciler import Reconciled, Reconciler
-from lambdas.downlink.work import WorkQueue
 from lambdas.presence.state import Line, Sighting
 from lambdas.presence.table import PresenceTable
 from tests.dynamodb import create_table
@@ -110,8 +109,8 @@ class World:
             sqs=self.sqs,
         )
 
-    def letters(self, channel: Channel) -> Letters:
-        return Letters(
+    def letters(self, channel: Channel) -> DeadLetterWriter:
+        return DeadLetterWriter(
             source="/eventplane/cloud/downlink",
             contract=self.contract,
             channel=channel,

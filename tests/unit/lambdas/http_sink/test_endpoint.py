@@ -17,8 +17,8 @@ from lambdas.common.clock import system_clock
 from lambdas.http_sink.endpoint import (
     MAX_BODY_BYTES,
     MAX_IDLE_MS,
-    Answer,
     Endpoint,
+    EndpointResponse,
     ForbiddenTargetError,
     UnreachableError,
 )
@@ -47,7 +47,7 @@ def anywhere(url: str, timeout_s: float = LONG_S, tls: ssl.SSLContext | None = N
     return Endpoint(url, timeout_s=timeout_s, clock=system_clock, reach=ANYWHERE, tls=tls)
 
 
-def post(endpoint: Endpoint) -> Answer:
+def post(endpoint: Endpoint) -> EndpointResponse:
     return endpoint.send("POST", {"content-type": "text/plain"}, BODY)
 
 

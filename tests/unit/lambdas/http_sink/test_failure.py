@@ -8,22 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.http_sink.delivery import Pace
-from lambdas.http_sink.endpoint import Answer
-from lambdas.http_sink.failure import FAILED, GONE, MOVED, REFUSED, Failure, judge
+from lambdas.http_sink.delivery import FAILED, GONE, MOVED, REFUSED, Failure, Pace, judge
+from lambdas.http_sink.endpoint import EndpointResponse
 from lambdas.http_sink.service import FIRST_S, LONGEST_ASKED_S, LONGEST_S, delay_s
 from tests.unit.lambdas.support import NOW_MS
 
 
 def judged(status: int, **headers: str) -> Failure:
-    failure = judge(Answer(status, "Words", headers, "because"), NOW_MS)
+    failure = judge(EndpointResponse(status, "Words", headers, "because"), NOW_MS)
     assert failure is not None
     return failure
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_every_2xx_is_a_delivery(status: int) -> None:
-    assert judge(Answer(status, "", {}, ""), NOW_MS) is None
+    assert judge(EndpointResponse(status, "", {}, ""), NOW_MS) is None
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from eventplane.sink_reach import ANYWHERE, Scope, SinkReach
 from eventplane.sqs_binding import pack
 from lambdas.common.archive import Archive
 from lambdas.common.clock import system_clock
-from lambdas.common.letters import Letters
+from lambdas.common.dead_letters import DeadLetterWriter
 from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.http_sink.delivery import RESERVE_MS, Delivery, Pace
@@ -86,7 +86,7 @@ class Hook:
                 clock=clock,
                 sleep=self._sleep,
             ).attempt,
-            letters=Letters(
+            letters=DeadLetterWriter(
                 source=f"/eventplane/cloud/webhook/{channel.participant}",
                 contract=contract,
                 channel=channel,
@@ -422,12 +422,14 @@ def test_a_packed_message_comes_again_for_the_event_that_failed_alone(hook: Hook
 
 def test_an_event_that_makes_the_endpoint_fail_does_not_hold_up_the_same_others_for_ever(hook: Hook) -> None:
     with EndpointServer(answer(503), answer(204), answer(204), answer(503)) as server:
-        service = hook.service(server.url())
         places = iter((2, 1, 0))  # in which the three go into the second attempt
-        service._uniform = lambda low, high: high if (low, high) != (0, 1) else next(places)
+        service = replace(
+            hook.service(server.url()),
+            uniform=lambda low, high: high if (low, high) != (0, 1) else next(places),
+        )
         service.process([packed("1", "2", "3")], invocation(60_000, "i1"))
         service.process([packed("1", "2", "3", attempt=2)], invocation(60_000, "i2"))
-        service._delivery._endpoint.close()
+        hook.endpoint.close()
     assert [json.loads(each.body)["id"] for each in server.received] == ["1", "3", "2", "1"]
 
 

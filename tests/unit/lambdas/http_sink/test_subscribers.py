@@ -21,9 +21,8 @@ from lambdas.common.clock import system_clock
 from lambdas.common.contracts import CONTRACT_FILE
 from lambdas.common.queue_function import queue_function
 from lambdas.http_sink import parts, subscribers
-from lambdas.http_sink.delivery import BREAK_FIRST_S, BREAK_LONGEST_S, CircuitBreaker
+from lambdas.http_sink.delivery import BREAK_FIRST_S, BREAK_LONGEST_S, CircuitBreaker, Failure
 from lambdas.http_sink.endpoint import MAX_IDLE_MS, Endpoint
-from lambdas.http_sink.failure import Failure
 from lambdas.http_sink.signing import subscription_key
 from tests.dynamodb import create_table
 from tests.endpoint import EndpointServer, answer, drips, says, silence

@@ -69,7 +69,7 @@ def deployed(server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyP
         boto3.client("secretsmanager").create_secret(Name="webhook", SecretString=KEY)
         yield
     if reader.cache_info().currsize:
-        reader().process.__self__._attempt.__self__._endpoint.close()
+        reader().process.__self__.attempt.__self__.endpoint.close()
 
 
 @pytest.mark.usefixtures("deployed")

@@ -9,8 +9,8 @@ import pytest
 
 from eventplane.contract import Contract, compile_contract
 from lambdas.common.archive import Archive
-from lambdas.replay import archived
-from lambdas.replay.archived import Planners
+from lambdas.replay import orders
+from lambdas.replay.orders import Planners
 from tests.unit.lambdas.support import BUCKET, Cloud
 
 
@@ -35,7 +35,7 @@ def described(contract: Contract, description: str) -> Contract:
 def test_only_the_last_ones_are_kept(
     cloud: Cloud, contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archived, "MAX_KEPT", 2)
+    monkeypatch.setattr(orders, "MAX_KEPT", 2)
     versions = []
     for number in range(3):
         each = described(contract, str(number))

@@ -17,10 +17,9 @@ from eventplane.replay import Order, Owed, OwedOrder, WindowOrder, order_text
 from lambdas.common.archive import Archive
 from lambdas.common.queue import Invocation
 from lambdas.common.sqs import SqsSender
-from lambdas.replay import service as module
-from lambdas.replay.archived import Planners, TapFiles
-from lambdas.replay.orders import Orders
-from lambdas.replay.service import ReplayService
+from lambdas.replay import handler as module
+from lambdas.replay.handler import ReplayService
+from lambdas.replay.orders import Orders, Planners, TapFiles
 from lambdas.router.active_contract import Unseen
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine

@@ -1,4 +1,4 @@
-"""Dead letters of a function that stands for a cloud service: events, sent through the service's outbox."""
+"""Dead letters of a function that is a cloud service: events, sent through the service's outbox."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from lambdas.common.sqs import SqsSender
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letters:
-    """Letters of `source` about events of `channel`, to the queue at the URL `outbox`.
+class DeadLetterWriter:
+    """Sends dead letters of `source` about events of `channel` to the queue at the URL `outbox`.
 
-    The router takes them from there, like everything that the service sends. A letter that cannot be
+    The router takes them from there, like everything that the service sends. A dead letter that cannot be
     delivered itself goes to `last_resort`, a dead-letter queue. `route` is the one that the events came by,
     where there is but one.
     """
@@ -38,7 +38,7 @@ class Letters:
     ) -> bool:
         """Make a dead letter of `message`, which is `event` or none; whether it is safe in a queue.
 
-        `original` is what the letter holds, by default all of the message.
+        `original` is what the dead letter holds, by default all of the message.
         """
         id = letter_id(*event.key) if event else message.id
         text = message.body if original is None else original
@@ -49,7 +49,7 @@ class Letters:
     ) -> bool:
         """Make a dead letter of `original` as `refuse` does; a repetition has to have the same `id`."""
         if event is not None and event.type == DEAD_LETTER_TYPE:
-            # A letter about a letter could come back here, and so on for ever.
+            # A dead letter about a dead letter could come back here, and so on for ever.
             return self._send(self.last_resort, event)
         letter = dead_letter(
             id=id,
