@@ -40,7 +40,7 @@ def none_left() -> int:
 
 def recorded() -> list[int]:
     """The delays that were written as metrics."""
-    found: list[int] = metrics.metric_set.get(Delay.CANARY.value, {}).get("Value", [])
+    found: list[int] = metrics.provider.metric_set.get(Delay.CANARY.value, {}).get("Value", [])
     return found
 
 

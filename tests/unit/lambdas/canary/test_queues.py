@@ -43,7 +43,7 @@ def fill(sqs: Any, name: str, number: int = 1) -> str:
 
 
 def written() -> dict[str, list[float]]:
-    return {name: each["Value"] for name, each in metrics.metric_set.items()}
+    return {name: each["Value"] for name, each in metrics.provider.metric_set.items()}
 
 
 def test_dead_letters_of_all_queues_are_one_figure(sqs: Any, queues: Queues) -> None:
