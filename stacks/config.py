@@ -36,7 +36,7 @@ class UnknownEnvironmentError(EventPlaneError):
 
 # A record carries a frame of up to 1,000 events, so that ten are a large batch already; without a window an
 # alarm is never held back.
-_ROUTER = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=10)
+_ROUTER = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, max_concurrency=10)
 
 # What is not urgent waits up to five seconds for company: an invocation of many frames sends packed messages
 # and writes one ledger message. The router itself bounds the events that it takes up at a time.
@@ -45,7 +45,7 @@ _DEVICE_ROUTER = replace(_ROUTER, batch_size=100, batch_window_s=5)
 # What a killed function had in hand comes again after 24 s. A receive that Lambda spends on throttling costs
 # an urgent message one of 1,000.
 _URGENT_ROUTER = FunctionSize(
-    memory_mib=512, timeout_s=12, batch_size=10, batch_window_s=0, max_concurrency=10, visibility_factor=2
+    memory_mib=512, timeout_s=12, batch_size=10, max_concurrency=10, visibility_factor=2
 )
 
 _AUDIT_SCHEDULE = "cron(30 2 * * ? *)"
@@ -65,7 +65,7 @@ _LOCAL_WRITER = FunctionSize(
 )
 
 # An attempt mostly waits for the other side: memory buys it nothing but a shorter cold start.
-_WEBHOOK = FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, batch_window_s=0, max_concurrency=2)
+_WEBHOOK = FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, max_concurrency=2)
 # Half a minute covers a lost connection that the device makes anew, and its own restart; without power or
 # router a home has no help over the internet. A heartbeat comes every five minutes (edge/settings.py).
 _PRESENCE = PresenceSettings(
@@ -80,13 +80,13 @@ _PRESENCE = PresenceSettings(
     # Of many heartbeats of one device the newest counts, and of many devices a hundred are read at once.
     recorder=FunctionSize(memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=5),
     # A notice never waits for company; what a killed invocation held comes again after six timeouts.
-    timers=FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=5),
+    timers=FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, max_concurrency=5),
     reconciler=FunctionSize(memory_mib=512, timeout_s=55),
 )
 
 # Nothing waits for company: what a carer says shall be there now. A page of devices takes some seconds.
 _DOWNLINK = DownlinkSettings(
-    reader=FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, batch_window_s=0, max_concurrency=5),
+    reader=FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, max_concurrency=5),
     reconcilers=1,
     reconciler=FunctionSize(memory_mib=512, timeout_s=55),
 )
@@ -100,12 +100,8 @@ ENVIRONMENTS: Final = {
             removal_policy=RemovalPolicy.DESTROY,
             log_retention=logs.RetentionDays.ONE_DAY,
             # One machine plays everything: more would only wait for each other.
-            router=FunctionSize(
-                memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
-            ),
-            device_router=FunctionSize(
-                memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
-            ),
+            router=replace(_ROUTER, max_concurrency=2),
+            device_router=replace(_ROUTER, max_concurrency=2),
             urgent_router=replace(_URGENT_ROUTER, max_concurrency=2),
             archive_writer=_LOCAL_WRITER,
             ledger_writer=_LOCAL_WRITER,
@@ -118,9 +114,7 @@ ENVIRONMENTS: Final = {
                 connected_after_s=2,
                 quota=Quota(window_s=60, frames=600, events=100_000, bytes=15_000_000),
                 is_active=False,
-                recorder=FunctionSize(
-                    memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=2
-                ),
+                recorder=FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, max_concurrency=2),
             ),
             downlink=replace(
                 _DOWNLINK,
@@ -167,9 +161,7 @@ ENVIRONMENTS: Final = {
             # At least one page subscriber, e-mail address or HTTPS endpoint of a pager.
             alarms=AlarmSettings(page_subscribers=(), ticket_subscribers=()),
             log_retention=logs.RetentionDays.THREE_MONTHS,
-            router=FunctionSize(
-                memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=100
-            ),
+            router=replace(_ROUTER, max_concurrency=100),
             device_router=replace(_DEVICE_ROUTER, max_concurrency=100),
             # Whatever else uses up the account's concurrency, alarms have their share.
             urgent_router=replace(
@@ -179,15 +171,11 @@ ENVIRONMENTS: Final = {
                 # A home's first alarm of the night does not wait for a cold start: about $9 a month.
                 provisioned_concurrency=2,
             ),
-            archive_writer=FunctionSize(
-                memory_mib=512, timeout_s=60, batch_size=500, batch_window_s=60, max_concurrency=20
-            ),
+            archive_writer=replace(_ARCHIVE_WRITER, max_concurrency=20),
             webhook=replace(_WEBHOOK, max_concurrency=10),
             presence=replace(
                 _PRESENCE,
-                recorder=FunctionSize(
-                    memory_mib=512, timeout_s=30, batch_size=100, batch_window_s=2, max_concurrency=50
-                ),
+                recorder=replace(_PRESENCE.recorder, max_concurrency=50),
                 timers=replace(_PRESENCE.timers, max_concurrency=50),
             ),
             downlink=replace(

@@ -52,9 +52,7 @@ _NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
 _KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+")
 
 # It has work only when something fails, and then much of it at once.
-_INGEST_ERRORS = FunctionSize(
-    memory_mib=512, timeout_s=30, batch_size=10, batch_window_s=0, max_concurrency=5
-)
+_INGEST_ERRORS = FunctionSize(memory_mib=512, timeout_s=30, batch_size=10, max_concurrency=5)
 
 # The longer it gathers, the fewer objects the audit has to open.
 _LEDGER_WRITER = FunctionSize(
@@ -63,7 +61,7 @@ _LEDGER_WRITER = FunctionSize(
 
 # One order a batch, and two functions in all: a replay of a day must not crowd out what is new. The longest
 # that Lambda allows, as a file of the tap can hold half a million events.
-_REPLAY = FunctionSize(memory_mib=1_024, timeout_s=900, batch_size=1, batch_window_s=0, max_concurrency=2)
+_REPLAY = FunctionSize(memory_mib=1_024, timeout_s=900, batch_size=1, max_concurrency=2)
 
 # People and starting programs call it; nobody waits in a queue for it.
 _SUBSCRIPTIONS_API = FunctionSize(memory_mib=512, timeout_s=20)

@@ -47,7 +47,9 @@ class MonitoringStack(PlaneStack):
         self, scope: Construct, environment: Environment, contract: Contract, watched: Sequence[cdk.Stack]
     ) -> None:
         super().__init__(scope, environment=environment, name="monitoring")
-        if CANARY in contract.participants:
+        participant = contract.participants.get(CANARY)
+        has_canary = participant is not None and not participant.retired
+        if has_canary:
             canary(self, contract)
             watched = [*watched, self]
         queues = _find(watched, DurableQueue)
@@ -59,7 +61,7 @@ class MonitoringStack(PlaneStack):
         pages = _topic(self, "Pages", settings.page_subscribers)
         tickets = _topic(self, "Tickets", settings.ticket_subscribers)
         watches = chain(
-            watch.of_queues(queues, environment),
+            watch.of_queues(queues, environment, has_canary=has_canary),
             watch.of_functions(functions, environment),
             of_figures(services, environment),
             (

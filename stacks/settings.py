@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from aws_cdk import Duration
 
+from eventplane import function_settings
 from eventplane.archive_layout import LEAST_RAW_DAYS
 from eventplane.errors import EventPlaneError
 from eventplane.presence import BUCKETS
@@ -391,9 +392,9 @@ class TracingSettings:
             )
 
     @property
-    def variables(self) -> dict[str, str]:
-        """What a function is told (lambdas/common/tracing_settings.py)."""
-        return {"EVENTPLANE_OTLP_ENDPOINT": self.endpoint, "EVENTPLANE_TRACE_SHARE": str(self.share)}
+    def of_functions(self) -> function_settings.TracingSettings:
+        """What functions are told of it."""
+        return function_settings.TracingSettings(otlp_endpoint=self.endpoint, trace_share=self.share)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from eventplane.topics import (
 from stacks.constructs.permissions import accept_wildcard, allow, arn, service_role
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_queue
-from stacks.constructs.rules import topic_rule
+from stacks.constructs.rules import allow_iot, iot_policy, topic_rule
 from stacks.constructs.tables import allow_table
 from stacks.names import CONNECTIONS, rule_name
 from stacks.plane_stack import environment_of
@@ -147,15 +147,8 @@ class FleetProvisioning(Construct):
         )
         template.node.add_dependency(role, renewal, permission)
         # Attached to the certificates of a quarantined device, by the operator's command.
-        iot.CfnPolicy(
-            self,
-            "QuarantinePolicy",
-            policy_name=environment.resource_name(QUARANTINE_POLICY),
-            policy_document={
-                "Version": "2012-10-17",
-                "Statement": [{"Effect": "Deny", "Action": "iot:*", "Resource": "*"}],
-            },
-        )
+        nothing = {"Effect": "Deny", "Action": "iot:*", "Resource": "*"}
+        iot_policy(self, "QuarantinePolicy", environment.resource_name(QUARANTINE_POLICY), nothing)
 
     def _role(self) -> iam.Role:
         """What the template works with."""
@@ -179,24 +172,15 @@ class FleetProvisioning(Construct):
         """A policy for clients whose ids start with `client_prefix`."""
         requests = [CREATE_FROM_REQUEST_TOPIC, CREATE_WITH_KEY_TOPIC, register_topic(self.template_name)]
         answers = [answer for request in requests for answer in answer_topics(request)]
-        return iot.CfnPolicy(
+        return iot_policy(
             self,
             id,
-            policy_name=name,
-            policy_document={
-                "Version": "2012-10-17",
-                "Statement": [
-                    self._allow("iot:Connect", "client", [f"{client_prefix}*"]),
-                    self._allow("iot:Publish", "topic", requests),
-                    self._allow("iot:Subscribe", "topicfilter", answers),
-                    self._allow("iot:Receive", "topic", answers),
-                ],
-            },
+            name,
+            allow_iot(self, "Connect", f"client/{client_prefix}*"),
+            allow_iot(self, "Publish", *(f"topic/{each}" for each in requests)),
+            allow_iot(self, "Subscribe", *(f"topicfilter/{each}" for each in answers)),
+            allow_iot(self, "Receive", *(f"topic/{each}" for each in answers)),
         )
-
-    def _allow(self, action: str, kind: str, names: list[str]) -> dict[str, Any]:
-        resources = [arn(self, "iot", f"{kind}/{name}") for name in names]
-        return {"Effect": "Allow", "Action": action, "Resource": resources}
 
 
 def _accept_any_device(construct: IConstruct, reason: str) -> None:

@@ -98,7 +98,7 @@ class PythonFunction(Construct):
                 **MetricsSettings(environment.resource_name(self.metrics_service)).variables(),
                 # botocore looks for credentials elsewhere first otherwise, and waits for it.
                 "AWS_EC2_METADATA_DISABLED": "true",
-                **(tracing.variables if tracing else {}),
+                **(tracing.of_functions.variables() if tracing else {}),
                 **settings.variables(),
                 **(variables or {}),
             },

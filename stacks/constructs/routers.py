@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
@@ -45,6 +45,38 @@ class Targets:
     ledger: sqs.IQueue
     archive: s3.IBucket
 
+    def statements(self, scope: Construct) -> list[iam.PolicyStatement]:
+        """Return what a function in `scope` may do that routes to them."""
+        return [
+            allow_send(*self.inboxes.values(), self.ledger),
+            *allow_contract(scope),
+            allow_folders(scope, self.archive, ["s3:PutObject"], [LEDGER, CONTRACTS]),
+            *(allow_read_secret(scope, each) for each in self.secrets(scope).values()),
+        ]
+
+    def settings(self, scope: Construct, source: Channel, priority: Priority) -> RouterSettings:
+        """Return the settings of a function that routes what came over `source` at `priority`."""
+        environment = environment_of(scope)
+        queues = {address: queue.queue_url for address, queue in self.inboxes.items()}
+        queues |= {each.address: environment.channel_url(each) for each in self.elsewhere}
+        return RouterSettings(
+            **asdict(contract_settings(environment)),
+            source=source.address,
+            priority=priority,
+            queues=queues,
+            ledger_queue=self.ledger.queue_url,
+            archive_bucket=self.archive.bucket_name,
+        )
+
+    def secrets(self, scope: Construct) -> dict[str, str]:
+        """Return the names of secrets of the protocols that carry inboxes, by environment variable."""
+        used = {str(each.transport) for each in self.elsewhere}
+        return {
+            f"EVENTPLANE_{each.name.upper()}_SECRET": each.secret
+            for each in environment_of(scope).protocols
+            if each.name in used and each.secret
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
@@ -77,7 +109,9 @@ def router(scope: Construct, source: Source, targets: Targets, contract: Contrac
         draws_spans=True,
         deploys_last=source.deploys_last,
         metrics_service=URGENT_ROUTER if is_urgent else None,
-        **_routing(holder, source.channel, source.priority, targets),
+        statements=targets.statements(holder),
+        settings=targets.settings(holder, source.channel, source.priority),
+        variables=targets.secrets(holder),
     )
     charge_to(holder, source.channel.participant)
 
@@ -86,12 +120,6 @@ def replay(scope: Construct, orders: sqs.IQueue, targets: Targets, contract: Con
     """Make the function that routes again what devices sent: it reads the tap's files, as `orders` say."""
     holder = Construct(scope, "Replay")
     outbox = contract.device.outbox
-    routing = _routing(holder, outbox, outbox.priority, targets)
-    routing["statements"] += [
-        allow_folders(holder, targets.archive, ["s3:GetObject"], [TAP, CONTRACTS]),
-        # Or S3 says of an object that is not there that it may not be read.
-        allow(["s3:ListBucket"], [targets.archive.bucket_arn]),
-    ]
     PythonFunction(
         holder,
         "Replay",
@@ -100,36 +128,15 @@ def replay(scope: Construct, orders: sqs.IQueue, targets: Targets, contract: Con
         contract=contract,
         size=environment_of(scope).replay,
         source=orders,
-        **routing,
-    )
-
-
-def _routing(scope: Construct, source: Channel, priority: Priority, targets: Targets) -> dict[str, Any]:
-    """What a function may do and is told that routes what came over `source` at `priority`."""
-    environment = environment_of(scope)
-    queues = {address: queue.queue_url for address, queue in targets.inboxes.items()}
-    queues |= {each.address: environment.channel_url(each) for each in targets.elsewhere}
-    protocols = {str(each.transport) for each in targets.elsewhere}
-    secrets = {
-        each.name: each.secret for each in environment.protocols if each.name in protocols and each.secret
-    }
-    return {
-        "statements": [
-            allow_send(*targets.inboxes.values(), targets.ledger),
-            *allow_contract(scope),
-            allow_folders(scope, targets.archive, ["s3:PutObject"], [LEDGER, CONTRACTS]),
-            *(allow_read_secret(scope, each) for each in secrets.values()),
+        statements=[
+            *targets.statements(holder),
+            allow_folders(holder, targets.archive, ["s3:GetObject"], [TAP, CONTRACTS]),
+            # Or S3 says of an object that is not there that it may not be read.
+            allow(["s3:ListBucket"], [targets.archive.bucket_arn]),
         ],
-        "settings": RouterSettings(
-            **asdict(contract_settings(environment)),
-            source=source.address,
-            priority=priority,
-            queues=queues,
-            ledger_queue=targets.ledger.queue_url,
-            archive_bucket=targets.archive.bucket_name,
-        ),
-        "variables": {f"EVENTPLANE_{name.upper()}_SECRET": secret for name, secret in secrets.items()},
-    }
+        settings=targets.settings(holder, outbox, outbox.priority),
+        variables=targets.secrets(holder),
+    )
 
 
 def contract_settings(environment: Environment) -> ContractSettings:

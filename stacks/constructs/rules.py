@@ -74,29 +74,30 @@ def device_policy(scope: Construct, rule: str) -> str:
     inbox = device_topic(_THING, "inbox")
     name = environment_of(scope).resource_name("device")
 
-    def allow(action: str, *resources: str) -> dict[str, Any]:
-        arns = [arn(scope, "iot", resource) for resource in resources]
-        return {"Effect": "Allow", "Action": action, "Resource": arns}
-
-    iot.CfnPolicy(
+    topics = [f"topic/{basic_ingest_topic(each, _THING)}" for each in (rule, urgent_rule(rule))]
+    iot_policy(
         scope,
         "Policy",
-        policy_name=name,
-        policy_document={
-            "Version": "2012-10-17",
-            "Statement": [
-                {
-                    **allow("iot:Connect", f"client/{_THING}"),
-                    # Only with a certificate that is attached to the thing of this name.
-                    "Condition": {"Bool": {"iot:Connection.Thing.IsAttached": "true"}},
-                },
-                allow(
-                    "iot:Publish",
-                    *(f"topic/{basic_ingest_topic(each, _THING)}" for each in (rule, urgent_rule(rule))),
-                ),
-                allow("iot:Subscribe", f"topicfilter/{inbox}"),
-                allow("iot:Receive", f"topic/{inbox}"),
-            ],
+        name,
+        {
+            **allow_iot(scope, "Connect", f"client/{_THING}"),
+            # Only with a certificate that is attached to the thing of this name.
+            "Condition": {"Bool": {"iot:Connection.Thing.IsAttached": "true"}},
         },
+        allow_iot(scope, "Publish", *topics),
+        allow_iot(scope, "Subscribe", f"topicfilter/{inbox}"),
+        allow_iot(scope, "Receive", f"topic/{inbox}"),
     )
     return name
+
+
+def iot_policy(scope: Construct, id: str, name: str, *statements: Mapping[str, Any]) -> iot.CfnPolicy:
+    """Return a policy for certificates, called `name`."""
+    document = {"Version": "2012-10-17", "Statement": list(statements)}
+    return iot.CfnPolicy(scope, id, policy_name=name, policy_document=document)
+
+
+def allow_iot(scope: Construct, action: str, *resources: str) -> dict[str, Any]:
+    """Return a statement of such a policy that allows `action` (`Publish`) on `resources` (`topic/...`)."""
+    arns = [arn(scope, "iot", resource) for resource in resources]
+    return {"Effect": "Allow", "Action": f"iot:{action}", "Resource": arns}

@@ -51,13 +51,16 @@ class Watch:
     is_least: bool = False
 
 
-def of_queues(queues: Sequence[DurableQueue], environment: Environment) -> Iterator[Watch]:
+def of_queues(
+    queues: Sequence[DurableQueue], environment: Environment, *, has_canary: bool
+) -> Iterator[Watch]:
     """Of the queues of `environment`: nobody reads one, and what nobody could handle.
 
     Urgent ones have alarms of their own. What lies in the dead-letter queues of the others is one figure of
     the canary, and so is their age where the alarms are not detailed (stacks/constructs/figure_watches.py).
+    Without a canary each queue has its alarms.
     """
-    is_detailed = environment.alarms.is_detailed
+    is_detailed = environment.alarms.is_detailed or not has_canary
     canary = environment.resource_name(f"{CANARY}-inbox")
     for each in queues:
         if each.name == canary:
@@ -71,16 +74,16 @@ def of_queues(queues: Sequence[DurableQueue], environment: Environment) -> Itera
                 periods=3,
                 remedy="Its reader is down, too slow, or fails: see its log, and its errors and throttles.",
             )
-        if each.is_urgent and is_detailed:
+        if is_detailed and (each.is_urgent or not has_canary):
             # Not NumberOfMessagesSent, which a redrive that fails again does not count (Amazon SQS guide).
             yield Watch(
                 name=f"{each.dead_letters_name}-visible",
                 metric=queue_metric(
                     each.dead_letters_name, "ApproximateNumberOfMessagesVisible", "Maximum", _MINUTE
                 ),
-                is_page=True,
-                remedy="Urgent messages failed time and again. Find the cause, then redrive: they are kept "
-                "for 14 days from when they were first sent.",
+                is_page=each.is_urgent,
+                remedy="Messages failed time and again. Find the cause, then redrive: they are kept for 14 "
+                "days from when they were first sent.",
             )
 
 

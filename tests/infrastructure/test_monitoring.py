@@ -12,7 +12,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 
-from eventplane.contract import Contract, Priority
+from eventplane.contract import Contract, Priority, load_compiled
 from glue_jobs.compaction import main as compaction
 from glue_jobs.delivery_audit.main import totals_line
 from lambdas.common.metrics import Delay, Gauge, Metric
@@ -85,6 +85,23 @@ def test_every_queue_is_watched(templates: Templates, dev: Templates, contract: 
         elif urgent or templates is not dev:
             alarm = found["ApproximateAgeOfOldestMessage", name]
             assert alarm.find("Threshold") == (60 if urgent else 900), name
+
+
+def test_without_a_canary_every_dead_letter_queue_has_an_alarm_of_its_own(contract: Contract) -> None:
+    document = json.loads(contract.canonical)
+    del document["routes"]["canary-to-canary"], document["participants"]["canary"]
+    templates = Templates("dev", load_compiled(json.dumps(document).encode()))
+    watched_queues = {
+        (metric(each), watched(each), each.find("Threshold") == 0)
+        for each in plane_alarms(templates)
+        if each.find("Namespace") == "AWS/SQS"
+    }
+    names = {each.find("QueueName") for each in templates.of("AWS::SQS::Queue")}
+    letters = {each for each in names if "-dlq" in each}
+    assert letters
+    assert {("ApproximateNumberOfMessagesVisible", each, True) for each in letters} <= watched_queues
+    for each in names - letters:
+        assert each.endswith("-replies") or ("ApproximateAgeOfOldestMessage", each, False) in watched_queues
 
 
 def is_urgent(name: str, contract: Contract) -> bool:
