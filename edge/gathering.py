@@ -14,6 +14,10 @@ from eventplane.sender import SENDER_SERVICE
 # The plane's attributes stand in front of what a service wrote, so that the first one is the plane's.
 _SERVICE = re.compile(rf'"{SENDER_SERVICE}":"([^"]*)"')
 
+MOST_GATHERED = 0.5
+"""How full the spool may be while its events wait for company. Ours: from 70 % on it refuses or drops some
+(`edge.pressure`), which nothing may come to while the cloud can be reached."""
+
 _SHARE_OF_LIFE = 2
 """An event that expires waits for at most one part in so many of its life. Ours: the rest is for the way."""
 

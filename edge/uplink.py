@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from edge.backlog import Backlog
 from edge.counts import Counts
-from edge.gathering import Gathering
+from edge.gathering import MOST_GATHERED, Gathering
 from edge.in_flight import Publish
 from edge.link import Link
 from edge.options import Topics, UplinkLimits
@@ -66,6 +66,7 @@ class Uplink:
         self._publisher = Publisher(link, self._pace, counts)
         self._under_way = self._publisher.under_way
         self._limits = limits
+        self._spool = outgoing.spool
         self._life = outgoing.spool.life
         self._delay_s = min(channel.batching_delay_ms, limits.longest_delay_ms) / 1000
         self._gathering: Gathering | None = None
@@ -212,7 +213,7 @@ class Uplink:
         if self._under_way.ordinary or self._waiting_since is None:
             return False
         due_at = self._waiting_since + self._delay_s
-        if now >= due_at and self._gathering:
+        if now >= due_at and self._gathering and self._spool.pressure < MOST_GATHERED:
             # By the earliest event due: the others go along.
             due_at = now + (self._gathering.due_ms(waiting) - self._life()) / 1000
         if now < due_at:

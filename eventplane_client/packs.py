@@ -78,14 +78,15 @@ class UnpackingTransport:
         self._transport.put(event, timeout_s, durable=durable)
 
     def receive(self, most: int, timeout_s: float) -> list[Message]:
-        """As of `Transport`; `most` are messages of it, fewer where the last ones carried many events."""
+        """As of `Transport`; `most` are messages of it, fewer where one of the last carried many events."""
         found = self._transport.receive(
             max(1, min(most, MOST_IN_HAND // self._events_per_message)), timeout_s
         )
-        messages = [each for message in found for each in self._unpacked(message)]
+        unpacked = [self._unpacked(message) for message in found]
         if found:
-            self._events_per_message = max(1, len(messages) // len(found))
-        return messages
+            # A full message among others may be followed by ten of its kind.
+            self._events_per_message = max(1, self._events_per_message // 2, *map(len, unpacked))
+        return [each for events in unpacked for each in events]
 
     def acknowledge(self, messages: Sequence[Message], *, refused: str | None = None) -> list[Message]:
         done: list[Message] = []

@@ -133,7 +133,8 @@ class Account:
         total, unreserved = limits["ConcurrentExecutions"], limits["UnreservedConcurrentExecutions"]
         reserved = sum(needed.reserved.values())
         left = unreserved + deployed - reserved
-        if left < UNRESERVED:
+        # Where nothing is reserved nothing is refused: a new account has ten executions.
+        if reserved and left < UNRESERVED:
             remedy = self._raise("lambda", CONCURRENCY, total + UNRESERVED - left)
             yield Finding(
                 f"Concurrent executions: {reserved} would be reserved, which leaves {left} of {total}, and "

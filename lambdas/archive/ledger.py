@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.function_settings import LedgerWriterSettings
 from eventplane.ledger import LEDGER, LedgerMessage, LedgerMessageError, parse_ledger_text
-from lambdas.common.archive import Archive, object_name
+from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
@@ -38,14 +38,10 @@ class LedgerWriter:
         """
         held: set[str] = set()
         lines = self._lines(messages, held, invocation)
-        try:
-            self._archive.put_lines(LEDGER, lambda: object_name(held), self._clock(), lines)
-        except (ClientError, BotoCoreError):
-            logger.exception("the ledger could not be written; these messages come again")
-            held.clear()
-        failed = frozenset(message.id for message in messages) - held
-        count(Metric.ARCHIVED, len(held))
-        logger.info("archived", messages=len(held), failed=len(failed))
+        safe = self._archive.put_messages(LEDGER, held, self._clock(), lines)
+        failed = frozenset(message.id for message in messages) - safe
+        count(Metric.ARCHIVED, len(safe))
+        logger.info("archived", messages=len(safe), failed=len(failed))
         return failed
 
     def _lines(

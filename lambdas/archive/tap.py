@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Final
-
-from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.envelope import EnvelopeError
 from eventplane.fleet import is_device_name
@@ -16,13 +14,14 @@ from eventplane.function_settings import ArchiveWriterSettings
 from eventplane.ingest import IngestFrame, parse_frame
 from eventplane.ledger import QUARANTINE, TAP, QuarantineRecord, tap_records, to_line
 from eventplane.traffic import Publish, Quota, loudest, traffic_text
-from lambdas.common.archive import Archive, object_name
+from lambdas.common.archive import Archive
 from lambdas.common.aws import WORST_CALL_MS, client
 from lambdas.common.clock import Clock, system_clock
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.common.queue_function import QueueReader, queue_function
+from lambdas.common.redelivery import handle_each
 from lambdas.common.sqs import PlainMessage, SqsSender, send_all
 
 RESERVE_MS: Final = 4 * WORST_CALL_MS
@@ -64,17 +63,15 @@ class TapWriter:
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Archive `messages`; the ids of those that have to come again, be it for want of time.
 
-        The objects are partitioned by the hour of writing and named by the messages they hold, so that a
-        batch which comes again within the hour replaces its object. Otherwise a message may stand in two:
-        readers take each `message_id` and `index` once.
+        A message may stand in two objects: readers take each `message_id` and `index` once.
         """
         now_ms, remaining_ms = self._clock(), invocation.remaining_ms
-        failed: set[str] = set()
-        readable, unreadable = _sorted_out(messages, failed)
+        readable, unreadable, failed = _sorted_out(messages)
         held: dict[str, int] = {}
-        tap = self._put(TAP, held, now_ms, _tap_lines(readable, now_ms, remaining_ms, held))
+        tap = self._archive.put_messages(TAP, held, now_ms, _tap_lines(readable, now_ms, remaining_ms, held))
         lines = (_quarantine_line(message, error, now_ms) for message, error in unreadable)
-        quarantine = self._put(QUARANTINE, {message.id for message, _ in unreadable}, now_ms, lines)
+        unread = {message.id for message, _ in unreadable}
+        quarantine = self._archive.put_messages(QUARANTINE, unread, now_ms, lines)
         failed |= {message.id for message, _ in [*readable, *unreadable]} - tap - quarantine
         count(Metric.ARCHIVED, len(tap))
         count(Metric.QUARANTINED, len(quarantine))
@@ -86,34 +83,24 @@ class TapWriter:
                 if message.id in tap and is_device_name(frame.client_id)
             )
         logger.info("archived", frames=len(tap), quarantined=len(quarantine), failed=len(failed))
-        return frozenset(failed)
-
-    def _put(self, folder: str, held: Collection[str], now_ms: int, lines: Iterable[str]) -> set[str]:
-        """Write one object of `lines`, which are those of the messages `held` when all are read; the ids of
-        the messages that are safe by it."""
-        try:
-            self._archive.put_lines(folder, lambda: object_name(held), now_ms, lines)
-        except (ClientError, BotoCoreError):
-            logger.exception("the archive could not be written; these messages come again", folder=folder)
-            return set()
-        return set(held)
+        return failed
 
 
 def _sorted_out(
-    messages: Iterable[QueueMessage], failed: set[str]
-) -> tuple[list[Readable], list[Unreadable]]:
-    """What is a frame and what is none; messages that break the reader go to `failed`."""
+    messages: Iterable[QueueMessage],
+) -> tuple[list[Readable], list[Unreadable], frozenset[str]]:
+    """What is a frame, what is none, and the ids of messages that break the reader."""
     readable: list[Readable] = []
     unreadable: list[Unreadable] = []
-    for message in messages:
+
+    def sort_out(message: QueueMessage) -> bool:
         try:
             readable.append((message, parse_frame(message.body)))
         except EnvelopeError as error:
             unreadable.append((message, error))
-        except Exception:  # noqa: BLE001 - a defect met by one message must not take the others with it
-            logger.exception("a frame could not be read", message_id=message.id)
-            failed.add(message.id)
-    return readable, unreadable
+        return True
+
+    return readable, unreadable, handle_each(messages, sort_out)
 
 
 def _tap_lines(

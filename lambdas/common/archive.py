@@ -5,20 +5,20 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from eventplane.ledger import CONTRACTS
 from lambdas.common.aws import error_code
+from lambdas.common.log import logger
 
 # Level 1 takes a quarter of the time of the default 9 for objects a few percent larger.
 _GZIP_LEVEL: Final = 1
 
 _EXISTS: Final = "PreconditionFailed"
-_RACE: Final = "ConditionalRequestConflict"
 
 
 class Archive:
@@ -35,7 +35,7 @@ class Archive:
         """Write `lines` as one object and return its key; None, and no object, when there are none.
 
         The partition is the UTC hour of `written_at_ms` (Unix milliseconds): events of any age may lie in it.
-        A `name` that depends on the lines is asked for when they have all been read.
+        A `name` that depends on the lines is called when they have all been read.
         """
         body = _compressed(lines)
         if body is None:
@@ -46,8 +46,26 @@ class Archive:
         self._client.put_object(Bucket=self._bucket, Key=key, Body=body, ContentType="application/x-ndjson")
         return key
 
+    def put_messages(
+        self, folder: str, held: Collection[str], written_at_ms: int, lines: Iterable[str]
+    ) -> frozenset[str]:
+        """Write `lines` as `put_lines` does, and return the ids of the messages that are safe by it.
+
+        `held` are the ids when all lines are read. They name the object, so that a batch that comes again
+        within the hour replaces it. If S3 refuses, it is logged, and none is safe.
+        """
+        try:
+            self.put_lines(folder, lambda: object_name(held), written_at_ms, lines)
+        except (ClientError, BotoCoreError):
+            logger.exception("the archive could not be written; these messages come again", folder=folder)
+            return frozenset()
+        return frozenset(held)
+
     def file_contract(self, version: str, compiled: bytes) -> None:
-        """Keep a `compiled` contract under its `version`, once for the life of this object."""
+        """Keep a `compiled` contract under its `version`, once for the life of this object.
+
+        Raises botocore's errors; after `ConditionalRequestConflict` nobody knows whether it lies there.
+        """
         if version in self._filed:
             return
         try:
@@ -60,8 +78,6 @@ class Archive:
             )
         except ClientError as error:
             code = error_code(error)
-            if code == _RACE:
-                return  # another function is filing the same bytes; look again at the next invocation
             if code != _EXISTS:
                 raise
         self._filed.add(version)

@@ -15,6 +15,7 @@ from typing import Final
 
 from aws_lambda_powertools import Metrics
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
+from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
 from eventplane.delivery import Outcome
 from eventplane.settings import variable_of
@@ -110,13 +111,21 @@ _OUTCOMES: Final = {
 # The stacks set it. Without it Powertools takes POWERTOOLS_SERVICE_NAME.
 _SERVICE: Final = os.environ.get(variable_of("metrics_service"))
 
-metrics = Metrics(namespace=NAMESPACE, service=_SERVICE)
+_lock = threading.Lock()
+"""Powertools has none, and some functions have threads that count."""
+
+
+class _Provider(AmazonCloudWatchEMFProvider):
+    def flush_metrics(self, raise_on_empty_metrics: bool = False) -> None:
+        """Write what was counted; what another thread counts meanwhile is written the next time."""
+        with _lock:
+            super().flush_metrics(raise_on_empty_metrics)
+
+
+metrics = Metrics(provider=_Provider(namespace=NAMESPACE, service=_SERVICE))
 
 # An invocation that counted nothing is no mistake.
 warnings.filterwarnings("ignore", "No application metrics to publish")
-
-_lock = threading.Lock()
-"""Powertools adds without one, and some functions have threads."""
 
 
 def count(metric: Metric, number: int = 1) -> None:

@@ -73,9 +73,7 @@ class ReplayService:
         steps = self._deliverable(engine, message, remaining_ms)
         done = 0
         while portion := list(islice(steps, PORTION)):
-            facts, unsent = self.dispatch.send(
-                engine, portion, self.clock(), lambda: remaining_ms() >= LIMITS.reserve_ms
-            )
+            facts, unsent = self.dispatch.send(engine, portion, self.clock(), LIMITS.of_sending(remaining_ms))
             facts = [step for step in facts if step.event or not unsent]
             records = [step.record for step in facts]
             self.ledger.write(next(names), records, self.clock(), lambda: remaining_ms() >= LIMITS.call_ms)

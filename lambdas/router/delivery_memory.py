@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from eventplane.ledger import SENT_BEFORE, Basis
+from eventplane.ledger import SENT_BEFORE, Basis, LedgerRecord
 from lambdas.router.planner import Step
 
 MAX_REMEMBERED: Final = 50_000
@@ -25,11 +25,11 @@ class DeliveryMemory:
     def __init__(self, most: int = MAX_REMEMBERED) -> None:
         self._most = most
         self._delivered: OrderedDict[str, dict[_Delivery, Basis]] = OrderedDict()
-        self._unwritten: list[Step] = []
+        self._unwritten: list[LedgerRecord] = []
 
     @property
-    def unwritten(self) -> list[Step]:
-        """Deliveries of earlier invocations that the ledger still has to get."""
+    def unwritten(self) -> list[LedgerRecord]:
+        """Records of earlier invocations that the ledger still has to get."""
         return list(self._unwritten)
 
     def sort_out(self, steps: Iterable[Step]) -> tuple[list[Step], list[Step]]:
@@ -61,17 +61,23 @@ class DeliveryMemory:
             if step.event is not None and step.record.message_id in failed:
                 of_message = self._delivered.setdefault(step.record.message_id, {})
                 of_message.setdefault(_delivery(step), step.record.basis)
-        self._unwritten = [] if is_written else [*self._unwritten, *tried]
+        # Without their events, of which there may be 100 KB each.
+        self._unwritten = [] if is_written else [*self._unwritten, *(step.record for step in tried)]
         self._forget_the_oldest()
 
     def _forget_the_oldest(self) -> None:
-        size = sum(map(len, self._delivered.values())) + len(self._unwritten)
-        while size > self._most and self._delivered:
+        excess = sum(map(len, self._delivered.values())) + len(self._unwritten) - self._most
+        if excess <= 0:
+            return
+        unwritten = Counter(each.message_id for each in self._unwritten)
+        forgotten: set[str] = set()
+        while excess > 0 and self._delivered:
             id, deliveries = self._delivered.popitem(last=False)
-            # They will be made again, and recorded then.
-            kept = [step for step in self._unwritten if step.record.message_id != id]
-            size -= len(deliveries) + len(self._unwritten) - len(kept)
-            self._unwritten = kept
+            excess -= len(deliveries) + unwritten[id]
+            forgotten.add(id)
+        # They will be made again, and recorded then. What is left was dropped, and is so again.
+        kept = [each for each in self._unwritten if each.message_id not in forgotten]
+        self._unwritten = kept[max(0, excess) :]
 
 
 def _delivery(step: Step) -> _Delivery:

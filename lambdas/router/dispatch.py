@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from itertools import islice
+from time import monotonic
 from typing import Final
 
 from eventplane.contract import Contract, DeliveryGuarantee, Priority
@@ -15,6 +16,7 @@ from eventplane.envelope import Envelope
 from eventplane.guarantee import FAILED, GUARANTEE_HINT
 from eventplane.resource_names import FIFO_SUFFIX
 from eventplane.sqs_binding import SqsMessage, pack, to_message
+from lambdas.common.log import logger
 from lambdas.common.sender import Answer, Fate, Sender
 from lambdas.common.sqs import SCHEMES, batches
 from lambdas.router.delivery_memory import DeliveryMemory
@@ -30,6 +32,28 @@ _SQS: Final = "sqs"
 _LATER: Final = Answer(Fate.AGAIN, "there was no time left")
 
 
+class SendingTime:
+    """Calls start with `reserve_ms` left of `remaining_ms`; with `rest_ms` left none is waited for."""
+
+    def __init__(self, remaining_ms: Callable[[], int], reserve_ms: int, rest_ms: int) -> None:
+        self._remaining_ms = remaining_ms
+        self._reserve_ms = reserve_ms
+        self._rest_ms = rest_ms
+        self._until = 0.0
+
+    def may_start(self) -> bool:
+        """Whether there is time for one more call."""
+        left_ms = self._remaining_ms()
+        if left_ms < self._reserve_ms:
+            return False
+        self._until = monotonic() + (left_ms - self._rest_ms) / 1_000
+        return True
+
+    def answers_s(self) -> float:
+        """How long the answers of calls in flight are waited for, seconds."""
+        return max(0.0, self._until - monotonic())
+
+
 class Dispatch:
     """Sends to `queues`, which has the URL of each destination, what is not in its `memory`."""
 
@@ -40,9 +64,9 @@ class Dispatch:
         self._threads: dict[str, ThreadPoolExecutor] = {}
 
     def send(
-        self, engine: Engine, steps: Iterable[Step], now_ms: int, has_time: Callable[[], bool]
+        self, engine: Engine, steps: Iterable[Step], now_ms: int, time: SendingTime
     ) -> tuple[list[Step], set[str]]:
-        """Send what `steps` deliver, as long as there `has_time`.
+        """Send what `steps` deliver, as long as there is `time`.
 
         Urgent events go first, then message by message in the order of `steps`, so that little is half sent
         when time ends. Returns the steps that are facts now, those without an event among them, and the ids
@@ -55,9 +79,7 @@ class Dispatch:
         done += [step for step in planned if not step.event]
         failed: set[str] = set()
         letters: list[Step] = []
-        for step, answer in self._answers(
-            contract, (each for each in planned if not each.tried_once), has_time
-        ):
+        for step, answer in self._answers(contract, (each for each in planned if not each.tried_once), time):
             if answer.fate is Fate.TAKEN:
                 done.append(step)
             elif answer.fate is Fate.NEVER and step.record.type != DEAD_LETTER_TYPE:
@@ -67,17 +89,17 @@ class Dispatch:
                 failed.add(step.record.message_id)
         letters, known = self.memory.sort_out(letters)
         done += [*known, *(step for step in letters if not step.event)]
-        for step, answer in self._answers(contract, letters, has_time):
+        for step, answer in self._answers(contract, letters, time):
             if answer.fate is Fate.TAKEN:
                 done.append(step)
             else:
                 failed.add(step.record.message_id)
-        for step, answer in self._answers(contract, (each for each in planned if each.tried_once), has_time):
+        for step, answer in self._answers(contract, (each for each in planned if each.tried_once), time):
             done.append(step if answer.fate is Fate.TAKEN else _dropped(step))
         return done, failed
 
     def _answers(
-        self, contract: Contract, steps: Iterable[Step], has_time: Callable[[], bool]
+        self, contract: Contract, steps: Iterable[Step], time: SendingTime
     ) -> Iterator[tuple[Step, Answer]]:
         """Yield each step that sends something with its answer, as the answers come."""
         waiting = self._calls(contract, steps)
@@ -85,7 +107,7 @@ class Dispatch:
         broken: set[tuple[str, str]] = set()
         while in_flight or any(waiting.values()):
             while (call := _next_call(waiting, in_flight.values())) is not None:
-                if not has_time():
+                if not time.may_start():
                     yield from (
                         (step, _LATER) for each in waiting.values() for call in each for step in call.steps
                     )
@@ -96,7 +118,10 @@ class Dispatch:
                 yield from ((step, _LATER) for step in late)
                 if ready.parcels:
                     in_flight[self._start(ready)] = ready
-            ended, _ = wait(in_flight, return_when=FIRST_COMPLETED)
+            ended, _ = wait(in_flight, time.answers_s(), FIRST_COMPLETED)
+            if in_flight and not ended:
+                # Whatever becomes of them, the time that is left is the ledger's.
+                yield from self._given_up(in_flight)
             for future in ended:
                 call, answers = in_flight.pop(future), future.result()
                 broken |= call.broken_groups(answers)
@@ -106,6 +131,14 @@ class Dispatch:
                         waiting.setdefault(call.protocol, [])[:0] = call.with_single_events(parcel)
                     else:
                         yield from ((step, answer) for step in parcel.steps)
+
+    def _given_up(self, in_flight: dict[Future[list[Answer]], _Call]) -> Iterator[tuple[Step, Answer]]:
+        logger.error("calls do not end in time", urls=sorted({call.url for call in in_flight.values()}))
+        for future, call in in_flight.items():
+            # What waits for its thread must not be sent by a later invocation.
+            future.cancel()
+            yield from ((step, _LATER) for step in call.steps)
+        in_flight.clear()
 
     def _calls(self, contract: Contract, steps: Iterable[Step]) -> dict[str, list[_Call]]:
         """Return the calls of each protocol in the order in which they are made, SQS first."""

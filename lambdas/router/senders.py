@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
 from eventplane.errors import EventPlaneError
@@ -46,7 +46,7 @@ class Senders:
     def of(cls, urls: Iterable[str], own: Mapping[str, Sender] = MappingProxyType({})) -> Senders:
         """Open the senders that `urls` need beside those of `own`, by their schemes; load no other package.
 
-        What goes to one that cannot be loaded comes again; the others send all the same.
+        What goes to one that cannot be loaded comes again, until it can; the others send all the same.
         Raises `NoSenderError`, `SeveralSendersError`.
         """
         schemes = sorted({scheme_of(url) for url in urls})
@@ -67,15 +67,22 @@ class Senders:
         return answers
 
 
-class _NotLoaded:
-    """In the place of a sender whose package could not be loaded; `detail` says why."""
+class _Registered:
+    """The sender of a package; one that cannot be loaded is tried again with each batch."""
 
-    def __init__(self, detail: str) -> None:
-        self._answer = Answer(Fate.AGAIN, detail)
+    def __init__(self, registered: EntryPoint) -> None:
+        self._registered = registered
+        self._sender: Sender | None = None
+
+    def load(self) -> None:
+        """Load the sender, unless it is loaded. Raises what the package raises."""
+        if self._sender is None:
+            self._sender = self._registered.load()()
 
     def send(self, url: str, batch: Sequence[Message]) -> list[Answer]:
-        logger.error("not sent, because a sender could not be loaded", url=url, error=self._answer.detail)
-        return [self._answer] * len(batch)
+        self.load()
+        assert self._sender is not None  # noqa: S101 - `load` raises otherwise
+        return self._sender.send(url, batch)
 
 
 def _open(scheme: str) -> Sender:
@@ -85,11 +92,11 @@ def _open(scheme: str) -> Sender:
     if len(found) > 1:
         raise SeveralSendersError(scheme, found)
     (registered,) = found.values()
+    sender = _Registered(registered)
     try:
-        sender: Sender = registered.load()()
-    except Exception as error:  # noqa: BLE001 - as with what it raises later, the others go on
+        sender.load()
+    except Exception:  # noqa: BLE001 - as with what it raises later, the others go on
         logger.exception("a sender cannot be loaded", scheme=scheme, value=registered.value)
-        return _NotLoaded(f"{type(error).__name__}: {error}")
     return sender
 
 

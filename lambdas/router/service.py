@@ -17,7 +17,7 @@ from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 from lambdas.common.queue import Invocation, QueueMessage
 from lambdas.router.active_contract import Unseen
-from lambdas.router.dispatch import Dispatch
+from lambdas.router.dispatch import Dispatch, SendingTime
 from lambdas.router.engine import Engine
 from lambdas.router.fifo_groups import fifo_groups
 from lambdas.router.filter_time import MESSAGE_SECONDS as FILTER_SECONDS
@@ -36,8 +36,12 @@ MAX_PLANNED_BYTES: Final = 16 * 1024 * 1024
 frame of 10 KB may hold 4 MB, of which there are some copies until all is sent, and 100 such a batch."""
 
 UNSEEN_RECEIVES: Final = 3
-"""Receives of a message at which its urgent events are sent without the contract in force. Ours: Lambda may
-have throttled the first of them, and a receiver gets at most so many copies more."""
+"""First receives of a message at which its urgent events are sent without the contract in force. Ours: Lambda
+may have throttled some of them, and a receiver gets at most so many copies more."""
+
+UNSEEN_AGAIN: Final = 16
+"""Beyond them, each so many receives. Ours: where an inbox refused the first ones, an alarm goes out four
+minutes after the inbox is back, although the tables are not; other processes make a copy as often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,10 @@ class TimeLimits:
         """Return the limits for calls of this `patience`, and payloads that take `payload_s` of a message."""
         call_ms = patience.worst_call_ms
         return cls(call_ms, 2 * call_ms, 2 * call_ms + int(1_000 * (payload_s + FILTER_SECONDS)))
+
+    def of_sending(self, remaining_ms: Callable[[], int]) -> SendingTime:
+        """Return the time for calls to destinations, which leaves that of one to the ledger's queue."""
+        return SendingTime(remaining_ms, self.reserve_ms, rest_ms=self.call_ms)
 
 
 LIMITS: Final = TimeLimits.of(PATIENT, PAYLOAD_SECONDS)
@@ -105,7 +113,8 @@ class RouterService:
             facts, failed = self._route(engine, messages, invocation.remaining_ms)
         is_written = self._write(facts, invocation)
         if not is_written:
-            unwritten = {step.record.message_id for step in (*self._dispatch.memory.unwritten, *facts)}
+            records = [*self._dispatch.memory.unwritten, *(step.record for step in facts)]
+            unwritten = {each.message_id for each in records}
             failed |= {message.id for message in messages if message.id in unwritten}
         done = (message.id for message in messages if message.id not in failed)
         self._dispatch.memory.end(facts, done, failed, is_written=is_written)
@@ -152,7 +161,11 @@ class RouterService:
 
         In a FIFO queue nothing is sent, because it would be out of order.
         """
-        early = [each for each in messages if each.group is None and each.attempt <= UNSEEN_RECEIVES]
+        early = [
+            each
+            for each in messages
+            if each.group is None and (each.attempt <= UNSEEN_RECEIVES or each.attempt % UNSEEN_AGAIN == 0)
+        ]
         urgent = [
             replace(step, record=replace(step.record, basis=Basis.BUNDLED))
             for step in self._plan(engine, early, set(), remaining_ms)
@@ -164,9 +177,7 @@ class RouterService:
     def _send(
         self, engine: Engine, steps: Iterable[Step], remaining_ms: Callable[[], int]
     ) -> tuple[list[Step], set[str]]:
-        return self._dispatch.send(
-            engine, steps, self._queue_clock(), lambda: remaining_ms() >= self._limits.reserve_ms
-        )
+        return self._dispatch.send(engine, steps, self._queue_clock(), self._limits.of_sending(remaining_ms))
 
     def _plan(
         self,
@@ -215,7 +226,7 @@ class RouterService:
 
     def _write(self, facts: Sequence[Step], invocation: Invocation) -> bool:
         """Hand over `facts`, and those left of earlier invocations; return whether they are durable."""
-        records = [step.record for step in (*self._dispatch.memory.unwritten, *facts)]
+        records = [*self._dispatch.memory.unwritten, *(step.record for step in facts)]
         try:
             self._ledger.write(
                 invocation.id,

@@ -263,6 +263,15 @@ def test_full_packs_are_fetched_one_by_one() -> None:
     assert set(queue.asked[1:]) == {1}
 
 
+def test_after_a_full_pack_among_single_events_ten_messages_are_not_fetched_at_once() -> None:
+    singles = [packed(event()) for _ in range(9)]
+    queue = Queue(packed(*many(MOST_IN_HAND)), *singles, *(packed(event()) for _ in range(30)))
+    with inbox(queue) as reader:
+        for _ in range(MOST_IN_HAND + 39):
+            reader.get(0)
+    assert queue.asked[:6] == [10, 1, 2, 4, 8, 10]
+
+
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.sets(st.integers(1, 30)), st.integers(1, 7))
 def test_each_event_is_handled_once_whatever_is_given_back(
     sizes: list[int], failing: set[int], most: int

@@ -59,6 +59,17 @@ def test_a_full_frame_does_not_wait(device: Device) -> None:
     assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]]
 
 
+def test_nothing_waits_in_a_spool_that_is_half_full(tmp_path: Path) -> None:
+    device = Device(tmp_path / "spool.db", plane=plane(), capacity_deliveries=10, batch_events=100)
+    device.connect()
+    device.turn(*(device.from_service(event(f"e{n}")) for n in range(4)))
+    assert device.uplinked() == []
+    device.turn(device.from_service(event("e4")))
+    device.turn(after=0.3)
+    assert device.uplinked() == [["e0", "e1", "e2", "e3", "e4"]]
+    device.crash()
+
+
 def test_the_wait_goes_on_after_a_power_cut_and_does_not_begin_anew(device: Device) -> None:
     device.turn(device.from_service(event("a")))
     device.turn(after=40.0)

@@ -22,6 +22,9 @@ from eventplane.device_reports import DISCARDED, HEARTBEAT, MANIFEST, STARTED
 from eventplane.envelope import Envelope, parse_event
 from eventplane.event_keys import key_digest
 from eventplane.router import Router
+from glue_jobs.delivery_audit.completeness import Completeness
+from glue_jobs.delivery_audit.device_evidence import DeviceEvidence
+from glue_jobs.delivery_audit.device_reports import Report, told
 from tests.unit.edge.fakes import ALARM, DEAD_LETTER, READING, Device, contract, event
 
 HEADING = Heading("thing", "e0", 7, "2024-01-01T00:00:00Z")
@@ -265,4 +268,39 @@ def test_reports_wait_for_a_minute_when_there_is_no_room(make: Callable[..., Dev
     (report,) = stored(device, "org.eventplane.device.discarded.v1")
     data: dict[str, Any] = report.data()
     assert [each["count"] for each in data["not_stored"]] == [1]
+    device.crash()
+
+
+@pytest.mark.parametrize(("acknowledged", "hop"), [(True, "iot_rule"), (False, "device_cloud")])
+def test_the_audit_takes_a_forwarder_s_word_for_what_the_cloud_acknowledged(
+    make: Callable[..., Device], acknowledged: bool, hop: str
+) -> None:
+    device = make()
+    device.connect()
+    device.turn(*(device.from_service(event(f"e{n}", ALARM)) for n in range(3)))  # numbers 2 to 4
+    if acknowledged:
+        device.acknowledge_all()
+    device.turn(after=1.1e6)
+    (manifest,) = stored(device, MANIFEST)
+    number = int(str(manifest.attributes["devicesequence"]))
+    report = Report(
+        within=True,
+        date="2026-03-01",
+        accepted_at_ms=0,
+        file="tap/1",
+        type=MANIFEST,
+        source=manifest.source,
+        id=manifest.id,
+        epoch=device.spool.epoch,
+        sequence=number,
+        text=manifest.json,
+    )
+    said = told("thing", [report], {"device.outbox"})
+    assert not said.forged
+    # The rule lost number 3.
+    seen = {device.spool.epoch: [(1, 2), (4, number)]}
+    completeness = Completeness(seen, said, sees_all=True, watermark_ms=1)
+    judged = list(completeness.judged())
+    evidence = DeviceEvidence("thing", [], None, said, completeness, judged)
+    assert [(each.hop, each.sequence) for each in evidence.found()] == [(hop, 3)]
     device.crash()

@@ -92,17 +92,16 @@ def test_a_filed_contract_is_not_filed_again(cloud: Cloud, contract: Contract) -
     archive.file_contract(contract.version, contract.canonical)
 
 
-@pytest.mark.parametrize(
-    ("code", "again"), [("PreconditionFailed", False), ("ConditionalRequestConflict", True)]
-)
-def test_another_function_may_have_filed_it(cloud: Cloud, contract: Contract, code: str, again: bool) -> None:
-    archive = Archive(Unwilling(cloud.s3, "put_object", code=code), BUCKET)
+def test_another_function_may_have_filed_it(cloud: Cloud, contract: Contract) -> None:
+    archive = Archive(Unwilling(cloud.s3, "put_object", code="PreconditionFailed"), BUCKET)
     archive.file_contract(contract.version, contract.canonical)
-    assert (contract.version not in archive._filed) is again
+    assert contract.version in archive._filed
 
 
-def test_any_other_refusal_to_file_is_raised(cloud: Cloud, contract: Contract) -> None:
-    archive = Archive(Unwilling(cloud.s3, "put_object", code="AccessDenied"), BUCKET)
+# The second says that two were at it at a time, and not that one of them did it (Amazon S3 guide).
+@pytest.mark.parametrize("code", ["AccessDenied", "ConditionalRequestConflict"])
+def test_any_other_refusal_to_file_is_raised(cloud: Cloud, contract: Contract, code: str) -> None:
+    archive = Archive(Unwilling(cloud.s3, "put_object", code=code), BUCKET)
     with pytest.raises(ClientError):
         archive.file_contract(contract.version, contract.canonical)
 

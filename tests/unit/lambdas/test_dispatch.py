@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,7 +21,19 @@ from lambdas.router import service
 from lambdas.router.dispatch import THREADS, Dispatch
 from lambdas.router.engine import build_engine
 from lambdas.router.planner import Step
-from tests.unit.lambdas.support import ALARM, NOW_MS, READING, Cloud, Run, event, frame, message, with_packs
+from tests.unit.lambdas.support import (
+    ALARM,
+    NOW_MS,
+    READING,
+    Cloud,
+    Run,
+    event,
+    frame,
+    invocation,
+    ledger_of,
+    message,
+    with_packs,
+)
 
 LIMIT_S = 20
 """How long a test waits for what has to happen, seconds."""
@@ -55,7 +68,8 @@ class Sending:
         self, sender: Any, *messages: QueueMessage, has_time: Callable[[], bool] = lambda: True
     ) -> tuple[list[Step], set[str]]:
         dispatch = Dispatch(sender, self.queues)
-        return dispatch.send(self._engine, self.steps(*messages), NOW_MS, has_time)
+        time = Mock(may_start=has_time, answers_s=lambda: LIMIT_S)
+        return dispatch.send(self._engine, self.steps(*messages), NOW_MS, time)
 
 
 def frames(*sizes: int, type: str = READING) -> list[QueueMessage]:
@@ -102,6 +116,38 @@ def test_when_time_ends_no_messages_are_half_sent_but_those_in_flight(contract: 
     done, failed = Sending(contract).send(Recorder(), *frames(*[1_000] * 10), has_time=times(521))
     assert len(failed) == 5
     assert {step.record.message_id for step in done} & failed == {"m5"}
+
+
+@pytest.mark.source("P4", "N1")
+def test_a_call_that_does_not_end_leaves_the_ledger_its_time(
+    cloud: Cloud, contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = threading.Event()
+
+    def hang(url: str) -> None:
+        if url.startswith("nats:"):
+            assert end.wait(LIMIT_S)
+
+    queues = {**cloud.queues, "care-analytics.inbox": "nats://care-analytics.inbox"}
+    engine = build_engine(contract, "device.outbox", queues)
+    sender = Recorder(hang)
+    dispatch = Dispatch(sender, queues)
+    router = service.RouterService(
+        engine=lambda: engine, dispatch=dispatch, ledger=ledger_of(cloud), clock=lambda: NOW_MS
+    )
+    stuck, alarm = frames(10)[0], message("m1", frame(event("1", ALARM).json.encode()))
+    # When a call starts, and when its answer is waited for.
+    seconds = iter([0.0, 30.0] * 2)
+    with monkeypatch.context() as patched:
+        patched.setattr("lambdas.router.dispatch.monotonic", lambda: next(seconds))
+        # The second call waits for the thread of the first, and is not made when that goes on.
+        assert router.process([stuck], invocation()) == {"m0"}
+        assert router.process([stuck], invocation()) == {"m0"}
+    assert router.process([alarm], invocation()) == frozenset()
+    assert {line["id"] for line in cloud.decisions()} == {"1"}
+    end.set()
+    dispatch._threads["nats"].shutdown()
+    assert [ids for url, ids in sender.calls if url.startswith("nats:")] == [[f"0-{at}" for at in range(10)]]
 
 
 @pytest.mark.source("P13", "N1")

@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -148,8 +148,11 @@ def test_the_writer_reads_one_message_at_a_time(cloud: Cloud, monkeypatch: pytes
     done: list[str] = []
 
     class Reading:
-        def put_lines(self, folder: str, name: Callable[[], str], at_ms: int, lines: Iterable[str]) -> None:
+        def put_messages(
+            self, folder: str, held: Collection[str], at_ms: int, lines: Iterable[str]
+        ) -> frozenset[str]:
             done.extend(lines)
+            return frozenset(held)
 
     def parse(text: str) -> LedgerMessage:
         done.append(f"read {text}")

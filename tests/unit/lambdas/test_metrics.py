@@ -6,9 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from typing import Any
 
+import pytest
+from aws_lambda_powertools.metrics.provider.cloudwatch_emf import cloudwatch
+
+from lambdas.common.metrics import Metric, count, metrics
 from stacks.bundling import ROOT
+from tests.unit.lambdas.support import figures
 
 PROGRAM = """
 from lambdas.common.metrics import Gauge, Metric, count, mark, measure, metrics
@@ -52,4 +58,26 @@ def test_functions_that_do_the_same_write_one_metric_and_retries_are_also_by_fun
         (router, {"DeviceFlooding": [1]}),
         # No DeadLettered: a 0 would be paid for. The gauge says that somebody looked.
         (router, {"Delivered": [3], "Retried": [2], "DeadLetters": [0]}),
+    ]
+
+
+def test_what_another_thread_counts_while_figures_are_written_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = threading.Thread(target=count, args=(Metric.CONTRACT_UNCHECKED,))
+
+    def write(text: str) -> None:
+        if not other.ident:
+            other.start()
+            other.join(0.1)
+        sys.stdout.write(f"{text}\n")
+
+    monkeypatch.setattr(cloudwatch, "print", write, raising=False)
+    count(Metric.MESSAGES)
+    metrics.flush_metrics()
+    other.join()
+    metrics.flush_metrics()
+    assert [set(figures(line)) for line in capsys.readouterr().out.splitlines()] == [
+        {"Messages"},
+        {"ContractUnchecked"},
     ]

@@ -15,6 +15,7 @@ import pytest
 
 from eventplane.batch import pack
 from eventplane.contract import Contract
+from eventplane.contract.publication import cloud_destinations
 from eventplane.contract.subscription import IN_FORCE_S
 from lambdas.common.aws import PATIENT, QUICK
 from lambdas.common.backoff import LAST_URGENT_RECEIVES, LONGEST_S, LONGEST_URGENT_S, urgent_wait_s
@@ -192,6 +193,20 @@ def test_the_memory_of_deliveries_is_bounded_and_loses_no_record(
         ("4", CARE),
     }
     assert delivery_memory.MAX_REMEMBERED >= 5_000
+
+
+def test_the_memory_keeps_no_events_and_is_bounded_by_what_was_dropped_too(contract: Contract) -> None:
+    memory = DeliveryMemory(most=4)
+    queues = {each.address: "https://queue" for each in cloud_destinations(contract)}
+    planner = build_engine(contract, "device.outbox", queues).planner
+    steps = list(planner.plan(SENT, NOW_MS))
+    memory.end(steps[:2], (), {"m1"}, is_written=False)
+    assert memory.unwritten == [step.record for step in steps[:2]]
+    # What failed at best effort has no delivery that could be forgotten with it.
+    dropped = [replace(step, event=None, tried_once=True) for step in steps]
+    for _ in range(3):
+        memory.end(dropped, (), {"m1"}, is_written=False)
+    assert len(memory.unwritten) == 4
 
 
 class Hanging:

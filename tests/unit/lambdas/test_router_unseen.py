@@ -16,7 +16,7 @@ from lambdas.common.queue import QueueMessage
 from lambdas.common.sqs import SqsSender
 from lambdas.router.active_contract import RETRY_MS
 from lambdas.router.dispatch import Dispatch
-from lambdas.router.service import UNSEEN_RECEIVES, RouterService
+from lambdas.router.service import UNSEEN_AGAIN, UNSEEN_RECEIVES, RouterService
 from tests.unit.lambdas.publishing import Table, Throttled, changed, subscribe
 from tests.unit.lambdas.support import (
     ALARM,
@@ -41,7 +41,13 @@ class Cold:
     """A router that has just started, and DynamoDB, which refuses it the `throttled` table."""
 
     def __init__(
-        self, cloud: Cloud, contract: Contract, throttled: str, source: str, unwilling: Collection[str]
+        self,
+        cloud: Cloud,
+        contract: Contract,
+        throttled: str,
+        source: str,
+        unwilling: Collection[str],
+        busy: Collection[str],
     ) -> None:
         self.cloud = cloud
         self.tables = Table(cloud, contract, now_ms=NOW_MS)
@@ -49,10 +55,11 @@ class Cold:
         sqs = Unwilling(
             cloud.sqs,
             "send_message_batch",
-            queue_urls={cloud.queues[each] for each in unwilling},
-            code="InvalidMessageContents",
+            queue_urls={cloud.queues[each] for each in (*unwilling, *busy)},
+            code="InvalidMessageContents" if unwilling else "Throttling",
         )
-        self._sqs = sqs if unwilling else cloud.sqs
+        self.end_the_rush = sqs.end
+        self._sqs = sqs if unwilling or busy else cloud.sqs
         self._source = source
         self.restart()
 
@@ -88,10 +95,15 @@ def plane(contract: Contract) -> Contract:
 
 @pytest.fixture
 def cold(cloud: Cloud, plane: Contract) -> Callable[..., Cold]:
-    """Starts a router; the queues of the inboxes `unwilling` will never take what is sent to them."""
+    """Starts a router; the queues of inboxes `unwilling` will never take what is sent, `busy` ones later."""
 
-    def cold(throttled: str = TABLE, source: str = "device.outbox", unwilling: Collection[str] = ()) -> Cold:
-        return Cold(cloud, plane, throttled, source, unwilling)
+    def cold(
+        throttled: str = TABLE,
+        source: str = "device.outbox",
+        unwilling: Collection[str] = (),
+        busy: Collection[str] = (),
+    ) -> Cold:
+        return Cold(cloud, plane, throttled, source, unwilling, busy)
 
     return cold
 
@@ -173,6 +185,18 @@ def test_a_process_makes_no_copies_of_an_alarm_and_others_make_few(
         router.restart()
         assert router.route(queued("m2", event("2", ALARM), attempt=attempt)) == {"m2"}
     assert len(cloud.received("alarm-centre.inbox")) == UNSEEN_RECEIVES
+
+
+def test_an_alarm_that_its_inbox_refused_at_first_does_not_wait_for_the_tables(
+    cold: Callable[..., Cold], cloud: Cloud
+) -> None:
+    router = cold(busy=["alarm-centre.inbox"])
+    for attempt in range(1, UNSEEN_RECEIVES + 1):
+        router.route(queued("m1", event("1", ALARM), attempt=attempt))
+    router.end_the_rush()
+    for attempt in range(UNSEEN_RECEIVES + 1, UNSEEN_AGAIN + 2):
+        assert router.route(queued("m1", event("1", ALARM), attempt=attempt)) == {"m1"}
+    assert len(cloud.received("alarm-centre.inbox")) == 1
 
 
 def test_what_the_contract_at_hand_would_refuse_is_no_dead_letter(

@@ -29,6 +29,19 @@ class Sender:
         return [TAKEN] * len(batch)
 """
 
+LATE = (
+    PIGEON
+    + """
+tries = []
+
+def open_sender():
+    tries.append(1)
+    if len(tries) < 3:
+        raise OSError("no secret")
+    return Sender()
+"""
+)
+
 BATCH = [to_message(event("1")), to_message(event("2"))]
 
 
@@ -95,6 +108,16 @@ def test_a_package_that_cannot_be_loaded_stops_no_other(
     for answer in senders.send("pigeon://loft", BATCH):
         assert (answer.fate, "no_such_library" in answer.detail) == (Fate.AGAIN, True)
     assert senders.send(url, BATCH) == [TAKEN, TAKEN]
+
+
+def test_a_sender_that_could_not_be_opened_is_opened_later(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install(monkeypatch, tmp_path, "pigeon_sender", {SENDERS: {"pigeon": "pigeon_sender:open_sender"}}, LATE)
+    senders = Senders.of(["pigeon://loft"])
+    assert [each.fate for each in senders.send("pigeon://loft", BATCH)] == [Fate.AGAIN] * 2
+    assert senders.send("pigeon://loft", BATCH) == [TAKEN] * 2
+    assert senders.send("pigeon://loft", BATCH) == [TAKEN] * 2
 
 
 @pytest.mark.parametrize(

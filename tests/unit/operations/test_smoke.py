@@ -485,3 +485,25 @@ def test_only_messages_without_an_event_of_somebody_else_are_deleted(smoke: Smok
         True, True, False, False
     ]  # fmt: skip
     assert not run._is_own("H4sIno batch")
+
+
+def test_no_look_costs_events_of_others_a_receive(smoke: Smoke, contract: Contract, aws: None) -> None:
+    sqs = boto3.client("sqs")
+    names = ("carers", "family-app")
+    urls = {f"{name}.inbox": sqs.create_queue(QueueName=f"{name}-inbox")["QueueUrl"] for name in names}
+    sqs.send_message(QueueUrl=urls["carers.inbox"], MessageBody="of another device")
+    run = smoke()
+    run.plane.cloud.sqs = sqs  # type: ignore[misc]
+    run.plane = replace(run.plane, queues=SimpleNamespace(channel_urls=urls))  # type: ignore[arg-type]
+    run._thing = SimpleNamespace(register=lambda: None)  # type: ignore[assignment]
+    with pytest.raises(AttributeError):
+        run._certificate()  # no claim here
+    for url in urls.values():
+        sqs.send_message(QueueUrl=url, MessageBody=f"of {NAME}")
+    run._clear_inboxes()
+    others = sqs.receive_message(
+        QueueUrl=urls["carers.inbox"], MaxNumberOfMessages=10, AttributeNames=["ApproximateReceiveCount"]
+    )["Messages"]
+    assert {each["Attributes"]["ApproximateReceiveCount"] for each in others} == {"1"}
+    assert "Messages" not in sqs.receive_message(QueueUrl=urls["family-app.inbox"])
+    assert run.kept == ["what came to carers.inbox: events of others waited there before"]

@@ -105,6 +105,15 @@ def cloud() -> Iterator[Callable[[str], Cloud]]:
         each.quotas.assert_no_pending_responses()
 
 
+def test_an_environment_that_reserves_nothing_can_go_to_a_new_account(cloud: Callable[[str], Cloud]) -> None:
+    it = cloud()
+    limit = {"ConcurrentExecutions": 10, "UnreservedConcurrentExecutions": 10}
+    it.functions.add_response("get_account_settings", {"AccountLimit": limit}, {})
+    (finding,) = it.account.concurrency_findings(Concurrency({}, mapped=30, warm=0))
+    assert not finding.refuses
+    assert "up to 30 functions at a time, and 10 of 10" in finding.text
+
+
 def test_concurrency_is_read_from_the_templates() -> None:
     assert planned_concurrency([PLANNED]) == Concurrency({URGENT: 50}, mapped=100, warm=3)
 
