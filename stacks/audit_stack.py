@@ -1,4 +1,4 @@
-"""What reads the archive, and keeps it readable: it can be deployed and removed at any time."""
+"""The jobs that audit, compact and erase the archive; the stack can be deployed and removed at any time."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def compile_bytecode(directory: Path, place: str) -> None:
     """
     options = ["--invalidation-mode", "unchecked-hash", "-s", str(directory), "-p", place]
     command = [sys.executable, "-m", "compileall", "-q", *options, str(directory)]
-    # Equal sources shall make equal bytes, or every synthesis would look like a change.
+    # Equal sources have to make equal bytes, or every synthesis would look like a change.
     subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "0"})
 
 

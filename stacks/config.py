@@ -84,7 +84,7 @@ _PRESENCE = PresenceSettings(
     reconciler=FunctionSize(memory_mib=512, timeout_s=55),
 )
 
-# Nothing waits for company: what a carer says shall be there now. A page of devices takes some seconds.
+# Nothing waits for company: what a carer sends should be there now. A page of devices takes some seconds.
 _DOWNLINK = DownlinkSettings(
     reader=FunctionSize(memory_mib=512, timeout_s=60, batch_size=10, max_concurrency=5),
     reconcilers=1,

@@ -1,4 +1,4 @@
-"""Who is told when an environment becomes expensive: a budget, and AWS's anomaly detection."""
+"""Notifications that an environment becomes expensive: a budget, and AWS's anomaly detection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an environment decides: everything that may differ between two deployments of the plane."""
+"""The settings of an environment: everything that may differ between two deployments of the plane."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Environment:
         check_within("certificate_grace_s", self.certificate_grace_s, 0, 900)
 
     def _check_deployment(self) -> None:
-        """How it is deployed, and for how many. Raises `EnvironmentSettingError`."""
+        """Check how it is deployed, and for how many. Raises `EnvironmentSettingError`."""
         if self.rollout_minutes is not None and self.rollout_minutes not in ROLLOUT_MINUTES:
             raise EnvironmentSettingError(
                 "rollout_minutes",
@@ -201,7 +201,7 @@ class Environment:
         )
 
     def _check_sinks(self) -> None:
-        """Where functions may post to. Raises `EnvironmentSettingError`."""
+        """Check where functions may post to. Raises `EnvironmentSettingError`."""
         if self.is_emulated and self.keeps_data:
             raise EnvironmentSettingError(
                 "is_emulated", "is set where data is kept; an emulated cloud posts to any address"
@@ -216,11 +216,11 @@ class Environment:
 
     @property
     def sink_reach(self) -> SinkReach:
-        """Where endpoints may be; only an emulated cloud posts anywhere."""
+        """The addresses that endpoints may have; only an emulated cloud posts anywhere."""
         return SinkReach(Scope.ANYWHERE if self.is_emulated else Scope.INTERNET, self.sink_ports)
 
     def webhook_url(self, participant: str) -> str:
-        """Where the events of `participant` go. Raises `EnvironmentSettingError`."""
+        """Return the endpoint of the webhook of `participant`. Raises `EnvironmentSettingError`."""
         if participant not in self.webhook_urls:
             raise EnvironmentSettingError(
                 f"webhook_urls of {self.name}",
@@ -229,7 +229,7 @@ class Environment:
         return self.webhook_urls[participant]
 
     def channel_url(self, channel: Channel) -> str:
-        """Where routers write to `channel`, which no queue carries. Raises `EnvironmentSettingError`."""
+        """Return the URL of `channel`, which no queue carries. Raises `EnvironmentSettingError`."""
         for each in self.protocols:
             if each.name == channel.transport:
                 return f"{each.url}/{self.resource_name(resource_names.channel_queue(channel))}"
@@ -253,5 +253,5 @@ class Environment:
         return not self.is_emulated
 
     def resource_name(self, suffix: str) -> str:
-        """What a resource is called in this environment, by the convention that all stacks share."""
+        """Return the name of a resource in this environment, by the convention that all stacks share."""
         return resource_names.resource_name(self.name, suffix)

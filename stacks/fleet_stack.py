@@ -1,21 +1,218 @@
-"""How devices come to their certificates, and lose them. It holds no state."""
+"""How devices come to their certificates, and lose them: hook, template and policies, rotation."""
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput
-from constructs import Construct
+import json
+from collections.abc import Sequence
+from typing import Any, Final
 
-from stacks.constructs.fleet import FleetProvisioning, certificate_rotation, provisioning_hook
+from aws_cdk import Aws, CfnOutput
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_iot as iot
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct, IConstruct
+
+from eventplane.fleet import QUARANTINE_POLICY
+from eventplane.fleet_registry import TABLE
+from eventplane.function_settings import CertificateSettings, RegistrySettings
+from eventplane.topics import (
+    CLAIM_CLIENT_PREFIX,
+    CREATE_FROM_REQUEST_TOPIC,
+    CREATE_WITH_KEY_TOPIC,
+    RENEWAL_CLIENT_PREFIX,
+    answer_topics,
+    register_topic,
+)
+from stacks.constructs.permissions import accept_wildcard, allow, arn, service_role
+from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.queues import allow_send, find_queue
+from stacks.constructs.rules import allow_iot, iot_policy, topic_rule
+from stacks.constructs.tables import allow_table
 from stacks.environment import Environment
-from stacks.plane_stack import PlaneStack
+from stacks.names import CONNECTIONS, rule_name
+from stacks.plane_stack import PlaneStack, environment_of
+from stacks.settings import FunctionSize
+
+FOLDER: Final = "fleet"
+
+HOOK_PAYLOAD_VERSION: Final = "2020-04-01"
+"""The form of what the hook is told (AWS IoT developer guide)."""
+
+ROTATION_SIZE: Final = FunctionSize(
+    memory_mib=512, timeout_s=60, batch_size=100, batch_window_s=5, max_concurrency=2
+)
+"""Nobody waits for it; two at a time stay below the ten calls a second that AWS IoT allows an account."""
+
+# AWS IoT waits 5 s for the answer.
+_HOOK_SIZE: Final = FunctionSize(memory_mib=512, timeout_s=5)
+
+# Claims and renewals come along, a few times in a device's life: the registry knows nobody of their names.
+_CONNECTED: Final = (
+    "SELECT clientId AS thing, principalIdentifier AS certificate FROM '$aws/events/presence/connected/+'"
+)
 
 
 class FleetStack(PlaneStack):
-    """Its own stack: what devices connect with shall not change when a route does."""
+    """A stack of its own: what devices connect with should not change with a route. It holds no state."""
 
     def __init__(self, scope: Construct, environment: Environment) -> None:
         super().__init__(scope, environment=environment, name="fleet")
-        provisioning = FleetProvisioning(self, "Provisioning", provisioning_hook(self))
-        certificate_rotation(self)
+        provisioning = _FleetProvisioning(self, "Provisioning", _provisioning_hook(self))
+        _certificate_rotation(self)
         CfnOutput(self, "ProvisioningTemplate", value=provisioning.template_name)
         CfnOutput(self, "ClaimPolicy", value=provisioning.claim_policy_name)
+
+
+def _provisioning_hook(scope: Construct) -> lambda_.IFunction:
+    """Return the function that AWS IoT asks before it registers a device. It may use the registry only."""
+    holder = Construct(scope, "Hook")
+    return PythonFunction(
+        holder,
+        "Hook",
+        name="provisioning-hook",
+        folder=FOLDER,
+        entry="hook",
+        size=_HOOK_SIZE,
+        statements=[allow_table(holder, TABLE, "GetItem", "PutItem")],
+        settings=RegistrySettings(environment_of(scope).resource_name(TABLE)),
+    ).function
+
+
+def _certificate_rotation(scope: Construct) -> None:
+    """Make what ends certificates that were replaced: rule on connections, queue, function.
+
+    It confirms the certificate that a device was seen with, and deactivates those before it.
+    """
+    holder = Construct(scope, "Keeper")
+    environment = environment_of(holder)
+    queue = find_queue(holder, "Queue", CONNECTIONS)
+    things, certificates = arn(holder, "iot", "thing/*"), arn(holder, "iot", "cert/*")
+    PythonFunction(
+        holder,
+        "Keeper",
+        name="certificate-keeper",
+        folder=FOLDER,
+        entry="rotation",
+        size=ROTATION_SIZE,
+        source=queue,
+        statements=[
+            allow_table(holder, TABLE, "GetItem", "PutItem"),
+            allow_send(queue),
+            allow(["iot:UpdateCertificate"], [certificates]),
+            allow(["iot:DetachThingPrincipal"], [things, certificates]),
+        ],
+        settings=CertificateSettings(
+            fleet_table=environment.resource_name(TABLE),
+            certificate_arns=arn(holder, "iot", "cert/"),
+            certificate_grace_s=environment.certificate_grace_s,
+        ),
+    )
+    _accept_any_device(holder, "Any device may be the one that replaced its certificate.")
+    topic_rule(
+        holder,
+        name=rule_name(environment.name, "connections"),
+        description="Which certificate each device connects with",
+        sql=_CONNECTED,
+        queues={"Connection": queue},
+        errors=find_queue(holder, "DeadLetters", f"{CONNECTIONS}-dlq"),
+    )
+
+
+class _FleetProvisioning(Construct):
+    """The template that registers a device, and two policies that allow to ask for it and nothing else.
+
+    The claim carries the one, each device's certificate the other beside the device policy. They differ in
+    the client ids that they allow, so that `hook` knows who asks. A thing is called what it says its serial
+    number is: only `hook` knows whose that is.
+    """
+
+    def __init__(self, scope: Construct, id: str, hook: lambda_.IFunction) -> None:
+        super().__init__(scope, id)
+        environment = environment_of(self)
+        self.template_name = environment.resource_name("fleet")
+        self.claim_policy_name = environment.resource_name("claim")
+        self._policy("ClaimPolicy", self.claim_policy_name, CLAIM_CLIENT_PREFIX)
+        renewal = self._policy("RenewalPolicy", environment.resource_name("renewal"), RENEWAL_CLIENT_PREFIX)
+        role = self._role()
+        permission = lambda_.CfnPermission(
+            self,
+            "HookPermission",
+            action="lambda:InvokeFunction",
+            function_name=hook.function_name,
+            principal="iot.amazonaws.com",
+            source_account=Aws.ACCOUNT_ID,
+            source_arn=arn(self, "iot", f"provisioningtemplate/{self.template_name}"),
+        )
+        template = iot.CfnProvisioningTemplate(
+            self,
+            "Template",
+            template_name=self.template_name,
+            description="A device's first certificate, and every later one",
+            enabled=True,
+            provisioning_role_arn=role.role_arn,
+            template_body=json.dumps(
+                _template_body([environment.resource_name("device"), str(renewal.policy_name)])
+            ),
+            pre_provisioning_hook=iot.CfnProvisioningTemplate.ProvisioningHookProperty(
+                target_arn=hook.function_arn, payload_version=HOOK_PAYLOAD_VERSION
+            ),
+        )
+        template.node.add_dependency(role, renewal, permission)
+        # Attached to the certificates of a quarantined device, by the operator's command.
+        nothing = {"Effect": "Deny", "Action": "iot:*", "Resource": "*"}
+        iot_policy(self, "QuarantinePolicy", environment.resource_name(QUARANTINE_POLICY), nothing)
+
+    def _role(self) -> iam.Role:
+        """Return the role of the template."""
+        things, certificates = arn(self, "iot", "thing/*"), arn(self, "iot", "cert/*")
+        of_certificates = ["iot:DescribeCertificate", "iot:UpdateCertificate", "iot:AttachPolicy"]
+        role = service_role(
+            self,
+            "Role",
+            service="iot",
+            statements=[
+                allow(["iot:CreateThing", "iot:DescribeThing", "iot:UpdateThing"], [things]),
+                allow(of_certificates, [certificates]),
+                allow(["iot:AttachThingPrincipal"], [things, certificates]),
+            ],
+            trust_conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+        )
+        _accept_any_device(role, "They do not exist yet; the template says what becomes of them.")
+        return role
+
+    def _policy(self, id: str, name: str, client_prefix: str) -> iot.CfnPolicy:
+        """A policy for clients whose ids start with `client_prefix`."""
+        requests = [CREATE_FROM_REQUEST_TOPIC, CREATE_WITH_KEY_TOPIC, register_topic(self.template_name)]
+        answers = [answer for request in requests for answer in answer_topics(request)]
+        return iot_policy(
+            self,
+            id,
+            name,
+            allow_iot(self, "Connect", f"client/{client_prefix}*"),
+            allow_iot(self, "Publish", *(f"topic/{each}" for each in requests)),
+            allow_iot(self, "Subscribe", *(f"topicfilter/{each}" for each in answers)),
+            allow_iot(self, "Receive", *(f"topic/{each}" for each in answers)),
+        )
+
+
+def _accept_any_device(construct: IConstruct, reason: str) -> None:
+    for resource in ("thing/*", "cert/*"):
+        accept_wildcard(construct, "iot", resource, reason)
+
+
+def _template_body(policies: Sequence[str]) -> dict[str, Any]:
+    """In the template's own language; its references are IoT's, not CloudFormation's."""
+    return {
+        "Parameters": {"SerialNumber": {"Type": "String"}, "AWS::IoT::Certificate::Id": {"Type": "String"}},
+        "Resources": {
+            "thing": {"Type": "AWS::IoT::Thing", "Properties": {"ThingName": {"Ref": "SerialNumber"}}},
+            "certificate": {
+                "Type": "AWS::IoT::Certificate",
+                "Properties": {"CertificateId": {"Ref": "AWS::IoT::Certificate::Id"}, "Status": "Active"},
+            },
+            **{
+                f"policy{number}": {"Type": "AWS::IoT::Policy", "Properties": {"PolicyName": policy}}
+                for number, policy in enumerate(policies, start=1)
+            },
+        },
+    }

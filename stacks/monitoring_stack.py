@@ -1,4 +1,4 @@
-"""Who is told when something fails: alarms on the other stacks' queues, functions and rules, one dashboard.
+"""Alarms on the other stacks' queues, functions and rules, the canary, and one dashboard.
 
 It finds them by looking through the other stacks, so that nothing can be added and forgotten here.
 """
@@ -25,12 +25,12 @@ from eventplane.contract import Contract
 from eventplane.topics import urgent_rule
 from stacks.constructs import watch
 from stacks.constructs.canary import canary
-from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.figure_watches import of_figures
 from stacks.constructs.permissions import PLAIN_HTTP, accept, arn, find_key
 from stacks.constructs.plane_dashboard import PlaneDashboard
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import DurableQueue
+from stacks.constructs.schedule import Schedule
 from stacks.constructs.watch import Watch
 from stacks.environment import Environment
 from stacks.names import INGEST_ERRORS, ingest_rule_name
@@ -66,7 +66,7 @@ class MonitoringStack(PlaneStack):
             of_figures(services, environment),
             (
                 watch.of_schedule(each.function_name)
-                for each in _find(watched, EveryMinute)
+                for each in _find(watched, Schedule)
                 if settings.is_detailed and each.is_enabled and each.is_every_minute
             ),
             chain.from_iterable(

@@ -1,4 +1,4 @@
-"""What all stacks have in common: their environment, their name, where they go, and how assets get there."""
+"""The base of all stacks: environment, name, account and region, how assets get there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moves events: the way in from IoT Core, the routers, the archive's writers. It holds no state."""
+"""The way of events: rules of IoT Core, routers, the archive's writers. The stack holds no state."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class RoutingStack(PlaneStack):
             CfnOutput(self, RETIRED_OUTPUT, value=",".join(retired))
 
     def _targets(self, device_inbox: sqs.IQueue | None) -> Targets:
-        """Where routers write to: inboxes and replies of who is in service, and the devices' inbox."""
+        """Return what routers write to: inboxes and replies of services in use, and the devices' inbox."""
         device = self._contract.device
         written: dict[str, Participant] = {
             id: each for id, each in self._services.items() if not each.retired
@@ -122,7 +122,7 @@ class RoutingStack(PlaneStack):
         )
 
     def _sources(self) -> list[Source]:
-        """What routers read: two lanes of the devices, and the outbox of each service."""
+        """Return what routers read: two lanes of the devices, and the outbox of each service."""
         device, sizes = self._contract.device, self.plane
         return [
             Source(
@@ -157,7 +157,7 @@ class RoutingStack(PlaneStack):
         ]
 
     def _writers(self, ledger: sqs.IQueue) -> None:
-        """What writes the archive: what devices sent, what routers decided, and their contracts.
+        """Make the functions that archive what devices sent, what routers decided, and their contracts.
 
         Where presence is monitored, the writer of the tap counts what loud devices send.
         """
@@ -200,7 +200,7 @@ class RoutingStack(PlaneStack):
         )
 
     def _downlink(self, inbox: sqs.IQueue) -> None:
-        """What brings events to devices, and tells them what the cloud wants of them."""
+        """Make the functions that bring events to devices, and tell them which events the cloud wants."""
         contract = self._contract
         answers, outbox = self._inboxes[DOWNLINK], self._outboxes[DOWNLINK]
         Downlink(self, "Downlink", contract=contract, inbox=inbox, answers=answers, outbox=outbox)
@@ -209,7 +209,7 @@ class RoutingStack(PlaneStack):
             uplink_interest(self, self._outboxes[OPERATIONS], contract)
 
     def _way_in(self) -> None:
-        """Rules from IoT Core to two queues each that are independent of each other: a router's and the tap.
+        """Make the rules from IoT Core to two independent queues each: a router's and the tap.
 
         They pass on every publish with what IoT Core knows of its sender. Devices name the rule that they
         publish to (Basic Ingest), and so choose the lane. What a queue does not take goes to a function that

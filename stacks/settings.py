@@ -267,7 +267,7 @@ def _check_scheduled(setting: str, number: int, size: FunctionSize) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class PresenceSettings:
-    """When something is said of a device. Seconds, but for `quiet_after_heartbeats`, which counts intervals.
+    """The limits of presence. Seconds, but for `quiet_after_heartbeats`, which counts intervals.
 
     Args:
         disconnected_after_s: a device that reconnects within it was never away.
@@ -313,7 +313,7 @@ class DownlinkSettings:
     """How the functions run that bring events to devices.
 
     Args:
-        reader: of a queue: what shall go down, what devices answer, what is due again.
+        reader: how each function runs that reads a queue: events to send down, answers, what is due again.
         reconcilers: functions that share the devices; each looks once a minute at what is due.
         reconciler: how they run; no queue feeds them.
         is_scheduled: otherwise nobody reconciles but who calls the function, as in a run on one machine.
@@ -335,7 +335,7 @@ class DownlinkSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CostSettings:
-    """Who is told when an environment becomes expensive, by e-mail. AWS charges nothing for it.
+    """The notifications, by e-mail, that an environment becomes expensive. AWS charges nothing for them.
 
     Costs are those of what carries the tag `plane`, which has to be activated in the Billing console as a
     cost allocation tag; a day passes until it counts.
@@ -393,7 +393,7 @@ class TracingSettings:
 
     @property
     def of_functions(self) -> function_settings.TracingSettings:
-        """What functions are told of it."""
+        """The settings of functions."""
         return function_settings.TracingSettings(otlp_endpoint=self.endpoint, trace_share=self.share)
 
 
@@ -422,5 +422,5 @@ class ProtocolSettings:
 
     @property
     def name(self) -> str:
-        """What contracts call the protocol: the scheme of its URLs."""
+        """The name of the protocol in contracts: the scheme of its URLs."""
         return self.url.partition(":")[0]

@@ -26,13 +26,13 @@ from eventplane.replay import MAX_RECEIVES, REPLAY
 from eventplane.resource_names import INGEST, URGENT_INGEST, channel_queue, has_queue
 from stacks.constructs import queues, tables
 from stacks.constructs.archive import archive
-from stacks.constructs.fleet import ROTATION_SIZE
 from stacks.constructs.http_sink import webhook_secret
 from stacks.constructs.permissions import allow, allow_key
 from stacks.constructs.queues import DurableQueue, find_channel_queue, reply_queue
 from stacks.constructs.routers import allow_contract
 from stacks.constructs.tables import allow_own_items
 from stacks.environment import Environment
+from stacks.fleet_stack import ROTATION_SIZE
 from stacks.names import CONNECTIONS, INGEST_ERRORS, LEDGER_QUEUE, LIFECYCLE, TAP, TIMERS, WORK, pascal
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
 from stacks.settings import FunctionSize
@@ -74,7 +74,7 @@ class ContractStack(StateStack):
 
 
 class PresenceStack(StateStack):
-    """What is known of the devices, the queue of their connections, and the queue of their timers."""
+    """The state of the presence monitor, the queue of devices' connections, and that of their timers."""
 
     def __init__(self, scope: Construct, environment: Environment) -> None:
         super().__init__(scope, environment, "presence")
@@ -96,7 +96,7 @@ class RegistryStack(StateStack):
 
 
 class DownlinkStack(StateStack):
-    """What devices shall have and have, and the queue of what is due for them."""
+    """Desired and reported state of devices, and the queue of what is due for them."""
 
     def __init__(self, scope: Construct, environment: Environment) -> None:
         super().__init__(scope, environment, "downlink")
@@ -175,7 +175,7 @@ class MessagingStack(StateStack):
 
 
 def _inbox_visibility(environment: Environment, participant: Participant) -> Duration:
-    """For inboxes that functions of this plane read, as those need it."""
+    """Return the visibility timeout of an inbox; functions of the plane need their own."""
     if participant.name == MONITOR:
         return environment.presence.recorder.visibility
     if participant.name == DOWNLINK:
@@ -186,7 +186,7 @@ def _inbox_visibility(environment: Environment, participant: Participant) -> Dur
 
 
 class ClientStack(StateStack):
-    """What the programs of cloud services need: tables of the client library, and a policy for each."""
+    """Tables of the client library, and a policy for the program of each cloud service."""
 
     def __init__(self, scope: Construct, environment: Environment, contract: Contract) -> None:
         super().__init__(scope, environment, "client")
@@ -224,7 +224,7 @@ def _participant_policy(scope: Construct, participant: Participant) -> None:
         allow_own_items(scope, interest.TABLE, _ITEMS, name),
     ]
     if participant.replies is not None:
-        # Who asks reads the replies, and who shall give them: by contract, subscriptions and interest.
+        # A requester reads its replies, and finds out who replies: by contract, subscriptions and interest.
         statements += [allow(read, [boxes[participant.replies.box]]), *allow_contract(scope)]
     iam.ManagedPolicy(
         scope,

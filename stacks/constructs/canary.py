@@ -10,10 +10,10 @@ from eventplane.canary import CANARY, CANARY_CLIENT
 from eventplane.contract import Contract
 from eventplane.function_settings import CanarySettings
 from eventplane.topics import basic_ingest_topic, urgent_rule
-from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.permissions import accept, accept_wildcard, allow, arn
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import find_channel_queue
+from stacks.constructs.schedule import Schedule
 from stacks.names import ingest_rule_name
 from stacks.plane_stack import environment_of
 from stacks.settings import FunctionSize
@@ -51,7 +51,7 @@ def canary(scope: Construct, contract: Contract) -> None:
     accept_wildcard(holder, "sqs", f"{prefix}*", "It counts what lies in every queue, also in later ones.")
     accept(holder, "IAM5[Resource::*]", "These two actions have no resources to name.")
     settings = environment.alarms
-    EveryMinute(
+    Schedule(
         holder,
         "Schedule",
         name=CANARY,

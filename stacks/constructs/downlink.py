@@ -19,11 +19,11 @@ from eventplane.fleet_registry import TABLE as FLEET
 from eventplane.function_settings import DownlinkSettings, UplinkInterestSettings
 from eventplane.presence import TABLE as PRESENCE
 from eventplane.topics import device_topic
-from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.permissions import accept_wildcard, allow, arn
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_channel_dead_letters, find_queue
 from stacks.constructs.rules import topic_rule
+from stacks.constructs.schedule import Schedule
 from stacks.constructs.tables import CONTRACTS, allow_table
 from stacks.names import WORK, rule_name
 from stacks.plane_stack import environment_of
@@ -70,7 +70,7 @@ class Downlink(Construct):
             None,
             [fleet[0], due],
         )
-        EveryMinute(
+        Schedule(
             self,
             "Reconcile",
             name="downlink-reconcile",
@@ -153,7 +153,7 @@ def uplink_interest(scope: Construct, outbox: sqs.IQueue, contract: Contract) ->
             outbox_queue=outbox.queue_url,
         ),
     ).function
-    EveryMinute(
+    Schedule(
         holder,
         "Look",
         name=_INTEREST,

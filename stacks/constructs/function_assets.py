@@ -1,4 +1,4 @@
-"""What a function is made of: its code asset, and the layer of dependencies that all functions share."""
+"""The code assets of functions, and the layer of dependencies that all of them share."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def install_dependencies(app: App, environment: Environment) -> None:
 
 
 def architecture(environment: Environment) -> lambda_.Architecture:
-    """What the functions run on, and so the layer's wheels are for; an emulator has its own machine only."""
+    """Return the architecture of functions and of the layer; an emulator has its own machine only."""
     if environment.is_emulated and platform.machine() == "x86_64":
         return lambda_.Architecture.X86_64
     return lambda_.Architecture.ARM_64
@@ -68,7 +68,7 @@ def architecture(environment: Environment) -> lambda_.Architecture:
 def function_code(folder: str, contract: Contract | None = None) -> lambda_.Code:
     """Return the code asset of `lambdas/<folder>`: itself, what it builds on, what all share, the core.
 
-    With the contract for those that route: a new version of it shall not deploy the others.
+    With the contract for those that route: a new version of it should not deploy the others.
     """
     folders = (folder, *_BUILDS_ON.get(folder, ()))
 

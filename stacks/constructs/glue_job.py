@@ -157,7 +157,7 @@ class GlueJob(Construct):
 def _folder_markers(
     archive: s3.IBucket, grants: Sequence[tuple[Sequence[str], Sequence[str]]]
 ) -> list[iam.PolicyStatement]:
-    """What Glue's file system needs besides, to mark the folders that it has made."""
+    """Return what Glue's file system needs besides, to mark the folders that it has made."""
     written = [name for actions, folders in grants if "s3:PutObject" in actions for name in folders]
     if not written:
         return []

@@ -103,7 +103,7 @@ def subscribers(scope: Construct, archive: s3.IBucket, contract: Contract) -> No
 
 
 class _HttpSink:
-    """What the functions of a `participant` that posts have in common: `statements` and `settings`."""
+    """The `statements` and `settings` that all functions that post have in common."""
 
     def __init__(
         self, scope: Construct, participant: Participant, outbox: sqs.IQueue, archive: s3.IBucket

@@ -94,7 +94,7 @@ class IamHttpApi(Construct):
 
     @property
     def url(self) -> str:
-        """What the paths follow, without a slash at its end."""
+        """The URL before the paths, without a slash at its end."""
         return self.api.api_endpoint
 
     def caller_policy(

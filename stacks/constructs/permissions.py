@@ -1,4 +1,4 @@
-"""What may do what: roles without managed policies, narrow statements, and cdk-nag's findings on them."""
+"""Roles without managed policies, narrow statements, and cdk-nag's findings on them."""
 
 from __future__ import annotations
 

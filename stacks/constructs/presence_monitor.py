@@ -21,10 +21,10 @@ from eventplane.function_settings import (
 )
 from eventplane.presence import BUCKETS, PRESENCE_TOPICS, TABLE
 from eventplane.settings import Settings
-from stacks.constructs.every_minute import EveryMinute
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.queues import allow_send, find_queue
 from stacks.constructs.rules import topic_rule
+from stacks.constructs.schedule import Schedule
 from stacks.constructs.tables import DUE_INDEX, allow_table
 from stacks.names import LIFECYCLE, TIMERS, rule_name
 from stacks.plane_stack import environment_of
@@ -84,7 +84,7 @@ class PresenceMonitor(Construct):
         reconciler = self._function(
             "Reconciler", "reconciler", judge, settings.reconciler, statements=[index], outbox=[outbox]
         )
-        EveryMinute(
+        Schedule(
             self,
             "Reconcile",
             name="presence-reconcile",

@@ -106,7 +106,7 @@ def reply_queue(scope: Construct, id: str, channel: Channel) -> sqs.Queue:
 
 
 def _encrypted_queue(scope: Construct) -> Callable[..., sqs.Queue]:
-    """What makes queues in `scope`, by their id and properties."""
+    """Return a function that makes queues in `scope`, by their id and properties."""
     key = find_key(scope)
     environment = environment_of(scope)
     if environment.is_emulated:

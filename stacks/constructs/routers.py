@@ -34,7 +34,7 @@ REPLAY_FOLDER: Final = "replay"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """Where routers write to.
+    """The destinations of routers.
 
     `inboxes` are queues by the address of their channel. The inboxes `elsewhere` have no queue: a protocol
     that a package adds carries them. Decisions go to the `ledger`, or else to the `archive`.
@@ -80,7 +80,7 @@ class Targets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What one router reads: a `queue` of a `channel`, at `priority`.
+    """The input of one router: a `queue` of a `channel`, at `priority`.
 
     A channel that has several queues has a router for each; `id` and `name` tell them apart.
     """
@@ -150,7 +150,7 @@ def contract_settings(environment: Environment) -> ContractSettings:
 
 
 def allow_contract(scope: Construct) -> list[iam.PolicyStatement]:
-    """Return statements for who follows what is published, subscribed and announced."""
+    """Return statements for a function that follows what is published, subscribed and announced."""
     return [
         allow_table(scope, CONTRACTS_TABLE, "GetItem"),
         allow_table(scope, subscription.TABLE, "Scan"),

@@ -1,4 +1,4 @@
-"""A function that is called once a minute, or every so many."""
+"""Calls of a function once a minute, or every so many."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stacks.constructs.rollout import plain_name
 from stacks.plane_stack import environment_of
 
 
-class EveryMinute(Construct):
+class Schedule(Construct):
     """Calls `function` with each of `inputs`. A call that fails is not repeated: the next one is near.
 
     `rates` are the minutes between two calls with each input; without them it is called every minute.
