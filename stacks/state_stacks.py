@@ -37,6 +37,10 @@ from stacks.names import CONNECTIONS, INGEST_ERRORS, LEDGER_QUEUE, LIFECYCLE, TA
 from stacks.plane_stack import PlaneStack, charge_to, environment_of
 from stacks.settings import FunctionSize
 
+ARCHIVE_RECEIVES: Final = 50
+"""Receives of what goes to the archive. Ours: they bridge half a day without S3, and a message that ends its
+writer holds up its batch no longer."""
+
 _READ: Final = ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes")
 _ITEMS: Final = ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query")
 
@@ -115,11 +119,16 @@ class MessagingStack(StateStack):
         for id, name, size, priority in (
             ("Ingest", INGEST, environment.device_router, Priority.NORMAL),
             ("UrgentIngest", URGENT_INGEST, environment.urgent_router, Priority.URGENT),
-            ("Tap", TAP, environment.archive_writer, Priority.NORMAL),
-            ("Ledger", LEDGER_QUEUE, environment.ledger_writer, Priority.NORMAL),
             ("IngestErrors", INGEST_ERRORS, environment.ingest_errors, Priority.URGENT),
         ):
             self._device_queue(id, name, outbox, size, priority)
+        for id, name, size in (
+            ("Tap", TAP, environment.archive_writer),
+            ("Ledger", LEDGER_QUEUE, environment.ledger_writer),
+        ):
+            # The proof is kept as long as SQS can, however soon the contract gives up devices' events.
+            queue = DurableQueue(self, id, name, visibility=size.visibility, max_receives=ARCHIVE_RECEIVES)
+            self.output_queue(id, queue)
         if DOWNLINK in contract.participants:
             inbox = contract.device.inbox
             self._device_queue("DeviceInbox", channel_queue(inbox), inbox, environment.downlink.reader)
