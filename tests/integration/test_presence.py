@@ -16,6 +16,7 @@ from eventplane.device_reports import HEARTBEAT, forwarder_source
 from eventplane.envelope import write_event
 from eventplane.ingest import IngestFrame, frame_text
 from eventplane.presence import CONNECTED, DISCONNECTED, FLOODING, MONITOR, NOTICE, QUIET, RECOVERED
+from eventplane.sqs_binding import split
 from eventplane.topics import basic_ingest_topic
 from local.cloud import CloudEndpoint
 from local.demo.plane import Plane
@@ -50,8 +51,8 @@ class Presence:
         url = self.outputs[inbox]
         while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
             for message in messages:
-                event = json.loads(message["Body"])
-                self._arrived[f"{inbox} {event['id']}"] = event
+                for event in map(json.loads, split(message["Body"])):
+                    self._arrived[f"{inbox} {event['id']}"] = event
                 sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
         mine = [
             event
