@@ -16,7 +16,7 @@ from urllib.parse import SplitResult
 
 from eventplane.tracing import Span
 from eventplane.tracing.otlp import otlp_json
-from lambdas.common.aws import WORST_CALL_MS
+from lambdas.common.aws import PATIENT, Patience
 from lambdas.common.log import logger
 from lambdas.common.metrics import Metric, count
 
@@ -49,17 +49,26 @@ PATIENCE_S: Final = 1.0
 REST_S: Final = 30.0
 """How long a collector that failed is left alone, seconds: it shall not cost each invocation its patience."""
 
-RESERVE_MS: Final = int(1_000 * PATIENCE_S) + 2 * WORST_CALL_MS
-"""No export is begun with less time left, milliseconds: the queue's answer comes after it."""
+EXPORT_MS: Final = int(1_000 * PATIENCE_S)
+"""What an export takes of an invocation at most, milliseconds."""
 
 MAX_SPANS: Final = 2_000
 """Most spans of one request. Ours: 1 MB of JSON, where receivers take 4 MB and more."""
 
 
 class SpanExport:
-    """Posts to the collector at `address`, OTLP's base URL."""
+    """Posts to the collector at `address`, OTLP's base URL, in functions whose calls have `patience`.
 
-    def __init__(self, address: SplitResult, now: Callable[[], float] = time.monotonic) -> None:
+    No export begins with less than `reserve_ms` left, milliseconds: the answer to the queue comes after it.
+    """
+
+    def __init__(
+        self,
+        address: SplitResult,
+        now: Callable[[], float] = time.monotonic,
+        patience: Patience = PATIENT,
+    ) -> None:
+        self.reserve_ms = EXPORT_MS + 2 * patience.worst_call_ms
         self._address = address
         self._path = f"{address.path.rstrip('/')}{PATH}"
         self._now = now
@@ -88,7 +97,7 @@ class SpanExport:
 
     def _may_send(self, remaining_ms: Callable[[], int]) -> bool:
         is_busy = self._post is not None and self._post.is_alive()
-        return not is_busy and self._now() >= self._rests_until and remaining_ms() >= RESERVE_MS
+        return not is_busy and self._now() >= self._rests_until and remaining_ms() >= self.reserve_ms
 
     def _try(self, spans: Sequence[Span]) -> bool:
         """In a thread, as nothing else ends a wait for the resolver, or for a peer that drips, in time."""

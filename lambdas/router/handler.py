@@ -46,7 +46,7 @@ def service() -> QueueReader:
         ),
         clock=system_clock,
         limits=TimeLimits.of(patience, payload_s),
-        spans=span_recorder(settings.tracing),
+        spans=span_recorder(settings.tracing, patience),
     )
     max_receives = in_force.bundled.channel(settings.source).receives_at(settings.priority)
     wait = partial(urgent_wait_s, max_receives=max_receives) if is_urgent else wait_by(in_force, max_receives)

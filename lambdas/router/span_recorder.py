@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from eventplane.function_settings import TracingSettings
 from eventplane.tracing import Decision, Span, context_of, way
+from lambdas.common.aws import Patience
 from lambdas.common.log import logger
 from lambdas.common.span_export import SpanExport, invocation_links
 from lambdas.router.planner import DEAD_LETTER_SOURCE, Step
@@ -62,12 +63,13 @@ class SpanRecorder:
                 )
 
 
-def span_recorder(tracing: TracingSettings | None) -> SpanRecorder | None:
-    """As the function's settings have it; None where nobody shall be told."""
+def span_recorder(tracing: TracingSettings | None, patience: Patience) -> SpanRecorder | None:
+    """Return the recorder that `tracing` asks for, in a function whose calls have `patience`, or None."""
     if tracing is None:
         return None
     service = os.environ["POWERTOOLS_SERVICE_NAME"]
-    return SpanRecorder(SpanExport(urlsplit(tracing.otlp_endpoint)), service, tracing.trace_share)
+    export = SpanExport(urlsplit(tracing.otlp_endpoint), patience=patience)
+    return SpanRecorder(export, service, tracing.trace_share)
 
 
 def _by_event(facts: Sequence[Step]) -> Iterator[list[Step]]:

@@ -16,7 +16,8 @@ from eventplane.contract import Contract
 from eventplane.function_settings import TracingSettings
 from eventplane.tracing import Hop, context_of, inbox_context, span_id
 from lambdas.common import span_export
-from lambdas.common.span_export import MAX_SPANS, RESERVE_MS, REST_S, SpanExport, invocation_links
+from lambdas.common.aws import QUICK
+from lambdas.common.span_export import MAX_SPANS, REST_S, SpanExport, invocation_links
 from lambdas.common.sqs import SqsSender
 from lambdas.router.dispatch import Dispatch
 from lambdas.router.engine import build_engine
@@ -193,8 +194,15 @@ def test_a_collector_that_drips_costs_the_patience_of_one_invocation(
 
 
 def test_no_export_is_begun_without_time_for_it(receiver: Receiver) -> None:
-    SpanExport(urlsplit(receiver.url)).send(drawn(1), lambda: RESERVE_MS - 1)
+    export = SpanExport(urlsplit(receiver.url))
+    export.send(drawn(1), lambda: export.reserve_ms - 1)
     assert receiver.requests == 0
+
+
+def test_the_urgent_router_has_time_for_an_export(receiver: Receiver) -> None:
+    # It has 12 s in all (stacks/config.py).
+    SpanExport(urlsplit(receiver.url), patience=QUICK).send(drawn(1), lambda: 10_000)
+    assert len(receiver.spans) == 1
 
 
 def test_a_request_has_a_bound_and_what_is_beyond_is_not_sent(receiver: Receiver) -> None:
