@@ -220,7 +220,9 @@ AUDIT_DEVICES_FOLDER: Final = Folder(
     columns=(
         *_texts("client_id", "epoch"),
         *_counts("first", "last", "events", "gaps", "tap_copies"),
-        *_counts("stated", "missing", "explained", "lost", "pending", "not_stored", "skew_ms"),
+        *_counts(
+            "stated", "missing", "explained", "lost", "acknowledged_lost", "pending", "not_stored", "skew_ms"
+        ),
     ),
     partitions=("date",),
 )

@@ -146,6 +146,7 @@ def test_a_device_s_numbers_show_gaps(archive: SmallArchive, audit: Audit) -> No
         "missing": 0,
         "explained": 0,
         "lost": 0,
+        "acknowledged_lost": 0,
         "pending": 0,
         "not_stored": 0,
         "skew_ms": 0,

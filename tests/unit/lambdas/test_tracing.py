@@ -235,7 +235,7 @@ SETTINGS = {
 def test_spans_go_to_the_collector_that_the_settings_name() -> None:
     found = TracingSettings.read(SETTINGS)
     assert (found.otlp_endpoint, found.trace_share) == ("http://localhost:4318", 0.25)
-    assert span_recorder(None) is None
+    assert span_recorder(None, QUICK) is None
 
 
 def test_two_copies_in_one_batch_are_drawn_each(route: Route, receiver: Receiver) -> None:
