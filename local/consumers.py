@@ -104,7 +104,7 @@ class Consumer:
         messages = answer.get("Messages", [])
         with self._tick:
             for message in messages:
-                for text in _texts(message["Body"]):
+                for text in texts_of(message["Body"]):
                     self._count(text)
             self._tick.notify_all()
         if messages:
@@ -223,7 +223,8 @@ def key_of(type: str, source: str, id: str, data: Any) -> Key:
     return data["reason"], data["original_sha256"]
 
 
-def _texts(body: str) -> list[str]:
+def texts_of(body: str) -> list[str]:
+    """Return the texts of the events in a message's `body`; what cannot be split is one as it came."""
     try:
         return split(body) or [body]
     except EnvelopeError:

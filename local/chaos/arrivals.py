@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from local.consumers import UNREADABLE, comes_in_its_own_time, key_of
+from local.consumers import UNREADABLE, comes_in_its_own_time, key_of, texts_of
 from local.oracle import Arrived
 from local.sent import Key
 
@@ -33,9 +33,10 @@ class ArrivalWriter:
         _cut_torn(self._file)
 
     def write(self, bodies: Iterable[str]) -> None:
-        """Note events that arrived now, by their JSON texts."""
+        """Note the events of messages that arrived now."""
         now = time.time()
-        lines = [json.dumps([now, *_known_by(body)], ensure_ascii=False).encode() for body in bodies]
+        texts = (text for body in bodies for text in texts_of(body))
+        lines = [json.dumps([now, *_known_by(text)], ensure_ascii=False).encode() for text in texts]
         os.write(self._file, b"".join(line + _LINE_END for line in lines))
 
 

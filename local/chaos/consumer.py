@@ -20,8 +20,6 @@ from typing import Any, Final
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from eventplane.envelope import EnvelopeError
-from eventplane.sqs_binding import split
 from eventplane_client.errors import NothingThereError, UnavailableError
 from eventplane_client.inbox import Inbox
 from eventplane_client.memory_filter import MemoryFilter
@@ -62,20 +60,12 @@ def read(sqs: Any, url: str, writer: ArrivalWriter) -> None:
 def _read_batch(sqs: Any, url: str, writer: ArrivalWriter) -> None:
     answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=_BATCH, WaitTimeSeconds=_LONG_POLL_S)
     if messages := answer.get("Messages", []):
-        writer.write(text for message in messages for text in _events(message["Body"]))
+        writer.write(message["Body"] for message in messages)
         entries = [
             {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
             for number, message in enumerate(messages)
         ]
         sqs.delete_message_batch(QueueUrl=url, Entries=entries)
-
-
-def _events(body: str) -> list[str]:
-    """Return the texts of the events in a message; what cannot be split is noted as it came."""
-    try:
-        return split(body)
-    except EnvelopeError:
-        return [body]
 
 
 class _Prefetched(SqsTransport):
