@@ -116,8 +116,10 @@ class Connection:
             self._end()
 
     async def _note(self, error: Exception) -> None:
-        # nats-py logs a traceback for each loss of the connection otherwise; whoever waits is told.
-        self._last_error = error
+        # nats-py logs a traceback for each loss of the connection otherwise; whoever waits is told. What the
+        # server said, such as a wrong password, says more than the connection that it reset after it.
+        if not isinstance(self._last_error, nats.errors.Error) or isinstance(error, nats.errors.Error):
+            self._last_error = error
 
     def _named(self, error: Exception) -> Exception:
         """What nats-py met while it tried, such as a wrong password, or `error`."""
