@@ -110,7 +110,7 @@ class _Run:
         init_s, first_s, batches, self.took_s, self.took_cpu_s, init_cpu_s, first_cpu_s, self.warm_s = told
         self.batches = int(batches)
         if not is_bound:
-            # Nobody held it back: as much longer as its CPU time takes at the share.
+            # It ran unthrottled: its CPU time is divided by the share.
             first_s += first_cpu_s / share - first_cpu_s
             self.took_s = max(self.took_s, self.took_cpu_s / share)
             init_s += init_cpu_s / share - init_cpu_s if is_init_bound else 0.0

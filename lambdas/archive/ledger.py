@@ -33,8 +33,8 @@ class LedgerWriter:
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Archive `messages`; return the ids of those that have to come again.
 
-        A contract is filed before the lines that came with it. A batch that comes again in other company is
-        written twice: readers take each row once.
+        A contract is filed before the lines that came with it. A batch that is redelivered with other messages
+        is written twice: readers take each row once.
         """
         held: set[str] = set()
         lines = self._lines(messages, held, invocation)
