@@ -33,7 +33,7 @@ class LedgerWriter:
     def process(self, messages: Sequence[QueueMessage], invocation: Invocation) -> frozenset[str]:
         """Archive `messages`; return the ids of those that have to come again.
 
-        A contract is filed before the lines that came with it. A batch that is redelivered with other messages
+        A contract is filed before the lines that came with it. A message redelivered with others
         is written twice: readers take each row once.
         """
         held: set[str] = set()
