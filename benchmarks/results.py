@@ -100,7 +100,7 @@ def write(
 ) -> None:
     """Write `name`.json in `folder` and print its figures; `clock` says what was timed with what.
 
-    `more` stands in the file beside the figures.
+    The file has `more` beside the figures.
     """
     document = {
         "figures": [each.document() for each in figures],

@@ -25,8 +25,8 @@ def share_of(memory_mib: int) -> float:
 def cpu_share(share: float) -> Iterator[Path | None]:
     """Yield the file that takes the ids of processes that get no more than `share` of a core together.
 
-    It is of a control group that is gone at the end, as its processes have to be. None where this machine
-    lets nobody make one (it takes root): what is measured then has to be divided by `share`.
+    It is of a control group that is gone at the end, as its processes have to be. None where this process
+    cannot make one (root can): what is measured then has to be divided by `share`.
     """
     folder, limits = _group(share)
     try:
