@@ -55,7 +55,10 @@ LINTED = $(if $(AREA),$(PACKAGE) $(UNIT_TESTS) $(PROPERTY_TESTS),.)
 # One worker more than there are processors: some tests wait. Idle workers take over what others have left.
 WORKERS = --numprocesses=$(shell echo $$(( $$(nproc) + 1 ))) --dist=worksteal
 
-test: lint types unit ## Run every check and test
+test: lint types unit system-tests ## Run every check and test
+
+.PHONY: system-tests
+system-tests: setup
 	pytest tests/infrastructure tests/integration tests/adversary tests/spark tests/e2e tests/device
 
 check: setup ## Run the fast part side by side: lint, types, unit tests, a few examples of each property: AREA=edge

@@ -213,16 +213,15 @@ AUDIT_ROUTES_FOLDER: Final = Folder(
 
 AUDIT_DEVICES_FOLDER: Final = Folder(
     name=f"{AUDIT}/devices",
-    version=1,
+    version=2,
     row="one device's epoch on one day: what came, and what it stated",
     written_by="delivery audit",
     form=Form.PARQUET,
     columns=(
         *_texts("client_id", "epoch"),
         *_counts("first", "last", "events", "gaps", "tap_copies"),
-        *_counts(
-            "stated", "missing", "explained", "lost", "acknowledged_lost", "pending", "not_stored", "skew_ms"
-        ),
+        *_counts("stated", "missing", "explained", "lost", "pending", "not_stored", "skew_ms"),
+        *_counts("acknowledged_lost"),
     ),
     partitions=("date",),
 )

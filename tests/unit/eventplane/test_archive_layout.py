@@ -43,6 +43,8 @@ KNOWN = {
     "unrouted misrouted unexplained internal duplicated replayed events tap_copies no_interest",
     ("audit/devices", 1): "client_id epoch first last events gaps tap_copies stated missing explained lost "
     "pending not_stored skew_ms",
+    ("audit/devices", 2): "client_id epoch first last events gaps tap_copies stated missing explained lost "
+    "pending not_stored skew_ms acknowledged_lost",
     ("audit/consumers", 1): "channel expected delivered dead_lettered pending lost duplicated",
     ("audit/consumers", 2): "channel expected delivered dead_lettered pending lost duplicated expired",
     (
