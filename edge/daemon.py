@@ -11,6 +11,7 @@ from time import monotonic
 
 from edge.certificate import CertificateFile
 from edge.collector import Collector
+from edge.components import cloud_link, forwarder_options, local_link
 from edge.contract_file import keep_contract
 from edge.downlink.contract_update import ContractInForce, contract_in_force
 from edge.errors import SettingProblem
@@ -26,7 +27,6 @@ from edge.monitor import Hangup, Monitor, MonitorOptions, Posted
 from edge.settings import HealthSettings, Settings
 from edge.spool import Spool
 from edge.systemd import ServiceManager
-from edge.wiring import cloud_link, forwarder_options, local_link
 from eventplane.contract import Contract
 
 _log = logging.getLogger(__name__)
