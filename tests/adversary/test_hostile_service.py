@@ -9,7 +9,7 @@ import pytest
 from paho.mqtt.client import CallbackAPIVersion, Client, MQTTv5, Properties
 from paho.mqtt.packettypes import PacketTypes
 
-from edge.messages import Acknowledged, Connected, Received
+from edge.mailbox import Acknowledged, Connected, Received
 from eventplane.envelope import write_event
 from eventplane.mqtt_binding import to_binary
 from eventplane.receipts import Receipt, digest, write_receipts

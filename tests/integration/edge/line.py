@@ -6,7 +6,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
+from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
 from edge.mqtt import Connection, Endpoint
 from tests.integration.edge.conftest import SECONDS
 

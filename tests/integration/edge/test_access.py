@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract.acl import FORWARDER
-from edge.messages import Acknowledged, Connected, Disconnected, Received
+from edge.mailbox import Acknowledged, Connected, Disconnected, Received
 from edge.mqtt import Login
 from edge.service import ServiceClient
 from eventplane.envelope import Envelope, write_event

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.messages import Disconnected
+from edge.mailbox import Disconnected
 from edge.mqtt import PinnedCertificate
 from edge.service import ServiceClient
 from eventplane_client import ClientSettings, Mode, connect, connection

@@ -11,7 +11,7 @@ from typing import Literal
 
 import pytest
 
-from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Received
+from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Received
 from edge.mqtt import Connection, Will
 from local.mosquitto import Broker
 from local.ports import free_port

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from edge.messages import Acknowledged, Connected, Disconnected, Received
+from edge.mailbox import Acknowledged, Connected, Disconnected, Received
 from edge.mqtt import TlsFiles
-from edge.mqtt.errors import TlsFileError
+from edge.mqtt.endpoint import TlsFileError
 from local.ports import free_port, is_listening
 from local.process import Child, Supervisor
 from tests.integration.edge.certificates import Authority, Identity
@@ -106,7 +106,7 @@ def test_a_device_whose_certificate_has_expired_reads_it(
 ) -> None:
     expired = authority.issue("c", age=timedelta(days=61))
     line = Line(start().port, tls=files(authority, expired))
-    assert "the device's certificate expired: renew it" in line.next(Disconnected).reason
+    assert "the device's certificate as expired: renew it" in line.next(Disconnected).reason
 
 
 def test_a_broker_that_the_device_does_not_trust_is_refused(

@@ -12,8 +12,8 @@ import pytest
 
 from edge.discovery.choice import choose
 from edge.discovery.profile_files import load_profile
-from edge.messages import Connected
-from edge.mqtt.address import BrokerAddress
+from edge.mailbox import Connected
+from edge.mqtt.endpoint import BrokerAddress
 from local.ports import free_port
 from local.process import Supervisor
 from tests.integration.edge.certificates import Authority
