@@ -17,7 +17,7 @@ from edge.figures import Backlog, Figures, LinkState
 from edge.forwarder import Forwarder
 from edge.health.watchdog import Progress
 from edge.link import Link
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from eventplane.contract import Contract, Place, Priority
 
 _STATM = Path("/proc/self/statm")

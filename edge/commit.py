@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from edge.counts import Counts
 from edge.decision import Decider, SequenceNumber
 from edge.errors import SpoolFullError
+from edge.mailbox import Received
 from edge.memory_lane import Fleeting
-from edge.messages import Received
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.questions.handlers import HandlersQuestion

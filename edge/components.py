@@ -16,12 +16,11 @@ from edge.downlink.uplink_interest import uplink_interest
 from edge.handover import Handover
 from edge.inbox import InboxPump
 from edge.interest import Interest
-from edge.link import Backoff, Link
-from edge.local_link import link_to_broker
+from edge.link import Backoff, Link, link_to_broker
+from edge.mailbox import LinkName, Message
 from edge.memory_lane import Fleeting
-from edge.messages import LinkName, Message
 from edge.mqtt import Connection, Endpoint
-from edge.mqtt.address import BrokerAddress
+from edge.mqtt.endpoint import BrokerAddress
 from edge.numbering import RecentKeys
 from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
 from edge.outgoing import Outgoing

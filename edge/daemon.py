@@ -21,8 +21,7 @@ from edge.health.pages import pages
 from edge.health.server import HealthServer
 from edge.health.snapshots import Snapshots
 from edge.health.verdict import Thresholds
-from edge.mailbox import Mailbox
-from edge.messages import Stop
+from edge.mailbox import Mailbox, Stop
 from edge.monitor import Hangup, Monitor, MonitorOptions, Posted
 from edge.settings import HealthSettings, Settings
 from edge.spool import Spool

@@ -12,7 +12,7 @@ from edge.decision import Decider, Decision
 from edge.downlink.descent import Descent
 from edge.inbox import InboxPump
 from edge.interest import Interest
-from edge.messages import LinkName, Received
+from edge.mailbox import LinkName, Received
 from edge.numbering import RecentKeys
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from eventplane.contract import Priority
 
 

@@ -18,8 +18,7 @@ from edge.gathering import Gathering
 from edge.health.snapshots import Snapshot, Snapshots
 from edge.health.verdict import Thresholds, judge, summary
 from edge.health.watchdog import Watchdog
-from edge.mailbox import Mailbox
-from edge.messages import Message, Reload, Stop
+from edge.mailbox import Mailbox, Message, Reload, Stop
 from edge.options import LONGEST_DELAY_MS
 from edge.systemd import ServiceManager
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from edge.errors import SettingProblem
-from edge.mqtt.address import is_on_this_device
+from edge.mqtt.endpoint import is_on_this_device
 from edge.settings_reader import variable_of
 
 

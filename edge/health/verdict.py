@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from edge.figures import Backlog, Figures, LinkState
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from edge.pressure import ROOM
 from eventplane.contract import Priority
 

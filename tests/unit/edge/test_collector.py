@@ -8,7 +8,7 @@ from edge.collector import Collector
 from edge.figures import Figures
 from edge.health.metrics import render
 from edge.health.snapshots import Snapshot
-from edge.messages import Disconnected, LinkName
+from edge.mailbox import Disconnected, LinkName
 from edge.mqtt import reasons
 from edge.spool import Spool
 from eventplane.contract import Priority

@@ -12,8 +12,7 @@ from edge.downlink.contract_update import ContractInForce, contract_in_force
 from edge.errors import SettingProblem, SpoolCorruptError
 from edge.health.snapshots import Snapshot
 from edge.health.verdict import Thresholds
-from edge.mailbox import Mailbox
-from edge.messages import Connected, LinkName, Message, Reload, Stop
+from edge.mailbox import Connected, LinkName, Mailbox, Message, Reload, Stop
 from edge.monitor import Hangup, Monitor, MonitorOptions, Nudge, Posted
 from edge.systemd import ServiceManager
 from eventplane.contract import Priority

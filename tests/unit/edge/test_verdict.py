@@ -7,7 +7,7 @@ import pytest
 
 from edge.figures import Backlog, Figures
 from edge.health.verdict import Health, Thresholds, judge, overall, summary, to_json
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from eventplane.contract import Priority
 from tests.unit.edge.figures import WELL, waiting, with_link
 
