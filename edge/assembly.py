@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edge.counts import Counts
-from edge.downlink.descent import Descent
-from edge.downlink.uplink_interest import uplink_interest
-from edge.handover import Handover
+from edge.delivery_queues import DeliveryQueues, VolatileEvent
+from edge.downlink import DownlinkReceiver, uplink_interest
 from edge.inbox import InboxPump
 from edge.intake import RECENT_EVENTS, Intake
 from edge.interest import Interest
 from edge.keeper import Keeper
 from edge.link import Link
 from edge.local_bus import local_topics
-from edge.memory_lane import Fleeting
 from edge.options import Clock, ForwarderOptions
-from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.questions.answers import Answers
 from edge.recent import RecentKeys
@@ -66,16 +63,15 @@ class Assembly:
         self.spool = spool
         self.inboxes: dict[str, InboxPump] = {}
         self._around = around
-        self._handover = Handover(around.counts)
-        self._outgoing = Outgoing(spool, self._handover.ended)
+        self._queues = DeliveryQueues(spool, around.counts)
         self._recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
-        self._pressure = Pressure(spool, self._outgoing)
+        self._pressure = Pressure(spool, self._queues)
         options, now = around.options, around.clock.monotonic()
         reports = ReportOptions(
             options.thing, options.heartbeat_s, options.manifest_interval_s, options.first_manifest_s
         )
         reporter = Reporter(reports, spool, around.counts, around.figures, now)
-        self.keeper = Keeper(spool, self._outgoing, self._pressure, reporter, around.counts)
+        self.keeper = Keeper(spool, self._queues, self._pressure, reporter, around.counts)
         self._make_uplink(contract.device.outbox)
         self._follow(contract, image)
 
@@ -91,7 +87,7 @@ class Assembly:
         if contract.device.outbox != before.device.outbox:
             # The broker counts what is unacknowledged; a new uplink does not know of it.
             self._around.cloud.reset("the contract changed the uplink", now)
-            self._outgoing.retire(before.device.outbox.address)
+            self._queues.retire(before.device.outbox.address)
             self._make_uplink(contract.device.outbox)
         resubscribes = set(local_topics(contract)) != set(local_topics(before))
         if resubscribes:
@@ -107,9 +103,9 @@ class Assembly:
         for inbox in self.inboxes.values():
             inbox.rewind()
 
-    def send_fleeting(self, events: list[Fleeting]) -> None:
+    def send_volatile(self, events: list[VolatileEvent]) -> None:
         """Hand over what nobody keeps, to lines that stand."""
-        self._handover.hand_over(events, self._outgoing, self._is_up)
+        self._queues.send_volatile(events, self._is_up)
 
     def follow_uplink_interest(self) -> None:
         """Send up what the cloud wants from now on, where the contract has the device ask for that."""
@@ -122,7 +118,7 @@ class Assembly:
 
     def abandon(self) -> None:
         """Other parts take over: what was in memory is given up, and counted."""
-        self._outgoing.clear()
+        self._queues.clear()
 
     def _follow(self, contract: Contract, image: Contract) -> None:
         around = self._around
@@ -132,8 +128,8 @@ class Assembly:
         self.intake = Intake(
             contract, around.options.thing, self.spool.epoch, around.clock.now, self._recent, around.interest
         )
-        descent = Descent(
-            contract, image, around.options.thing, self.spool, self.intake, self._pressure, self._outgoing
+        descent = DownlinkReceiver(
+            contract, image, around.options.thing, self.spool, self.intake, self._pressure, self._queues
         )
         self.reception = Reception(
             contract,
@@ -141,7 +137,7 @@ class Assembly:
             self.inboxes,
             self._pressure,
             self._recent,
-            self._outgoing,
+            self._queues,
             descent,
             around.interest,
         )
@@ -153,19 +149,19 @@ class Assembly:
         around, options = self._around, self._around.options
         self._uplink_address = channel.address
         self.uplink = Uplink(
-            self._outgoing, channel, around.cloud, options.topics, options.uplink, around.counts
+            self._queues, channel, around.cloud, options.topics, options.uplink, around.counts
         )
 
     def _make_inboxes(self, channels: list[Channel]) -> None:
         kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}
         for address in self.inboxes.keys() - kept.keys():
-            self._outgoing.retire(address)
+            self._queues.retire(address)
         self.inboxes = {each.address: kept.get(each.address) or self._inbox(each) for each in channels}
 
     def _inbox(self, channel: Channel) -> InboxPump:
         options = self._around.options
         return InboxPump(
-            self._outgoing, channel, self._around.local, options.inbox_window, options.receipt_timeout_s
+            self._queues, channel, self._around.local, options.inbox_window, options.receipt_timeout_s
         )
 
     def _is_up(self, destination: str) -> bool:

@@ -9,9 +9,9 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
+from edge.delivery_queues import UNSTORED_RANK, VolatileEvent
 from edge.interest import Interest
 from edge.lifetimes import expires_ms, lifetime_ms
-from edge.memory_lane import UNSTORED_RANK, Fleeting
 from edge.recent import RecentKeys
 from edge.spool import Arrival
 from edge.stamps import stamp, stamp_positions
@@ -55,10 +55,10 @@ class Verdict:
 
     key: bytes | None = None
     arrival: Arrival | None = None
-    fleeting: tuple[Fleeting, ...] = ()
+    fleeting: tuple[VolatileEvent, ...] = ()
     refused: str | None = None
     type: str = ""
-    unstored: tuple[Fleeting, ...] = ()
+    unstored: tuple[VolatileEvent, ...] = ()
     unwanted: tuple[str, ...] = ()
 
 
@@ -72,7 +72,7 @@ class Descended:
     event: Envelope
     rank: int
     expiries: Mapping[str, int | None]
-    fleeting: tuple[Fleeting, ...]
+    fleeting: tuple[VolatileEvent, ...]
     unwanted: tuple[str, ...]
 
     @property
@@ -139,17 +139,18 @@ class Intake:
         except EnvelopeError as error:
             return self.refuse(payload, channel.address, channel, Refusal(error.reason, error.detail), slot)
         fleeting = tuple(
-            Fleeting(each.address, event.type, event.json, key)
+            VolatileEvent(each.address, event.type, event.json, key)
             for each in destinations
             if each not in promised
         )
         lifetime = lifetime_ms(event)
         expiries = {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised}
         arrival = _arrival(stamped, key, priority, slot, expiries, positions) if promised else None
-        unstored: tuple[Fleeting, ...] = ()
+        unstored: tuple[VolatileEvent, ...] = ()
         if arrival is not None and priority is Priority.URGENT:
             unstored = tuple(
-                Fleeting(each.address, event.type, event.json, key, UNSTORED_RANK) for each in destinations
+                VolatileEvent(each.address, event.type, event.json, key, UNSTORED_RANK)
+                for each in destinations
             )
         return Verdict(key, arrival, fleeting, None, event.type, unstored, unwanted)
 
@@ -169,7 +170,7 @@ class Intake:
             priority.rank,
             {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised},
             tuple(
-                Fleeting(each.address, event.type, event.json, key_digest(event.key))
+                VolatileEvent(each.address, event.type, event.json, key_digest(event.key))
                 for each in ways
                 if each not in promised
             ),

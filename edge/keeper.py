@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 
 from edge.counts import Counts
+from edge.delivery_queues import DeliveryQueues
 from edge.errors import SpoolFullError
 from edge.intake import Intake
-from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.reception import Reception
 from edge.reporter import Reporter, Reports
@@ -34,7 +34,7 @@ class Keeper:
     """Keeps what `reception` and `reporter` make, in `spool`. Times are monotonic seconds."""
 
     def __init__(
-        self, spool: Spool, outgoing: Outgoing, pressure: Pressure, reporter: Reporter, counts: Counts
+        self, spool: Spool, outgoing: DeliveryQueues, pressure: Pressure, reporter: Reporter, counts: Counts
     ) -> None:
         self._spool = spool
         self._outgoing = outgoing

@@ -6,13 +6,13 @@ import logging
 import re
 from collections.abc import Mapping
 
-from edge.downlink.descent import Descent
+from edge.delivery_queues import DeliveryQueues
+from edge.downlink import DownlinkReceiver
 from edge.inbox import InboxPump
 from edge.intake import Intake, Verdict
 from edge.interest import Interest
 from edge.local_bus import Announcements, HandlersQuestions, InboxReceipts, StateQuestions, local_topics
 from edge.messages import LinkName, Received
-from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.questions import handlers, state
 from edge.questions.wire import QuestionError
@@ -59,8 +59,8 @@ class Reception:
         inboxes: Mapping[str, InboxPump],
         pressure: Pressure,
         recent: RecentKeys,
-        outgoing: Outgoing,
-        descent: Descent,
+        outgoing: DeliveryQueues,
+        descent: DownlinkReceiver,
         interest: Interest,
     ) -> None:
         self._topics = local_topics(contract)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import ChainMap, Counter
 from dataclasses import dataclass, field
 
+from edge.delivery_queues import VolatileEvent
 from edge.intake import Slot
-from edge.memory_lane import Fleeting
 from edge.messages import Received
 from edge.questions.handlers import HandlersQuestion
 from edge.questions.state import StateQuestion
@@ -58,7 +58,7 @@ class Turn:
     dead_lettered: list[Discard] = field(default_factory=list)
     replaced: list[Delivery] = field(default_factory=list)
     acknowledge: list[Received] = field(default_factory=list)
-    fleeting: list[Fleeting] = field(default_factory=list)
+    fleeting: list[VolatileEvent] = field(default_factory=list)
     receipts: dict[str, list[Receipt]] = field(default_factory=dict)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     turned_away: Counter[NotStored] = field(default_factory=Counter)

@@ -10,8 +10,9 @@ from edge.local_link import link_to_broker
 from edge.messages import LinkName, Message
 from edge.mqtt import Connection, Endpoint
 from edge.mqtt.address import BrokerAddress
-from edge.options import ForwarderOptions, Topics, UplinkLimits
+from edge.options import ForwarderOptions
 from edge.settings import Settings
+from edge.uplink import Topics, UplinkLimits
 from eventplane.contract import Contract
 from eventplane.topics import urgent_rule
 
