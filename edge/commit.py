@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from edge.counts import Counts
 from edge.decision import Decider, SequenceNumber
+from edge.delivery_queues import DeliveryQueues, VolatileEvent
 from edge.errors import SpoolFullError
 from edge.mailbox import Received
-from edge.memory_lane import Fleeting
-from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.questions.handlers import HandlersQuestion
 from edge.questions.state import StateQuestion
@@ -83,7 +82,7 @@ class Batch:
     dead_lettered: list[Discard] = field(default_factory=list)
     replaced: list[Delivery] = field(default_factory=list)
     acknowledge: list[Received] = field(default_factory=list)
-    fleeting: list[Fleeting] = field(default_factory=list)
+    fleeting: list[VolatileEvent] = field(default_factory=list)
     receipts: dict[str, list[Receipt]] = field(default_factory=dict)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     turned_away: Counter[NotStored] = field(default_factory=Counter)
@@ -115,10 +114,10 @@ class CommitLoop:
     """Keeps what `dispatcher` and `reporter` make, in `spool`. Times are monotonic seconds."""
 
     def __init__(
-        self, spool: Spool, outgoing: Outgoing, pressure: Pressure, reporter: Reporter, counts: Counts
+        self, spool: Spool, queues: DeliveryQueues, pressure: Pressure, reporter: Reporter, counts: Counts
     ) -> None:
         self._spool = spool
-        self._outgoing = outgoing
+        self._queues = queues
         self._pressure = pressure
         self._reporter = reporter
         self._counts = counts
@@ -186,7 +185,7 @@ class CommitLoop:
             due.append(self._tidy_at)
         if self._retry_at is not None:
             due.append(self._retry_at)
-        elif self._outgoing.discards:
+        elif self._queues.discards:
             due.append(0.0)  # what has expired is counted at once, and makes room
         return min(due)
 
@@ -214,7 +213,7 @@ class CommitLoop:
     def _end(self, batch: Batch, now: float) -> bool:
         """Commit what ends without a dead letter, without the arrivals; whether there was room for that."""
         try:
-            self._spool.commit([], batch.done, self._outgoing.discards.values(), life_ms=batch.life_ms)
+            self._spool.commit([], batch.done, self._queues.discards.values(), life_ms=batch.life_ms)
         except SpoolFullError:
             self._retry_at = now + RETRY_S
             return False
@@ -225,26 +224,26 @@ class CommitLoop:
     def _owe(self, batch: Batch) -> None:
         """End with a later commit what `batch` ends; its dead letters are stored already."""
         self._owed = [*batch.done, *batch.replaced]
-        self._outgoing.discards.update({each.delivery: each for each in batch.dead_lettered})
+        self._queues.discards.update({each.delivery: each for each in batch.dead_lettered})
 
     def _ended(self) -> None:
         """What was to end is on the disk."""
         self._retry_at = None
-        self._counts.discarded(self._outgoing.discards.values())
-        self._outgoing.discards.clear()
+        self._counts.discarded(self._queues.discards.values())
+        self._queues.discards.clear()
 
     def _may_end(self, now: float) -> bool:
         """Whether it is time to try again what found no room."""
         return self._retry_at is None or now >= self._retry_at
 
     def _has_ends(self, batch: Batch) -> bool:
-        return bool(batch.done or batch.dead_lettered or batch.replaced or self._outgoing.discards)
+        return bool(batch.done or batch.dead_lettered or batch.replaced or self._queues.discards)
 
     def _commit(self, batch: Batch, made: Reports) -> None:
         self._spool.commit(
             [*batch.arrivals, *made.arrivals],
             [*batch.done, *batch.replaced],
-            [*self._outgoing.discards.values(), *batch.dead_lettered],
+            [*self._queues.discards.values(), *batch.dead_lettered],
             life_ms=batch.life_ms,
             holdings=list(batch.holdings.values()),
             close_statements=made.manifest,

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from edge.commit import Batch, Submission
 from edge.decision import Decider, Decision
-from edge.downlink.descent import Descent
+from edge.delivery_queues import DeliveryQueues
+from edge.downlink import DownlinkReceiver
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.mailbox import LinkName, Received
 from edge.numbering import RecentKeys
-from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.questions import handlers, state
 from edge.questions.wire import QuestionError
@@ -108,7 +108,7 @@ class Dispatcher:
     """Takes messages of both brokers into a `Batch`: services' events, questions and receipts for `inboxes`,
     what they announce to `interest`, and what came down, which `descent` judges.
 
-    `pressure` says what finds room, `recent` remembers what did, `outgoing` ends what cannot be kept.
+    `pressure` says what finds room, `recent` remembers what did, `queues` ends what cannot be kept.
     """
 
     def __init__(
@@ -118,8 +118,8 @@ class Dispatcher:
         inboxes: Mapping[str, InboxPump],
         pressure: Pressure,
         recent: RecentKeys,
-        outgoing: Outgoing,
-        descent: Descent,
+        queues: DeliveryQueues,
+        descent: DownlinkReceiver,
         interest: Interest,
     ) -> None:
         self._topics = local_topics(contract)
@@ -128,7 +128,7 @@ class Dispatcher:
         self._inboxes = inboxes
         self._pressure = pressure
         self._recent = recent
-        self._outgoing = outgoing
+        self._queues = queues
         self._descent = descent
         self._interest = interest
 
@@ -168,7 +168,7 @@ class Dispatcher:
         """The batch is committed."""
         self._recent.settle()
         if batch.holdings:
-            self._outgoing.withdraw(batch.replaced)
+            self._queues.withdraw(batch.replaced)
 
     def give_up(self, waiting: Waiting, channel: Channel, refusal: Refusal, batch: Batch) -> None:
         """A delivery over `channel` that can never succeed ends, and becomes a dead letter.
@@ -180,7 +180,7 @@ class Dispatcher:
         if _is_dead_letter(waiting.json):
             if len(original) <= _SMALL_BYTES:
                 _log.warning("a dead letter over %s is dropped: %s", channel.address, refusal.reason)
-                self._outgoing.discard(waiting.delivery, Outcome.DROPPED, refusal.reason)
+                self._queues.discard(waiting.delivery, Outcome.DROPPED, refusal.reason)
                 return
             original = original[:_LETTER_BYTES]
         submission = Submission(original, channel.address, channel, refusal, ends=waiting.delivery)
@@ -253,7 +253,7 @@ class Dispatcher:
         if submission.ends is None or submission.refusal is None:
             return
         if refused == SPOOL_FULL:
-            self._outgoing.discard(submission.ends, Outcome.DROPPED, SPOOL_FULL)
+            self._queues.discard(submission.ends, Outcome.DROPPED, SPOOL_FULL)
         elif submission.ends.destination == self._device.outbox.address:
             # Reported, or the audit would take it for acknowledged by the cloud.
             batch.dead_lettered.append(
@@ -306,10 +306,10 @@ class Dispatcher:
         if ended is None:
             return
         if receipt.refused == Outcome.EXPIRED and _can_expire(ended.json):
-            if not self._outgoing.lose(ended.delivery, BY_EVENT):
-                self._outgoing.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)
+            if not self._queues.lose(ended.delivery, BY_EVENT):
+                self._queues.discard(ended.delivery, Outcome.EXPIRED, BY_EVENT)
             return
-        stored = self._outgoing.delivered([ended.delivery])
+        stored = self._queues.delivered([ended.delivery])
         if receipt.refused is None:
             batch.done.extend(stored)
             return

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from time import monotonic
 
 from edge.collector import Collector
-from edge.downlink.contract_update import ContractInForce
+from edge.contract_updates import ActiveContract
 from edge.errors import SettingProblem
-from edge.gathering import Gathering
 from edge.health.snapshots import Snapshot, Snapshots
 from edge.health.verdict import Thresholds, judge, summary
 from edge.health.watchdog import Watchdog
 from edge.mailbox import Mailbox, Message, Reload, Stop
-from edge.options import LONGEST_DELAY_MS
+from edge.packing import LONGEST_DELAY_MS, BatchingDelays
 from edge.systemd import ServiceManager
 
 _log = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ Posted = Message | Hangup | Nudge
 class MonitorOptions:
     """How to read the `contract`, when the device is unwell, and the uplink's patience in seconds."""
 
-    contract: Callable[[], ContractInForce | SettingProblem]
+    contract: Callable[[], ActiveContract | SettingProblem]
     thresholds: Thresholds
     puback_timeout_s: float
 
@@ -153,5 +152,5 @@ class Monitor:
         return summary(*self._snapshot(now))
 
     def _stuck_after_s(self) -> float:
-        batching_s = Gathering(self._collector.contract, LONGEST_DELAY_MS).longest_s
+        batching_s = BatchingDelays(self._collector.contract, LONGEST_DELAY_MS).longest_s
         return max(STUCK_AT_LEAST_S, STUCK_PUBACKS * self._options.puback_timeout_s) + batching_s

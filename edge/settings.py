@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from edge.errors import SettingsError
 from edge.mqtt import Login, TlsFiles
-from edge.options import LONGEST_DELAY_MS
-from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
+from edge.packing import LONGEST_DELAY_MS
+from edge.publishing import BYTES_PER_S, PUBLISHES_PER_S
 from edge.setting_conflicts import conflicts
 from edge.settings_reader import SettingsReader, choice, flag, number, path, text, whole, word
 from eventplane.limits import MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_PAYLOAD_BYTES
@@ -101,7 +101,7 @@ class CloudSettings:
     reconnect_max_s: float = number(60.0, 0.01, 3_600.0, "seconds")
     max_unacknowledged: int = whole(100, 2, 100, "publishes")  # IoT Core's own limit is 100
     puback_timeout_s: float = number(30.0, 0.1, 600.0, "seconds")
-    # The quotas of one connection, see edge/pacing.py.
+    # The quotas of one connection, see edge/publishing.py.
     publishes_per_s: int = whole(PUBLISHES_PER_S, 1, 1_000, "publishes a second")
     bytes_per_s: int = whole(BYTES_PER_S, 16 * 1024, 1024**3, "bytes a second")
     # After so long without a PUBACK the broker is asked for one: a line may be dead and look alive.
