@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Protocol
 
-from edge.commit import CommitLoop
+from edge.commit import CommitLoop, Deciding
 from edge.counts import Counts
 from edge.decision import RECENT_EVENTS, Decider
 from edge.delivery_queues import DeliveryQueues, VolatileEvent
@@ -23,6 +23,7 @@ from edge.mailbox import LinkName, Message
 from edge.mqtt import Connection, Endpoint
 from edge.mqtt.endpoint import BrokerAddress
 from edge.numbering import RecentKeys
+from edge.planning import Planner
 from edge.pressure import Pressure
 from edge.questions.answers import Answers
 from edge.reporter import Figures, Reporter, ReportOptions
@@ -93,7 +94,7 @@ class Components:
     """
 
     uplink: Uplink
-    decider: Decider
+    deciding: Deciding
     dispatcher: Dispatcher
     answers: Answers
 
@@ -109,7 +110,7 @@ class Components:
             options.thing, options.heartbeat_s, options.manifest_interval_s, options.first_manifest_s
         )
         reporter = Reporter(reports, spool, deps.counts, deps.figures, now)
-        self.commits = CommitLoop(spool, self._queues, self._pressure, reporter, deps.counts)
+        self.commits = CommitLoop(spool, self._queues, self._pressure, self._recent, reporter, deps.counts)
         self._make_uplink(contract.device.outbox)
         self._follow(contract, image)
 
@@ -163,34 +164,12 @@ class Components:
         self._contract = contract
         self.uplink.follow(contract)
         self._make_inboxes(_local_inboxes(contract))
-        self.decider = Decider(
-            contract,
-            deps.options.thing,
-            self.spool.epoch,
-            deps.clock.now,
-            self._recent,
-            deps.interest,
-        )
-        descent = DownlinkReceiver(
-            contract,
-            image,
-            deps.options.thing,
-            self.spool,
-            self.decider,
-            self._pressure,
-            self._queues,
-        )
-        self.dispatcher = Dispatcher(
-            contract,
-            self.decider,
-            self.inboxes,
-            self._pressure,
-            self._recent,
-            self._queues,
-            descent,
-            deps.interest,
-        )
-        self.answers = Answers(contract, deps.options.thing, self.spool, self.decider, deps.interest)
+        thing = deps.options.thing
+        decider = Decider(contract, thing, self.spool.epoch, deps.clock.now, self._recent, deps.interest)
+        receiver = DownlinkReceiver(contract, image, thing, self.spool, decider, self._pressure, self._queues)
+        self.deciding = Deciding(decider, Planner(decider, contract.device.outbox), receiver)
+        self.dispatcher = Dispatcher(contract, self.inboxes, self._queues, deps.interest)
+        self.answers = Answers(contract, thing, self.spool, decider, deps.interest)
         self.follow_uplink_interest()
         self._warn_of_strangers()
 

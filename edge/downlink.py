@@ -10,10 +10,10 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from edge.commit import Batch
 from edge.contract_updates import is_contract_update, why_refused
 from edge.decision import Decider, DownlinkDecision
 from edge.delivery_queues import DeliveryQueues
+from edge.planning import Plan
 from edge.pressure import Pressure
 from edge.reports import Heading, NotStored
 from edge.spool import MOST_KEYS, Delivery, Holding, Size, Spool
@@ -69,7 +69,7 @@ class DownlinkReceiver:
         image: Contract,
         thing: str,
         spool: Spool,
-        intake: Decider,
+        decider: Decider,
         pressure: Pressure,
         queues: DeliveryQueues,
     ) -> None:
@@ -80,35 +80,35 @@ class DownlinkReceiver:
         self._inbox = contract.device.inbox
         self._thing = thing
         self._spool = spool
-        self._intake = intake
+        self._decider = decider
         self._pressure = pressure
         self._queues = queues
 
-    def judge(self, turn: Batch) -> None:
-        """Judge all of `turn.descents` and put the results into `turn`."""
-        answers = [answer for each in turn.descents if (answer := self._judge(each, turn)) is not None]
-        turn.descended.update(each.reason or each.result.value for each in answers)
+    def judge(self, downlinks: Sequence[Incoming], plan: Plan) -> None:
+        """Judge `downlinks` and put the results into `plan`."""
+        answers = [answer for each in downlinks if (answer := self._judge(each, plan)) is not None]
+        plan.descended.update(each.reason or each.result.value for each in answers)
         for event in answer_events(
-            answers, self._thing, self._spool.epoch, turn.slot.sequence, self._intake.timestamp()
+            answers, self._thing, self._spool.epoch, plan.next.sequence, self._decider.timestamp()
         ):
-            turn.store(self._intake.own(event, turn.slot))
+            plan.store(self._decider.own(event, plan.next))
 
-    def _judge(self, incoming: Incoming, turn: Batch) -> Acknowledgement | None:
-        before = self._held(incoming, turn)
+    def _judge(self, incoming: Incoming, plan: Plan) -> Acknowledgement | None:
+        before = self._held(incoming, plan)
         verdict = receive(before.held if before else None, incoming)
         if verdict is Verdict.DUPLICATE and before is not None and self._may_be_undelivered(before):
             verdict = Verdict.APPLY
         if verdict is Verdict.APPLY:
-            return self._apply(incoming, before, turn)
+            return self._apply(incoming, before, plan)
         if not self._has_room_for_answer():
             return None
         if verdict is Verdict.DUPLICATE:
             return stored(incoming)
         return rejected(incoming, OLDER, "the device holds a newer one of this key")
 
-    def _apply(self, incoming: Incoming, before: Holding | None, turn: Batch) -> Acknowledgement | None:
-        descended = self._intake.descend(incoming.event, self._inbox, turn.slot)
-        refusal = self._refusal(incoming, before, descended, turn)
+    def _apply(self, incoming: Incoming, before: Holding | None, plan: Plan) -> Acknowledgement | None:
+        descended = self._decider.descend(incoming.event, self._inbox, plan.next)
+        refusal = self._refusal(incoming, before, descended, plan)
         if refusal is not None:
             if not self._has_room_for_answer():
                 return None
@@ -119,22 +119,22 @@ class DownlinkReceiver:
             len(descended.expiries) + 1,
         )
         if not self._pressure.admits(descended.rank, size, self._inbox.when_full):
-            turn.turned_away[NotStored(self._inbox.address, incoming.event.type, SPOOL_FULL)] += 1
+            plan.turned_away[NotStored(self._inbox.address, incoming.event.type, SPOOL_FULL)] += 1
             return None
-        turn.fleeting.extend(descended.fleeting)
-        rank, sequence = self._deliver(descended, before, turn, supersedes=incoming.kind is Downlink.STATE)
+        plan.volatile.extend(descended.volatile)
+        rank, sequence = self._deliver(descended, before, plan, supersedes=incoming.kind is Downlink.STATE)
         text = incoming.event.json if keeps_text else ""
-        turn.new_keys += _adds_key(incoming, before)
-        turn.new_characters += _growth(incoming, before)
-        turn.holdings[incoming.kind, incoming.key] = Holding(
+        plan.new_keys += _adds_key(incoming, before)
+        plan.new_characters += _growth(incoming, before)
+        plan.holdings[incoming.kind, incoming.key] = Holding(
             incoming.kind, incoming.key, held(incoming), rank, sequence, text
         )
-        turn.contract_changed |= is_contract_update(incoming)
-        turn.uplink_interest_changed |= is_uplink_interest(incoming)
+        plan.contract_changed |= is_contract_update(incoming)
+        plan.uplink_interest_changed |= is_uplink_interest(incoming)
         return stored(incoming)
 
     def _refusal(
-        self, incoming: Incoming, before: Holding | None, descended: DownlinkDecision, turn: Batch
+        self, incoming: Incoming, before: Holding | None, descended: DownlinkDecision, plan: Plan
     ) -> Refusal | None:
         refused = [each.entry_refusal(incoming.event, incoming.kind, incoming.key) for each in self._rights]
         if all(refused):
@@ -143,47 +143,47 @@ class DownlinkReceiver:
             return why_refused(incoming, self._image)
         if is_uplink_interest(incoming) and (refusal := why_interest_refused(incoming)):
             return refusal
-        if incoming.kind is Downlink.COMMAND and not (descended.is_stored or descended.fleeting):
+        if incoming.kind is Downlink.COMMAND and not (descended.is_stored or descended.volatile):
             if descended.unwanted:
                 readers = ", ".join(descended.unwanted)
                 return Refusal(NO_INTEREST, f"the reader of {readers} announced that it handles others")
             return Refusal(UNROUTED, f"no route of the device takes type {incoming.event.type!r:.200}")
-        if _adds_key(incoming, before) and self._spool.held_keys() + turn.new_keys >= MOST_KEYS:
+        if _adds_key(incoming, before) and self._spool.held_keys() + plan.new_keys >= MOST_KEYS:
             return Refusal(TOO_MANY_KEYS, f"the device holds {MOST_KEYS} keys; delete some of them")
         most, grows = self._spool.capacity_bytes // _SHARE, _growth(incoming, before)
-        if grows > 0 and self._spool.held_bytes() + turn.new_characters + grows > most:
+        if grows > 0 and self._spool.held_bytes() + plan.new_characters + grows > most:
             return Refusal(TOO_MUCH_STATE, f"the device holds {most} bytes of states; delete or shorten some")
         return None
 
     def _deliver(
-        self, descended: DownlinkDecision, before: Holding | None, turn: Batch, *, supersedes: bool
+        self, descended: DownlinkDecision, before: Holding | None, plan: Plan, *, supersedes: bool
     ) -> tuple[int, int]:
         """Store the delivery behind that of the event `before`, or in its place; return rank and sequence."""
         rank = descended.rank
         if before is not None and before.sequence:
-            if before.sequence >= turn.first_sequence:
-                # Of this same turn.
+            if before.sequence >= plan.start.sequence:
+                # Of this same plan.
                 if supersedes and descended.is_stored:
-                    turn.arrivals[before.sequence - turn.first_sequence] = descended.arrival(
+                    plan.arrivals[before.sequence - plan.start.sequence] = descended.arrival(
                         before.rank, before.sequence
                     )
                     return before.rank, before.sequence
                 rank = max(rank, before.rank)
             elif supersedes:
-                turn.replaced += self._ways(before)
+                plan.replaced += self._ways(before)
             elif self._waits(before):
                 rank = max(rank, before.rank)
         if not descended.is_stored:
             return (before.rank, before.sequence) if before and before.sequence > 0 else (rank, 0)
-        sequence = turn.slot.sequence
-        turn.store(descended.arrival(rank, sequence))
+        sequence = plan.next.sequence
+        plan.store(descended.arrival(rank, sequence))
         return rank, sequence
 
     def _has_room_for_answer(self) -> bool:
         return self._pressure.admits(Priority.URGENT.rank, Size(ANSWER_BYTES, 1), WhenFull.REFUSE)
 
-    def _held(self, incoming: Incoming, turn: Batch) -> Holding | None:
-        known = turn.holdings.get((incoming.kind, incoming.key))
+    def _held(self, incoming: Incoming, plan: Plan) -> Holding | None:
+        known = plan.holdings.get((incoming.kind, incoming.key))
         return known or self._spool.holding(incoming.kind, incoming.key)
 
     def _may_be_undelivered(self, before: Holding) -> bool:
