@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from edge.certificate import CertificateFile
@@ -59,8 +59,7 @@ class Collector:
         thing: str,
         contract: Contract,
         forwarder: Forwarder,
-        local: Link,
-        cloud: Link,
+        links: Mapping[LinkName, Link],
         certificate: CertificateFile | None,
         started: float,
     ) -> None:
@@ -70,7 +69,7 @@ class Collector:
         self.last_reload_refused = False
         self._thing = thing
         self._forwarder = forwarder
-        self._links = {each.name: LinkWatch(each, started) for each in (local, cloud)}
+        self._links = {name: LinkWatch(each, started) for name, each in links.items()}
         self._certificate = certificate
         self._started = started
 

@@ -11,7 +11,7 @@ from time import monotonic
 
 from edge.certificate import CertificateFile
 from edge.collector import Collector
-from edge.components import cloud_link, forwarder_options, local_link
+from edge.components import forwarder_options, make_links
 from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.errors import SettingProblem
 from edge.figures import heartbeat
@@ -54,14 +54,12 @@ def run(
             "thing %s, contract %s, spool epoch %s at sequence %d",
             settings.thing, contract.version, spool.epoch, spool.next_sequence,
         )  # fmt: skip
-        local = local_link(settings, lambda: collector.contract, mailbox.put)
-        cloud = cloud_link(settings, mailbox.put)
+        links = make_links(settings, lambda: collector.contract, mailbox.put)
         forwarder = Forwarder(
             contract,
             forwarder_options(settings),
             spool,
-            local,
-            cloud,
+            links,
             lambda timeout_s: monitor.wait(timeout_s),
             figures=lambda: heartbeat(collector.collect(monotonic())),
             contract_came=lambda: mailbox.put(Hangup()),
@@ -69,7 +67,7 @@ def run(
         )
         identity = settings.cloud.identity
         certificate = CertificateFile(identity.certificate) if identity else None
-        collector = Collector(settings.thing, contract, forwarder, local, cloud, certificate, monotonic())
+        collector = Collector(settings.thing, contract, forwarder, links, certificate, monotonic())
         if refused or found.refused:
             collector.refuse_contract()
 

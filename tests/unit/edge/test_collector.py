@@ -19,8 +19,9 @@ QUOTA = reasons.name(0x97)
 
 
 def collector_of(device: Device) -> Collector:
-    links = (device.local_link, device.cloud_link)
-    collector = Collector("home-1", device.contract, device.forwarder, *links, None, device.time.seconds)
+    collector = Collector(
+        "home-1", device.contract, device.forwarder, device.links, None, device.time.seconds
+    )
     collector.look(device.time.seconds)
     return collector
 

@@ -39,8 +39,7 @@ class Service:
             "home-1",
             device.contract,
             device.forwarder,
-            device.local_link,
-            device.cloud_link,
+            device.links,
             None,
             device.time.seconds,
         )
@@ -152,7 +151,7 @@ def test_a_line_that_comes_or_goes_is_said_at_once(unwatched: Service) -> None:
     unwatched.device.disconnect(LinkName.CLOUD)
     unwatched.wait()
     (status,) = unwatched.heard()
-    assert status.startswith("STATUS=degraded: local up, cloud down; 0 deliveries wait")
+    assert status.startswith("STATUS=degraded: local up, urgent up, cloud down; 0 deliveries wait")
     unwatched.wait()
     assert unwatched.heard() == []
 
