@@ -35,15 +35,16 @@ _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def settings_table() -> str:
-    """The forwarder's settings: name, environment variable, default, what it accepts."""
+    """The forwarder's settings: name, environment variable, default, what it accepts, what it means."""
     rows = []
     for table, kind in {"": Settings, **SETTINGS_TABLES}.items():
         for each in dataclasses.fields(kind):
             if "accepts" in each.metadata:
                 name = f"{table}.{each.name}" if table else each.name
                 default = _default(each.default)
-                rows.append([f"`{name}`", f"`{variable_of(name)}`", default, each.metadata["accepts"]])
-    return _table(["setting", "environment", "default", "accepts"], rows)
+                accepts, about = each.metadata["accepts"], each.metadata["about"]
+                rows.append([f"`{name}`", f"`{variable_of(name)}`", default, accepts, about])
+    return _table(["setting", "environment", "default", "accepts", "meaning"], rows)
 
 
 def _default(value: object) -> str:
