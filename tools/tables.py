@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.scale.parameters import published  # noqa: E402 - after the path it needs
 from benchmarks.scale.tables import TABLES as SCALE_TABLES  # noqa: E402
-from edge.health.metrics import METRICS  # noqa: E402
+from edge.metrics import METRICS  # noqa: E402
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
@@ -109,9 +109,12 @@ def _setting_row(name: str, setting: Word[Any] | Number) -> list[str]:
 
 
 def metrics_table() -> str:
-    """What `/metrics` of a device tells."""
-    rows = [[f"`{each.name}`", each.kind, each.help] for each in METRICS]
-    return _table(["metric", "kind", "meaning"], rows)
+    """What `/metrics` of a device reports, and the key of those that its heartbeat carries."""
+    rows = []
+    for each in METRICS:
+        keys = ", ".join(f"`{key.name}`" for key in each.heartbeat)
+        rows.append([f"`{each.name}`", each.kind, each.help, keys])
+    return _table(["metric", "kind", "meaning", "in the heartbeat"], rows)
 
 
 def reasons_table() -> str:
