@@ -17,8 +17,7 @@ from edge.forwarder import Forwarder
 from edge.health.server import HealthServer, Snapshots, pages
 from edge.health.status import Thresholds
 from edge.housekeeping import Hangup, Housekeeping, HousekeepingOptions, Posted
-from edge.mailbox import Mailbox
-from edge.messages import Stop
+from edge.mailbox import Mailbox, Stop
 from edge.metrics import Metrics
 from edge.settings import HealthSettings, Settings
 from edge.spool import Spool

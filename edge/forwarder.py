@@ -16,7 +16,7 @@ from edge.counts import Counts
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.interest import Interest
 from edge.link import Link
-from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
+from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received, Reload, Stop
 from edge.options import Clock, ForwarderOptions
 from edge.questions.handlers import HandlersQuestion
 from edge.questions.state import StateQuestion

@@ -16,8 +16,7 @@ from edge.errors import SettingProblem
 from edge.gathering import Gathering
 from edge.health.server import Snapshot, Snapshots
 from edge.health.status import Finding, Status, Thresholds, Watchdog, judge, summary
-from edge.mailbox import Mailbox
-from edge.messages import Message, Reload, Stop
+from edge.mailbox import Mailbox, Message, Reload, Stop
 from edge.metrics import Metrics, read_all
 from edge.options import LONGEST_DELAY_MS
 from edge.systemd import ServiceManager

@@ -19,7 +19,7 @@ from edge.errors import SpoolError
 from edge.forwarder import Forwarder
 from edge.health.status import Backlog, Finding, LinkState, Progress, Status
 from edge.link import Link
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from edge.spool import Spool
 from edge.uplink import Uplink
 from eventplane.contract import Contract, Place, Priority

@@ -11,7 +11,7 @@ from edge.inbox import InboxPump
 from edge.intake import Intake, Verdict
 from edge.interest import Interest
 from edge.local_bus import Announcements, HandlersQuestions, InboxReceipts, StateQuestions, local_topics
-from edge.messages import LinkName, Received
+from edge.mailbox import LinkName, Received
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.questions import handlers, state

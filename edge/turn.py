@@ -6,8 +6,8 @@ from collections import ChainMap, Counter
 from dataclasses import dataclass, field
 
 from edge.intake import Slot
+from edge.mailbox import Received
 from edge.memory_lane import Fleeting
-from edge.messages import Received
 from edge.questions.handlers import HandlersQuestion
 from edge.questions.state import StateQuestion
 from edge.reports import NotStored

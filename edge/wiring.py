@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edge.link import Backoff, Link
+from edge.link import Backoff, Link, link_to_broker
 from edge.local_bus import local_topics
-from edge.local_link import link_to_broker
-from edge.messages import LinkName, Message
+from edge.mailbox import LinkName, Message
 from edge.mqtt import Connection, Endpoint
-from edge.mqtt.address import BrokerAddress
+from edge.mqtt.endpoint import BrokerAddress
 from edge.options import ForwarderOptions, Topics, UplinkLimits
 from edge.settings import Settings
 from eventplane.contract import Contract

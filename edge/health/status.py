@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from edge.pressure import ROOM
 from eventplane.contract import Priority
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edge.health.status import Backlog, LinkState, Status
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from eventplane.contract import Priority
 
 WELL = Status(

@@ -17,7 +17,7 @@ from edge.health.status import (
     summary,
     to_json,
 )
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from eventplane.contract import Priority
 from tests.unit.edge.statuses import WELL, waiting, with_link
 

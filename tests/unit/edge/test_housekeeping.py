@@ -12,8 +12,7 @@ from edge.errors import SettingProblem, SpoolCorruptError
 from edge.health.server import Snapshot
 from edge.health.status import Thresholds
 from edge.housekeeping import Hangup, Housekeeping, HousekeepingOptions, Posted, SnapshotWanted
-from edge.mailbox import Mailbox
-from edge.messages import Connected, LinkName, Message, Reload, Stop
+from edge.mailbox import Connected, LinkName, Mailbox, Message, Reload, Stop
 from edge.metrics import Metrics, render
 from edge.systemd import ServiceManager
 from eventplane.contract import Priority

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.interest import Interest
-from edge.messages import LinkName, Reload
+from edge.mailbox import LinkName, Reload
 from edge.reports import NotStored
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.contract import Priority

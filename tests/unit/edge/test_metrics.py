@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edge.health.status import Finding, Health, Status
-from edge.messages import Disconnected, LinkName
+from edge.mailbox import Disconnected, LinkName
 from edge.metrics import METRICS, Metrics, heartbeat, read_all, render
 from edge.mqtt import reasons
 from edge.spool import Spool
