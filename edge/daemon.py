@@ -10,6 +10,7 @@ from contextlib import closing, nullcontext
 from time import monotonic
 
 from edge.certificate import CertificateFile
+from edge.components import cloud_link, forwarder_options, local_link
 from edge.contract_file import keep_contract
 from edge.downlink.contract_update import ContractInForce, contract_in_force
 from edge.errors import SettingProblem
@@ -22,7 +23,6 @@ from edge.metrics import Metrics
 from edge.settings import HealthSettings, Settings
 from edge.spool import Spool
 from edge.systemd import ServiceManager
-from edge.wiring import cloud_link, forwarder_options, local_link
 from eventplane.contract import Contract
 
 _log = logging.getLogger(__name__)
