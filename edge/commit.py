@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 from edge.counts import Counts
 from edge.decision import Decider, SequenceNumber
+from edge.delivery_queues import DeliveryQueues, VolatileEvent
 from edge.errors import SpoolFullError
 from edge.mailbox import Received
-from edge.memory_lane import Fleeting
-from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.questions.handlers import HandlersQuestion
 from edge.questions.state import StateQuestion
@@ -83,7 +82,7 @@ class Batch:
     dead_lettered: list[Discard] = field(default_factory=list)
     replaced: list[Delivery] = field(default_factory=list)
     acknowledge: list[Received] = field(default_factory=list)
-    fleeting: list[Fleeting] = field(default_factory=list)
+    fleeting: list[VolatileEvent] = field(default_factory=list)
     receipts: dict[str, list[Receipt]] = field(default_factory=dict)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     turned_away: Counter[NotStored] = field(default_factory=Counter)
@@ -115,7 +114,7 @@ class CommitLoop:
     """Keeps what `dispatcher` and `reporter` make, in `spool`. Times are monotonic seconds."""
 
     def __init__(
-        self, spool: Spool, outgoing: Outgoing, pressure: Pressure, reporter: Reporter, counts: Counts
+        self, spool: Spool, outgoing: DeliveryQueues, pressure: Pressure, reporter: Reporter, counts: Counts
     ) -> None:
         self._spool = spool
         self._outgoing = outgoing

@@ -10,26 +10,23 @@ from typing import Protocol
 from edge.commit import CommitLoop
 from edge.counts import Counts
 from edge.decision import RECENT_EVENTS, Decider
+from edge.delivery_queues import DeliveryQueues, VolatileEvent
 from edge.dispatch import Dispatcher, local_topics
-from edge.downlink.descent import Descent
-from edge.downlink.uplink_interest import uplink_interest
-from edge.handover import Handover
+from edge.downlink import DownlinkReceiver, uplink_interest
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.link import Backoff, Link, link_to_broker
 from edge.mailbox import LinkName, Message
-from edge.memory_lane import Fleeting
 from edge.mqtt import Connection, Endpoint
 from edge.mqtt.endpoint import BrokerAddress
 from edge.numbering import RecentKeys
-from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
-from edge.outgoing import Outgoing
+from edge.options import Clock, ForwarderOptions
 from edge.pressure import Pressure
 from edge.questions.answers import Answers
 from edge.reporter import Figures, Reporter, ReportOptions
 from edge.settings import Settings
 from edge.spool import Spool
-from edge.uplink import Uplink
+from edge.uplink import Topics, Uplink, UplinkLimits
 from eventplane.contract import Channel, Contract, Forward, Place
 from eventplane.topics import urgent_rule
 
@@ -72,16 +69,15 @@ class Components:
         self.spool = spool
         self.inboxes: dict[str, InboxPump] = {}
         self._dependencies = deps
-        self._handover = Handover(deps.counts)
-        self._outgoing = Outgoing(spool, self._handover.ended)
+        self._queues = DeliveryQueues(spool, deps.counts)
         self._recent = RecentKeys(RECENT_EVENTS, spool.recent_keys(RECENT_EVENTS))
-        self._pressure = Pressure(spool, self._outgoing)
+        self._pressure = Pressure(spool, self._queues)
         options, now = deps.options, deps.clock.monotonic()
         reports = ReportOptions(
             options.thing, options.heartbeat_s, options.manifest_interval_s, options.first_manifest_s
         )
         reporter = Reporter(reports, spool, deps.counts, deps.figures, now)
-        self.commits = CommitLoop(spool, self._outgoing, self._pressure, reporter, deps.counts)
+        self.commits = CommitLoop(spool, self._queues, self._pressure, reporter, deps.counts)
         self._make_uplink(contract.device.outbox)
         self._follow(contract, image)
 
@@ -97,7 +93,7 @@ class Components:
         if contract.device.outbox != before.device.outbox:
             # The broker counts what is unacknowledged; a new uplink does not know of it.
             self._dependencies.cloud.reset("the contract changed the uplink", now)
-            self._outgoing.retire(before.device.outbox.address)
+            self._queues.retire(before.device.outbox.address)
             self._make_uplink(contract.device.outbox)
         resubscribes = set(local_topics(contract)) != set(local_topics(before))
         if resubscribes:
@@ -113,9 +109,9 @@ class Components:
         for inbox in self.inboxes.values():
             inbox.rewind()
 
-    def send_fleeting(self, events: list[Fleeting]) -> None:
+    def send_volatile(self, events: list[VolatileEvent]) -> None:
         """Hand over what nobody keeps, to lines that stand."""
-        self._handover.hand_over(events, self._outgoing, self._is_up)
+        self._queues.send_volatile(events, self._is_up)
 
     def follow_uplink_interest(self) -> None:
         """Send up what the cloud wants from now on, where the contract has the device ask for that."""
@@ -128,7 +124,7 @@ class Components:
 
     def abandon(self) -> None:
         """Other parts take over: what was in memory is given up, and counted."""
-        self._outgoing.clear()
+        self._queues.clear()
 
     def _follow(self, contract: Contract, image: Contract) -> None:
         deps = self._dependencies
@@ -143,14 +139,14 @@ class Components:
             self._recent,
             deps.interest,
         )
-        descent = Descent(
+        descent = DownlinkReceiver(
             contract,
             image,
             deps.options.thing,
             self.spool,
             self.decider,
             self._pressure,
-            self._outgoing,
+            self._queues,
         )
         self.dispatcher = Dispatcher(
             contract,
@@ -158,7 +154,7 @@ class Components:
             self.inboxes,
             self._pressure,
             self._recent,
-            self._outgoing,
+            self._queues,
             descent,
             deps.interest,
         )
@@ -169,18 +165,18 @@ class Components:
     def _make_uplink(self, channel: Channel) -> None:
         deps, options = self._dependencies, self._dependencies.options
         self._uplink_address = channel.address
-        self.uplink = Uplink(self._outgoing, channel, deps.cloud, options.topics, options.uplink, deps.counts)
+        self.uplink = Uplink(self._queues, channel, deps.cloud, options.topics, options.uplink, deps.counts)
 
     def _make_inboxes(self, channels: list[Channel]) -> None:
         kept = {address: each for address, each in self.inboxes.items() if each.channel in channels}
         for address in self.inboxes.keys() - kept.keys():
-            self._outgoing.retire(address)
+            self._queues.retire(address)
         self.inboxes = {each.address: kept.get(each.address) or self._inbox(each) for each in channels}
 
     def _inbox(self, channel: Channel) -> InboxPump:
         options = self._dependencies.options
         return InboxPump(
-            self._outgoing, channel, self._dependencies.local, options.inbox_window, options.receipt_timeout_s
+            self._queues, channel, self._dependencies.local, options.inbox_window, options.receipt_timeout_s
         )
 
     def _is_up(self, destination: str) -> bool:

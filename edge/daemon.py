@@ -11,8 +11,7 @@ from time import monotonic
 
 from edge.certificate import CertificateFile
 from edge.components import cloud_link, forwarder_options, local_link
-from edge.contract_file import keep_contract
-from edge.downlink.contract_update import ContractInForce, contract_in_force
+from edge.contract_updates import ActiveContract, active_contract, keep_contract
 from edge.errors import SettingProblem
 from edge.forwarder import Forwarder
 from edge.health.server import HealthServer, Snapshots, pages
@@ -41,9 +40,9 @@ def run(
     mailbox: Mailbox[Posted] = Mailbox()
     _listen_to_signals(mailbox)
     with _spool(settings) as spool:
-        found = contract_in_force(settings.contract, spool, contract)
+        found = active_contract(settings.contract, spool, contract)
         if isinstance(found, SettingProblem):
-            found = ContractInForce(contract, contract)
+            found = ActiveContract(contract, contract)
         contract, image = found.contract, found.image
         if refused:
             _log.error("contract %s, which is known from before, is in force: %s", contract.version, refused)
@@ -71,9 +70,9 @@ def run(
         if refused or found.refused:
             metrics.refused_contract()
 
-        def read_again() -> ContractInForce | SettingProblem:
+        def read_again() -> ActiveContract | SettingProblem:
             nonlocal image
-            found = contract_in_force(settings.contract, forwarder.spool, image)
+            found = active_contract(settings.contract, forwarder.spool, image)
             if not isinstance(found, SettingProblem):
                 image = found.image
                 keep_contract(found.contract, settings.spool)

@@ -9,8 +9,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
+from edge.delivery_queues import UNSTORED_RANK, VolatileEvent
 from edge.interest import Interest
-from edge.memory_lane import UNSTORED_RANK, Fleeting
 from edge.numbering import RecentKeys, expires_ms, lifetime_ms, stamp, stamp_positions
 from edge.spool import Arrival
 from eventplane.contract import Channel, Contract, Place, Priority, Route
@@ -53,10 +53,10 @@ class Decision:
 
     key: bytes | None = None
     arrival: Arrival | None = None
-    fleeting: tuple[Fleeting, ...] = ()
+    fleeting: tuple[VolatileEvent, ...] = ()
     refused: str | None = None
     type: str = ""
-    unstored: tuple[Fleeting, ...] = ()
+    unstored: tuple[VolatileEvent, ...] = ()
     unwanted: tuple[str, ...] = ()
 
 
@@ -70,7 +70,7 @@ class DownlinkDecision:
     event: Envelope
     rank: int
     expiries: Mapping[str, int | None]
-    fleeting: tuple[Fleeting, ...]
+    fleeting: tuple[VolatileEvent, ...]
     unwanted: tuple[str, ...]
 
     @property
@@ -137,17 +137,18 @@ class Decider:
         except EnvelopeError as error:
             return self.refuse(payload, channel.address, channel, Refusal(error.reason, error.detail), slot)
         fleeting = tuple(
-            Fleeting(each.address, event.type, event.json, key)
+            VolatileEvent(each.address, event.type, event.json, key)
             for each in destinations
             if each not in promised
         )
         lifetime = lifetime_ms(event)
         expiries = {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised}
         arrival = _arrival(stamped, key, priority, slot, expiries, positions) if promised else None
-        unstored: tuple[Fleeting, ...] = ()
+        unstored: tuple[VolatileEvent, ...] = ()
         if arrival is not None and priority is Priority.URGENT:
             unstored = tuple(
-                Fleeting(each.address, event.type, event.json, key, UNSTORED_RANK) for each in destinations
+                VolatileEvent(each.address, event.type, event.json, key, UNSTORED_RANK)
+                for each in destinations
             )
         return Decision(key, arrival, fleeting, None, event.type, unstored, unwanted)
 
@@ -167,7 +168,7 @@ class Decider:
             priority.rank,
             {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised},
             tuple(
-                Fleeting(each.address, event.type, event.json, key_digest(event.key))
+                VolatileEvent(each.address, event.type, event.json, key_digest(event.key))
                 for each in ways
                 if each not in promised
             ),

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from edge.commit import Batch, Submission
 from edge.decision import Decider, Decision
-from edge.downlink.descent import Descent
+from edge.delivery_queues import DeliveryQueues
+from edge.downlink import DownlinkReceiver
 from edge.inbox import InboxPump
 from edge.interest import Interest
 from edge.mailbox import LinkName, Received
 from edge.numbering import RecentKeys
-from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.questions import handlers, state
 from edge.questions.wire import QuestionError
@@ -118,8 +118,8 @@ class Dispatcher:
         inboxes: Mapping[str, InboxPump],
         pressure: Pressure,
         recent: RecentKeys,
-        outgoing: Outgoing,
-        descent: Descent,
+        outgoing: DeliveryQueues,
+        descent: DownlinkReceiver,
         interest: Interest,
     ) -> None:
         self._topics = local_topics(contract)

@@ -23,7 +23,7 @@ from edge.questions.handlers import HandlersQuestion
 from edge.questions.state import StateQuestion
 from edge.reporter import Figures
 from edge.spool import Spool
-from edge.uplink import Settled, Uplink
+from edge.uplink import AckResult, Uplink
 from eventplane.contract import Contract
 from eventplane.downlink.acknowledgements import OLDER, Result
 from eventplane.receipts import write_receipts
@@ -237,7 +237,7 @@ class Forwarder:
                 for first in range(0, len(receipts), _MOST_RECEIPTS):
                     some = write_receipts(receipts[first : first + _MOST_RECEIPTS])
                     self._local.publish(receipt_topic(service, "outbox"), some)
-        self._components.send_fleeting(batch.fleeting)
+        self._components.send_volatile(batch.fleeting)
         for (address, reason), count in batch.refused.items():
             self.counts.dead_letters[reason] += count
             _log.warning("%d message(s) of %s became dead letters: %s", count, address, reason)
@@ -255,7 +255,7 @@ class Forwarder:
     def _link(self, name: LinkName) -> Link:
         return self._local if name is LinkName.LOCAL else self._cloud
 
-    def _settle(self, settled: Settled, batch: Batch) -> None:
+    def _settle(self, settled: AckResult, batch: Batch) -> None:
         batch.done.extend(settled.done)
         for waiting, refusal in settled.refused:
             self._components.dispatcher.give_up(waiting, self._contract.device.outbox, refusal, batch)

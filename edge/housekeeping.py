@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from edge.downlink.contract_update import ContractInForce
+from edge.contract_updates import ActiveContract
 from edge.errors import SettingProblem
-from edge.gathering import Gathering
 from edge.health.server import Snapshot, Snapshots
 from edge.health.status import Finding, Status, Thresholds, Watchdog, judge, summary
 from edge.mailbox import Mailbox, Message, Reload, Stop
 from edge.metrics import Metrics, read_all
-from edge.options import LONGEST_DELAY_MS
+from edge.packing import LONGEST_DELAY_MS, BatchingDelays
 from edge.systemd import ServiceManager
 
 _log = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ Posted = Message | Hangup | SnapshotWanted
 class HousekeepingOptions:
     """How to read the `contract`, when the device is unwell, and the uplink's PUBACK timeout in seconds."""
 
-    contract: Callable[[], ContractInForce | SettingProblem]
+    contract: Callable[[], ActiveContract | SettingProblem]
     thresholds: Thresholds
     puback_timeout_s: float
 
@@ -152,5 +151,5 @@ class Housekeeping:
         return summary(*self._judged(now))
 
     def _stuck_after_s(self) -> float:
-        batching_s = Gathering(self._metrics.contract, LONGEST_DELAY_MS).longest_s
+        batching_s = BatchingDelays(self._metrics.contract, LONGEST_DELAY_MS).longest_s
         return max(STUCK_AT_LEAST_S, STUCK_PUBACKS * self._options.puback_timeout_s) + batching_s

@@ -18,8 +18,8 @@ from typing import Any, Literal
 from edge.errors import SettingProblem, SettingsError
 from edge.mqtt import Login, TlsFiles
 from edge.mqtt.endpoint import is_on_this_device
-from edge.options import LONGEST_DELAY_MS
-from edge.pacing import BYTES_PER_S, PUBLISHES_PER_S
+from edge.packing import LONGEST_DELAY_MS
+from edge.publishing import BYTES_PER_S, PUBLISHES_PER_S
 from edge.settings_reader import (
     SettingsReader,
     choice,

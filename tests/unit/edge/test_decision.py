@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from edge.decision import Decider, SequenceNumber
+from edge.delivery_queues import VolatileEvent
 from edge.interest import Interest
-from edge.memory_lane import Fleeting
 from edge.numbering import RecentKeys
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.delivery import Refusal
@@ -97,8 +97,8 @@ def test_a_best_effort_outbox_gives_no_number() -> None:
     verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
     assert verdict.arrival is None
     assert verdict.fleeting == (
-        Fleeting("display.inbox", READING, sent.json, key_digest(sent.key)),
-        Fleeting("device.outbox", READING, sent.json, key_digest(sent.key)),
+        VolatileEvent("display.inbox", READING, sent.json, key_digest(sent.key)),
+        VolatileEvent("device.outbox", READING, sent.json, key_digest(sent.key)),
     )
 
 
@@ -110,7 +110,7 @@ def test_a_best_effort_destination_takes_nothing_from_the_others() -> None:
     verdict = made(plane).accept(offered.json.encode(), plane.channel("sensor.outbox"), SLOT)
     assert verdict.arrival is not None
     assert dict(verdict.arrival.destinations) == {"device.outbox": None}
-    assert verdict.fleeting == (Fleeting("display.inbox", READING, sent.json, key_digest(sent.key)),)
+    assert verdict.fleeting == (VolatileEvent("display.inbox", READING, sent.json, key_digest(sent.key)),)
 
 
 @pytest.mark.source("P4", "C1")

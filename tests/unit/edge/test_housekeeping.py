@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.downlink.contract_update import ContractInForce, contract_in_force
+from edge.contract_updates import ActiveContract, active_contract
 from edge.errors import SettingProblem, SpoolCorruptError
 from edge.health.server import Snapshot
 from edge.health.status import Thresholds
@@ -45,8 +45,8 @@ class Service:
             lambda: device.time.seconds,
         )
 
-    def _read(self) -> ContractInForce | SettingProblem:
-        return contract_in_force(self.contract_file, self.device.spool, self.device.contract)
+    def _read(self) -> ActiveContract | SettingProblem:
+        return active_contract(self.contract_file, self.device.spool, self.device.contract)
 
     def wait(self, *posted: Posted, after: float = 0.0) -> list[Message]:
         """One look into the mailbox, `after` seconds."""

@@ -1,3 +1,5 @@
+"""The contract that the cloud sends, and the copy of the last active one beside the spool."""
+
 from __future__ import annotations
 
 import base64
@@ -8,19 +10,22 @@ from typing import Any
 
 import pytest
 
-from edge.downlink.contract_update import (
+from edge import durable
+from edge.contract_updates import (
     CONTRACT_REFUSED,
     CONTRACT_TYPE,
     MOST_BYTES,
-    ContractInForce,
-    contract_in_force,
+    ActiveContract,
+    active_contract,
     contract_key,
+    keep_contract,
+    last_contract,
 )
 from edge.errors import SettingProblem
 from edge.mailbox import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.downlink.acknowledgements import Result
-from tests.unit.edge.downlink.descents import command, state
+from tests.unit.edge.downlinks import command, state
 from tests.unit.edge.fakes import ALARM, Device, contract
 
 KEY = contract_key("test")
@@ -47,8 +52,8 @@ def packed(content: bytes) -> str:
 
 
 def in_force(device: Device, file: Path) -> str:
-    found = contract_in_force(file, device.spool)
-    assert isinstance(found, ContractInForce)
+    found = active_contract(file, device.spool)
+    assert isinstance(found, ActiveContract)
     return found.contract.version
 
 
@@ -124,7 +129,7 @@ def test_one_that_this_program_cannot_read_leaves_it_to_the_file(device: Device,
 
 
 def test_without_either_it_says_why(device: Device, tmp_path: Path) -> None:
-    found = contract_in_force(tmp_path / "nowhere.json", device.spool)
+    found = active_contract(tmp_path / "nowhere.json", device.spool)
     assert isinstance(found, SettingProblem)
     assert "nowhere.json" in str(found)
 
@@ -132,9 +137,9 @@ def test_without_either_it_says_why(device: Device, tmp_path: Path) -> None:
 def test_a_damaged_spool_gives_no_contract_so_that_the_one_in_force_stays(device: Device, file: Path) -> None:
     device.turn(device.from_cloud(update(1, contract_document(other()))))
     device.spool._db.execute("UPDATE holding SET text = zeroblob(10)")
-    found = contract_in_force(file, device.spool)
+    found = active_contract(file, device.spool)
     assert isinstance(found, SettingProblem)
-    assert isinstance(contract_in_force(file, device.spool, contract()), SettingProblem)
+    assert isinstance(active_contract(file, device.spool, contract()), SettingProblem)
 
 
 def silent() -> Contract:
@@ -177,8 +182,8 @@ def test_a_stored_one_that_takes_the_alarms_of_a_new_image_away_leaves_it_to_the
     image["routes"]["rings"] = {"filter": {"exact": {"type": ALARM}}, "to": "display.inbox"}
     new = compile_contract(image, "test")
     file.write_bytes(new.canonical)
-    found = contract_in_force(file, device.spool)
-    assert isinstance(found, ContractInForce)
+    found = active_contract(file, device.spool)
+    assert isinstance(found, ActiveContract)
     assert (found.contract.version, found.image.version) == (new.version, new.version)
     assert "routes.rings" in str(found.refused)
     assert "routes.rings" in caplog.text
@@ -187,5 +192,45 @@ def test_a_stored_one_that_takes_the_alarms_of_a_new_image_away_leaves_it_to_the
 def test_while_the_file_is_broken_the_image_is_what_it_was_before(device: Device, file: Path) -> None:
     device.turn(device.from_cloud(update(1, contract_document(other()))))
     file.write_bytes(b"{")
-    found = contract_in_force(file, device.spool, contract())
-    assert found == ContractInForce(other(), contract())
+    found = active_contract(file, device.spool, contract())
+    assert found == ActiveContract(other(), contract())
+
+
+@pytest.fixture
+def spool_path(tmp_path: Path) -> Path:
+    return tmp_path / "spool.db"
+
+
+def test_the_kept_contract_is_the_last_active_one(spool_path: Path) -> None:
+    assert last_contract(spool_path) is None
+    for each in (contract(), contract(uplink_prefix="org.eventplane.alarm.")):
+        keep_contract(each, spool_path)
+        assert last_contract(spool_path) == each
+
+
+def test_a_contract_that_is_kept_already_is_not_written_again(
+    spool_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_contract(contract(), spool_path)
+    monkeypatch.setattr(durable, "write", lambda *_: pytest.fail("flash wears out"))
+    keep_contract(contract(), spool_path)
+
+
+def test_a_damaged_kept_contract_is_unknown_and_written_anew(spool_path: Path) -> None:
+    keep_contract(contract(), spool_path)
+    (file,) = spool_path.parent.iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    assert last_contract(spool_path) is None
+    keep_contract(contract(), spool_path)
+    assert last_contract(spool_path) == contract()
+
+
+def test_without_room_the_contract_is_not_kept_and_that_is_logged(
+    spool_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(durable, "write", full)
+    keep_contract(contract(), spool_path)
+    assert "spool.db.contract: No space left on device" in caplog.text

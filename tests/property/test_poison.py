@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edge.in_flight import Publish
+from edge.poison import PoisonDetector
+from edge.publishing import Publish
 from edge.spool import Delivery
-from edge.suspicion import Suspicion
 
 WINDOW, BATCH = 4, 8
 
 
-def batches(waiting: list[Delivery], suspicion: Suspicion) -> Iterator[list[Publish]]:
+def batches(waiting: list[Delivery], suspicion: PoisonDetector) -> Iterator[list[Publish]]:
     """What an uplink has under way: a window of batches, or one trial."""
     size = suspicion.size
     count, window = (size, 1) if size else (BATCH, WINDOW)
@@ -23,7 +23,7 @@ def batches(waiting: list[Delivery], suspicion: Suspicion) -> Iterator[list[Publ
     yield [Publish(tuple(waiting[at : at + count][:count]), 1, 0.0, False) for at in starts]
 
 
-def connect(waiting: list[Delivery], suspicion: Suspicion, poison: set[Delivery]) -> Delivery | None:
+def connect(waiting: list[Delivery], suspicion: PoisonDetector, poison: set[Delivery]) -> Delivery | None:
     """One connection to a broker that works in order and hangs up at poison; who is convicted."""
     while waiting:
         if suspicion.needs_proof:
@@ -42,7 +42,7 @@ def connect(waiting: list[Delivery], suspicion: Suspicion, poison: set[Delivery]
 def test_poison_is_found_and_nothing_else(count: int, data: st.DataObject) -> None:
     waiting = [Delivery("device.outbox", 1, number) for number in range(count)]
     poison = data.draw(st.sets(st.sampled_from(waiting), max_size=3))
-    suspicion, convicted = Suspicion(), set()
+    suspicion, convicted = PoisonDetector(), set()
     for _ in range(len(poison) * 20 + 1):
         found = connect(waiting, suspicion, poison)
         if found is not None:
@@ -57,7 +57,7 @@ def test_poison_is_found_and_nothing_else(count: int, data: st.DataObject) -> No
 def test_an_outage_convicts_nobody(connections: list[tuple[bool, int]]) -> None:
     """Connections that answer some publishes and then none, nor the probe while anybody is tried."""
     waiting = [Delivery("device.outbox", 1, number) for number in range(40)]
-    suspicion = Suspicion()
+    suspicion = PoisonDetector()
     for hung_up, answered in connections:
         if suspicion.needs_proof:
             under_way = [Publish((), 1, 0.0, True)]
@@ -78,7 +78,7 @@ def test_an_outage_convicts_nobody(connections: list[tuple[bool, int]]) -> None:
 def test_what_passes_once_in_eight_is_no_poison(passes: list[bool]) -> None:
     """The line works but for this event, and that one is cut at most seven times in a row: three and four."""
     event = Publish((Delivery("device.outbox", 1, 1),), 1, 0.0, False)
-    suspicion, cuts = Suspicion(), 0
+    suspicion, cuts = PoisonDetector(), 0
     for passed in passes:
         if suspicion.needs_proof:
             suspicion.acknowledged(Publish((), 1, 0.0, True))
@@ -91,7 +91,7 @@ def test_what_passes_once_in_eight_is_no_poison(passes: list[bool]) -> None:
 
 
 def test_an_urgent_event_is_tried_before_an_ordinary_one() -> None:
-    suspicion = Suspicion()
+    suspicion = PoisonDetector()
     ordinary = Publish((Delivery("device.outbox", 1, 1),), 1, 0.0, False)
     urgent = Publish((Delivery("device.outbox", 0, 2),), 1, 0.0, True)
     for _ in range(3):

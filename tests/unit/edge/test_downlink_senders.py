@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from edge.downlink.contract_update import CONTRACT_TYPE, contract_key
+from edge.contract_updates import CONTRACT_TYPE, contract_key
 from edge.mailbox import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.downlink.acknowledgements import OLDER, Result
 from eventplane.envelope import parse_event
 from eventplane.uplink_interest import UPLINK_KEY
-from tests.unit.edge.downlink.descents import KEY, command, state
+from tests.unit.edge.downlinks import KEY, command, state
 from tests.unit.edge.fakes import READING, Device, contract
 
 

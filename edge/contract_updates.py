@@ -1,8 +1,12 @@
-"""A contract that comes down: checked before it is stored, in force until another one, or none, follows.
+"""The device's contract: read from its file, or sent by the cloud and checked before it is stored.
 
-It lies in the spool like every state, so it is there with its answer or not at all. As long as it is, it
-stands before the contract file of the image, also after a restart; deleting the key gives the file its place
-back. None takes away the alarms of the file's contract (eventplane/contract/floor.py).
+A contract from the cloud is stored in the spool like every state, so it is there with its answer or not at
+all. While it is stored it takes precedence over the file of the image, also after a restart; deleting the key
+makes the file active again. None may take away the alarms of the file's contract
+(eventplane/contract/floor.py).
+
+A copy of the last active contract is kept beside the spool. With it a device goes on although its file
+breaks, also after a crash or a power cut: a home without alarms is worse than one with yesterday's routes.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edge.contract_file import read_contract
+from edge import durable
 from edge.errors import SettingProblem, SpoolError
 from edge.spool import Spool
 from eventplane.contract import Contract, ContractError, Downlink, Problem, load_compiled
@@ -38,27 +42,18 @@ MOST_BYTES: Final = 1024 * 1024
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
+_MOST_NAMED: Final = 3
+"""Problems in one refusal: an acknowledgement has room for some hundred characters."""
+
 
 def contract_key(name: str) -> str:
-    """The key under which the contract called `name` comes."""
+    """Return the key under which the contract called `name` is sent."""
     return CONTRACT_KEYS + name
 
 
 def is_contract_update(incoming: Incoming) -> bool:
-    """Whether `incoming` is for the forwarder itself."""
+    """Return whether `incoming` is a contract for the forwarder itself."""
     return incoming.kind is Downlink.STATE and incoming.key.startswith(CONTRACT_KEYS)
-
-
-@dataclass(frozen=True, slots=True)
-class ContractInForce:
-    """The `contract` to follow, and that of the device's `image`, which is the source of the alarm floor.
-
-    `refused` says why a contract that came down is not the one to follow, though it is stored.
-    """
-
-    contract: Contract
-    image: Contract
-    refused: SettingProblem | None = None
 
 
 def why_refused(incoming: Incoming, image: Contract) -> Refusal | None:
@@ -83,12 +78,24 @@ def why_refused(incoming: Incoming, image: Contract) -> Refusal | None:
     return None
 
 
-def contract_in_force(
-    file: Path, spool: Spool, known: Contract | None = None
-) -> ContractInForce | SettingProblem:
-    """Return the contract that came down or, without one that can be followed, the one in `file`.
+@dataclass(frozen=True, slots=True)
+class ActiveContract:
+    """The `contract` to follow, and that of the device's `image`, which is the source of the alarm floor.
 
-    While `file` cannot be read, `known` stands in its place: the image's contract as it was read before. The
+    `refused` says why a contract that the cloud sent is not the one to follow, although it is stored.
+    """
+
+    contract: Contract
+    image: Contract
+    refused: SettingProblem | None = None
+
+
+def active_contract(
+    file: Path, spool: Spool, known: Contract | None = None
+) -> ActiveContract | SettingProblem:
+    """Return the contract that the cloud sent or, without one that can be followed, the one in `file`.
+
+    While `file` cannot be read, `known` takes its place: the image's contract as it was read before. The
     result is a problem where there is none at all, or the spool cannot be read.
     """
     found = read_contract(file)
@@ -112,19 +119,49 @@ def contract_in_force(
         else:
             problems = floor_problems(image, delivered)
             if not problems:
-                return ContractInForce(delivered, image)
+                return ActiveContract(delivered, image)
             # Of another image, or from before there was a floor.
             refused = _floor_text(problems)
     if isinstance(found, SettingProblem):
         return found
     if refused is None:
-        return ContractInForce(found, found)
+        return ActiveContract(found, found)
     _log.error("the contract that the cloud sent is not followed, %s is: %s", file, refused)
-    return ContractInForce(found, found, SettingProblem("contract", refused, "send another contract"))
+    return ActiveContract(found, found, SettingProblem("contract", refused, "send another contract"))
 
 
-_MOST_NAMED: Final = 3
-"""Problems in one refusal: an acknowledgement has room for some hundred characters."""
+def read_contract(file: Path) -> Contract | SettingProblem:
+    """Return the contract in `file`, or why it cannot be used."""
+    try:
+        return load_compiled(file.read_bytes(), str(file))
+    except ContractError as error:
+        return SettingProblem("contract", str(error), "compile it again (python -m contract compile)")
+    except OSError as error:
+        problem = f"{file}: {error.strerror or error}"
+        return SettingProblem("contract", problem, "name a compiled contract (python -m contract compile)")
+
+
+def last_contract(spool: Path) -> Contract | None:
+    """Return the last contract that was active over `spool`, None when no usable one is kept."""
+    found = read_contract(_kept(spool))
+    return found if isinstance(found, Contract) else None
+
+
+def keep_contract(contract: Contract, spool: Path) -> None:
+    """Write the active `contract` beside `spool`; log what prevents it, and raise nothing."""
+    file = _kept(spool)
+    try:
+        if not file.exists() or file.read_bytes() != contract.canonical:
+            durable.write(file, contract.canonical)
+    except OSError as error:
+        _log.warning(
+            "%s: %s; until it is written no start gets over a broken contract file, make room for it",
+            file, error.strerror or error,
+        )  # fmt: skip
+
+
+def _kept(spool: Path) -> Path:
+    return spool.with_name(spool.name + ".contract")
 
 
 def _floor_text(problems: Sequence[Problem]) -> str:
@@ -134,7 +171,7 @@ def _floor_text(problems: Sequence[Problem]) -> str:
 
 
 def _read(event: Envelope) -> Contract:
-    """Raises `ContractError`, and `ValueError` or `zlib.error` for other data."""
+    """Return the contract in `event`. Raises `ContractError`; `ValueError` or `zlib.error` for other data."""
     data = event.data()
     if isinstance(data, bytes):
         unpacking = zlib.decompressobj(_GZIP)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.pacing import URGENT_SHARE, Pace
+from edge.publishing import URGENT_SHARE, Pace
 
 PUBLISHES, BYTES = 10, 1_000
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.gathering import Gathering
+from edge.packing import BatchingDelays
 from edge.spool import Delivery, Waiting
 from eventplane.contract import Contract
 from tests.unit.edge.fakes import ALARM, CHORE, Device, contract, event
@@ -103,20 +103,20 @@ def test_a_new_contract_changes_the_wait_of_what_is_there(device: Device) -> Non
 
 @pytest.mark.parametrize("member", ["correlationid", "replyto"])
 def test_requests_and_replies_do_not_wait(member: str) -> None:
-    gathering = Gathering(plane(), 300_000)
+    gathering = BatchingDelays(plane(), 300_000)
     front = '{"senderservice":"sensor",'
     waiting = Waiting(Delivery("device.outbox", 1, 1), front + f'"{member}":"x"}}', None, 1_000)
     assert gathering.due_ms([waiting]) == (0 if member == "correlationid" else 61_000)
 
 
 def test_what_an_event_says_in_its_data_is_not_its_sender() -> None:
-    gathering = Gathering(plane(), 300_000)
+    gathering = BatchingDelays(plane(), 300_000)
     text = '{"senderservice":"display","data":{"senderservice":"sensor"}}'
     assert gathering.due_ms([Waiting(Delivery("device.outbox", 1, 1), text, None, 1_000)]) == 0
 
 
 def test_a_device_may_be_set_to_wait_less() -> None:
     waiting = Waiting(Delivery("device.outbox", 1, 1), '{"senderservice":"sensor"}', None, 1_000)
-    assert Gathering(plane(), 200).due_ms([waiting]) == 1_200
-    assert Gathering(plane(), 0).due_ms([waiting]) == 0
-    assert (Gathering(plane(), 300_000).longest_s, Gathering(plane(), 0).longest_s) == (60.0, 0.0)
+    assert BatchingDelays(plane(), 200).due_ms([waiting]) == 1_200
+    assert BatchingDelays(plane(), 0).due_ms([waiting]) == 0
+    assert (BatchingDelays(plane(), 300_000).longest_s, BatchingDelays(plane(), 0).longest_s) == (60.0, 0.0)

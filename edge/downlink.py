@@ -1,47 +1,66 @@
-"""What came down from the cloud, judged within a turn: stored, delivered in the home and answered at once.
+"""Judge what the cloud sent down: store it, deliver it in the home, and answer, in one commit.
 
-One commit takes the state, its delivery and the answer, so whichever of them is there the others are too.
-What finds no room gets no answer: the cloud keeps it and comes again.
+So the state, its delivery and the answer are all there or none is. What finds no room gets no answer: the
+cloud keeps it and sends it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from edge.commit import Batch
+from edge.contract_updates import is_contract_update, why_refused
 from edge.decision import Decider, DownlinkDecision
-from edge.downlink.answers import ANSWER_BYTES, answer_events
-from edge.downlink.contract_update import is_contract_update, why_refused
-from edge.downlink.uplink_interest import is_uplink_interest, why_interest_refused
-from edge.outgoing import Outgoing
+from edge.delivery_queues import DeliveryQueues
 from edge.pressure import Pressure
-from edge.reports import NotStored
+from edge.reports import Heading, NotStored
 from edge.spool import MOST_KEYS, Delivery, Holding, Size, Spool
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.delivery import Refusal
-from eventplane.downlink.acknowledgements import OLDER, Acknowledgement, rejected, stored
+from eventplane.downlink.acknowledgements import (
+    ACKNOWLEDGED,
+    OLDER,
+    Acknowledgement,
+    rejected,
+    stored,
+    to_data,
+)
 from eventplane.downlink.reception import Verdict, held, receive
 from eventplane.downlink.rights import DownlinkRights
 from eventplane.downlink.wire import Incoming
+from eventplane.envelope import Envelope, EnvelopeError, parse_event
+from eventplane.filters import Filter
 from eventplane.interest import NO_INTEREST
 from eventplane.receipts import SPOOL_FULL
+from eventplane.uplink_interest import UPLINK_KEY, UplinkInterestError, read_uplink_interest
+
+_log = logging.getLogger(__name__)
 
 TOO_MANY_KEYS = "too_many_keys"
 TOO_MUCH_STATE = "too_much_state"
 UNROUTED = "unrouted"
-"""Why the device takes no further state, and no command that nobody in the home reads. A state needs no
-reader: the contract that names one may come after it."""
+"""Why the device refuses a further state, or a command that nobody in the home reads. A state needs no
+reader: the contract that names one may follow."""
 
+INTEREST_REFUSED: Final = "interest_refused"
+
+ANSWER_BYTES = 500
+"""What one answer usually takes in the spool."""
+
+_MOST_CHARACTERS = 32 * 1024
+"""Most text of the senders and the device in one event of answers: the rest has to fit as well."""
 
 _SHARE = 4
 """One part in so many of the spool's capacity is for states: what stays must not crowd out what passes."""
 
 
-class Descent:
+class DownlinkReceiver:
     """Judges what the cloud sent to `thing`, under `contract`, against what `spool` holds.
 
-    No contract takes away the alarms of the `image`'s.
-    `intake` routes it, `pressure` says what finds room, `outgoing` knows what still waits.
+    No contract may take away the alarms of the `image`'s. `intake` routes events, `pressure` decides whether
+    there is room, `queues` know what is still pending.
     """
 
     def __init__(
@@ -52,10 +71,10 @@ class Descent:
         spool: Spool,
         intake: Decider,
         pressure: Pressure,
-        outgoing: Outgoing,
+        queues: DeliveryQueues,
     ) -> None:
         self._contract = contract
-        # By the image's as well: a contract that lost a cloud service must not lock out its successor.
+        # By the image's as well: a contract without a cloud service must not lock out its successor.
         self._rights = [DownlinkRights(each) for each in (contract, image)]
         self._image = image
         self._inbox = contract.device.inbox
@@ -63,10 +82,10 @@ class Descent:
         self._spool = spool
         self._intake = intake
         self._pressure = pressure
-        self._outgoing = outgoing
+        self._queues = queues
 
     def judge(self, turn: Batch) -> None:
-        """What becomes of `turn.descents`, put into `turn`. To be called once all of them are there."""
+        """Judge all of `turn.descents` and put the results into `turn`."""
         answers = [answer for each in turn.descents if (answer := self._judge(each, turn)) is not None]
         turn.descended.update(each.reason or each.result.value for each in answers)
         for event in answer_events(
@@ -139,7 +158,7 @@ class Descent:
     def _deliver(
         self, descended: DownlinkDecision, before: Holding | None, turn: Batch, *, supersedes: bool
     ) -> tuple[int, int]:
-        """Let the event's delivery follow that of the one `before`, or take its place; rank and sequence."""
+        """Store the delivery behind that of the event `before`, or in its place; return rank and sequence."""
         rank = descended.rank
         if before is not None and before.sequence:
             if before.sequence >= turn.first_sequence:
@@ -168,28 +187,87 @@ class Descent:
         return known or self._spool.holding(incoming.kind, incoming.key)
 
     def _may_be_undelivered(self, before: Holding) -> bool:
-        """Whether it was salvaged and its delivery was not: that one may have been made, or lost."""
-        # One that still waits is enough: of two with the same bytes a receipt could end only one.
+        """Return whether it was salvaged without its delivery: that may have been made, or lost."""
+        # One that is still pending is enough.
         return before.sequence < 0 and not self._waits(before)
 
     def _waits(self, before: Holding) -> bool:
-        """Whether the event before is still on its way: one that follows must not overtake it."""
-        return any(self._outgoing.waiting(each) for each in self._ways(before))
+        """Return whether the event before is still pending: the next one must not overtake it."""
+        return any(self._queues.waiting(each) for each in self._ways(before))
 
     def _ways(self, before: Holding) -> Sequence[Delivery]:
-        """The deliveries that the event before may have had."""
+        """Return the deliveries that the event before may have."""
         uplink = self._contract.device.outbox.address
         destinations = (each for each in self._spool.destinations() if each != uplink)
         return [Delivery(each, before.rank, before.sequence) for each in destinations]
 
 
 def _growth(incoming: Incoming, before: Holding | None) -> int:
-    """By how many characters more text of states will be held."""
+    """Return by how many characters the text of stored states grows."""
     keeps_text = incoming.kind is Downlink.STATE and not incoming.is_deleted
     return len(incoming.event.json) * keeps_text - (len(before.json) if before else 0)
 
 
 def _adds_key(incoming: Incoming, before: Holding | None) -> bool:
-    """Whether the device will hold one state more."""
+    """Return whether the device will store one state more."""
     is_live = incoming.kind is Downlink.STATE and not incoming.is_deleted
     return is_live and not (before and before.is_live)
+
+
+def answer_events(
+    answers: Sequence[Acknowledgement], thing: str, epoch: str, first: int, time: str
+) -> Iterator[Envelope]:
+    """Yield the events that carry `answers`, many in one, for the sequences from `first` on."""
+    number = first
+    for some in _parts(answers):
+        try:
+            event = Heading(thing, epoch, number, time).write(ACKNOWLEDGED, to_data(some, epoch))
+        except EnvelopeError as error:
+            # One alone that names an event as long as an event may be. The cloud parks what gets no answer.
+            _log.error("%d answer(s) to the cloud cannot be written: %s", len(some), error)
+            continue
+        number += 1
+        yield event
+
+
+def _parts(answers: Iterable[Acknowledgement]) -> Iterator[list[Acknowledgement]]:
+    part: list[Acknowledgement] = []
+    size = 0
+    for each in answers:
+        written = ANSWER_BYTES + len(each.source) + len(each.id) + len(each.detail)
+        if part and size + written > _MOST_CHARACTERS:
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += written
+    if part:
+        yield part
+
+
+def is_uplink_interest(incoming: Incoming) -> bool:
+    """Return whether `incoming` is the state that says which events the cloud wants."""
+    return incoming.kind is Downlink.STATE and incoming.key == UPLINK_KEY
+
+
+def why_interest_refused(incoming: Incoming) -> Refusal | None:
+    """Return why the uplink interest `incoming` cannot be used; None when it can."""
+    if incoming.is_deleted:
+        return None
+    try:
+        read_uplink_interest(incoming.event)
+    except UplinkInterestError as error:
+        return Refusal(INTEREST_REFUSED, str(error))
+    return None
+
+
+def uplink_interest(spool: Spool) -> Filter | None:
+    """Return what the cloud wants, by the state in `spool`; None where it is unknown. Raises `SpoolError`."""
+    holding = spool.holding(Downlink.STATE, UPLINK_KEY)
+    if holding is None or holding.held.is_deleted:
+        return None
+    try:
+        return read_uplink_interest(parse_event(holding.json))
+    except UplinkInterestError as error:
+        # An older program after a newer one.
+        _log.error("what the cloud wants cannot be read, everything goes up: %s", error)
+        return None

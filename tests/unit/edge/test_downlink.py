@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.downlink.descent import TOO_MANY_KEYS, TOO_MUCH_STATE, UNROUTED
+from edge.downlink import TOO_MANY_KEYS, TOO_MUCH_STATE, UNROUTED
 from edge.errors import SpoolError
 from edge.mailbox import LinkName
 from edge.spool import MOST_KEYS
@@ -13,7 +13,7 @@ from eventplane.downlink.acknowledgements import OLDER, Result
 from eventplane.downlink.errors import NOT_FOR_A_DEVICE
 from eventplane.envelope import parse_event
 from eventplane.receipts import Receipt, digest, write_receipts
-from tests.unit.edge.downlink.descents import KEY, command, state
+from tests.unit.edge.downlinks import KEY, command, state
 from tests.unit.edge.fakes import ALARM, Device, contract, event
 
 LOCAL, CLOUD = LinkName.LOCAL, LinkName.CLOUD
