@@ -21,7 +21,7 @@ from edge.memory_lane import Fleeting
 from edge.options import Clock, ForwarderOptions
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
-from edge.questions.answers import Answers
+from edge.questions import Answers
 from edge.recent import RecentKeys
 from edge.reception import Reception
 from edge.reporter import Figures, Reporter, ReportOptions

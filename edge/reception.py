@@ -14,8 +14,6 @@ from edge.local_bus import Announcements, HandlersQuestions, InboxReceipts, Stat
 from edge.messages import LinkName, Received
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
-from edge.questions import handlers, state
-from edge.questions.wire import QuestionError
 from edge.recent import RecentKeys
 from edge.reports import NotStored
 from edge.spool import Discard, Size, Waiting
@@ -28,6 +26,7 @@ from eventplane.downlink.wire import received
 from eventplane.envelope import EnvelopeError, parse_event
 from eventplane.expiry import BY_EVENT
 from eventplane.interest import NO_INTEREST
+from eventplane.questions import QuestionError, read_handlers_question, read_state_question
 from eventplane.receipts import SPOOL_FULL, Receipt, ReceiptError, digest, read_receipts
 from eventplane.topics import is_outbox_topic
 
@@ -216,7 +215,7 @@ class Reception:
             self._take_offer(Offer(payload, inbox.address, self._device.outbox, refusal), turn)
 
     def _take_question(self, payload: bytes, role: StateQuestions | HandlersQuestions, turn: Turn) -> None:
-        read = state.read_question if isinstance(role, StateQuestions) else handlers.read_question
+        read = read_state_question if isinstance(role, StateQuestions) else read_handlers_question
         try:
             turn.questions.append(read(payload, role.channel.address))
         except QuestionError as error:

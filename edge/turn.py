@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from edge.intake import Slot
 from edge.memory_lane import Fleeting
 from edge.messages import Received
-from edge.questions.handlers import HandlersQuestion
-from edge.questions.state import StateQuestion
 from edge.reports import NotStored
 from edge.spool import Arrival, Delivery, Discard, Holding
 from eventplane.contract import Channel
 from eventplane.delivery import Refusal
 from eventplane.downlink.wire import Incoming
+from eventplane.questions import HandlersQuestion, StateQuestion
 from eventplane.receipts import Receipt
 
 

@@ -18,7 +18,7 @@ from edge.errors import EdgeError
 from edge.link import Backoff
 from edge.mqtt.address import BrokerAddress
 from edge.mqtt.pinned_certificate import PinnedCertificate
-from edge.service import ServiceClient
+from eventplane_client.device import ServiceClient
 from tests.unit.edge.fakes import Wires
 
 pytestmark = pytest.mark.source("C9")
