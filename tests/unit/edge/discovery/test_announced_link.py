@@ -17,7 +17,7 @@ from edge.discovery.interfaces import Interface
 from edge.errors import EdgeError
 from edge.link import Backoff
 from edge.mqtt.endpoint import BrokerAddress, PinnedCertificate
-from edge.service import ServiceClient
+from eventplane_client.device import ServiceClient
 from tests.unit.edge.fakes import Wires
 
 pytestmark = pytest.mark.source("C9")
