@@ -16,7 +16,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from edge.discovery.errors import DiscoveryError
+from edge.discovery import DiscoveryError
 from edge.local_link import DnsSd
 from edge.messages import Received
 from edge.mqtt import Endpoint, Login, PinnedCertificate, Will
