@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from edge.intake import Intake
+from edge.decision import Decider
 from edge.interest import Interest
 from edge.spool import Spool
 from eventplane.contract import Contract, Downlink
@@ -26,7 +26,7 @@ class Answers:
     """Answers for the device `thing`, from its contract, spool and decisions, and the services' interest."""
 
     def __init__(
-        self, contract: Contract, thing: str, spool: Spool, intake: Intake, interest: Interest
+        self, contract: Contract, thing: str, spool: Spool, intake: Decider, interest: Interest
     ) -> None:
         self._contract = contract
         self._thing = thing

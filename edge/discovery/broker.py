@@ -10,11 +10,9 @@ from typing import Final, NamedTuple
 
 from edge.discovery import DiscoveryError, NoListenerError
 from edge.discovery.profile import Listener, load_profile
-from edge.link import Backoff, Link
-from edge.local_link import DialAddress
-from edge.messages import LinkName
-from edge.mqtt.address import BrokerAddress, is_on_this_device, is_socket
-from edge.mqtt.pinned_certificate import PinnedCertificate
+from edge.link import Backoff, DialAddress, Link
+from edge.mailbox import LinkName
+from edge.mqtt.endpoint import BrokerAddress, PinnedCertificate, is_on_this_device, is_socket
 
 _log = logging.getLogger(__name__)
 

@@ -17,11 +17,9 @@ from typing import NamedTuple, Protocol
 
 from edge.discovery import LibraryMissingError, MulticastDnsError
 from edge.discovery.announcement import PLAIN, SECURE, Interface, Service, home_interfaces
-from edge.link import Backoff, Link
-from edge.local_link import DialAddress
-from edge.messages import LinkName
-from edge.mqtt.address import BrokerAddress
-from edge.mqtt.pinned_certificate import PinnedCertificate
+from edge.link import Backoff, DialAddress, Link
+from edge.mailbox import LinkName
+from edge.mqtt.endpoint import BrokerAddress, PinnedCertificate
 
 try:
     from zeroconf import Error, IPVersion, ServiceBrowser, ServiceInfo, ServiceListener, Zeroconf, __version__
@@ -108,8 +106,8 @@ def find(interfaces: Iterable[Interface], seconds: float) -> list[Announced]:
         time.sleep(seconds)
         return sorted({found for each in listeners for found in each.resolve()})
     finally:
-        for each in opened:
-            each.close()
+        for zeroconf in opened:
+            zeroconf.close()
 
 
 class BrokerBrowser:

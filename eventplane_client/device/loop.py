@@ -12,12 +12,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from edge.link import Backoff
-from edge.local_link import DnsSd, link_to_broker
-from edge.mailbox import Mailbox
-from edge.messages import Connected, Disconnected, LinkName, Message, Received, Stop
+from edge.link import Backoff, DnsSd, link_to_broker
+from edge.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received, Stop
 from edge.mqtt import Connection, Endpoint
-from edge.mqtt.address import BrokerAddress
+from edge.mqtt.endpoint import BrokerAddress
 from eventplane.questions import QuestionError
 from eventplane.receipts import Receipt, ReceiptError, digest, read_receipts, write_receipts
 from eventplane.topics import interest_topic, local_topic, receipt_topic

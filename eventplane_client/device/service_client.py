@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from edge.discovery import DiscoveryError
-from edge.local_link import DnsSd
-from edge.messages import Received
+from edge.link import DnsSd
+from edge.mailbox import Received
 from edge.mqtt import Endpoint, Login, PinnedCertificate, Will
-from edge.mqtt.address import BrokerAddress
+from edge.mqtt.endpoint import BrokerAddress
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.conversation.circuit import Circuit
 from eventplane.conversation.open_requests import TIMEOUT_S, Replies

@@ -10,14 +10,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
+from edge.delivery_queues import DeliveryCursor
 from edge.forwarder import Forwarder
-from edge.lane import Lane
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
-from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
-from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
+from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
+from edge.options import Clock, ForwarderOptions
 from edge.spool import Arrival, Delivery, Spool
 from edge.spool.store import CAPACITY_DELIVERIES
+from edge.uplink import Topics, UplinkLimits
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.batch import unpack
 from eventplane.contract import Contract, compile_contract
@@ -373,7 +374,7 @@ class Device:
         kinds = Counter(
             {(each.channel, each.reason): n for each, n in self.forwarder.counts.not_stored.items()}
         )
-        for waiting in Lane(self.spool, "device.outbox", 1).unsent():
+        for waiting in DeliveryCursor(self.spool, "device.outbox", 1).unsent():
             if DISCARDED in waiting.json:
                 for each in parse_event(waiting.json).data()["not_stored"]:
                     kinds[each["channel"], each["reason"]] += each["count"]
@@ -391,7 +392,7 @@ class Device:
 
     def acknowledgements(self) -> list[Acknowledgement]:
         """What the spool still holds of the device's answers to the cloud, in order."""
-        texts = [each.json for each in Lane(self.spool, "device.outbox", 1).unsent()]
+        texts = [each.json for each in DeliveryCursor(self.spool, "device.outbox", 1).unsent()]
         events = [parse_event(each) for each in texts if ACKNOWLEDGED in each]
         return [answer for each in events for answer in from_data(each.data())[0]]
 

@@ -14,8 +14,7 @@ from edge.discovery import dns_sd
 from edge.discovery.announcement import PLAIN, SECURE, Interface
 from edge.discovery.dns_sd import Announced, AnnouncedBroker, AnnouncedLink, BrokerBrowser
 from edge.link import Backoff
-from edge.mqtt.address import BrokerAddress
-from edge.mqtt.pinned_certificate import PinnedCertificate
+from edge.mqtt.endpoint import BrokerAddress, PinnedCertificate
 from eventplane_client.device import ServiceClient
 from eventplane_client.errors import ClientSettingsError
 from tests.unit.edge.fakes import Wires

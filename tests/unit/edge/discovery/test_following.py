@@ -9,7 +9,7 @@ import pytest
 
 from edge.discovery.broker import CHECK_EVERY_S, BrokerFinder, ProfileLink
 from edge.link import Backoff
-from edge.mqtt.address import BrokerAddress
+from edge.mqtt.endpoint import BrokerAddress
 from tests.unit.edge.fakes import Wires
 
 FALLBACK = BrokerAddress("127.0.0.1", 1883)
