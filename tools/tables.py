@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.scale.parameters import published  # noqa: E402 - after the path it needs
 from benchmarks.scale.tables import TABLES as SCALE_TABLES  # noqa: E402
+from edge.command_line import USAGE  # noqa: E402
 from edge.health.metrics import METRICS  # noqa: E402
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
@@ -51,6 +52,11 @@ def _default(value: object) -> str:
         return "required"
     # As TOML and the environment write it.
     return "none" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def device_usage() -> str:
+    """What the device's command line prints for `--help`."""
+    return f"```text\n{USAGE}```\n"
 
 
 def limits_table() -> str:
@@ -163,6 +169,7 @@ TABLES = {
     "archive-columns": archive_columns_table,
     "metrics": metrics_table,
     "settings": settings_table,
+    "device-usage": device_usage,
     "limits": limits_table,
     "channel": channel_table,
     "reasons": reasons_table,
