@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 
 from edge.counts import Counts
 from edge.memory_lane import OFFLINE, UNSTORED_RANK, Fleeting
+from edge.numbering import RecentKeys
 from edge.outgoing import Outgoing
-from edge.recent import RecentKeys
 from edge.reports import NotStored
 
 SENT_UNSTORED = "sent_unstored"

@@ -10,8 +10,8 @@ from heapq import merge
 from itertools import chain, groupby
 
 from edge.lane import Lane
-from edge.lifetimes import why_expired
 from edge.memory_lane import BEST_EFFORT_RANK, UNSTORED_RANK, Ended, Fleeting, MemoryLane
+from edge.numbering import why_expired
 from edge.reports import is_statement
 from edge.spool import Delivery, Discard, Size, Spool, Waiting
 from eventplane.contract import Priority

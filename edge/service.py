@@ -36,10 +36,10 @@ from edge.errors import (
 )
 from edge.inbox_handler import EventHandler, InboxHandler
 from edge.life_clock import system_uptime
-from edge.local_link import DnsSd
-from edge.messages import Received
+from edge.link import DnsSd
+from edge.mailbox import Received
 from edge.mqtt import Endpoint, Login, PinnedCertificate, Will
-from edge.mqtt.address import BrokerAddress
+from edge.mqtt.endpoint import BrokerAddress
 from edge.outbox_window import OutboxMessage, OutboxWindow
 from edge.questions import handlers, state
 from edge.questions.handlers import HandlersAnswer

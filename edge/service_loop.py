@@ -12,12 +12,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from edge.link import Backoff
-from edge.local_link import DnsSd, link_to_broker
-from edge.mailbox import Mailbox
-from edge.messages import Connected, Disconnected, LinkName, Message, Received, Stop
+from edge.link import Backoff, DnsSd, link_to_broker
+from edge.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received, Stop
 from edge.mqtt import Connection, Endpoint
-from edge.mqtt.address import BrokerAddress
+from edge.mqtt.endpoint import BrokerAddress
 from edge.outbox_window import OutboxWindow
 from edge.questions.open_questions import OpenQuestions
 from edge.questions.wire import QuestionError

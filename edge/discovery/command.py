@@ -21,7 +21,7 @@ from edge.discovery.interfaces import Interface, read_interface
 from edge.discovery.profile_files import load_profile
 from edge.errors import SettingProblem, SettingsError
 from edge.journal import start_logging
-from edge.mqtt.address import place
+from edge.mqtt.endpoint import place
 from edge.settings import Settings
 
 LOOK_EVERY_S = 10.0

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edge.commit import Batch
+from edge.decision import Decider, DownlinkDecision
 from edge.downlink.answers import ANSWER_BYTES, answer_events
 from edge.downlink.contract_update import is_contract_update, why_refused
 from edge.downlink.uplink_interest import is_uplink_interest, why_interest_refused
-from edge.intake import Descended, Intake
 from edge.outgoing import Outgoing
 from edge.pressure import Pressure
 from edge.reports import NotStored
 from edge.spool import MOST_KEYS, Delivery, Holding, Size, Spool
-from edge.turn import Turn
 from eventplane.contract import Contract, Downlink, Priority, WhenFull
 from eventplane.delivery import Refusal
 from eventplane.downlink.acknowledgements import OLDER, Acknowledgement, rejected, stored
@@ -50,7 +50,7 @@ class Descent:
         image: Contract,
         thing: str,
         spool: Spool,
-        intake: Intake,
+        intake: Decider,
         pressure: Pressure,
         outgoing: Outgoing,
     ) -> None:
@@ -65,7 +65,7 @@ class Descent:
         self._pressure = pressure
         self._outgoing = outgoing
 
-    def judge(self, turn: Turn) -> None:
+    def judge(self, turn: Batch) -> None:
         """What becomes of `turn.descents`, put into `turn`. To be called once all of them are there."""
         answers = [answer for each in turn.descents if (answer := self._judge(each, turn)) is not None]
         turn.descended.update(each.reason or each.result.value for each in answers)
@@ -74,7 +74,7 @@ class Descent:
         ):
             turn.store(self._intake.own(event, turn.slot))
 
-    def _judge(self, incoming: Incoming, turn: Turn) -> Acknowledgement | None:
+    def _judge(self, incoming: Incoming, turn: Batch) -> Acknowledgement | None:
         before = self._held(incoming, turn)
         verdict = receive(before.held if before else None, incoming)
         if verdict is Verdict.DUPLICATE and before is not None and self._may_be_undelivered(before):
@@ -87,7 +87,7 @@ class Descent:
             return stored(incoming)
         return rejected(incoming, OLDER, "the device holds a newer one of this key")
 
-    def _apply(self, incoming: Incoming, before: Holding | None, turn: Turn) -> Acknowledgement | None:
+    def _apply(self, incoming: Incoming, before: Holding | None, turn: Batch) -> Acknowledgement | None:
         descended = self._intake.descend(incoming.event, self._inbox, turn.slot)
         refusal = self._refusal(incoming, before, descended, turn)
         if refusal is not None:
@@ -115,7 +115,7 @@ class Descent:
         return stored(incoming)
 
     def _refusal(
-        self, incoming: Incoming, before: Holding | None, descended: Descended, turn: Turn
+        self, incoming: Incoming, before: Holding | None, descended: DownlinkDecision, turn: Batch
     ) -> Refusal | None:
         refused = [each.entry_refusal(incoming.event, incoming.kind, incoming.key) for each in self._rights]
         if all(refused):
@@ -137,7 +137,7 @@ class Descent:
         return None
 
     def _deliver(
-        self, descended: Descended, before: Holding | None, turn: Turn, *, supersedes: bool
+        self, descended: DownlinkDecision, before: Holding | None, turn: Batch, *, supersedes: bool
     ) -> tuple[int, int]:
         """Let the event's delivery follow that of the one `before`, or take its place; rank and sequence."""
         rank = descended.rank
@@ -163,7 +163,7 @@ class Descent:
     def _has_room_for_answer(self) -> bool:
         return self._pressure.admits(Priority.URGENT.rank, Size(ANSWER_BYTES, 1), WhenFull.REFUSE)
 
-    def _held(self, incoming: Incoming, turn: Turn) -> Holding | None:
+    def _held(self, incoming: Incoming, turn: Batch) -> Holding | None:
         known = turn.holdings.get((incoming.kind, incoming.key))
         return known or self._spool.holding(incoming.kind, incoming.key)
 

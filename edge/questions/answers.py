@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from edge.intake import Intake
+from edge.decision import Decider
 from edge.interest import Interest
 from edge.questions import handlers, state
 from edge.questions.handlers import HandlersAnswer, HandlersQuestion
@@ -24,7 +24,7 @@ class Answers:
     """
 
     def __init__(
-        self, contract: Contract, thing: str, spool: Spool, intake: Intake, interest: Interest
+        self, contract: Contract, thing: str, spool: Spool, intake: Decider, interest: Interest
     ) -> None:
         self._contract = contract
         self._thing = thing

@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from edge.spool import BEFORE_EVERYTHING
 from eventplane.contract import Downlink
 from eventplane.downlink.acknowledgements import Acknowledgement, Result

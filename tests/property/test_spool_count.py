@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.lane import Lane
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from edge.reports import is_statement
 from eventplane.contract import WhenFull
 from eventplane.delivery import Outcome

@@ -133,7 +133,7 @@ def test_a_device_that_works_is_well_and_counts(home: Home, cloud: CloudBroker) 
     put(home.service("health-service"), 5)
     wait_for(home.drained)
     wait_for(lambda: metric(home, "eventplane_acknowledged_total") >= 1)
-    assert metric(home, "eventplane_arrivals_total") >= 5
+    assert metric(home, "eventplane_stored_total") >= 5
     assert metric(home, "eventplane_published_events_total") >= 5
     assert metric(home, 'eventplane_pending{destination="device.outbox",priority="normal"}') == 0
     assert metric(home, 'eventplane_link_up{link="cloud"}') == 1

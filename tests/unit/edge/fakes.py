@@ -14,7 +14,7 @@ from edge.forwarder import Forwarder
 from edge.lane import Lane
 from edge.life_clock import Uptime
 from edge.link import Backoff, Link
-from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
+from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
 from edge.options import Clock, ForwarderOptions, Topics, UplinkLimits
 from edge.questions.state import StateAnswer, read_answer, write_question
 from edge.spool import Arrival, Delivery, Spool

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from edge.errors import SpoolCorruptError
+from edge.mailbox import Disconnected, LinkName
 from edge.memory_lane import (
     BEST_EFFORT_RANK,
     MOST_CHARACTERS,
@@ -15,7 +16,6 @@ from edge.memory_lane import (
     Fleeting,
     MemoryLane,
 )
-from edge.messages import Disconnected, LinkName
 from edge.reports import NotStored
 from eventplane.delivery import Outcome
 from tests.unit.edge.fakes import ALARM, READING, Device, contract, event

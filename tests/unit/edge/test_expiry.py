@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from eventplane.delivery import Outcome
 from tests.unit.edge.fakes import ALARM, Device, contract, event
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edge.errors import SpoolError
-from edge.messages import Connected, LinkName, Received, Stop
+from edge.mailbox import Connected, LinkName, Received, Stop
 from edge.service import MAX_MESSAGE_BYTES
 from edge.spool import Arrival
 from eventplane.delivery import Outcome

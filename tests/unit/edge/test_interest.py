@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.interest import Interest
-from edge.messages import LinkName, Reload
+from edge.mailbox import LinkName, Reload
 from edge.reports import NotStored
 from eventplane.announcement import new_announcement, write_announcement
 from eventplane.contract import Priority
@@ -139,7 +139,7 @@ def test_an_announcement_that_is_wrong_is_refused_and_everything_is_forwarded(
 def test_a_stranger_s_announcement_is_refused_and_no_dead_letter(
     home: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "edge.reception"):
+    with caplog.at_level(logging.WARNING, "edge.dispatch"):
         home.turn(home.announcement_of("stranger", LOUD))
     assert interest_topic("stranger") in caplog.text
     assert home.letters() == []

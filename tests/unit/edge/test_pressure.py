@@ -10,7 +10,7 @@ import pytest
 
 from edge.errors import SpoolFullError
 from edge.lane import Lane
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from edge.reports import NotStored
 from eventplane.contract import Contract
 from eventplane.delivery import Outcome

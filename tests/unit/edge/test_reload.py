@@ -10,7 +10,7 @@ import pytest
 
 from edge.errors import SpoolCorruptError, SpoolError
 from edge.lane import Lane
-from edge.messages import LinkName, Reload
+from edge.mailbox import LinkName, Reload
 from edge.spool import Spool
 from eventplane.contract import Contract
 from eventplane.device_reports import STARTED

@@ -13,7 +13,7 @@ import pytest
 from contract import load_contract
 from edge import reports
 from edge.lane import Lane
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from edge.reports import Heading, NotStored, is_statement
 from edge.spool import Birth, DiscardTally, Statement
 from eventplane.contract import Place

@@ -17,7 +17,7 @@ from edge.downlink.contract_update import (
     contract_key,
 )
 from edge.errors import SettingProblem
-from edge.messages import Reload
+from edge.mailbox import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.downlink.acknowledgements import Result
 from tests.unit.edge.downlink.descents import command, state

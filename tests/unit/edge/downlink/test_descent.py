@@ -6,7 +6,7 @@ import pytest
 
 from edge.downlink.descent import TOO_MANY_KEYS, TOO_MUCH_STATE, UNROUTED
 from edge.errors import SpoolError
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from edge.spool import MOST_KEYS
 from edge.spool.recovery import marker_of
 from eventplane.downlink.acknowledgements import OLDER, Result

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.downlink.contract_update import CONTRACT_TYPE, contract_key
-from edge.messages import Reload
+from edge.mailbox import Reload
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.downlink.acknowledgements import OLDER, Result
 from eventplane.envelope import parse_event

@@ -10,11 +10,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from edge.interest import Interest
-from edge.lifetimes import expires_ms, lifetime_ms
 from edge.memory_lane import UNSTORED_RANK, Fleeting
-from edge.recent import RecentKeys
+from edge.numbering import RecentKeys, expires_ms, lifetime_ms, stamp, stamp_positions
 from edge.spool import Arrival
-from edge.stamps import stamp, stamp_positions
 from eventplane.contract import Channel, Contract, Place, Priority, Route
 from eventplane.delivery import Refusal, dead_letter
 from eventplane.device_reports import router_source
@@ -34,7 +32,7 @@ unacknowledged. About half a megabyte."""
 _ID_DIGITS = 32
 
 
-class Slot(NamedTuple):
+class SequenceNumber(NamedTuple):
     """The number that an event gets, when in the device's life it is stored, and the last number of each
     counter of an ordered inbox.
     """
@@ -45,7 +43,7 @@ class Slot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Decision:
     """What becomes of a message: `arrival` to store, `fleeting` to send without, `refused` reason or None.
 
     `key` is what to remember once that is done; a repetition has none, and nothing is to be done for it.
@@ -63,10 +61,10 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Descended:
+class DownlinkDecision:
     """An event of the cloud on its way into the home: `expiries` by address, `fleeting` to others.
 
-    `unwanted` are addresses to which it is not forwarded, as for a `Verdict`.
+    `unwanted` are addresses to which it is not forwarded, as for a `Decision`.
     """
 
     event: Envelope
@@ -85,7 +83,7 @@ class Descended:
         return Arrival(sequence, rank, self.event.json, self.expiries, key_digest(self.event.key))
 
 
-class Intake:
+class Decider:
     """Decides for the device `thing`, under `contract`, in the spool's `epoch`.
 
     `now` tells the wall-clock time, only for time stamps. `recent` knows what was stored before; the caller
@@ -114,13 +112,13 @@ class Intake:
         self._recent = recent
         self._interest = interest
 
-    def accept(self, payload: bytes, channel: Channel, slot: Slot) -> Verdict:
-        """The verdict on a message that came over `channel`; `slot` is what an event gets."""
+    def accept(self, payload: bytes, channel: Channel, slot: SequenceNumber) -> Decision:
+        """The decision on a message that came over `channel`; `slot` is what an event gets."""
         try:
             event = stamp_sender(parse_event(payload), Sender(service=channel.participant))
             key = key_digest(event.key)
             if key in self._recent:
-                return Verdict()
+                return Decision()
             stamped = stamp(event, self._epoch, slot.sequence)
         except EnvelopeError as error:
             return self.refuse(payload, channel.address, channel, Refusal(error.reason, error.detail), slot)
@@ -151,9 +149,9 @@ class Intake:
             unstored = tuple(
                 Fleeting(each.address, event.type, event.json, key, UNSTORED_RANK) for each in destinations
             )
-        return Verdict(key, arrival, fleeting, None, event.type, unstored, unwanted)
+        return Decision(key, arrival, fleeting, None, event.type, unstored, unwanted)
 
-    def descend(self, event: Envelope, channel: Channel, slot: Slot) -> Descended:
+    def descend(self, event: Envelope, channel: Channel, slot: SequenceNumber) -> DownlinkDecision:
         """Where an `event` goes that came down over `channel`: never up again, whatever the routes say.
 
         It gets no number of the device: the numbers are for what comes up.
@@ -164,7 +162,7 @@ class Intake:
         ways, unwanted = self._parted(ways, event, priority)
         promised = self._promised(ways, routes, event, channel)
         lifetime = lifetime_ms(event)
-        return Descended(
+        return DownlinkDecision(
             event,
             priority.rank,
             {each.address: expires_ms(slot.life_ms, lifetime, channel, each) for each in promised},
@@ -177,8 +175,8 @@ class Intake:
         )
 
     def refuse(
-        self, original: bytes, address: str, channel: Channel, refusal: Refusal, slot: Slot
-    ) -> Verdict:
+        self, original: bytes, address: str, channel: Channel, refusal: Refusal, slot: SequenceNumber
+    ) -> Decision:
         """The dead letter of `original`, which came over or was meant for `address`.
 
         `channel` gives its priority.
@@ -196,10 +194,10 @@ class Intake:
         ).stamped(**self._itself.attributes)
         key = key_digest(letter.key)
         if key in self._recent:
-            return Verdict(refused=refusal.reason)
-        return Verdict(key, self._kept(letter, channel, slot), (), refusal.reason, letter.type)
+            return Decision(refused=refusal.reason)
+        return Decision(key, self._kept(letter, channel, slot), (), refusal.reason, letter.type)
 
-    def own(self, report: Envelope, slot: Slot, lifetime: int | None = None) -> Arrival:
+    def own(self, report: Envelope, slot: SequenceNumber, lifetime: int | None = None) -> Arrival:
         """The forwarder's own `report`, which expires after `lifetime` milliseconds (None: never)."""
         return self._kept(report.stamped(**self._itself.attributes), self._uplink, slot, lifetime)
 
@@ -217,7 +215,9 @@ class Intake:
         """The time for a `time` attribute."""
         return timestamp(self._now())
 
-    def _kept(self, event: Envelope, channel: Channel, slot: Slot, lifetime: int | None = None) -> Arrival:
+    def _kept(
+        self, event: Envelope, channel: Channel, slot: SequenceNumber, lifetime: int | None = None
+    ) -> Arrival:
         """Of an event that tells about others: whatever its channels say, it is stored and expires by its own
         `lifetime` alone.
         """
@@ -232,7 +232,7 @@ class Intake:
         return _arrival(stamped, key_digest(event.key), priority, slot, expiries, positions)
 
     def _positions(
-        self, event: Envelope, priority: Priority, slot: Slot, stored_for: Sequence[Channel]
+        self, event: Envelope, priority: Priority, slot: SequenceNumber, stored_for: Sequence[Channel]
     ) -> dict[str, int]:
         """The numbers of a stamped `event` in ordered inboxes: what the cloud's routes will lead there."""
         if not self._ordered or self._uplink not in stored_for:
@@ -266,7 +266,7 @@ def _arrival(
     event: Envelope,
     key: bytes,
     priority: Priority,
-    slot: Slot,
+    slot: SequenceNumber,
     expiries: Mapping[str, int | None],
     positions: Mapping[str, int],
 ) -> Arrival:

@@ -1,7 +1,7 @@
-"""Stands between the mailbox and the forwarder's loop: what has to happen between two turns happens here.
+"""What happens between two turns of the loop: snapshots, the watchdog, reloads of the contract.
 
-The loop asks it for messages. So it runs on the loop's thread, may read whatever the loop owns, and knows
-that the loop turns. An idle loop is woken for nothing but the service manager's watchdog.
+The loop takes its messages from here. So this runs on the loop's thread, may read whatever the loop owns, and
+notices when the loop hangs. Only the service manager's watchdog wakes an idle loop.
 """
 
 from __future__ import annotations
@@ -11,25 +11,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from edge.collector import Collector
 from edge.downlink.contract_update import ContractInForce
 from edge.errors import SettingProblem
 from edge.gathering import Gathering
-from edge.health.snapshots import Snapshot, Snapshots
-from edge.health.verdict import Thresholds, judge, summary
-from edge.health.watchdog import Watchdog
-from edge.mailbox import Mailbox
-from edge.messages import Message, Reload, Stop
+from edge.health.server import Snapshot, Snapshots
+from edge.health.status import Finding, Status, Thresholds, Watchdog, judge, summary
+from edge.mailbox import Mailbox, Message, Reload, Stop
+from edge.metrics import Metrics, read_all
 from edge.options import LONGEST_DELAY_MS
 from edge.systemd import ServiceManager
 
 _log = logging.getLogger(__name__)
 
 STUCK_PUBACKS = 3
-"""How many times the uplink's own patience must pass before its line counts as stuck."""
+"""After so many PUBACK timeouts without progress the uplink counts as stuck."""
 
 STUCK_AT_LEAST_S = 60.0
-"""And never less than this: a slow pace may leave tens of seconds between two publishes."""
+"""But not earlier, seconds: a slow pace may leave tens of seconds between two publishes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +36,36 @@ class Hangup:
 
 
 @dataclass(frozen=True, slots=True)
-class Nudge:
-    """Somebody wants a snapshot."""
+class SnapshotWanted:
+    """The health endpoint asks for a snapshot."""
 
 
-Posted = Message | Hangup | Nudge
+Posted = Message | Hangup | SnapshotWanted
 
 
 @dataclass(frozen=True, slots=True)
-class MonitorOptions:
-    """How to read the `contract`, when the device is unwell, and the uplink's patience in seconds."""
+class HousekeepingOptions:
+    """How to read the `contract`, when the device is unwell, and the uplink's PUBACK timeout in seconds."""
 
     contract: Callable[[], ContractInForce | SettingProblem]
     thresholds: Thresholds
     puback_timeout_s: float
 
 
-class Monitor:
-    """Waits for the loop; `snapshots` is for other threads."""
+class Housekeeping:
+    """Waits for messages in the place of the loop; `snapshots` is for other threads."""
 
     def __init__(
         self,
         mailbox: Mailbox[Posted],
-        collector: Collector,
+        metrics: Metrics,
         manager: ServiceManager,
-        options: MonitorOptions,
+        options: HousekeepingOptions,
         now: Callable[[], float] = monotonic,
     ) -> None:
-        self.snapshots = Snapshots(lambda: mailbox.put(Nudge()))
+        self.snapshots = Snapshots(lambda: mailbox.put(SnapshotWanted()))
         self._mailbox = mailbox
-        self._collector = collector
+        self._metrics = metrics
         self._manager = manager
         self._options = options
         self._now = now
@@ -78,7 +76,7 @@ class Monitor:
         self._complaint: str | None = None
 
     def wait(self, timeout_s: float | None) -> Sequence[Message]:
-        """What has been reported, after at most `timeout_s` seconds (None: for ever)."""
+        """Return the messages so far, after at most `timeout_s` seconds (None: no limit)."""
         self._between_turns(self._now())
         messages = self._mailbox.wait(self._patience(timeout_s))
         self._snapshots_due()
@@ -88,9 +86,9 @@ class Monitor:
         self.snapshots.answer(lambda: self._snapshot(self._now()))
 
     def _between_turns(self, now: float) -> None:
-        changed = self._collector.look(now)
+        changed = self._metrics.look(now)
         if self._stopping:
-            return  # lines that go down now are no news, and the end is bounded in time
+            return  # links that go down now are no news, and the end is bounded in time
         if not self._in_service:
             self._in_service = True
             self._manager.ready(self._status(now))
@@ -116,7 +114,7 @@ class Monitor:
 
     def _take(self, message: Posted) -> Message | None:
         match message:
-            case Nudge():
+            case SnapshotWanted():
                 return None
             case Hangup():
                 return self._reload()
@@ -126,33 +124,33 @@ class Monitor:
         return message
 
     def _reload(self) -> Reload | None:
-        """The new contract; a broken one is refused, and the old one stays."""
+        """Return the new contract; a broken one is refused, and the old one stays active."""
         self._manager.reloading()
         self._in_service = False  # until the turn that applies it is over
-        collector = self._collector
+        version = self._metrics.contract.version
         found = self._options.contract()
         if isinstance(found, SettingProblem):
-            _log.error(
-                "contract %s stays in force, the new one is refused: %s", collector.contract.version, found
-            )
-            collector.refuse_contract()
+            _log.error("contract %s stays active, the new one is refused: %s", version, found)
+            self._metrics.refused_contract()
             return None
-        _log.info("contract %s is followed by %s", collector.contract.version, found.contract.version)
-        collector.contract = found.contract
-        collector.reloads += 1
-        collector.last_reload_refused = False
+        _log.info("contract %s follows %s", found.contract.version, version)
+        self._metrics.reloaded(found.contract)
         if found.refused:
-            collector.refuse_contract()
+            self._metrics.refused_contract()
         return Reload(found.contract, found.image)
 
     def _snapshot(self, now: float) -> Snapshot:
-        figures = self._collector.collect(now)
-        self._complaint = self._watchdog.complaint(self._collector.progress(), now, self._stuck_after_s())
-        return Snapshot(figures, judge(figures, self._options.thresholds, self._complaint))
+        status, findings = self._judged(now)
+        return Snapshot(status, findings, read_all(self._metrics.reading(status, findings)))
+
+    def _judged(self, now: float) -> tuple[Status, tuple[Finding, ...]]:
+        self._complaint = self._watchdog.complaint(self._metrics.progress(), now, self._stuck_after_s())
+        status = self._metrics.status(now)
+        return status, judge(status, self._options.thresholds, self._complaint)
 
     def _status(self, now: float) -> str:
-        return summary(*self._snapshot(now))
+        return summary(*self._judged(now))
 
     def _stuck_after_s(self) -> float:
-        batching_s = Gathering(self._collector.contract, LONGEST_DELAY_MS).longest_s
+        batching_s = Gathering(self._metrics.contract, LONGEST_DELAY_MS).longest_s
         return max(STUCK_AT_LEAST_S, STUCK_PUBACKS * self._options.puback_timeout_s) + batching_s

@@ -2,22 +2,22 @@ from __future__ import annotations
 
 import pytest
 
-from edge.intake import Intake, Slot
+from edge.decision import Decider, SequenceNumber
 from edge.interest import Interest
 from edge.memory_lane import Fleeting
-from edge.recent import RecentKeys
+from edge.numbering import RecentKeys
 from eventplane.contract import Contract, compile_contract, contract_document
 from eventplane.delivery import Refusal
 from eventplane.envelope import parse_event
 from eventplane.event_keys import key_digest
 from tests.unit.edge.fakes import ALARM, CHORE, DEAD_LETTER, START, contract, event, ordered
 
-SLOT = Slot(1, life_ms=50_000)
+SLOT = SequenceNumber(1, life_ms=50_000)
 READING = "org.eventplane.reading.v1"
 
 
-def made(plane: Contract, recent: RecentKeys | None = None) -> Intake:
-    return Intake(plane, "thing", "epoch", lambda: START, recent or RecentKeys(10), Interest())
+def made(plane: Contract, recent: RecentKeys | None = None) -> Decider:
+    return Decider(plane, "thing", "epoch", lambda: START, recent or RecentKeys(10), Interest())
 
 
 def test_the_rank_is_the_types_and_else_the_channels() -> None:
@@ -174,7 +174,9 @@ def test_what_goes_up_to_an_ordered_inbox_is_numbered_for_it() -> None:
     counted: dict[str, int] = {}
     found = []
     for id, type_ in enumerate((READING, ALARM, READING, CHORE)):
-        verdict = made(plane).accept(event(str(id), type_).json.encode(), channel, Slot(id + 1, 0, counted))
+        verdict = made(plane).accept(
+            event(str(id), type_).json.encode(), channel, SequenceNumber(id + 1, 0, counted)
+        )
         assert verdict.arrival is not None
         counted.update(verdict.arrival.positions)
         found.append(parse_event(verdict.arrival.json).attributes.get("orderin"))

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from edge.collector import Collector
 from edge.downlink.contract_update import ContractInForce, contract_in_force
 from edge.errors import SettingProblem, SpoolCorruptError
-from edge.health.snapshots import Snapshot
-from edge.health.verdict import Thresholds
-from edge.mailbox import Mailbox
-from edge.messages import Connected, LinkName, Message, Reload, Stop
-from edge.monitor import Hangup, Monitor, MonitorOptions, Nudge, Posted
+from edge.health.server import Snapshot
+from edge.health.status import Thresholds
+from edge.housekeeping import Hangup, Housekeeping, HousekeepingOptions, Posted, SnapshotWanted
+from edge.mailbox import Connected, LinkName, Mailbox, Message, Reload, Stop
+from edge.metrics import Metrics, render
 from edge.systemd import ServiceManager
 from eventplane.contract import Priority
 from tests.unit.edge.fakes import Device, contract, event
@@ -36,20 +35,13 @@ class Service:
         environment = {"NOTIFY_SOCKET": str(directory / "notify")}
         if watchdog_s:
             environment["WATCHDOG_USEC"] = str(round(watchdog_s * 1e6))
-        self.collector = Collector(
-            "home-1",
-            device.contract,
-            device.forwarder,
-            device.local_link,
-            device.cloud_link,
-            None,
-            device.time.seconds,
-        )
-        self.monitor = Monitor(
+        links = (device.local_link, device.cloud_link)
+        self.metrics = Metrics("home-1", device.contract, device.forwarder, links, None, device.time.seconds)
+        self.housekeeping = Housekeeping(
             self.mailbox,
-            self.collector,
+            self.metrics,
             ServiceManager(environment, 1),
-            MonitorOptions(self._read, Thresholds(60.0, 900.0), 30.0),
+            HousekeepingOptions(self._read, Thresholds(60.0, 900.0), 30.0),
             lambda: device.time.seconds,
         )
 
@@ -61,7 +53,7 @@ class Service:
         for each in posted:
             self.mailbox.put(each)
         self.device.time.seconds += after
-        return list(self.monitor.wait(0))
+        return list(self.housekeeping.wait(0))
 
     def heard(self) -> list[str]:
         """The first line of each datagram since the last call."""
@@ -75,7 +67,7 @@ class Service:
     def snapshot(self) -> Snapshot:
         """What another thread gets that asks while the loop turns."""
         got: list[Snapshot | None] = []
-        thread = threading.Thread(target=lambda: got.append(self.monitor.snapshots.ask(30)))
+        thread = threading.Thread(target=lambda: got.append(self.housekeeping.snapshots.ask(30)))
         thread.start()
         while not got:
             self.wait()
@@ -113,7 +105,7 @@ def test_it_is_ready_once_the_loop_turns(service: Service) -> None:
 
 def test_messages_pass_in_order_and_its_own_do_not(service: Service) -> None:
     stop, connected = Stop(), Connected(LinkName.LOCAL, 1)
-    assert service.wait(Nudge(), connected, Nudge(), stop) == [connected, stop]
+    assert service.wait(SnapshotWanted(), connected, SnapshotWanted(), stop) == [connected, stop]
     assert service.heard() == ["READY=1", "STOPPING=1"]
 
 
@@ -141,9 +133,9 @@ def test_an_idle_loop_is_woken_for_the_watchdog_and_for_nothing_else(
 ) -> None:
     service.wait()
     service.wait()
-    assert service.monitor._patience(None) == WATCHDOG_S / 2
-    assert service.monitor._patience(3.0) == 3.0
-    assert unwatched.monitor._patience(None) is None
+    assert service.housekeeping._patience(None) == WATCHDOG_S / 2
+    assert service.housekeeping._patience(3.0) == 3.0
+    assert unwatched.housekeeping._patience(None) is None
 
 
 def test_a_line_that_comes_or_goes_is_said_at_once(unwatched: Service) -> None:
@@ -153,7 +145,7 @@ def test_a_line_that_comes_or_goes_is_said_at_once(unwatched: Service) -> None:
     unwatched.device.disconnect(LinkName.CLOUD)
     unwatched.wait()
     (status,) = unwatched.heard()
-    assert status.startswith("STATUS=degraded: local up, cloud down; 0 deliveries wait")
+    assert status.startswith("STATUS=degraded: local up, cloud down; 0 deliveries pending")
     unwatched.wait()
     assert unwatched.heard() == []
 
@@ -171,20 +163,20 @@ def test_a_stuck_line_starves_the_watchdog_until_it_moves(service: Service) -> N
     assert service.heard() == ["WATCHDOG=1"]
 
 
-def test_another_thread_gets_the_figures_of_the_loop(service: Service) -> None:
-    before = service.snapshot().figures.arrivals
+def test_another_thread_gets_a_snapshot_of_the_loop(service: Service) -> None:
     service.device.turn(service.device.from_service(event("e")))
-    figures = service.snapshot().figures
-    assert figures.arrivals == before + 1
-    assert [(each.destination, each.priority) for each in figures.backlog if each.pending] == [
+    status, _, families = service.snapshot()
+    assert (
+        f"eventplane_stored_total {service.device.spool.next_sequence - 1}" in render(families).splitlines()
+    )
+    assert [(each.destination, each.priority) for each in status.backlog if each.pending] == [
         ("device.outbox", Priority.NORMAL)
     ]
-    assert figures.links[LinkName.CLOUD].up
-    assert figures.rss_bytes > 1e6
+    assert status.links[LinkName.CLOUD].up
 
 
 def test_who_asks_while_the_loop_hangs_is_not_kept_waiting(service: Service) -> None:
-    assert service.monitor.snapshots.ask(0.01) is None
+    assert service.housekeeping.snapshots.ask(0.01) is None
 
 
 def test_a_new_contract_is_handed_on_and_ready_follows_the_turn_that_takes_it(service: Service) -> None:
@@ -196,8 +188,9 @@ def test_a_new_contract_is_handed_on_and_ready_follows_the_turn_that_takes_it(se
     assert service.heard()[-1] == "RELOADING=1"
     service.wait()
     assert service.heard()[0] == "READY=1"
-    assert service.collector.reloads == 1
-    assert service.snapshot().figures.contract_version == message.contract.version
+    status, _, families = service.snapshot()
+    assert status.contract_version == message.contract.version
+    assert "eventplane_reloads_total 1" in render(families)
 
 
 def test_a_broken_contract_is_refused_and_the_old_one_stays(
@@ -208,9 +201,9 @@ def test_a_broken_contract_is_refused_and_the_old_one_stays(
     assert service.wait(Hangup()) == []
     service.wait()
     assert "READY=1" in service.heard()
-    figures, findings = service.snapshot()
-    assert figures.contract_version == service.device.contract.version
-    assert figures.reloads_refused == 1
+    status, findings, families = service.snapshot()
+    assert status.contract_version == service.device.contract.version
+    assert "eventplane_reloads_refused_total 1" in render(families)
     assert [each.name for each in findings] == ["contract_refused"]
     assert "contract.json" in caplog.text
     service.contract_file.write_bytes(contract().canonical)
@@ -225,4 +218,4 @@ def test_a_damaged_spool_does_not_end_the_loop_from_here(
         raise SpoolCorruptError(service.device.path, "page 3 is torn")
 
     monkeypatch.setattr(service.device.spool, "oldest_stored_ms", fail)
-    assert service.snapshot().figures.pending == 0
+    assert service.snapshot().status.pending == 0

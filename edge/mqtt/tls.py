@@ -1,4 +1,4 @@
-"""A TLS connection that never waits, and what its failures mean."""
+"""A non-blocking TLS connection, and remedies for its failures."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import ssl
 from select import POLLIN, POLLOUT
 from typing import Final
 
-from edge.mqtt.line import CHUNK_BYTES, Line
+from edge.mqtt.transport import CHUNK_BYTES, Transport
 
 _CLOCK = "see that the device's clock is right"
 _DEVICE = "see that the device's certificate is registered, active and the key's"
 _REMEDY_OF_CODE: Final = {9: _CLOCK, 10: f"{_CLOCK}, or renew the server's certificate"}
 """OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 _REMEDY_OF_REASON: Final = {
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the server calls the device's certificate expired: renew it",
-    "SSLV3_ALERT_CERTIFICATE_REVOKED": "the server calls the device's certificate revoked: renew it",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the server reports the device's certificate as expired: renew it",
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": "the server reports the device's certificate as revoked: renew it",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _DEVICE,
     "SSLV3_ALERT_BAD_CERTIFICATE": _DEVICE,
     "SSLV3_ALERT_HANDSHAKE_FAILURE": _DEVICE,
@@ -25,7 +25,7 @@ _REMEDY_OF_REASON: Final = {
 }
 
 
-class TlsLine(Line):
+class TlsTransport(Transport):
     """Owns a non-blocking TLS socket; `handshake` comes first."""
 
     _socket: ssl.SSLSocket
@@ -40,7 +40,7 @@ class TlsLine(Line):
         return self._receive_waits_for | (self._send_waits_for if sending else 0)
 
     def handshake(self) -> int:
-        """Go on with it; 0 when it is done, else what to poll for."""
+        """Continue the handshake; return 0 when it is done, else the events to poll for."""
         try:
             self._socket.do_handshake()
         except ssl.SSLWantReadError:
@@ -64,7 +64,7 @@ class TlsLine(Line):
     def receive(self) -> bytes | None:
         self._receive_waits_for = POLLIN
         try:
-            # One record at a time, whatever the size that is asked for.
+            # One TLS record at a time, whatever the size asked for.
             data = self._socket.recv(CHUNK_BYTES)
         except ssl.SSLWantReadError:
             data = None
@@ -76,7 +76,7 @@ class TlsLine(Line):
 
 
 def explain(error: OSError) -> str:
-    """What `error` says, and what to do about it where that is known."""
+    """Return the text of `error`, with the remedy where one is known."""
     remedy = None
     if isinstance(error, ssl.SSLCertVerificationError):
         remedy = _REMEDY_OF_CODE.get(error.verify_code, "see that ca is the authority of this server")

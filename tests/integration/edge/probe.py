@@ -1,4 +1,4 @@
-"""A connection under test, and what it reports."""
+"""A connection under test, and its reports."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from edge.messages import Acknowledged, Connected, Disconnected, LinkName, Message, Received
+from edge.mailbox import Acknowledged, Connected, Disconnected, LinkName, Message, Received
 from edge.mqtt import Connection, Endpoint
 from tests.integration.edge.conftest import SECONDS
 
 Kind = TypeVar("Kind", Connected, Disconnected, Received, Acknowledged)
 
 
-class Line:
+class Probe:
     """A connection of generation 7 with a lasting session, subscribed to `t`; `changes` of the endpoint."""
 
     def __init__(self, port: int, **changes: Any) -> None:
@@ -22,14 +22,14 @@ class Line:
         self.connection = Connection(replace(endpoint, **changes), LinkName.LOCAL, 7, self.reports.put)
 
     def next(self, kind: type[Kind]) -> Kind:
-        """The next report, which must be of this kind."""
+        """Return the next report, which must be of this kind."""
         report = self.reports.get(timeout=SECONDS)
         assert isinstance(report, kind), report
         assert (report.link, report.generation) == (LinkName.LOCAL, 7)
         return report
 
     def gather(self, kind: type[Kind], count: int) -> list[Kind]:
-        """The next `count` reports of this kind, whatever comes between them."""
+        """Return the next `count` reports of this kind, without those between them."""
         found: list[Kind] = []
         while len(found) < count:
             report = self.reports.get(timeout=SECONDS)
@@ -38,6 +38,6 @@ class Line:
         return found
 
     def close(self) -> None:
-        """In good order; what was not taken is forgotten."""
+        """Close in good order; drop the remaining reports."""
         self.connection.close(SECONDS)
         assert self.gather(Disconnected, 1)[0].reason == "closed"
