@@ -1,6 +1,7 @@
 """Write the tables of the docs that repeat what code and tests say. `--check` only compares.
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->` in a Markdown file under docs/.
+A table stands between `<!-- table: NAME -->` and `<!-- end -->` in a Markdown file under docs/. The device's
+file of settings is written as a whole.
 """
 
 from __future__ import annotations
@@ -31,8 +32,12 @@ from eventplane.contract.settings import Number, Word  # noqa: E402
 from eventplane.contract.vocabulary import ParticipantKind  # noqa: E402
 from operations.reasons import OTHER, REASONS  # noqa: E402
 from tools import sources  # noqa: E402
+from tools.settings_file import settings_file  # noqa: E402
 
 _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+SETTINGS_FILE = ROOT / "edge" / "packaging" / "forwarder.toml"
 
 
 def settings_table() -> str:
@@ -202,17 +207,15 @@ def main() -> int:
         return 1
     for row in missing:
         print(f'row {row} has no test; mark one that shows it with @pytest.mark.source("{row}")')
-    stale = []
-    for file in sorted((ROOT / "docs").rglob("*.md")):
-        text = file.read_text()
-        if current(text) != text:
-            stale.append(file)
+    wanted = {file: current(file.read_text()) for file in sorted((ROOT / "docs").rglob("*.md"))}
+    wanted[SETTINGS_FILE] = settings_file()
+    stale = [file for file, text in wanted.items() if not file.exists() or file.read_text() != text]
     if "--check" in sys.argv[1:]:
         for file in stale:
-            print(f"{file.relative_to(ROOT)}: a table is out of date; run `make tables`")
+            print(f"{file.relative_to(ROOT)}: it is out of date; run `make tables`")
         return 1 if stale or missing else 0
     for file in stale:
-        file.write_text(current(file.read_text()))
+        file.write_text(wanted[file])
     return 1 if missing else 0
 
 
