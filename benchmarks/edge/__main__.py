@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.edge import discovery, runs
+from benchmarks.edge import attacks, discovery, runs
 from benchmarks.edge.parts import Site
 from benchmarks.results import Figure, write
 from local.process import Supervisor
@@ -19,6 +19,11 @@ _RUNS: dict[str, Callable[[Site], list[Figure]]] = {
     "latency": runs.latency,
     "urgent": runs.urgent,
     "memory": runs.memory,
+    "home": runs.home,
+    "flood": attacks.flood,
+    "queued": attacks.queued,
+    "waiting": attacks.waiting,
+    "topics": attacks.topics,
     "discovery": discovery.memory,
 }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.edge.parts import CAPACITY, event
+from benchmarks.edge.events import event
+from benchmarks.edge.parts import CAPACITY
 from contract.loader import load_contract
 from edge.spool import Arrival, Spool
 from edge.stamps import stamp

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from statistics import median
 
-from benchmarks.edge.parts import Publisher, SinkProcess, Site, event, start_forwarder
+from benchmarks.edge.events import event
+from benchmarks.edge.parts import Publisher, SinkProcess, Site, start_forwarder
 from benchmarks.edge.processes import rss_mib
 from benchmarks.edge.runs import SIZE
 from benchmarks.results import Figure

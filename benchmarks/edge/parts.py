@@ -9,14 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Any
 
 from benchmarks.edge import wire
+from benchmarks.edge.memory_limit import MemoryLimit
 from contract.loader import load_contract
 from local.mosquitto import start_mosquitto
 from local.ports import LOOPBACK, free_port, is_listening
@@ -59,14 +61,16 @@ class Site:
 class SinkProcess:
     """The cloud's end, until `report`. Use it in a `with` block."""
 
-    def __init__(self, site: Site, expect: int, *, quota: bool = False) -> None:
+    def __init__(self, site: Site, expect: int, *, quota: bool = False, alarms_only: bool = False) -> None:
         server = site.authority.issue("cloud")
         files = {"ca": site.authority.ca, "certificate": server.certificate, "key": server.key}
         options = [part for name, file in files.items() for part in (f"--{name}", str(file))]
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "benchmarks.edge.sink", *options),
-                *("--port", str(site.port), "--expect", str(expect), *(["--quota"] if quota else [])),
+                *("--port", str(site.port), "--expect", str(expect)),
+                *(["--quota"] if quota else []),
+                *(["--alarms-only"] if alarms_only else []),
             ],
             stdout=subprocess.PIPE,
             text=True,
@@ -74,7 +78,7 @@ class SinkProcess:
         )
         assert self._process.stdout is not None  # noqa: S101 - it is a pipe
         self._output = self._process.stdout
-        self._until("listening")
+        self._read_until("listening")
 
     def __enter__(self) -> SinkProcess:
         return self
@@ -84,15 +88,25 @@ class SinkProcess:
         self._process.wait()
         self._output.close()
 
-    def report(self) -> dict[str, Any]:
-        """What came, once all of it is there."""
-        return dict(json.loads(self._until("{")))
+    def report(self, within_s: float | None = None) -> dict[str, Any]:
+        """Return what arrived, once all of it did or after `within_s` seconds (None: no limit)."""
+        timer = threading.Timer(within_s or threading.TIMEOUT_MAX, self._process.terminate)
+        timer.daemon = True
+        timer.start()
+        try:
+            return dict(json.loads(self._read_until("{")))
+        finally:
+            timer.cancel()
+
+    def is_complete(self) -> bool:
+        """Whether everything expected has arrived."""
+        return self._process.poll() is not None
 
     def until_connected(self) -> None:
         """Wait for the next CONNECT."""
-        self._until("connected")
+        self._read_until("connected")
 
-    def _until(self, start: str) -> str:
+    def _read_until(self, start: str) -> str:
         for line in self._output:
             if line.startswith(start):
                 return line
@@ -107,13 +121,13 @@ class SinkProcess:
 class Publisher:
     """A service on the device, as fast as the broker takes it: QoS 1, at most a window unacknowledged."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, client_id: str = "benchmark") -> None:
         self._socket = socket.create_connection((LOOPBACK, port), timeout=_REPORT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._packets = wire.Packets()
         self._mid = 0
         self._unacknowledged = 0
-        self._socket.sendall(wire.connect("benchmark"))
+        self._socket.sendall(wire.connect(client_id))
         self._receive()
 
     def __enter__(self) -> Publisher:
@@ -152,11 +166,12 @@ class Publisher:
 
 @dataclass(frozen=True)
 class Contender:
-    """`child` is the process that is measured, `port` where a service publishes."""
+    """The process that is measured (`child`), the `broker` before it, and the `port` for services."""
 
     child: Child
     port: int
     spool: Path
+    broker: Child | None = None
 
     @property
     def pid(self) -> int:
@@ -166,9 +181,15 @@ class Contender:
 
 
 def start_forwarder(
-    site: Site, name: str, *, spool: Path | None = None, settings: str = "", by_profile: bool = False
+    site: Site,
+    name: str,
+    *,
+    spool: Path | None = None,
+    settings: str = "",
+    by_profile: bool = False,
+    limit: MemoryLimit | None = None,
 ) -> Contender:
-    """A home's Mosquitto with the device's profile, and our forwarder behind it.
+    """Start a home's Mosquitto with the device's profile, and our forwarder behind it, within `limit`.
 
     `by_profile`: it finds the broker by that profile.
     """
@@ -186,14 +207,13 @@ def start_forwarder(
         f'rule = "ingest"\nca = "{site.authority.ca}"\ncertificate = "{identity.certificate}"\n'
         f'key = "{identity.key}"\nreconnect_max_s = 1.0\nlongest_delay_ms = 250\n{settings}'
     )
-    log = site.supervisor.run_dir / f"{name}.log"
     child = site.supervisor.start(
         name,
-        [*site.program, "--settings", str(file)],
+        [*(limit.command if limit else ()), *site.program, "--settings", str(file)],
         env=_DEVICE_ENVIRONMENT,
-        ready=lambda: "local broker connected" in log.read_text(),
+        ready="local broker connected",
     )
-    return Contender(child, broker.port, spool)
+    return Contender(child, broker.port, spool, broker.child)
 
 
 def _device_program(directory: Path) -> tuple[str, ...]:
@@ -233,21 +253,3 @@ def start_bridge(site: Site, name: str) -> Contender:
 def mosquitto() -> str:
     """The broker's program; Debian installs it where only root's PATH looks."""
     return shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"
-
-
-def event(number: int, size: int, type: str = "org.eventplane.health.reading.v1") -> bytes:
-    """An event of `size` bytes whose id is `number`. Its payload does not shrink to nothing."""
-    head = (
-        f'{{"specversion":"1.0","id":"{number}","source":"/homes/1/health-service","type":"{type}",'
-        '"subject":"/homes/1/persons/1","time":"2026-01-01T00:00:00.000Z",'
-        '"datacontenttype":"application/json","data":{"property":"heart_rate",'
-        f'"value":{number % 97 + 40}.{number % 1_000:03},"unit":"bpm","text":"'
-    )
-    fill = size - len(head) - 3
-    digits = f"{number * 2_654_435_761 % 2**64:020d}" * (fill // 20 + 1)
-    return f'{head}{digits[: max(0, fill)]}"}}}}'.encode()
-
-
-def events(numbers: Sequence[int], size: int) -> Iterable[bytes]:
-    """Several of them, made as they are asked for."""
-    return (event(number, size) for number in numbers)

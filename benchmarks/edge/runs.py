@@ -6,16 +6,8 @@ import time
 from statistics import median, quantiles
 
 from benchmarks.edge.backlog import fill
-from benchmarks.edge.parts import (
-    Contender,
-    Publisher,
-    SinkProcess,
-    Site,
-    event,
-    events,
-    start_bridge,
-    start_forwarder,
-)
+from benchmarks.edge.events import event, events
+from benchmarks.edge.parts import Contender, Publisher, SinkProcess, Site, start_bridge, start_forwarder
 from benchmarks.edge.processes import cpu_s, peak_rss_mib, rss_mib, written_bytes
 from benchmarks.results import Figure
 
@@ -26,6 +18,9 @@ SIZE = 512
 REALISTIC = 349
 """Bytes of an average reading as a CloudEvent, of the fleet's real data."""
 
+HOME_PER_S = 500
+HOME_EVENTS = 10 * HOME_PER_S
+
 REPEATS = 3
 BRIDGE_LIMIT_S = 20.0
 """How long the bridge is watched under the quota; at its rate the rest is known."""
@@ -33,6 +28,7 @@ BRIDGE_LIMIT_S = 20.0
 UNTHROTTLED = "publishes_per_s = 1000\nbytes_per_s = 1073741824\n"
 BRIDGE = "Mosquitto's bridge"
 ALARM = "org.eventplane.alarm.keyword.v1"
+ALARM_TOPIC = "eventplane/voice-service/outbox"
 
 
 def drain(site: Site) -> list[Figure]:
@@ -153,6 +149,31 @@ def latency(site: Site) -> list[Figure]:
     return figures
 
 
+def home(site: Site) -> list[Figure]:
+    """Events that come one at a time at a busy home's rate: the CPU of the forwarder, and of its broker."""
+    ours, theirs = [], []
+    brokers = []
+    for repeat in range(REPEATS):
+        contender = start_forwarder(site, f"home-{repeat}")
+        forwarder, broker = _cpu_at_a_rate(site, contender)
+        ours.append(forwarder)
+        brokers.append(broker)
+        theirs.append(_cpu_at_a_rate(site, start_bridge(site, f"home-bridge-{repeat}"))[0])
+    return [
+        Figure(
+            "cpu_at_500_per_s",
+            median(ours),
+            "ms/1000",
+            400.0,
+            higher_is_better=False,
+            peer=BRIDGE,
+            peer_value=median(theirs),
+            note=f"CPU milliseconds per 1,000 events of {REALISTIC} B, one at a time; "
+            f"the forwarder's own Mosquitto takes {median(brokers):.3g} beside it",
+        )
+    ]
+
+
 def urgent(site: Site) -> list[Figure]:
     """An alarm while 100,000 readings drain under the quota."""
     spool = fill(site.directory / "urgent" / "spool.db", EVENTS, REALISTIC, first=EVENTS)
@@ -160,7 +181,7 @@ def urgent(site: Site) -> list[Figure]:
     with SinkProcess(site, EVENTS + alarms, quota=True) as sink:
         contender = start_forwarder(site, "urgent", spool=spool)
         with Publisher(contender.port) as publisher:
-            _paced(publisher, 10, alarms, ALARM, "eventplane/voice-service/outbox")
+            send_paced(publisher, 10, alarms, ALARM, ALARM_TOPIC)
         found = sink.stop()
     contender.child.stop()
     waits = [(at - number) / 1e6 for at, numbers in found["arrivals"] for number in numbers]
@@ -232,16 +253,35 @@ def _drained(site: Site, contender: Contender) -> tuple[float, float]:
     return EVENTS / ((found["last_ns"] - found["first_ns"]) / 1e9), used * 1e6 / EVENTS
 
 
+def _cpu_at_a_rate(site: Site, contender: Contender) -> tuple[float, float]:
+    """CPU milliseconds per 1,000 events: of the process, and of its broker if that is another one."""
+    pids = [contender.pid, *([contender.broker.pid or 0] if contender.broker else [])]
+    with SinkProcess(site, HOME_EVENTS) as sink, Publisher(contender.port) as publisher:
+        sink.until_connected()
+        before = [cpu_s(each) for each in pids]
+        due = time.monotonic()
+        for number in range(HOME_EVENTS):
+            time.sleep(max(0.0, due - time.monotonic()))
+            publisher.send(event(number, REALISTIC))
+            due += 1 / HOME_PER_S
+        sink.report()
+        used = [
+            (cpu_s(each) - earlier) * 1e6 / HOME_EVENTS for each, earlier in zip(pids, before, strict=True)
+        ]
+    contender.child.stop()
+    return used[0], sum(used[1:])
+
+
 def _latencies(site: Site, contender: Contender, rate: int, count: int, type: str) -> list[float]:
     with SinkProcess(site, count) as sink, Publisher(contender.port) as publisher:
         sink.until_connected()
-        _paced(publisher, rate, count, type, "eventplane/voice-service/outbox")
+        send_paced(publisher, rate, count, type, ALARM_TOPIC)
         found = sink.report()
     contender.child.stop()
     return [(at - number) / 1e6 for at, numbers in found["arrivals"] for number in numbers]
 
 
-def _paced(publisher: Publisher, rate: int, count: int, type: str, topic: str) -> None:
+def send_paced(publisher: Publisher, rate: float, count: int, type: str, topic: str) -> None:
     """`count` events, each at its time; the id is the moment of sending."""
     due = time.monotonic()
     for _ in range(count):

@@ -21,6 +21,7 @@ import zlib
 from pathlib import Path
 
 from benchmarks.edge import wire
+from benchmarks.edge.events import EARLIEST_NS
 
 PUBLISHES_PER_S = 100
 BYTES_PER_S = 512 * 1024
@@ -31,15 +32,15 @@ _NUMBER = re.compile(rb'"id":"(\d+)"')
 """The benchmark's events have decimal ids, which no data of theirs repeats."""
 
 
-_EARLIEST = 10**9
-"""An id beyond it is the nanosecond of sending, of the machine's monotonic clock; below, a number."""
-
-
 class Sink:
-    """Serves one connection after the other until `expect` different events came, or `stop`."""
+    """Serves one connection after the other until `expect` different events arrived, or `stop`.
 
-    def __init__(self, expect: int, quota: bool) -> None:
+    With `alarms_only` it counts events whose id is a time of sending.
+    """
+
+    def __init__(self, expect: int, quota: bool, alarms_only: bool) -> None:
         self._expect = expect
+        self._alarms_only = alarms_only
         self._quota = quota
         self._stopped = False
         self._numbers: set[bytes] = set()
@@ -117,10 +118,10 @@ class Sink:
         text = zlib.decompress(payload) if payload[:1] and payload[0] == _ZLIB_FIRST else payload
         numbers = _NUMBER.findall(text)
         self._events += len(numbers)
-        self._numbers.update(numbers)
+        self._numbers.update(each for each in numbers if not self._alarms_only or int(each) > EARLIEST_NS)
         self._publishes += 1
         self._bytes += len(payload)
-        if sent := [number for each in numbers if (number := int(each)) > _EARLIEST]:
+        if sent := [number for each in numbers if (number := int(each)) > EARLIEST_NS]:
             self._arrivals.append((now, sent))
 
     def _wait(self, size: int) -> None:
@@ -137,13 +138,14 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--expect", type=int, required=True)
     parser.add_argument("--quota", action="store_true")
+    parser.add_argument("--alarms-only", action="store_true", help="expect only events whose id is a time")
     for name in ("ca", "certificate", "key"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     arguments = parser.parse_args()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=arguments.ca)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(arguments.certificate, arguments.key)
-    sink = Sink(arguments.expect, arguments.quota)
+    sink = Sink(arguments.expect, arguments.quota, arguments.alarms_only)
     signal.signal(signal.SIGTERM, lambda *_: sink.stop())
     with socket.create_server(("127.0.0.1", arguments.port)) as server:
         server.settimeout(0.2)

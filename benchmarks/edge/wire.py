@@ -42,10 +42,10 @@ def connect(client_id: str) -> bytes:
     return bytes([CONNECT << 4]) + _length(len(body)) + body
 
 
-def publish(topic: str, payload: bytes, mid: int) -> bytes:
-    """PUBLISH at QoS 1."""
-    body = _text(topic) + struct.pack("!H", mid) + payload
-    return bytes([PUBLISH << 4 | 2]) + _length(len(body)) + body
+def publish(topic: str, payload: bytes, mid: int = 0) -> bytes:
+    """PUBLISH at QoS 1, or at QoS 0 without a packet id."""
+    body = _text(topic) + (struct.pack("!H", mid) if mid else b"") + payload
+    return bytes([PUBLISH << 4 | (2 if mid else 0)]) + _length(len(body)) + body
 
 
 def read_publish(body: bytes) -> tuple[bytes, bytes]:
