@@ -104,6 +104,7 @@ def waiting(site: Site) -> list[Figure]:
 def topics(site: Site) -> list[Figure]:
     """Messages to a million outboxes that the contract does not have."""
     with MemoryLimit("topics", LIMIT_MIB) as limit, _forwarder(site, "topics", limit) as contender:
+        contender.child.start()
         with SinkProcess(site, sys.maxsize) as sink, Watch(contender.child) as watch:
             load = Load(contender, TOPICS_PER_S, 0, "eventplane/nobody-{number}/outbox", count=TOPICS)
             sent = load.wait()
@@ -150,11 +151,12 @@ class Load:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.__exit__(kind, error, trace)
 
     def wait(self) -> dict[str, Any]:
         """Return what was sent, once all of it was."""
-        return dict(json.loads(self._process.communicate()[0]))
+        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
+        return dict(json.loads(self._process.stdout.read()))
 
     def stop(self) -> dict[str, Any]:
         """End the flood; return what was sent."""
