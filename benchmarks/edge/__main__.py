@@ -1,4 +1,4 @@
-"""`python -m benchmarks.edge`: the forwarder against Mosquitto's bridge; writes build/bench/edge.json."""
+"""`python -m benchmarks.edge`: the forwarder beside Mosquitto's bridge; writes build/bench/edge.json."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _RUNS: dict[str, Callable[[Site], list[Figure]]] = {
 
 
 def main() -> None:
-    """Run what is asked for, everything by default."""
+    """Run the named measurements, all by default."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.edge")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(_RUNS)}")
     names = parser.parse_args().names or list(_RUNS)
     figures = []
-    # Beside the results and not in /tmp, which may be memory: bytes written there would count as none.
+    # Beside the results: /tmp may be memory, and bytes written there would count as none.
     scratch = Path(__file__).parents[2] / "build"
     scratch.mkdir(exist_ok=True)
     for name in names:

@@ -1,4 +1,4 @@
-"""The two that are compared, each with a home's Mosquitto in front and the same sink behind."""
+"""The forwarder and the bridge, each with a home's Mosquitto before it and the same sink behind it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tools import device_image
 ROOT = Path(__file__).parents[2]
 TOPIC = "eventplane/health-service/outbox"
 CAPACITY = 2**32
-"""Bytes that a spool may take; no run here is about a full one."""
+"""Bytes that a spool may take: no run fills it."""
 
 _SYSTEM_PYTHON = "/usr/bin/python3"
 _DEVICE_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
@@ -40,7 +40,7 @@ _REPORT_S = 120.0
 
 @dataclass(frozen=True)
 class Site:
-    """One run: its directory, children, certificates, the port of the cloud to be, the device's program."""
+    """One run: its directory, children, certificates, the cloud's port, and the device's program."""
 
     supervisor: Supervisor
     directory: Path
@@ -59,7 +59,7 @@ class Site:
 
 
 class SinkProcess:
-    """The cloud's end, until `report`. Use it in a `with` block."""
+    """The cloud's broker, until `report`. Use it in a `with` block."""
 
     def __init__(self, site: Site, expect: int, *, quota: bool = False, alarms_only: bool = False) -> None:
         server = site.authority.issue("cloud")
@@ -113,13 +113,13 @@ class SinkProcess:
         raise SystemExit(f"the sink ended before it said {start!r}")
 
     def stop(self) -> dict[str, Any]:
-        """What came so far."""
+        """Return what has arrived so far."""
         self._process.send_signal(signal.SIGTERM)
         return self.report()
 
 
 class Publisher:
-    """A service on the device, as fast as the broker takes it: QoS 1, at most a window unacknowledged."""
+    """A service on the device that publishes as fast as the broker takes it, `_WINDOW` in flight."""
 
     def __init__(self, port: int, client_id: str = "benchmark") -> None:
         self._socket = socket.create_connection((LOOPBACK, port), timeout=_REPORT_S)
@@ -137,11 +137,11 @@ class Publisher:
         self._socket.close()
 
     def send(self, payload: bytes, topic: str = TOPIC) -> None:
-        """One message, acknowledged before it returns."""
+        """Publish one message at QoS 1 and wait for its PUBACK."""
         self.send_all([payload], topic)
 
     def send_all(self, payloads: Iterable[bytes], topic: str = TOPIC) -> None:
-        """All of them, acknowledged before it returns."""
+        """Publish all of them at QoS 1 and wait for their PUBACKs."""
         waiting: deque[bytes] = deque()
         for payload in payloads:
             self._mid = self._mid % 65_535 + 1
@@ -149,6 +149,10 @@ class Publisher:
             if len(waiting) == _WINDOW:
                 self._flush(waiting)
         self._flush(waiting)
+
+    def flood(self, payloads: Iterable[bytes], topic: str) -> None:
+        """Publish all of them at QoS 0, as fast as the broker reads."""
+        self._socket.sendall(b"".join(wire.publish(topic, each) for each in payloads))
 
     def _flush(self, waiting: deque[bytes]) -> None:
         self._unacknowledged = len(waiting)
@@ -217,9 +221,9 @@ def start_forwarder(
 
 
 def _device_program(directory: Path) -> tuple[str, ...]:
-    """The artifact, started as its unit starts it: without what a development environment adds to a process.
+    """Build the artifact and return the command that starts it as its unit does.
 
-    By the system's Python, if the bytecode is for it: that is what a device has.
+    It runs under the system's Python if the bytecode is for that one, as on a device.
     """
     artifact = directory / "eventplane-forwarder.pyz"
     device_image.build(artifact, "benchmark")
@@ -231,7 +235,7 @@ def _device_program(directory: Path) -> tuple[str, ...]:
 
 
 def start_bridge(site: Site, name: str) -> Contender:
-    """A home's Mosquitto that carries its outboxes to the cloud by itself."""
+    """Start a home's Mosquitto that forwards its outboxes to the cloud by its own bridge."""
     directory = site.directory / name
     directory.mkdir(parents=True)
     identity = site.authority.issue(name)
@@ -251,5 +255,5 @@ def start_bridge(site: Site, name: str) -> Contender:
 
 
 def mosquitto() -> str:
-    """The broker's program; Debian installs it where only root's PATH looks."""
+    """Return the broker's program; Debian installs it where only root's PATH looks."""
     return shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "mosquitto"

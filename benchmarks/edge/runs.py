@@ -1,4 +1,4 @@
-"""What is measured. Each run has a cloud of its own; the forwarder and the bridge take turns."""
+"""The measurements. Each run has a sink of its own; the forwarder and the bridge take turns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOME_EVENTS = 10 * HOME_PER_S
 
 REPEATS = 3
 BRIDGE_LIMIT_S = 20.0
-"""How long the bridge is watched under the quota; at its rate the rest is known."""
+"""Seconds of the bridge under the quota; its time for all of them follows from its rate."""
 
 UNTHROTTLED = "publishes_per_s = 1000\nbytes_per_s = 1073741824\n"
 BRIDGE = "Mosquitto's bridge"
@@ -32,7 +32,7 @@ ALARM_TOPIC = "eventplane/voice-service/outbox"
 
 
 def drain(site: Site) -> list[Figure]:
-    """A backlog from the connection to its last event, as fast as it goes."""
+    """Drain a backlog as fast as possible."""
     ours, theirs = [], []
     cpu, bridge_cpu = [], []
     for repeat in range(REPEATS):
@@ -65,7 +65,7 @@ def drain(site: Site) -> list[Figure]:
 
 
 def quota(site: Site) -> list[Figure]:
-    """The same within IoT Core's quotas: 100 publishes/s and 512 KiB/s."""
+    """Drain a backlog within IoT Core's quotas: 100 publishes/s and 512 KiB/s."""
     spool = fill(site.directory / "quota" / "spool.db", EVENTS, REALISTIC)
     with SinkProcess(site, EVENTS, quota=True) as sink:
         contender = start_forwarder(site, "quota", spool=spool)
@@ -96,7 +96,7 @@ def quota(site: Site) -> list[Figure]:
 
 
 def flow(site: Site) -> list[Figure]:
-    """Events that come and go in bulk: what the way through the spool costs."""
+    """Forward events that arrive in bulk: throughput, CPU, and bytes written."""
     contender = start_forwarder(site, "flow", settings=UNTHROTTLED)
     with SinkProcess(site, EVENTS) as sink, Publisher(contender.port) as publisher:
         written, used = written_bytes(contender.pid), cpu_s(contender.pid)
@@ -129,7 +129,7 @@ def flow(site: Site) -> list[Figure]:
 
 
 def latency(site: Site) -> list[Figure]:
-    """From a service's publish to the cloud, at one and at a hundred events a second."""
+    """Measure from a service's publish to the cloud, at 1 and at 100 events a second."""
     figures = []
     for rate, count in ((1, 20), (100, 1_000)):
         ours = _latencies(site, start_forwarder(site, f"latency-{rate}"), rate, count, ALARM)
@@ -150,7 +150,7 @@ def latency(site: Site) -> list[Figure]:
 
 
 def home(site: Site) -> list[Figure]:
-    """Events that come one at a time at a busy home's rate: the CPU of the forwarder, and of its broker."""
+    """Measure the CPU of the forwarder and of its broker at a busy home's rate."""
     ours, theirs = [], []
     brokers = []
     for repeat in range(REPEATS):
@@ -175,7 +175,7 @@ def home(site: Site) -> list[Figure]:
 
 
 def urgent(site: Site) -> list[Figure]:
-    """An alarm while 100,000 readings drain under the quota."""
+    """Send alarms while 100,000 readings drain under the quota."""
     spool = fill(site.directory / "urgent" / "spool.db", EVENTS, REALISTIC, first=EVENTS)
     alarms = 40
     with SinkProcess(site, EVENTS + alarms, quota=True) as sink:
@@ -198,7 +198,7 @@ def urgent(site: Site) -> list[Figure]:
 
 
 def memory(site: Site) -> list[Figure]:
-    """Resident memory: idle with TLS, and with a million events waiting."""
+    """Measure resident memory: idle with TLS, and with a million pending events."""
     with SinkProcess(site, 2) as sink:
         idle = start_forwarder(site, "idle")
         with Publisher(idle.port) as publisher:
@@ -244,7 +244,7 @@ def _drain_bridge(site: Site, name: str) -> tuple[float, float]:
 
 
 def _drained(site: Site, contender: Contender) -> tuple[float, float]:
-    """Events a second, and CPU milliseconds per 1,000 events."""
+    """Return events a second, and CPU milliseconds per 1,000 events."""
     used = cpu_s(contender.pid)
     with SinkProcess(site, EVENTS) as sink:
         found = sink.report()
@@ -254,7 +254,7 @@ def _drained(site: Site, contender: Contender) -> tuple[float, float]:
 
 
 def _cpu_at_a_rate(site: Site, contender: Contender) -> tuple[float, float]:
-    """CPU milliseconds per 1,000 events: of the process, and of its broker if that is another one."""
+    """Return CPU milliseconds per 1,000 events of the process, and of its broker if that is another."""
     pids = [contender.pid, *([contender.broker.pid or 0] if contender.broker else [])]
     with SinkProcess(site, HOME_EVENTS) as sink, Publisher(contender.port) as publisher:
         sink.until_connected()
@@ -282,7 +282,7 @@ def _latencies(site: Site, contender: Contender, rate: int, count: int, type: st
 
 
 def send_paced(publisher: Publisher, rate: float, count: int, type: str, topic: str) -> None:
-    """`count` events, each at its time; the id is the moment of sending."""
+    """Publish `count` events at `rate` a second; their id is the time of sending."""
     due = time.monotonic()
     for _ in range(count):
         time.sleep(max(0.0, due - time.monotonic()))

@@ -1,10 +1,10 @@
-"""The cloud's end of the line: accepts the forwarder and the bridge alike, acknowledges, counts.
+"""The cloud's broker of a run: accepts the forwarder and the bridge alike, acknowledges, counts.
 
-`python -m benchmarks.edge.sink` is a process of its own, so that it does not share its core's time with who
-drives the run. It prints one JSON object once `expect` different events are in, or when it is told to stop.
+`python -m benchmarks.edge.sink` is a process of its own, so that it does not share a core's time with the run
+that starts it. It prints one JSON object once `expect` different events have arrived, or on SIGTERM.
 
-With `--quota` it keeps IoT Core's limits by acknowledging no faster than they allow. IoT Core itself leaves
-what is beyond them unacknowledged, which would leave the bridge stuck for ever.
+With `--quota` it acknowledges no faster than IoT Core's limits allow. IoT Core itself never acknowledges what
+exceeds them, which would leave the bridge stuck.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHUNK = 256 * 1024
 _ZLIB_FIRST = 0x78
 
 _NUMBER = re.compile(rb'"id":"(\d+)"')
-"""The benchmark's events have decimal ids, which no data of theirs repeats."""
+"""The benchmark's events have decimal ids, which their data does not repeat."""
 
 
 class Sink:
@@ -53,7 +53,7 @@ class Sink:
         self._stopped = True
 
     def serve(self, server: socket.socket, context: ssl.SSLContext) -> None:
-        """Accept and count."""
+        """Accept connections and count their events."""
         while not self._done():
             try:
                 accepted, _ = server.accept()
@@ -64,10 +64,10 @@ class Sink:
                 with context.wrap_socket(accepted, server_side=True) as connection:
                     self._converse(connection)
             except OSError:
-                continue  # it hangs up; the next connection goes on
+                continue  # the client hung up; it connects again
 
     def report(self) -> dict[str, object]:
-        """Times are nanoseconds of the machine's monotonic clock; latencies from an event's id to here."""
+        """Return the counts; times are nanoseconds of the machine's monotonic clock."""
         return {
             "first_ns": self._first,
             "last_ns": self._last,
@@ -97,7 +97,7 @@ class Sink:
     def _answer(self, first: int, body: bytes) -> bytes:
         match wire.kind(first):
             case wire.CONNECT:
-                _say("connected")
+                _print_line("connected")
                 return wire.CONNACK_OK
             case wire.SUBSCRIBE:
                 return wire.suback(body)
@@ -133,7 +133,7 @@ class Sink:
 
 
 def main() -> None:
-    """Listen, say so on standard output, and report."""
+    """Listen, print so, and print the counts at the end."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--expect", type=int, required=True)
@@ -149,12 +149,12 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sink.stop())
     with socket.create_server(("127.0.0.1", arguments.port)) as server:
         server.settimeout(0.2)
-        _say("listening")
+        _print_line("listening")
         sink.serve(server, context)
-    _say(json.dumps(sink.report()))
+    _print_line(json.dumps(sink.report()))
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
