@@ -1,4 +1,4 @@
-"""Checks the artifact on an emulated armv7l processor: `make device-image-check` writes build/bench/device.json.
+"""The artifact on an emulated armv7l processor: `make device-image-check` writes build/bench/device.json.
 
 The forwarder runs in Debian's armv7l user-land (tools/device-userland.sh) with Debian's Python alone, between
 a real Mosquitto with our profile and a second one in the place of IoT Core, over mutual TLS. Every event must
