@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from edge.command_line import end, read_command_line
-from edge.contract_file import last_contract, read_contract
+from edge.contract_updates import last_contract, read_contract
 from edge.daemon import run
 from edge.errors import SettingProblem, SettingsError, SpoolError
 from edge.journal import start_logging

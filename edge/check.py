@@ -13,9 +13,9 @@ from edge.discovery.choice import choose
 from edge.discovery.errors import DiscoveryError
 from edge.discovery.profile_files import load_profile
 from edge.errors import SettingProblem
-from edge.health.verdict import EXPIRES_SOON_S
+from edge.health.status import EXPIRES_SOON_S
 from edge.mqtt import Login
-from edge.mqtt.errors import PasswordFileError
+from edge.mqtt.endpoint import PasswordFileError
 from edge.private_file import is_private
 from edge.settings import CloudSettings, LocalSettings, ProvisioningSettings, Settings
 

@@ -15,7 +15,7 @@ next priority lasts hours and not minutes.
 
 from __future__ import annotations
 
-from edge.outgoing import Outgoing
+from edge.delivery_queues import DeliveryQueues
 from edge.spool import Size, Spool
 from eventplane.contract import Priority, WhenFull
 
@@ -42,7 +42,7 @@ _NOTHING = Size(0, 0)
 class Pressure:
     """The gate in front of the `spool` for one turn after the other; `outgoing` is where room is made."""
 
-    def __init__(self, spool: Spool, outgoing: Outgoing) -> None:
+    def __init__(self, spool: Spool, outgoing: DeliveryQueues) -> None:
         self._spool = spool
         self._outgoing = outgoing
         self._at_once = Size(

@@ -12,7 +12,7 @@ from typing import Any
 
 from edge import reports
 from edge.counts import Counts
-from edge.intake import Intake, Slot
+from edge.decision import Decider, SequenceNumber
 from edge.pressure import ROOM
 from edge.reports import Heading, NotStored
 from edge.spool import BEFORE_EVERYTHING, Arrival, Spool, Statement
@@ -85,7 +85,7 @@ class Reporter:
             due.append(self._losses_due_at())
         return max(self._not_before, min(due))
 
-    def due(self, intake: Intake, slot: Slot, now: float) -> Reports:
+    def due(self, intake: Decider, slot: SequenceNumber, now: float) -> Reports:
         """What to store now, numbered from `slot` on."""
         made = Reports()
         counted = dict(slot.counted)
@@ -93,7 +93,7 @@ class Reporter:
             return made
 
         def add(write: Callable[[Heading], Envelope], lifetime: int | None = None) -> None:
-            place = Slot(slot.sequence + len(made.arrivals), slot.life_ms, counted)
+            place = SequenceNumber(slot.sequence + len(made.arrivals), slot.life_ms, counted)
             heading = Heading(self._options.thing, self._spool.epoch, place.sequence, intake.timestamp())
             arrival = intake.own(write(heading), place, lifetime)
             made.arrivals.append(arrival)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.scale.parameters import published  # noqa: E402 - after the path it needs
 from benchmarks.scale.tables import TABLES as SCALE_TABLES  # noqa: E402
-from edge.health.metrics import METRICS  # noqa: E402
+from edge.metrics import METRICS  # noqa: E402
 from edge.settings import TABLES as SETTINGS_TABLES  # noqa: E402
 from edge.settings import Settings  # noqa: E402
 from edge.settings_reader import variable_of  # noqa: E402
@@ -35,15 +35,16 @@ _TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def settings_table() -> str:
-    """The forwarder's settings: name, environment variable, default, what it accepts."""
+    """The forwarder's settings: name, environment variable, default, what it accepts, what it means."""
     rows = []
     for table, kind in {"": Settings, **SETTINGS_TABLES}.items():
         for each in dataclasses.fields(kind):
             if "accepts" in each.metadata:
                 name = f"{table}.{each.name}" if table else each.name
                 default = _default(each.default)
-                rows.append([f"`{name}`", f"`{variable_of(name)}`", default, each.metadata["accepts"]])
-    return _table(["setting", "environment", "default", "accepts"], rows)
+                accepts, about = each.metadata["accepts"], each.metadata["about"]
+                rows.append([f"`{name}`", f"`{variable_of(name)}`", default, accepts, about])
+    return _table(["setting", "environment", "default", "accepts", "meaning"], rows)
 
 
 def _default(value: object) -> str:
@@ -108,9 +109,12 @@ def _setting_row(name: str, setting: Word[Any] | Number) -> list[str]:
 
 
 def metrics_table() -> str:
-    """What `/metrics` of a device tells."""
-    rows = [[f"`{each.name}`", each.kind, each.help] for each in METRICS]
-    return _table(["metric", "kind", "meaning"], rows)
+    """What `/metrics` of a device reports, and the key of those that its heartbeat carries."""
+    rows = []
+    for each in METRICS:
+        keys = ", ".join(f"`{key.name}`" for key in each.heartbeat)
+        rows.append([f"`{each.name}`", each.kind, each.help, keys])
+    return _table(["metric", "kind", "meaning", "in the heartbeat"], rows)
 
 
 def reasons_table() -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 from benchmarks.edge.events import event
 from benchmarks.edge.parts import CAPACITY
 from contract.loader import load_contract
+from edge.numbering import stamp
 from edge.spool import Arrival, Spool
-from edge.stamps import stamp
 from eventplane.contract import Priority
 from eventplane.envelope import Envelope
 from eventplane.event_keys import key_digest

@@ -25,7 +25,7 @@ from edge.discovery.interfaces import Interface, read_interface
 from edge.discovery.profile_files import load_profile
 from edge.errors import SettingsError
 from edge.journal import start_logging
-from edge.mqtt.address import place
+from edge.mqtt.endpoint import place
 from edge.settings import Settings, load_settings
 
 USAGE = """usage: python -m edge.discovery [show] (--settings FILE | --profile FILE)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from edge.discovery.errors import LibraryMissingError
 from edge.link import Backoff, Link
-from edge.messages import LinkName
-from edge.mqtt.address import BrokerAddress
-from edge.mqtt.pinned_certificate import PinnedCertificate
+from edge.mailbox import LinkName
+from edge.mqtt.endpoint import BrokerAddress, PinnedCertificate
 
 if TYPE_CHECKING:  # it takes memory, and a package
     from edge.discovery.dns_sd import Announced
-    from edge.local_link import DialAddress
+    from edge.link import DialAddress
 
 _log = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from edge.discovery.errors import NoListenerError
 from edge.discovery.profile import Listener
-from edge.mqtt.address import BrokerAddress, is_on_this_device, is_socket
-from edge.mqtt.pinned_certificate import PinnedCertificate
+from edge.mqtt.endpoint import BrokerAddress, PinnedCertificate, is_on_this_device, is_socket
 
 
 class Candidate(NamedTuple):

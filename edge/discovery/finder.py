@@ -9,7 +9,7 @@ from typing import Final
 from edge.discovery.choice import choose
 from edge.discovery.errors import DiscoveryError
 from edge.discovery.profile_files import load_profile
-from edge.mqtt.address import BrokerAddress
+from edge.mqtt.endpoint import BrokerAddress
 
 _log = logging.getLogger(__name__)
 

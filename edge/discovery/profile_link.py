@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from edge.discovery.finder import BrokerFinder
-from edge.link import Backoff, Link
-from edge.local_link import DialAddress
-from edge.messages import LinkName
-from edge.mqtt.address import BrokerAddress
+from edge.link import Backoff, DialAddress, Link
+from edge.mailbox import LinkName
+from edge.mqtt.endpoint import BrokerAddress
 
 
 class ProfileLink(Link):

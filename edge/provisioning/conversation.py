@@ -9,8 +9,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from edge.mailbox import Mailbox
-from edge.messages import Connected, Disconnected, LinkName, Message, Received
+from edge.mailbox import Connected, Disconnected, LinkName, Mailbox, Message, Received
 from edge.mqtt import Connection, Endpoint, TlsFiles
 from edge.provisioning.errors import NoAnswerError, UnreachableError
 from edge.provisioning.exchange import Created, Exchange, Registered, Request

@@ -23,10 +23,9 @@ from edge.discovery.choice import choose
 from edge.discovery.errors import DiscoveryError
 from edge.discovery.profile import read_profile
 from edge.errors import SpoolError
-from edge.messages import LinkName
-from edge.mqtt.decode import Decoder
+from edge.mailbox import LinkName
+from edge.mqtt.codec import Decoder, ProtocolError
 from edge.mqtt.endpoint import MAX_PACKET_BYTES, Endpoint
-from edge.mqtt.errors import ProtocolError
 from edge.mqtt.session import Session
 from edge.spool import BEFORE_EVERYTHING, Arrival, Spool
 from eventplane.batch import unpack

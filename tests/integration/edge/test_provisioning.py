@@ -18,9 +18,9 @@ from edge.provisioning.conversation import Cloud
 from edge.provisioning.errors import NoAnswerError, RejectedError, UnreachableError
 from edge.provisioning.exchange import Created, Exchange
 from edge.provisioning.signing_request import make_signing_request
-from edge.service import ServiceClient
 from edge.settings import CloudSettings
 from eventplane.envelope import write_event
+from eventplane_client.device import ServiceClient
 from local.mosquitto import Broker
 from local.ports import free_port
 from local.process import Child, Supervisor

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from edge.certificate import CertificateFile
 from edge.check import awaits_provisioning, expires_soon, file_problems
-from edge.contract_file import read_contract
+from edge.contract_updates import read_contract
 from edge.errors import SettingProblem
 from edge.mqtt import Login
 from edge.settings import CloudSettings, HealthSettings, LocalSettings, ProvisioningSettings, Settings

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from edge import reports
 from edge.counts import MOST_KINDS, OTHER_TYPES, Counts
+from edge.numbering import stamp
 from edge.reports import Heading, NotStored
 from edge.spool import DiscardTally
 from edge.spool.discards import MOST_RANGES
-from edge.stamps import stamp
 from eventplane.delivery import Outcome
 
 

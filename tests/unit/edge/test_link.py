@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from edge.link import Backoff, Link
-from edge.messages import LinkName
+from edge.mailbox import LinkName
 from tests.unit.edge.fakes import Wires
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.messages import Acknowledged, Connected, LinkName, Received
-from edge.mqtt import Endpoint, Login, TlsFiles, encode
+from edge.mailbox import Acknowledged, Connected, LinkName, Received
+from edge.mqtt import Endpoint, Login, TlsFiles, codec
 from edge.mqtt.session import Session
 from tests.unit.edge import broker_packets as broker
 
@@ -17,7 +17,7 @@ V5 = replace(ENDPOINT, protocol="5")
 TLS = replace(ENDPOINT, tls=TlsFiles(Path("ca"), Path("crt"), Path("key")))
 LOGIN = replace(ENDPOINT, login=Login("me", Path("password")))
 UP = Connected(LinkName.CLOUD, 2)
-T = encode.topic_name("t")
+T = codec.topic_name("t")
 
 
 class Wire:
@@ -63,7 +63,7 @@ def test_it_subscribes_to_eight_filters_at_a_time_and_is_up_when_all_are_confirm
     wire = Wire(replace(ENDPOINT, subscriptions=topics))
     wire.sent()
     assert wire.receive(broker.connack()) == []
-    parts = [encode.subscribe(4, 1 + n, topics[8 * n : 8 * n + 8], 1) for n in range(3)]
+    parts = [codec.encode_subscribe(4, 1 + n, topics[8 * n : 8 * n + 8], 1) for n in range(3)]
     assert wire.sent() == b"".join(parts)
     assert wire.receive(broker.suback(1, b"\1" * 8), broker.suback(3, b"\1")) == []
     assert wire.receive(broker.suback(3, b"\1"), broker.suback(9, b"\1")) == []
@@ -76,7 +76,7 @@ def test_a_refused_subscription_ends_it_and_names_the_filter() -> None:
     wire.sent()
     assert wire.receive(broker.suback(1, b"\x01\x87", 5)) == []
     assert "SUBSCRIBE refused for bad (not authorized)" in ended(wire)
-    assert wire.sent() == encode.disconnect(5)
+    assert wire.sent() == codec.encode_disconnect(5)
 
 
 def test_a_connection_that_does_not_need_them_stands_without_its_subscriptions(
@@ -115,7 +115,7 @@ def test_a_refusal_says_why(endpoint: Endpoint, answer: bytes, reason: str) -> N
         (broker.connack(5), "CONNACK: a second one"),
         (broker.disconnect(0x8E), "disconnected by the broker: session taken over; another connection"),
         (broker.disconnect(0x8B, b"update"), "server shutting down (update)"),
-        (b"\x50\x02\x00\x01", "PUBREC: first byte 0x50, it is not for a broker"),
+        (b"\x50\x02\x00\x01", "PUBREC: first byte 0x50, a broker must not send it"),
     ],
 )
 def test_what_ends_a_standing_connection_is_the_reason(packet: bytes, reason: str) -> None:
@@ -179,7 +179,7 @@ def test_an_acknowledgement_counts_once_and_only_for_what_was_sent() -> None:
 def test_at_qos_0_there_is_no_id_and_nothing_to_wait_for() -> None:
     wire = up()
     assert wire.session.publish("t", b"x", qos=0) == 0
-    assert wire.sent() == encode.publish(4, T, b"x", 0)
+    assert wire.sent() == codec.encode_publish(4, T, b"x", 0)
 
 
 def test_what_is_larger_than_the_broker_takes_is_not_sent_but_refused() -> None:
@@ -198,7 +198,7 @@ def test_a_repetition_on_the_same_connection_is_one_message_with_one_puback() ->
     )
     for _ in range(2):
         wire.session.acknowledge(4)
-    assert wire.sent() == encode.puback(4)
+    assert wire.sent() == codec.encode_puback(4)
     assert len(wire.receive(broker.publish(b"t", b"y", 4, duplicate=True))) == 1
 
 
@@ -208,7 +208,7 @@ def test_an_id_that_the_broker_uses_again_too_early_is_acknowledged_when_both_ar
     wire.session.acknowledge(4)
     assert wire.sent() == b""
     wire.session.acknowledge(4)
-    assert wire.sent() == encode.puback(4)
+    assert wire.sent() == codec.encode_puback(4)
 
 
 def test_what_was_never_received_is_not_acknowledged() -> None:
@@ -224,15 +224,15 @@ def test_a_ping_goes_out_when_nothing_else_did() -> None:
     wire.session.publish("t", b"")
     assert wire.sent()
     assert wire.wait(29) == b""
-    assert wire.wait(1) == encode.PINGREQ
+    assert wire.wait(1) == codec.PINGREQ
     assert wire.wait(29) == b""
     wire.receive(broker.PINGRESP)
-    assert wire.wait(1) == encode.PINGREQ
+    assert wire.wait(1) == codec.PINGREQ
 
 
 def test_a_ping_without_an_answer_ends_it() -> None:
     wire = up()
-    assert wire.wait(30) == encode.PINGREQ
+    assert wire.wait(30) == codec.PINGREQ
     assert wire.session.deadline() == wire.now + 30
     wire.wait(30)
     assert "no answer to PINGREQ within 30 s" in ended(wire)
@@ -240,7 +240,7 @@ def test_a_ping_without_an_answer_ends_it() -> None:
 
 def test_a_broker_that_is_busy_sending_is_alive() -> None:
     wire = up()
-    assert wire.wait(30) == encode.PINGREQ
+    assert wire.wait(30) == codec.PINGREQ
     wire.wait(29)
     assert len(wire.receive(broker.publish(b"t", b""))) == 1
     assert wire.wait(29) == b""
@@ -251,10 +251,10 @@ def test_a_broker_that_is_busy_sending_is_alive() -> None:
 
 def test_each_pingresp_answers_the_oldest_question() -> None:
     wire = up()
-    assert wire.wait(30) == encode.PINGREQ
+    assert wire.wait(30) == codec.PINGREQ
     mid = wire.session.ping()
     assert mid > 65_535  # nothing that a publish could have
-    assert wire.sent() == encode.PINGREQ
+    assert wire.sent() == codec.PINGREQ
     assert wire.receive(broker.PINGRESP) == []
     assert wire.receive(broker.PINGRESP) == [Acknowledged(LinkName.CLOUD, 2, mid)]
     assert wire.receive(broker.PINGRESP) == []
@@ -269,7 +269,7 @@ def test_who_asks_a_session_that_is_over_hears_nothing() -> None:
 
 def test_the_brokers_own_keepalive_counts() -> None:
     wire = up(V5, properties=b"\x13\x00\x05")
-    assert wire.wait(5) == encode.PINGREQ
+    assert wire.wait(5) == codec.PINGREQ
 
 
 def test_without_keepalive_nothing_is_due() -> None:
@@ -294,9 +294,9 @@ def test_a_farewell_comes_after_what_was_published_and_ends_the_acknowledging() 
     wire.receive(broker.publish(b"t", b"", 4))
     wire.session.close()
     wire.session.acknowledge(4)
-    assert not wire.session.said_goodbye
-    assert wire.sent() == encode.publish(4, T, b"x", mid) + encode.disconnect(4)
-    assert wire.session.said_goodbye
+    assert not wire.session.disconnect_is_out
+    assert wire.sent() == codec.encode_publish(4, T, b"x", mid) + codec.encode_disconnect(4)
+    assert wire.session.disconnect_is_out
     reports = wire.receive(broker.puback(mid), broker.publish(b"t", b"", 5))
     assert reports == [Acknowledged(LinkName.CLOUD, 2, mid)]
     wire.session.lost(None)
@@ -306,7 +306,9 @@ def test_a_farewell_comes_after_what_was_published_and_ends_the_acknowledging() 
 def test_bytes_are_handed_out_in_whole_packets_up_to_a_limit() -> None:
     wire = up()
     sizes = [100, 100, 1_000, 10]
-    packets = [encode.publish(4, T, bytes(size), wire.session.publish("t", bytes(size))) for size in sizes]
+    packets = [
+        codec.encode_publish(4, T, bytes(size), wire.session.publish("t", bytes(size))) for size in sizes
+    ]
     assert wire.session.take_bytes(250) == packets[0] + packets[1]
     assert wire.session.take_bytes(250) == packets[2]
     assert wire.session.take_bytes(250) == packets[3]

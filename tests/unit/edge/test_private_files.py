@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from edge.mqtt import Login
-from edge.mqtt.errors import PasswordFileError
-from edge.mqtt.login import MAX_PASSWORD_BYTES
+from edge.mqtt.endpoint import MAX_PASSWORD_BYTES, PasswordFileError
 from edge.private_file import is_private
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge.recent import RecentKeys
+from edge.numbering import RecentKeys
 from eventplane.event_keys import KEY_BYTES, key_digest
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from contract import load_contract
 from edge import reports
-from edge.lane import Lane
-from edge.messages import LinkName
+from edge.delivery_queues import DeliveryCursor
+from edge.mailbox import LinkName
 from edge.reports import Heading, NotStored, is_statement
 from edge.spool import Birth, DiscardTally, Statement
 from eventplane.contract import Place
@@ -74,7 +74,9 @@ def test_what_only_speaks_of_reports_is_none(json: str) -> None:
 
 def stored(device: Device, type_: str, rank: int = 1) -> list[Envelope]:
     """The reports of one type that wait for the cloud."""
-    waiting = (parse_event(each.json) for each in Lane(device.spool, "device.outbox", rank).unsent())
+    waiting = (
+        parse_event(each.json) for each in DeliveryCursor(device.spool, "device.outbox", rank).unsent()
+    )
     return [each for each in waiting if each.type == type_]
 
 
@@ -110,7 +112,9 @@ def test_manifests_state_every_stored_event_once_whatever_crashes(make: Callable
             device.crash()
             device.start()
     (last, *_) = device.spool.statements()
-    everything = [parse_event(each.json) for each in Lane(device.spool, "device.outbox", 1).unsent()]
+    everything = [
+        parse_event(each.json) for each in DeliveryCursor(device.spool, "device.outbox", 1).unsent()
+    ]
     statements = [each for report in stored(device, MANIFEST) for each in report.data()["statements"]]
     uplinked = [each for each in statements if each["destination"] == "device.outbox"]
     spans = [(each["first"], each["last"]) for each in uplinked] + [(last.first, last.last)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.messages import Acknowledged, Disconnected, LinkName
+from edge.mailbox import Acknowledged, Disconnected, LinkName
 from eventplane.delivery import Outcome
 from eventplane.envelope import Envelope, parse_event
 from tests.unit.edge.fakes import (

@@ -16,9 +16,8 @@ from edge.discovery.dns_sd import Announced, BrokerBrowser
 from edge.discovery.interfaces import Interface
 from edge.errors import EdgeError
 from edge.link import Backoff
-from edge.mqtt.address import BrokerAddress
-from edge.mqtt.pinned_certificate import PinnedCertificate
-from edge.service import ServiceClient
+from edge.mqtt.endpoint import BrokerAddress, PinnedCertificate
+from eventplane_client.device import ServiceClient
 from tests.unit.edge.fakes import Wires
 
 pytestmark = pytest.mark.source("C9")

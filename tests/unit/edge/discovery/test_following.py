@@ -10,7 +10,7 @@ import pytest
 from edge.discovery.finder import LOOK_EVERY_S, BrokerFinder
 from edge.discovery.profile_link import ProfileLink
 from edge.link import Backoff
-from edge.mqtt.address import BrokerAddress
+from edge.mqtt.endpoint import BrokerAddress
 from tests.unit.edge.fakes import Wires
 
 FALLBACK = BrokerAddress("127.0.0.1", 1883)
