@@ -79,7 +79,7 @@ def queued(site: Site) -> list[Figure]:
         contender.child.start()
         took = _stop(contender)
         return [
-            _alarm_figure("queued", found, f"behind {QUEUED} events of {REALISTIC} B at QoS 1"),
+            alarm_figure("queued", found, f"behind {QUEUED} events of {REALISTIC} B at QoS 1"),
             _stop_figure("queued", took),
             _rss_figure("queued", watch, limit),
         ]
@@ -208,7 +208,7 @@ def _flood(site: Site, name: str, topic: str, type: str) -> list[Figure]:
                 sent = load.stop()
         per_s = sent["sent"] / sent["seconds"]
         return [
-            _alarm_figure(name, found, f"during {per_s:,.0f} messages of {REALISTIC} B a second at QoS 0"),
+            alarm_figure(name, found, f"during {per_s:,.0f} messages of {REALISTIC} B a second at QoS 0"),
             _stop_figure(name, took),
             _rss_figure(name, watch, limit),
         ]
@@ -246,7 +246,7 @@ def _stop(contender: Contender) -> float:
     return time.monotonic() - began
 
 
-def _alarm_figure(name: str, found: dict[str, Any], note: str) -> Figure:
+def alarm_figure(name: str, found: dict[str, Any], note: str) -> Figure:
     first: dict[int, float] = {}
     for at, sent in found["arrivals"]:
         for each in sent:

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_V1 = Path("/sys/fs/cgroup/memory")
-_V2 = Path("/sys/fs/cgroup")
+V1 = Path("/sys/fs/cgroup/memory")
+V2 = Path("/sys/fs/cgroup")
 
 
 class MemoryLimit:
@@ -22,8 +22,8 @@ class MemoryLimit:
     def __init__(self, name: str, mib: int) -> None:
         self._mib = mib
         # Process accounting has v1 and v2 mounted side by side on some machines: v1 then has the memory.
-        is_v1 = (_V1 / "memory.limit_in_bytes").exists()
-        self._folder = (_V1 if is_v1 else _V2) / f"eventplane-{name}-{os.getpid()}"
+        is_v1 = (V1 / "memory.limit_in_bytes").exists()
+        self._folder = (V1 if is_v1 else V2) / f"eventplane-{name}-{os.getpid()}"
         self._limit, self._events = (
             ("memory.limit_in_bytes", "memory.oom_control") if is_v1 else ("memory.max", "memory.events")
         )

@@ -54,7 +54,7 @@ class Sink:
 
     def serve(self, server: socket.socket, context: ssl.SSLContext) -> None:
         """Accept connections and count their events."""
-        while not self._done():
+        while not self.is_done():
             try:
                 accepted, _ = server.accept()
             except TimeoutError:
@@ -83,7 +83,7 @@ class Sink:
         self._connections += 1
         packets = wire.Packets()
         connection.settimeout(0.2)
-        while not self._done():
+        while not self.is_done():
             try:
                 data = connection.recv(_CHUNK)
             except TimeoutError:
@@ -105,11 +105,12 @@ class Sink:
                 return wire.PINGRESP
             case wire.PUBLISH if first & 6:
                 mid, payload = wire.read_publish(body)
-                self._count(payload)
+                self.count(payload)
                 return wire.puback(mid)
         return b""
 
-    def _count(self, payload: bytes) -> None:
+    def count(self, payload: bytes) -> None:
+        """Count the events of a publish."""
         if self._quota:
             self._wait(len(payload))
         now = time.monotonic_ns()
@@ -128,7 +129,8 @@ class Sink:
         self._free_at = max(self._free_at, time.monotonic()) + max(1 / PUBLISHES_PER_S, size / BYTES_PER_S)
         time.sleep(max(0.0, self._free_at - time.monotonic()))
 
-    def _done(self) -> bool:
+    def is_done(self) -> bool:
+        """Whether everything expected has arrived, or the run is stopped."""
         return self._stopped or len(self._numbers) >= self._expect
 
 
