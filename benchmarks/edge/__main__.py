@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.edge import attacks, discovery, runs
 from benchmarks.edge.parts import Site
-from benchmarks.results import Figure, write
+from benchmarks.results import Figure, machine_load, write
 from local.process import Supervisor
 
 _RUNS: dict[str, Callable[[Site], list[Figure]]] = {
@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.edge")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(_RUNS)}")
     names = parser.parse_args().names or list(_RUNS)
-    figures = []
+    figures = [machine_load()]
     # Beside the results: /tmp may be memory, and bytes written there would count as none.
     scratch = Path(__file__).parents[2] / "build"
     scratch.mkdir(exist_ok=True)
