@@ -16,8 +16,8 @@ from edge.command_line import end, read_command_line
 from edge.contract_updates import last_contract, read_contract
 from edge.daemon import run
 from edge.errors import SettingProblem, SettingsError, SpoolError
-from edge.journal import start_logging
 from edge.settings import Settings, load_settings
+from edge.systemd import start_logging
 from eventplane.contract import Contract
 
 USAGE = """usage: python -m edge --settings FILE [--check]

@@ -44,9 +44,9 @@ class Forwarder:
     `image` is the contract of the device's image (None: the same); what comes down is measured by it.
 
     `wait` gives the messages reported so far, after at most the seconds it is given (None: for ever).
-    `heartbeat` returns what a heartbeat reports; `contract_came` is called when another contract has come down. A
-    damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError` from
-    `run` when the disk fails otherwise; what was not committed was not acknowledged.
+    `heartbeat` returns what a heartbeat reports; `contract_came` is called when another contract has come
+    down. A damaged spool is opened again, which recovers it; `spool` is the one in use. Raises `SpoolError`
+    from `run` when the disk fails otherwise; what was not committed was not acknowledged.
     """
 
     def __init__(

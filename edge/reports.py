@@ -1,4 +1,4 @@
-"""The forwarder's reports about itself, and when they are due. They are stored and sent like any other event."""
+"""The forwarder's reports about itself, and when they are due. They are stored and sent like any event."""
 
 from __future__ import annotations
 
@@ -174,11 +174,10 @@ class Reporter:
             return made
 
         def add(write: Callable[[Heading], Envelope], lifetime: int | None = None) -> None:
-            next_number = SequenceNumber(number.sequence + len(made.arrivals), number.life_ms, counted)
-            heading = Heading(
-                self._options.thing, self._spool.epoch, next_number.sequence, decider.timestamp()
-            )
-            arrival = decider.own(write(heading), next_number, lifetime)
+            sequence = number.sequence + len(made.arrivals)
+            heading = Heading(self._options.thing, self._spool.epoch, sequence, decider.timestamp())
+            report = write(heading)
+            arrival = decider.own(report, SequenceNumber(sequence, number.life_ms, counted), lifetime)
             made.arrivals.append(arrival)
             counted.update(arrival.positions)
 

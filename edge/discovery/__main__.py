@@ -24,9 +24,9 @@ from edge.discovery.errors import DiscoveryError, LibraryMissingError
 from edge.discovery.interfaces import Interface, read_interface
 from edge.discovery.profile_files import load_profile
 from edge.errors import SettingsError
-from edge.journal import start_logging
 from edge.mqtt.endpoint import place
 from edge.settings import Settings, load_settings
+from edge.systemd import start_logging
 
 USAGE = """usage: python -m edge.discovery [show] (--settings FILE | --profile FILE)
        python -m edge.discovery announce --settings FILE

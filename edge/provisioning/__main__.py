@@ -15,7 +15,6 @@ import time
 
 from edge.command_line import end, read_command_line
 from edge.errors import SettingProblem, SettingsError
-from edge.journal import start_logging
 from edge.link import Backoff
 from edge.mqtt import TlsFiles
 from edge.provisioning.conversation import Cloud
@@ -24,6 +23,7 @@ from edge.provisioning.identity import Identity
 from edge.provisioning.renewal import Renewal
 from edge.provisioning.signing_request import make_signing_request
 from edge.settings import ProvisioningSettings, Settings, load_settings
+from edge.systemd import start_logging
 
 USAGE = """usage: python -m edge.provisioning --settings FILE
 
